@@ -66,7 +66,7 @@ def temperature(read: Callable[[], Any], device: int = 0) -> Source:
 
 def read(folder: Path) -> tuple[Floats, dict[str, Floats], dict[str, str]]:
     """Times, values and units of the telemetry of n1 by column."""
-    (block,), flags = read_telemetry(folder / "s.n1.telemetry.csv")
+    (block,), flags = read_telemetry([folder / "s.n1.telemetry.csv"])
     assert flags == [] and block.node == "n1"
     names = block.sensors["name"]
     units = dict(zip(names, block.sensors["unit"], strict=True))

@@ -122,7 +122,7 @@ def test_the_journal_holds_what_peruns_file_holds(recorded: Path) -> None:
 
 
 def test_telemetry_is_recorded_with_power(recorded: Path) -> None:
-    (telemetry,), flags = read_telemetry(only(recorded, "*.telemetry.csv"))
+    (telemetry,), flags = read_telemetry([only(recorded, "*.telemetry.csv")])
     assert flags == []
     found = dict(zip(telemetry.sensors["name"], telemetry.values.T, strict=True))
     time_s = telemetry.time_s

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -31,18 +32,15 @@ class EventLog:
         self._segment = segment
         self.enter("startup", at_s=started_s)
 
-    def enter(self, stage: str, epoch: int | None = None, at_s: float | None = None) -> None:
-        """End the current stage and begin `stage`; times are Unix wall-clock seconds."""
-        self._mark(stage, epoch, at_s)
-
     def end(self) -> None:
         """End the last stage."""
-        self._mark(None)
+        self.enter(None)
         if self._file:
             self._file.close()
             self._file = None
 
-    def _mark(self, stage: str | None, epoch: int | None = None, at_s: float | None = None) -> None:
+    def enter(self, stage: str | None, epoch: int | None = None, at_s: float | None = None) -> None:
+        """End the current stage and begin `stage`; times are Unix wall-clock seconds."""
         now = time.time() if at_s is None else at_s
         mark = {"segment": self._segment, "stage": stage, "epoch": epoch, "start_s": now}
         if self._file:
@@ -52,16 +50,10 @@ class EventLog:
 
 def read_json_lines(path: Path) -> list[Row]:
     """Objects of a JSON-lines file without torn lines; none where it does not exist."""
-    return _objects(path.read_text(encoding="utf-8")) if path.exists() else []
-
-
-def _objects(text: str) -> list[Row]:
     rows = []
-    for line in text.splitlines():
-        try:
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        with suppress(TypeError, ValueError):
             rows.append(dict(json.loads(line)))
-        except (TypeError, ValueError):
-            continue
     return rows
 
 
@@ -85,7 +77,7 @@ def read_events(path: Path, segment_ends_s: dict[int, float]) -> list[Row]:
     A stage that was cut off ends where its segment's recording ends (`segment_ends_s`, by segment),
     or has no length where nothing was recorded. A torn last line is skipped.
     """
-    return stages_between(_objects(path.read_text(encoding="utf-8")), segment_ends_s)
+    return stages_between(read_json_lines(path), segment_ends_s)
 
 
 def stages_between(marks: Sequence[Row], segment_ends_s: dict[int, float]) -> list[Row]:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Collection
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,7 +14,7 @@ import pyarrow.parquet as pq
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import one_of, shown
-from scalewatt.recordings.stage_log import STAGES, stages_between
+from scalewatt.recordings.stage_log import STAGES, read_json_lines, stages_between
 
 EVENTS_SCHEMA = pa.schema(
     [
@@ -110,13 +109,8 @@ def _rows(path: Path) -> pd.DataFrame:
         )
     try:
         if suffix == ".csv":
-            rows = pd.read_csv(
-                path,
-                dtype=str,
-                keep_default_na=False,
-                skipinitialspace=True,
-                skip_blank_lines=False,
-            )
+            options = {"skipinitialspace": True, "skip_blank_lines": False}
+            rows = pd.read_csv(path, dtype=str, keep_default_na=False, **options)  # type: ignore[call-overload]
             rows.index = [f"line {i}" for i in range(2, len(rows) + 2)]
             return rows[(rows != "").any(axis=1)]
         if suffix == ".parquet":
@@ -125,30 +119,25 @@ def _rows(path: Path) -> pd.DataFrame:
         else:
             text = path.read_text(encoding="utf-8")
             if not text.lstrip().startswith("["):
-                return _of_lines(text)
+                return _rows_of_lines(path, text)
             rows = pd.DataFrame(json.loads(text), dtype=object)
-    except (OSError, ValueError, OverflowError, RecursionError, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise InputError(f"{path}: {reason}; expected {', '.join(_ALLOWED)}") from error
     return rows.set_axis([f"row {i}" for i in range(len(rows))])
 
 
-def _of_lines(text: str) -> pd.DataFrame:
+def _rows_of_lines(path: Path, text: str) -> pd.DataFrame:
     """Rows of JSON lines, or the stages between a training's marks, of which lines may be torn."""
-    rows: dict[str, Any] = {}
-    torn: list[tuple[int, str]] = []
-    for number, line in enumerate(text.splitlines(), start=1):
+    marks = read_json_lines(path)
+    if marks and all(mark.keys() == _MARK for mark in marks):
+        rows = pd.DataFrame(stages_between(marks, {}), dtype=object)
+        return rows.set_axis([f"stage {i}" for i in range(len(rows))])
+    lines = {f"line {i}": line for i, line in enumerate(text.splitlines(), start=1) if line.strip()}
+    rows_by_line = {}
+    for name, line in lines.items():
         try:
-            rows[f"line {number}"] = dict(json.loads(line))
-        except (TypeError, ValueError):
-            torn += [(len(rows), f"line {number} is not a JSON object")] * bool(line.strip())
-    marks = [*rows.values()]
-    of_training = bool(marks) and all(mark.keys() == _MARK for mark in marks)
-    for index, why in torn:
-        # A segment that died may have torn the last line that it wrote.
-        died = index == len(marks) or marks[index - 1]["segment"] != marks[index]["segment"]
-        if not (of_training and index and died):
-            raise ValueError(why)
-    if of_training:
-        rows = {f"stage {i}": row for i, row in enumerate(stages_between(marks, {}))}
-    return pd.DataFrame.from_dict(rows, orient="index", dtype=object)
+            rows_by_line[name] = dict(json.loads(line))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{name} is not a JSON object") from error
+    return pd.DataFrame.from_dict(rows_by_line, orient="index", dtype=object)

@@ -12,7 +12,7 @@ import os
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -93,42 +93,41 @@ class Source:
     index: int
     read: Callable[[], float | None]
 
-    @property
-    def column(self) -> str:
-        """Its name in the file."""
-        return f"{self.quantity}:{self.index}"
+    def value(self) -> float | None:
+        """Reading now; None for whatever a driver's binding raises."""
+        try:
+            value = self.read()
+        except Exception:
+            return None
+        return round(value, 3) if isinstance(value, float) else value
 
 
 def working_sources(count_others: Callable[[], float | None]) -> list[Source]:
-    """Return the sources that work on this node, and the number of concurrent samplers in any case."""
+    """List the sources that work on this node, and the number of concurrent samplers in any case."""
     read_clock = cpu_clock(CPUS, os.sched_getaffinity(0))
     node = [("cpu_clock", read_clock), ("node_power_hwmon", power_meter(HWMON))]
     sources = [*_gpu_sources(), *(Source(name, 0, read) for name, read in node if read)]
-    return [*filter(_works, sources), Source("concurrent_samplers", 0, count_others)]
+    working = [source for source in sources if source.value() is not None]
+    return [*working, Source("concurrent_samplers", 0, count_others)]
 
 
-def _works(source: Source) -> bool:
-    try:
-        return source.read() is not None
-    except Exception:  # whatever a driver's binding raises: not supported here
-        return False
-
-
-def _gpu_sources() -> Iterator[Source]:
+def _gpu_sources() -> list[Source]:
     try:
         import pynvml
 
         pynvml.nvmlInit()
         count = pynvml.nvmlDeviceGetCount()
     except Exception:  # no NVML, or no GPU: there is nothing to read
-        return
-    for index in range(count):
-        try:
-            gpu = pynvml.nvmlDeviceGetHandleByIndex(index)
-        except Exception:  # a lost GPU
-            continue
-        for quantity, _, call in GPU_QUANTITIES:
-            yield Source(quantity, index, partial(call, pynvml, gpu))
+        return []
+
+    def read(index: int, call: Callable[[Any, Any], float | None]) -> float | None:
+        return call(pynvml, pynvml.nvmlDeviceGetHandleByIndex(index))
+
+    return [
+        Source(quantity, index, partial(read, index, call))
+        for index in range(count)
+        for quantity, _, call in GPU_QUANTITIES
+    ]
 
 
 def cpu_clock(root: Path, cpus: Iterable[int]) -> Callable[[], float] | None:
@@ -160,41 +159,30 @@ class TelemetryWriter:
     def __init__(self, path: Path, sources: Iterable[Source]) -> None:
         order = list(QUANTITIES)
         self._sources = sorted(sources, key=lambda s: (order.index(s.quantity), s.index))
-        self.sensors = {s.column: _facts(s.quantity, s.index) for s in self._sources}
+        self.sensors = {f"{s.quantity}:{s.index}": _facts(s) for s in self._sources}
         """What `.sensors.json` has of its columns."""
         self._lines = LineWriter(beside(path, TELEMETRY), self.sensors)
-        self._costs: deque[float] = deque(maxlen=5)
+        self._costs_s: deque[float] = deque(maxlen=5)
         self._last_s = -np.inf
 
     def sample(self) -> None:
         """Write a line if one is due, with every sample of power; OSError where it cannot be written."""
-        started = time.monotonic()
-        if started - self._last_s < self._interval_s():
+        started_s = time.monotonic()
+        costly_s = statistics.fmean(self._costs_s) / _COST_SHARE if self._costs_s else 0.0
+        interval_s = min(max(TELEMETRY_PERIOD_S, costly_s), TELEMETRY_PERIOD_LIMIT_S)
+        if started_s - self._last_s < interval_s:
             return
-        self._last_s = started
-        values = [_value(source) for source in self._sources]
+        self._last_s = started_s
+        values = [source.value() for source in self._sources]
         try:
             self._lines.append(time.time(), time.monotonic(), values)
         finally:
-            self._costs.append(time.monotonic() - started)
-
-    def _interval_s(self) -> float:
-        """Return the seconds from one line to the next, by what the last ones cost."""
-        stretched = statistics.fmean(self._costs) / _COST_SHARE if self._costs else 0.0
-        return min(max(TELEMETRY_PERIOD_S, stretched), TELEMETRY_PERIOD_LIMIT_S)
+            self._costs_s.append(time.monotonic() - started_s)
 
 
-def _facts(quantity: str, index: int) -> dict[str, Any]:
-    kind, unit = QUANTITIES[quantity]
-    return {"quantity": quantity, "kind": kind, "index": index, "unit": unit}
-
-
-def _value(source: Source) -> float | None:
-    try:
-        value = source.read()
-        return round(value, 3) if isinstance(value, float) else value
-    except Exception:  # whatever a driver's binding raises: missing this time
-        return None
+def _facts(source: Source) -> dict[str, Any]:
+    kind, unit = QUANTITIES[source.quantity]
+    return {"quantity": source.quantity, "kind": kind, "index": source.index, "unit": unit}
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -206,15 +194,14 @@ def telemetry_of(journal: Path) -> list[Path]:
     return [path] if path.exists() else []
 
 
-def read_telemetry(paths: Iterable[Path | str] | Path | str) -> tuple[list[Block], list[Flag]]:
+def read_telemetry(paths: Iterable[Path]) -> tuple[list[Block], list[Flag]]:
     """Read files of telemetry: a block each, whose frame of sensors has a column `unit` besides.
 
     A file that cannot be read is left out with a flag: telemetry never withholds energy.
     """
-    files = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
     blocks: list[Block] = []
     flags: list[Flag] = []
-    for path in files:
+    for path in paths:
         try:
             about, table, damage = read_table(path)
         except InputError as error:
@@ -225,7 +212,6 @@ def read_telemetry(paths: Iterable[Path | str] | Path | str) -> tuple[list[Block
         sensors: Mapping[str, Any] = about["telemetry"]
         frame = sensor_frame([{"name": name, **facts} for name, facts in sensors.items()])
         frame["unit"] = [facts["unit"] for facts in sensors.values()]
-        blocks.append(
-            Block(about["host"], time_s, table.reindex(columns=[*sensors]).to_numpy(), frame)
-        )
+        values = table.reindex(columns=[*sensors]).to_numpy()
+        blocks.append(Block(about["host"], time_s, values, frame))
     return blocks, flags
