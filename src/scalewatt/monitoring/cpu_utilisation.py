@@ -15,12 +15,7 @@ from perun.data_model.sensor import DeviceType, Sensor
 
 SENSOR = "CPU_BUSY"
 _PERCENT = MetricMetaData(
-    Unit.PERCENT,
-    Magnitude.ONE,
-    np.dtype("float32"),
-    np.float32(0),
-    np.float32(100),
-    np.float32(-1),
+    Unit.PERCENT, Magnitude.ONE, np.dtype("float32"), *map(np.float32, (0, 100, -1))
 )
 
 

@@ -23,31 +23,17 @@ EXCLUDED_SENSORS = (
 )
 SAMPLER_S = 60
 """How long perun waits after a run for its sampler's data, unless `monitored` is told otherwise."""
-# All that perun 1.0.0 asks its configuration for. What it prints is not used.
 SETTINGS: dict[str, dict[str, Any]] = {
-    "monitor": {
-        "queue_timeout": SAMPLER_S,
-        "exclude_sensors": EXCLUDED_SENSORS,
-        **dict.fromkeys(("include_backends", "include_sensors", "exclude_backends"), ""),
-    },
+    "monitor": {"queue_timeout": SAMPLER_S, "exclude_sensors": EXCLUDED_SENSORS},
     "output": {"format": "hdf5"},
     "benchmarking": {
-        "rounds": 1,
-        "warmup_rounds": 0,
         "metrics": "runtime,energy",
         "region_metrics": "runtime",
-        "group_by": "host",
         "metric_stats": "avg",
     },
-    "benchmarking.units": dict.fromkeys(("joule", "second", "percent", "watt", "byte"), ""),
-    "post-processing": {
-        "power_overhead": 0,
-        "pue": 1.0,
-        **dict.fromkeys(("emissions_factor", "price_factor"), 0.0),
-        "price_unit": "",
-    },
-    "debug": {"log_lvl": "WARNING", "log_file": None},
+    "post-processing": {"emissions_factor": 0.0, "price_factor": 0.0},
 }
+"""What is not as perun has it by default."""
 
 
 def monitored(
@@ -139,13 +125,14 @@ def pin(config: ConfigParser, folder: Path, stem: str, period_s: float) -> None:
     perun has read `~/.config/perun.ini` and `./.perun.ini` when it was imported, and is about to
     read PERUN_* from the environment.
     """
+    from perun.configuration import _default_config
+
     for name in [name for name in os.environ if name.startswith("PERUN_")]:
         del os.environ[name]
-    for option in list(config.defaults()):
-        config.remove_option(config.default_section, option)
-    for section in config.sections():
-        config.remove_section(section)
-    config.read_dict(SETTINGS)
-    config.set("monitor", "sampling_period", str(period_s))
+    config[config.default_section].clear()
+    config.clear()
     data_out = str(folder).replace("%", "%%")
-    config.read_dict({"output": {"app_name": stem, "run_id": stem, "data_out": data_out}})
+    output = {"app_name": stem, "run_id": stem, "data_out": data_out}
+    config.read_dict(_default_config)
+    config.read_dict(SETTINGS)
+    config.read_dict({"output": output, "monitor": {"sampling_period": period_s}})

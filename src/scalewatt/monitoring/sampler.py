@@ -153,12 +153,11 @@ class _Callback:
         others = self._samplers.others()
         if others is None:
             return None
-        new = {(one["run"], one["pid"]): one for one in others}
-        new = {who: one for who, one in new.items() if who not in self._met}
+        new = [each for each in others if (each["run"], each["pid"]) not in self._met]
         if new:  # they are counted nevertheless where they cannot be noted, and noted next time
             self._guarded("the other samplers of this node", lambda: self._note(new))
         return len(others)
 
-    def _note(self, new: dict[tuple[str, int], dict[str, Any]]) -> None:
-        note_samplers(beside(self._path, ".samplers.jsonl"), new.values())
-        self._met |= set(new)
+    def _note(self, new: list[dict[str, Any]]) -> None:
+        note_samplers(beside(self._path, ".samplers.jsonl"), new)
+        self._met |= {(each["run"], each["pid"]) for each in new}

@@ -39,18 +39,16 @@ class ConcurrentSamplers:
             self._socket = mark
 
     def others(self) -> list[dict[str, Any]] | None:
-        """Return {"run", "host", "pid"} of every other live sampler of this host; None if unseen."""
-        with suppress(OSError):
-            others = [s for id_, s in _announced(self._host).items() if id_ != self._id]
-            return None if self._socket is None else others
-        return None
+        """List {"run", "host", "pid"} of every other live sampler of this host; None if unseen."""
+        announced = _announced(self._host)
+        if announced is None or self._socket is None:
+            return None
+        return [sampler for id_, sampler in announced.items() if id_ != self._id]
 
 
 def samplers_of(host: str) -> list[dict[str, Any]]:
-    """Return {"run", "host", "pid"} of the live samplers of a host, as far as they can be seen."""
-    with suppress(OSError):
-        return list(_announced(host).values())
-    return []
+    """List {"run", "host", "pid"} of the live samplers of a host, as far as they can be seen."""
+    return list((_announced(host) or {}).values())
 
 
 def _prefix(host: str) -> str:
@@ -58,12 +56,14 @@ def _prefix(host: str) -> str:
     return f"scalewatt-sampler/{hashlib.sha256(group).hexdigest()[:12]}/"
 
 
-def _announced(host: str) -> dict[str, dict[str, Any]]:
-    """Return {"run", "host", "pid"} of the samplers of a host by their ids; OSError."""
+def _announced(host: str) -> dict[str, dict[str, Any]] | None:
+    """Samplers of a host, {"run", "host", "pid"}, by their ids; None if the sockets cannot be listed."""
     name = re.compile(rf" @{_prefix(host)}(\w+)/(\d+)/(.*)")
-    lines = _SOCKETS.read_text(errors="replace").splitlines()
-    seen = filter(None, map(name.search, lines))
-    return {each[1]: {"run": each[3], "host": host, "pid": int(each[2])} for each in seen}
+    try:
+        matches = map(name.search, _SOCKETS.read_text(errors="replace").splitlines())
+    except OSError:
+        return None
+    return {m[1]: {"run": m[3], "host": host, "pid": int(m[2])} for m in matches if m}
 
 
 def note_samplers(path: Path, met: Iterable[dict[str, Any]]) -> None:
