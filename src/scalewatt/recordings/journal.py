@@ -246,16 +246,20 @@ def read_table(path: Path) -> tuple[dict[str, Any], pd.DataFrame, list[Flag]]:
     try:
         return about, _parsed(content), []
     except pa.ArrowInvalid:
-        lines = content.split(b"\n")[:-1]
-    line = re.compile(rb",".join([_CELL] * len(lines[0].split(b","))))
-    good = [lines[0], *filter(line.fullmatch, lines[1:])]
+        heading, *lines = content[: content.rfind(b"\n")].split(b"\n")
+    line = re.compile(rb",".join([_CELL] * len(heading.split(b","))))
+    good = [each for each in lines if line.fullmatch(each)]
     detail = f"{path.name}: {len(lines) - len(good)} lines that are not numbers are left out"
-    return about, _parsed(b"\n".join([*good, b""])), [flag("damaged", None, detail)]
+    try:
+        table = _parsed(b"\n".join([heading, *good, b""]))
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{path}: cannot be read ({error}); expected a journal") from error
+    return about, table, [flag("damaged", None, detail)]
 
 
 def _parsed(content: bytes) -> pd.DataFrame:
     """Cells of the whole lines; ArrowInvalid where some are not numbers."""
-    heading = content.split(b"\n", 1)[0].decode().split(",")
+    heading = content.split(b"\n", 1)[0].decode(errors="replace").split(",")
     options = pc.ConvertOptions(column_types=dict.fromkeys(heading, pa.float64()), null_values=[""])
     whole = pa.py_buffer(content).slice(0, content.rfind(b"\n") + 1)
     return pc.read_csv(pa.BufferReader(whole), convert_options=options).to_pandas()

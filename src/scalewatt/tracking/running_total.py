@@ -88,27 +88,26 @@ def _of_total(
     uncovered_s = (kinds["device_s"] - kinds["covered_s"]).clip(lower=0)
     kinds["origin"], kinds["low_j"] = MEASURED, kinds["joules"]
     kinds["high_j"] = kinds["joules"] + uncovered_s * kinds.index.map(PLAUSIBLE_W)
-    watts = sensors["power_w"].sum(skipna=False) if len(sensors) else None
+    is_known = len(sensors) and sensors["power_w"].notna().all()
+    watts = float(sensors["power_w"].sum()) if is_known else None
     kinds = kinds.reset_index()[COLUMNS]
-    return JournalSum(total["host"], total["last_s"], total["seconds"], kinds, _or_none(watts))
-
-
-def _or_none(watts: float | None) -> float | None:
-    return None if watts is None or pd.isna(watts) else float(watts)
+    return JournalSum(total["host"], total["last_s"], total["seconds"], kinds, watts)
 
 
 def _of_samples(path: Path, run: Run) -> JournalSum | None:
     """Account for all samples of a host, as the energy of a finished run is accounted for."""
     try:
         recording = read_journal(path)
+        ((host, blocks),) = recording.nodes.items()
     except InputError:
         return None
-    ((host, blocks),) = recording.nodes.items()
     if (window := node_window(blocks)) is None:
         return None
     sensors = sensors_of(blocks)
     held = run.used_gpus(host, ((each.row.index, each.row.uuid) for each in sensors))
-    loads = [] if any(each.row.kind == "gpu" for each in sensors) else _loads(path, run)
+    loads: list[Block] = []
+    if run.powers.get("gpu") and not any(each.row.kind == "gpu" for each in sensors):
+        loads = gpu_loads(read_telemetry(telemetry_of(path))[0])
     facts = NodeFacts(
         host,
         window,
@@ -119,12 +118,11 @@ def _of_samples(path: Path, run: Run) -> JournalSum | None:
     )
     kinds = node_kinds(facts, [*blocks, *loads])
     kinds = [k for k in kinds if k.device_kind in DEVICE_KINDS and k.coverage is not None]
-    rows = [_row(kind, window) for kind in kinds]
     last = max(window[0], window[1] - TOTAL_EVERY_S), window[1]
     known = kinds and last[1] > last[0] and all(kind.known for kind in kinds)
     joules = sum(kind.recorded_j(last) for kind in kinds)
     watts = joules / (last[1] - last[0]) if known else None
-    frame = pd.DataFrame(rows, columns=COLUMNS)
+    frame = pd.DataFrame([_row(kind, window) for kind in kinds], columns=COLUMNS)
     return JournalSum(host, window[1], window[1] - window[0], frame, watts)
 
 
@@ -133,10 +131,3 @@ def _row(kind: KindEnergy, window: Window) -> list[Any]:
     device_s = kind.device_s if kind.devices else window[1] - window[0]
     sums = kind.recorded_j(window), (kind.coverage or 0.0) * device_s, device_s
     return [kind.device_kind, *sums, kind.origin, *kind.bounds_j(window)]
-
-
-def _loads(path: Path, run: Run) -> list[Block]:
-    """Loads of the GPUs from the journal's telemetry, if they have a rated power."""
-    if not run.powers.get("gpu"):
-        return []
-    return gpu_loads(read_telemetry(telemetry_of(path))[0])
