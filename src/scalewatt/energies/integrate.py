@@ -72,7 +72,7 @@ MOST_FALLS = 0.01
 # Share of the time that a clock may show again; a kind whose power is unknown for longer has no energy.
 MOST_AGAIN = 0.05
 _JITTER = 1 + 1e-6  # of a float32 clock, which makes no gap of three periods
-_EXACT, _BRIDGED, _UNCOVERED = 0, 1, 2
+_EXACT, _BRIDGED, _UNCOVERED = np.arange(3, dtype=np.uint8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -387,12 +387,12 @@ def _of_differences(
     """Validate the energies in J, (m-1,), between m usable samples; NaN is an unknown one."""
     shown_w = np.full(sensor.values.size, np.nan)
     if usable.size < 2:
-        return sensor.validated(usable, energy_j, np.zeros(0, np.uint8), shown_w)
+        return sensor.validated(usable, energy_j, np.full(energy_j.size, _UNCOVERED), shown_w)
     limit_w, range_j = sensor.limit_w, sensor.row.range_j
     range_j = LEAST_RANGE_J if np.isnan(range_j) else range_j
     if _is_sure(sensor, energy_j, step_s, range_j):
         shown_w[usable[1:]] = energy_j / step_s
-        return sensor.validated(usable, energy_j, np.full(energy_j.size, _EXACT, np.uint8), shown_w)
+        return sensor.validated(usable, energy_j, np.full(energy_j.size, _EXACT), shown_w)
     steps = _steps(energy_j, step_s, sensor.period_s)
     possible, ambiguous = _possible(steps, limit_w, range_j)
     exact = _caught_up(possible & ~ambiguous & sensor.is_trusted, steps)

@@ -80,8 +80,10 @@ class Block:
     @property
     def ends_s(self) -> tuple[float, float] | None:
         """First and last time of the samples in order; None without any."""
-        first_last = self.time_s[self.in_order][[0, -1]] if self.in_order.size else None
-        return None if first_last is None else tuple(first_last.tolist())
+        if not self.in_order.size:
+            return None
+        first, last = self.in_order[[0, -1]]
+        return float(self.time_s[first]), float(self.time_s[last])
 
 
 @dataclass(frozen=True, eq=False)
