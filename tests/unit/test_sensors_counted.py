@@ -52,6 +52,13 @@ def test_the_counter_of_a_module_is_one_of_the_node_and_the_power_that_of_the_gp
     assert "second_sensor" in codes(kinds["node"])
 
 
+def test_the_counter_of_a_module_alone_is_no_energy_of_its_gpu() -> None:
+    counter = {"name": "energy", "kind": "gpu", "quantity": "counter", "range_j": np.inf}
+    kinds = kinds_of("NVIDIA GH200 480GB", (counter, START_J + JOULES))
+    assert kinds["gpu"].coverage is None
+    assert kinds["node"].recorded_j(WHOLE) == pytest.approx(USED_J)
+
+
 @pytest.mark.parametrize(
     ("factor", "counted", "flagged"),
     [(1.02, 1.02, False), (1.05, 1.0, True), (1.6, 1.0, True), (0.95, 0.95, True)],

@@ -320,19 +320,15 @@ def node_kinds(facts: NodeFacts, blocks: Iterable[Block]) -> list[KindEnergy]:
 def _as_named(blocks: Iterable[Block], model: str) -> list[Block]:
     """Blocks with what the name of their GPUs tells, where a sensor states none that of `model`.
 
-    A power's samples are those of GPUs of its name, and the counter of a module is one of the node, if the
-    GPU has a power too.
+    A power's samples are those of GPUs of its name, and the counter of a module is one of the node.
     """
-    gpus = [sensor.row for sensor in sensors_of(blocks) if sensor.row.kind == "gpu"]
-    powers = {row.index for row in gpus if row.quantity in ("power", "mean_power")}
     named = []
     for block in blocks:
         sensors = block.sensors
         names = sensors["device"].where(sensors["device"] != "", model)
         of_gpu = (sensors["kind"] == "gpu") & (names != "")
         unknown = of_gpu & (sensors["quantity"] == "power") & (sensors["samples"] == "")
-        is_module = of_gpu & (sensors["quantity"] == "counter") & sensors["index"].isin(powers)
-        is_module &= names.str.contains(MODULE)
+        is_module = of_gpu & (sensors["quantity"] == "counter") & names.str.contains(MODULE)
         if (unknown | is_module).any():
             samples = names.map(lambda name: gpu_quantity(name) or "")
             sensors = sensors.assign(
