@@ -121,9 +121,8 @@ def read_json(path: Path | str) -> Any:
 def read_json_object(path: Path | str, *required: str) -> dict[str, Any]:
     """Read a JSON file that holds an object with the keys `required`; errors as of `read_json`."""
     content = read_json(path)
-    missing = [key for key in required if not isinstance(content, dict) or key not in content]
-    if missing or not isinstance(content, dict):
-        raise InputError(f"{path}: expected a JSON object with {', '.join(missing) or 'keys'}")
+    if not isinstance(content, dict) or not content.keys() >= {*required}:
+        raise InputError(f"{path}: expected a JSON object with {', '.join(required) or 'keys'}")
     return content
 
 
