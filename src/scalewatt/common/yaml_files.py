@@ -19,10 +19,8 @@ class _Loader(yaml.CSafeLoader):
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         """Merge the mappings of `<<`; a key that a mapping itself gives twice is an error."""
-        twice = [
-            key for key, times in Counter(str(k.value) for k, _ in node.value).items() if times > 1
-        ]
-        if twice:
+        counts = Counter(str(key.value) for key, _ in node.value)
+        if twice := [key for key, count in counts.items() if count > 1]:
             problem = f"the key '{twice[0]}' is given twice"
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
         super().flatten_mapping(node)

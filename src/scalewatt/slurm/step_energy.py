@@ -39,16 +39,16 @@ def note_slurm_energies(segments: Iterable[tuple[Path, Path]]) -> None:
     knows the last start, whose steps count from 0 again. A failure is said, and never raised.
     """
     try:
-        waiting = [(path, out) for path, out in segments if not out.exists() and _step(path)]
-        for wait_s in (0.0, AGAIN_S):
-            if waiting:
-                time.sleep(wait_s)
-                rows = _ended_steps({_step(path) for path, _ in waiting})
-                for path, out in waiting:
-                    _note(path, out, rows)
-                waiting = [(path, out) for path, out in waiting if _step(path) not in rows]
-        if waiting:
-            say(f"Slurm's energy is not noted: sacct knows no end of {_step(waiting[0][0])}")
+        waiting = {path: out for path, out in segments if not out.exists() and _step(path)}
+        names = {_step(path) for path in waiting}
+        rows = _ended_steps(names) if names else {}
+        if names - rows.keys():
+            time.sleep(AGAIN_S)
+            rows = _ended_steps(names)
+        for path, out in waiting.items():
+            _note(path, out, rows)
+        if missing := names - rows.keys():
+            say(f"Slurm's energy is not noted: sacct knows no end of {', '.join(sorted(missing))}")
     except Exception as error:  # a cross-check is no reason to fail a training
         say(f"Slurm's energy is not noted: {error}")
 
