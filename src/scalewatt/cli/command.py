@@ -157,17 +157,12 @@ def named(text: str) -> Path:
 
 
 def json_of(option: str, text: str) -> Any:
-    """Return the value of a JSON text, or of the file of JSON that the text names; InputError."""
+    """Read a JSON object or list, or the file of JSON that the text names; InputError."""
+    is_file = text.lstrip()[:1] not in ("{", "[")
     try:
-        return parse_json(text)
-    except ValueError as error:
-        is_own = text.lstrip()[:1] in ("{", "[")
-        reason: object = error
-    if not is_own:
-        try:
-            return parse_json(Path(text).read_bytes())
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
+        return parse_json(Path(text).read_bytes() if is_file else text)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
     raise InputError(f"{option}: {text[:100]!r} is neither JSON nor a file of it ({reason})")
 
 
