@@ -2,230 +2,197 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import yaml
-from made_recordings import written
+from made_recordings import sensors, written
 
+import scalewatt
 from scalewatt.common.errors import InputError
-from scalewatt.energies.integrate import validate
 from scalewatt.recordings.block import Recording
-from scalewatt.recordings.tables import Options, decoded, find_preset, read_table
+from scalewatt.recordings.detect import read_foreign
+from scalewatt.recordings.tables import Options, find_preset
 
 T0 = 1717144753
 POWER = {"column": "p", "kind": "gpu", "unit": "W"}
 ENERGY = {"column": "e", "kind": "cpu", "unit": "J", "quantity": "energy"}
+Case = tuple[str, dict[str, Any] | None, str]
 
 
-def read(folder: Path, text: str, rules: dict | None = None, encoding: str = "utf-8") -> Recording:
+def by_time(*changes: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Rules of powers in column p by times in column t; a change is to their sensor."""
+    sensor = POWER
+    for change in changes:
+        sensor = {key: value for key, value in {**sensor, **change}.items() if value is not None}
+    return {"time": {"column": "t"}, "sensors": [sensor], **more}
+
+
+BY_TIME = by_time()
+BY_CARD = by_time({"index_column": "card"})
+
+
+def table(heading: str, rows: Iterable[str]) -> str:
+    return "\n".join([heading, *rows, ""])
+
+
+def read(
+    folder: Path, text: str, rules: dict[str, Any] | None = None, encoding: str = "utf-8"
+) -> Recording:
     """Read a table by a preset, or by rules."""
     path, columns = folder / "n1.csv", None
     path.write_bytes(text.encode(encoding))
     if rules is not None:
         columns = written(folder, yaml.safe_dump(rules), "columns.yaml")
-    options = Options(time_zone="UTC", columns=columns)
-    preset = find_preset(decoded(path.read_bytes()), options)
-    assert preset is not None
-    return read_table(path, preset, options)
+    return read_foreign(path, Options(time_zone="UTC", columns=columns))
 
 
 def samples(recording: Recording) -> dict[tuple[str, int], list[list[float]]]:
-    """Seconds from T0, and the value of the first sensor, of each block by node and device."""
+    """Seconds from T0 with values of each sensor, by node and device."""
+    begin_s = T0 if recording.clock_known else 0
     return {
-        (node, int(block.sensors["index"][0])): np.column_stack(
-            (block.time_s - T0 if recording.clock_known else block.time_s, block.values[:, 0])
-        )
-        .round(6)
-        .tolist()
-        for node, blocks in recording.nodes.items()
-        for block in blocks
+        (s.node, s.index): np.column_stack((s.time_s - begin_s, s.values)).round(6).tolist()
+        for s in sensors(recording)
     }
 
 
 def codes(recording: Recording) -> list[str]:
-    return [one["code"] for one in recording.flags]
+    return [flag["code"] for flag in recording.flags]
 
+
+# --- read as it is ----------------------------------------------------------------------------------
 
 TWO = {("n1", 0): [[0, 61], [1, 62]]}
-BY_TIME = {"time": {"column": "t"}, "sensors": [POWER]}
-CARD = {**POWER, "index_column": "card"}
-CARDS = {**BY_TIME, "sensors": [CARD]}
+LINES = f"{T0},61\n{T0 + 1},62\n"
+DATES = "Tag;Zeit;p\n31.05.2024;08:39:13;61,0\n31.05.2024;08:39:14;62,0\n"
+OF_DATES = {"column": ["Tag", "Zeit"], "format": "%d.%m.%Y %H:%M:%S"}
+DEGREES = f"t,p,T [°C]\n{T0},61,5\n{T0 + 1},62,5\n"
+IN_COLUMN = {"unit": None, "unit_column": "u"}
+READ: dict[str, tuple[str, dict[str, Any], str]] = {
+    "newest first": (f"t,p\n{T0 + 1},62\n{T0},61\n", BY_TIME, ""),
+    "headings again": (f"t,p\n{T0},61\nt,p\n\nt,p\n{T0 + 1},62\n", BY_TIME, ""),
+    "lines before": (f"notes\n\nof a tool\nt,p\n{LINES}", BY_TIME, ""),
+    "lines to skip": (f"# of, two\n\n#\nt,p\n{LINES}", by_time(skip_lines=3), ""),
+    "rows above": (f"{T0 - 1},60\nt,p\n{LINES}", BY_TIME, "damaged"),
+    "first row": (f"t,p\n1717-x,60\n{LINES}", BY_TIME, "damaged"),
+    "repeats": (table("t,p", [f"{T0 + 1},62"] * 2 + [f"{T0},61"] * 2), BY_TIME, "duplicate"),
+    "units in cells": (f"t,p\n{T0},61 W\n{T0 + 1},0.062 kW\n", BY_TIME, ""),
+    "case of units": (f"t,p\n{T0},61 w\n{T0 + 1},0.062 KW\n", BY_TIME, ""),
+    "unit in heading": (f"t,p (mW)\n{T0},61000\n{T0 + 1},62000\n", by_time({"unit": None}), ""),
+    "unit in a column": (f"t,p,u\n{T0},61000,mW\n{T0 + 1},62,W\n", by_time(IN_COLUMN), ""),
+    "footnote": (f"t,p [1]\n{LINES}", BY_TIME, ""),
+    "share of a limit": (f"t,p (%)\n{LINES}", BY_TIME, ""),
+    "date and time": (DATES, by_time(decimal=",", time=OF_DATES), ""),
+    "quoted": (f't,"p"\n{T0},"61"\n{T0 + 1},"62"\n', BY_TIME, ""),
+}
 
 
-@pytest.mark.parametrize(
-    ("text", "rules", "encoding"),
-    [
-        (f"t,p\n{T0 + 1},62\n{T0},61\n", BY_TIME, "utf-8"),
-        (f"t,p\n{T0},61\nt,p\n\nt,p\n{T0 + 1},62\n", BY_TIME, "utf-8"),
-        (f"notes\n\nof a tool\nt,p\n{T0},61\n{T0 + 1},62\n", BY_TIME, "utf-8"),
-        (f"t,p\n{T0},61 W\n{T0 + 1},0.062 kW\n", {**BY_TIME, "sensors": [{**POWER}]}, "utf-8"),
-        (
-            f"t,p (mW)\n{T0},61000\n{T0 + 1},62000\n",
-            {**BY_TIME, "sensors": [{"column": "p", "kind": "gpu"}]},
-            "utf-8",
-        ),
-        (
-            f"t,p,u\n{T0},61000,mW\n{T0 + 1},62,W\n",
-            {**BY_TIME, "sensors": [{"column": "p", "kind": "gpu", "unit_column": "u"}]},
-            "utf-8",
-        ),
-        (
-            "Tag;Zeit;p\n31.05.2024;08:39:13;61,0\n31.05.2024;08:39:14;62,0\n",
-            {
-                "decimal": ",",
-                "time": {"column": ["Tag", "Zeit"], "format": "%d.%m.%Y %H:%M:%S"},
-                "sensors": [POWER],
-            },
-            "utf-8",
-        ),
-        (f"t,p,T [°C]\n{T0},61,5\n{T0 + 1},62,5\n", BY_TIME, "latin-1"),
-        (f"t,p,T [°C]\n{T0},61,5\n{T0 + 1},62,5\n", BY_TIME, "utf-16"),
-        (f't,"p"\n{T0},"61"\n{T0 + 1},"62"\n', BY_TIME, "utf-8"),
-        (f"# of, two\n\n#\nt,p\n{T0},61\n{T0 + 1},62\n", {**BY_TIME, "skip_lines": 3}, "utf-8"),
-    ],
-    ids=[
-        *("newest first", "headings again", "lines before", "units in cells", "unit in heading"),
-        *("unit in a column", "date and time", "Latin-1", "UTF-16", "quoted", "lines to skip"),
-    ],
-)
+@pytest.mark.parametrize(("text", "rules", "flag"), READ.values(), ids=READ)
 def test_tables_as_people_have_them_are_read(
-    tmp_path: Path, text: str, rules: dict, encoding: str
+    tmp_path: Path, text: str, rules: dict[str, Any], flag: str
 ) -> None:
-    recording = read(tmp_path, text, rules, encoding)
-    assert samples(recording) == TWO and recording.flags == ()
+    recording = read(tmp_path, text, rules)
+    assert samples(recording) == TWO and codes(recording) == [flag] * bool(flag)
 
 
-SMI = "timestamp, {}power.draw [W]\n"
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_any_encoding_is_read(tmp_path: Path, encoding: str) -> None:
+    assert samples(read(tmp_path, DEGREES, BY_TIME, encoding)) == TWO
 
 
-def smi(*rows: str, fields: str = "index, ") -> str:
-    lines = (f"2024/05/31 08:39:{row}\n" for row in rows)
-    return SMI.format(fields) + "".join(lines)
-
-
-def test_a_column_of_the_host_tells_nodes_apart(tmp_path: Path) -> None:
-    rows = [f"13.000, {gpu}, {host}, {60 + gpu} W" for host in ("a", "b") for gpu in (0, 1)]
-    found = samples(read(tmp_path, smi(*rows, fields="index, HOSTNAME, ")))
-    assert found == {(host, gpu): [[0, 60 + gpu]] for host in ("a", "b") for gpu in (0, 1)}
-
-
-def ten_a_second(seconds: int) -> str:
-    return "t,p\n" + "".join(f"{T0 + n // 10},{60 + n}\n" for n in range(10 * seconds))
-
-
-def test_samples_that_carry_whole_seconds_are_spread_in_them_where_told(tmp_path: Path) -> None:
-    told = {**BY_TIME, "time": {"column": "t", "spread": True}}
-    found = samples(read(tmp_path, ten_a_second(3), told))
-    assert found == {("n1", 0): [[n / 10, 60 + n] for n in range(30)]}
-
-
-@pytest.mark.parametrize("which", ["three", "five", "all"])
-def test_rows_of_gpus_in_turn_are_numbered(tmp_path: Path, which: str) -> None:
-    rows = [f"{13 + n // 8}.00{n % 8}, {60 + n} W" for n in range(40)]
-    text = smi(*rows, fields="")
-    path = written(tmp_path, text)
-    columns = written(tmp_path, "gpus: 8\n", "columns.yaml")
-    options = Options(node="n1", time_zone="UTC", columns=columns)
-    preset = find_preset(text, options)
-    assert preset is not None
-    if which != "all":
-        lines = text.splitlines(keepends=True)
-        del lines[{"three": 3, "five": 5}[which]]
-        path.write_text("".join(lines))
-        with pytest.raises(InputError, match=r"39 rows do not come 8 at a time \(gpus\)"):
-            read_table(path, preset, options)
-        return
-    found = samples(read_table(path, preset, options))
-    assert {key: [value for _, value in rows] for key, rows in found.items()} == {
-        ("n1", gpu): [60 + gpu + 8 * n for n in range(5)] for gpu in range(8)
-    }
+def test_the_only_row_needs_no_line_end(tmp_path: Path) -> None:
+    recording = read(tmp_path, f"t,p\n{T0},61", BY_TIME)
+    assert samples(recording) == {("n1", 0): [[0, 61]]} and not recording.flags
 
 
 def test_of_two_values_at_a_time_the_first_counts_and_it_is_said(tmp_path: Path) -> None:
     rows = [f"{T0 + n},{60 + n}" for n in range(30)]
     rows.insert(5, f"{T0 + 4},999")
     rows.insert(9, rows[8])
-    recording = read(tmp_path, "\n".join(["t,p", *rows, ""]), BY_TIME)
+    recording = read(tmp_path, table("t,p", rows), BY_TIME)
     assert samples(recording)[("n1", 0)] == [[n, 60 + n] for n in range(30)]
-    repeats, contradicts = (one["detail"] for one in recording.flags)
+    repeats, contradicts = (flag["detail"] for flag in recording.flags)
     assert "1 samples repeat" in repeats and "contradict: 1; the first counts" in contradicts
     assert codes(recording) == ["duplicate", "duplicate"]
 
 
-@pytest.mark.parametrize(
-    ("text", "rules", "why"),
-    [
-        (ten_a_second(3), BY_TIME, r"several values at one time; .*spread: true"),
-        (
-            "t,where,p\n"
-            + "".join(f"{T0 + n},{h},{60 + n + 9 * h}\n" for h in (0, 1) for n in range(9)),
-            BY_TIME,
-            "several values at one time; name index_column, node_column or where",
-        ),
-        (
-            "t,where,p\n" + "".join(f"{T0 + n},{h},60\n" for n in range(9) for h in (0, 1)),
-            BY_TIME,
-            "9 rows repeat others in time and value, and differ in what is not read",
-        ),
-        (
-            smi(*(f"{13 + n}.{g}00, 6{g}.00 W" for n in range(9) for g in range(2)), fields=""),
-            None,
-            "rows of several GPUs, and nothing tells whose",
-        ),
-        (
-            "t,p,card\n"
-            + "".join(f"{T0 + n}.{g},{60 + g},A100\n" for n in range(9) for g in (0, 1)),
-            {**BY_TIME, "sensors": [CARD]},
-            "rows of several GPUs, and nothing tells whose",
-        ),
-        (
-            "t,host,p\n" + "".join(f"{T0 + n / 2},n{n % 2},60\n" for n in range(9)),
-            BY_TIME,
-            'column "host" has 2 values and is not used',
-        ),
-        (
-            f"t,p\n{T0},61\n",
-            {**BY_TIME, "sensors": [{"column": "p", "kind": "gpu"}]},
-            "no unit in its",
-        ),
-        (
-            f"t,p [mW]\n{T0},61\n",
-            BY_TIME,
-            "has the unit mW in its heading, and W described",
-        ),
-        (
-            f"{T0},61,0\n",
-            {
-                **BY_TIME,
-                "header": ["t", "p", "card"],
-                "sensors": [{**POWER, "index_column": "crad"}],
-            },
-            "no column \"crad\"; .*did you mean 'card'",
-        ),
-        (f"t,p\n{T0},61 hp\n", BY_TIME, 'without a number in W, such as "61 hp"'),
-        ('{"a": [\n1]}\n', BY_TIME, "is JSON; expected a table"),
-    ],
-)
-def test_what_nothing_tells_is_refused(
-    tmp_path: Path, text: str, rules: dict | None, why: str
-) -> None:
-    with pytest.raises(InputError, match=why):
-        read(tmp_path, text, rules)
+# --- devices and nodes ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"{T0}.000,45,90,1410\n{T0 + 1}.000,46,91,1410\n",
-        f"time,temperature,load\n{T0},45,90\n",
-        f"timestamp,index,total_energy_consumption\n{T0},0,20909145.914\n",
-        '{"status": "success"}\n',
-    ],
-)
-def test_a_table_that_no_preset_knows_gets_no_meaning_and_no_unit(text: str) -> None:
-    assert find_preset(text) is None
+def smi(*rows: str, fields: str = "") -> str:
+    lines = (f"2024/05/31 08:39:{row}" for row in rows)
+    return table(f"timestamp, {fields}power.draw [W]", lines)
+
+
+def test_a_column_of_the_host_tells_nodes_apart(tmp_path: Path) -> None:
+    rows = [f"13.000, {gpu}, {host}, {60 + gpu} W" for host in ("a", "b") for gpu in (0, 1)]
+    recording = read(tmp_path, smi(*rows, fields="index, HOSTNAME, "))
+    every = {(host, gpu): [[0, 60 + gpu]] for host in ("a", "b") for gpu in (0, 1)}
+    assert samples(recording) == every
+
+
+def test_rows_of_cards_are_numbered_by_their_names_and_uuids_are_not(tmp_path: Path) -> None:
+    cards = read(tmp_path, f"t,p,card\n{T0},61,gpu3\n{T0},62,gpu1\n", BY_CARD)
+    assert samples(cards) == {("n1", 1): [[0, 62]], ("n1", 3): [[0, 61]]}
+    uuids = read(tmp_path, f"t,p,card\n{T0},61,GPU-7-821\n{T0},62,GPU-7-9999\n", BY_CARD)
+    assert samples(uuids) == {("n1", 0): [[0, 61]], ("n1", 1): [[0, 62]]}
+
+
+@pytest.mark.parametrize("lost", [3, 5, None])
+def test_rows_of_gpus_in_turn_are_numbered(tmp_path: Path, lost: int | None) -> None:
+    rows = [f"{13 + n // 8}.00{n % 8}, {60 + n} W" for n in range(40) if n != lost]
+    if lost is not None:
+        with pytest.raises(InputError, match=r"39 rows do not come 8 at a time \(gpus\)"):
+            read(tmp_path, smi(*rows), {"gpus": 8})
+        return
+    powers = [sensor.values.tolist() for sensor in sensors(read(tmp_path, smi(*rows), {"gpus": 8}))]
+    assert powers == [[60 + gpu + 8 * n for n in range(5)] for gpu in range(8)]
+
+
+def ten_a_second(seconds: int) -> str:
+    return table("t,p", (f"{T0 + n // 10},{60 + n}" for n in range(10 * seconds)))
+
+
+def test_samples_that_carry_whole_seconds_are_spread_in_them_where_told(tmp_path: Path) -> None:
+    spread = by_time(time={"column": "t", "spread": True})
+    recording = read(tmp_path, ten_a_second(3), spread)
+    assert samples(recording) == {("n1", 0): [[n / 10, 60 + n] for n in range(30)]}
+
+
+def test_steps_of_slurm_with_the_same_samples_are_those_of_their_node(tmp_path: Path) -> None:
+    rows = [f"{step},n1,{n},{T0 + n},{60 + n}" for step in ("batch", "0") for n in range(9)]
+    recording = read(tmp_path, table("Step,Node,ElapsedTime,EpochTime,Power", rows))
+    assert samples(recording) == {("n1", 0): [[n, 60 + n] for n in range(9)]}
+    assert codes(recording) == ["assumed", "duplicate"]
+
+
+def test_second_dies_of_a_wide_table_are_left_out(tmp_path: Path) -> None:
+    heading = "timestamps,rocm:0,rocm:1,rocm:2,rocm:3,gh:Module Power Socket 1"
+    recording = read(tmp_path, table(heading, (f"{T0 + n},61,0,62,0,300" for n in range(3))))
+    assert [(s.kind, s.index) for s in sensors(recording)] == [("gpu", 0), ("gpu", 2), ("node", 1)]
+
+
+@pytest.mark.parametrize("event", ["power/energy-pkg/", "power/energy-ram/"])
+def test_events_of_perf_stat_may_be_recorded_alone(tmp_path: Path, event: str) -> None:
+    rows = "".join(f"     {n}.000,{60 + n}.00,Joules,{event},1000,100.00,,\n" for n in (1, 2, 3))
+    assert len(sensors(read(tmp_path, rows))) == 1
+
+
+@pytest.mark.parametrize("labels", ["{}, {}", "{1}, {0}"])
+def test_grafanas_hosts_are_those_of_the_gpus(tmp_path: Path, labels: str) -> None:
+    names = labels.format('instance=""10.0.0.1:9400""', 'Hostname=""n1""')
+    series = f'DCGM_FI_DEV_POWER_USAGE{{gpu=""0"", {names}, UUID=""GPU-1""}}'
+    text = f'"Time","{series}"\n2024-05-31 08:39:13,61 W\n2024-05-31 08:39:14,62 W\n'
+    recording = read(tmp_path, text)
+    assert samples(recording) == TWO and sensors(recording)[0].uuid == "GPU-1"
+    alone = read(tmp_path, text.replace("Hostname", "host"))
+    assert list(alone.nodes) == ["10.0.0.1"]
+
+
+# --- energies of intervals --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -247,7 +214,7 @@ def test_a_table_that_no_preset_knows_gets_no_meaning_and_no_unit(text: str) -> 
     ],
 )
 def test_an_interval_counts_if_both_its_ends_are_known(
-    tmp_path: Path, time: dict, expected: list, flagged: bool
+    tmp_path: Path, time: dict[str, str], expected: list[list[float]], flagged: bool
 ) -> None:
     text = f"t,d,e\n{T0},5,50\n{T0 + 10},10,100\n{T0 + 30},20,200\n"
     recording = read(tmp_path, text, {"time": {"column": "t", **time}, "sensors": [ENERGY]})
@@ -255,110 +222,89 @@ def test_an_interval_counts_if_both_its_ends_are_known(
     assert codes(recording) == ["missing_samples"] * flagged
 
 
-# --- what a file leaves open -----------------------------------------------------------------------
-
-
-def energy_of(recording: Recording) -> tuple[float, float]:
-    """Energy in J and known time in s of the only sensor."""
-    ((block,),) = recording.nodes.values()
-    curve = validate(block, 0).curve
-    return curve.between(-np.inf, np.inf), curve.covered_s(-np.inf, np.inf)
-
-
 def test_time_between_two_intervals_is_not_covered(tmp_path: Path) -> None:
     rows = [(T0, 1, 100), (T0 + 1, 1, 100), (T0 + 200, 1, 400), (T0 + 201, 1, 400)]
-    text = "timestamp;tag;duration;package_0\n"
-    text += "".join(f"{at};a;{lasts};{joules * 10**6}\n" for at, lasts, joules in rows)
-    energy_j, known_s = energy_of(read(tmp_path, text))
-    assert (energy_j, known_s) == pytest.approx((1000.0, 4.0))
+    lines = (f"{at};a;{lasts};{joules * 10**6}" for at, lasts, joules in rows)
+    path = written(tmp_path, table("timestamp;tag;duration;package_0", lines), "n1.csv")
+    account = scalewatt.energy(path, time_zone="UTC")
+    assert account.joules("cpu", "recorded_j") == pytest.approx(1000)
+    assert account.devices["covered_s"].sum() == pytest.approx(4)
 
 
-@pytest.mark.parametrize(
-    ("text", "rules", "flagged"),
-    [
-        (f"{T0 - 1},60\nt,p\n{T0},61\n{T0 + 1},62\n", BY_TIME, ["damaged"]),
-        (f"t,p\n{T0},61 w\n{T0 + 1},0.062 KW\n", BY_TIME, []),
-        (f"t,p [1]\n{T0},61\n{T0 + 1},62\n", BY_TIME, []),
-        (f"t,p (%)\n{T0},61\n{T0 + 1},62\n", BY_TIME, []),
-        (f"t,p\n1717-x,60\n{T0},61\n{T0 + 1},62\n", BY_TIME, ["damaged"]),
-        (f"t,p\n{T0 + 1},62\n{T0 + 1},62\n{T0},61\n{T0},61\n", BY_TIME, ["duplicate"]),
-    ],
-    ids=["rows above", "case of units", "footnote", "share of a limit", "first row", "repeats"],
-)
-def test_what_is_plain_is_read_and_the_rest_flagged(
-    tmp_path: Path, text: str, rules: dict, flagged: list
-) -> None:
-    recording = read(tmp_path, text, rules)
-    assert samples(recording) == TWO and codes(recording) == flagged
+# --- refused ----------------------------------------------------------------------------------------
+
+PAIRS = [(n, h) for n in range(9) for h in (0, 1)]
+WITH_HEADER = by_time({"index_column": "crad"}, header=["t", "p", "card"])
+REFUSED: dict[str, Case] = {
+    "ten a second": (ten_a_second(3), BY_TIME, r"several values at one time; .*spread: true"),
+    "two places": (
+        table("t,where,p", (f"{T0 + n},{h},{60 + n + 9 * h}" for n, h in PAIRS)),
+        BY_TIME,
+        "several values at one time; name index_column, node_column or where",
+    ),
+    "two places of like values": (
+        table("t,where,p", (f"{T0 + n},{h},60" for n, h in PAIRS)),
+        BY_TIME,
+        "9 rows repeat others in time and value, and differ in what is not read",
+    ),
+    "two GPUs": (
+        smi(*(f"{13 + n}.{g}00, 6{g}.00 W" for n, g in PAIRS)),
+        None,
+        "rows of several GPUs, and nothing tells whose",
+    ),
+    "two GPUs of a model": (
+        table("t,p,card", (f"{T0 + n}.{g},{60 + g},A100" for n, g in PAIRS)),
+        BY_CARD,
+        "rows of several GPUs, and nothing tells whose",
+    ),
+    "hosts": (
+        table("t,host,p", (f"{T0 + n / 2},n{n % 2},60" for n in range(9))),
+        BY_TIME,
+        'column "host" has 2 values and is not used',
+    ),
+    "no unit": (f"t,p\n{T0},61\n", by_time({"unit": None}), "no unit in its"),
+    "two units": (
+        f"t,p [mW]\n{T0},61\n",
+        BY_TIME,
+        "has the unit mW in its heading, and W described",
+    ),
+    "no column": (f"{T0},61,0\n", WITH_HEADER, "no column \"crad\"; .*did you mean 'card'"),
+    "another unit": (f"t,p\n{T0},61 hp\n", BY_TIME, 'without a number in W, such as "61 hp"'),
+    "units of some": (
+        table("t,p", (f"{T0 + n},{60 + n} {'W' if n % 5 else 'KX'}" for n in range(20))),
+        BY_TIME,
+        'without a number in W, such as "60 KX"',
+    ),
+    "lines cut off": (
+        table("t,p", (f"{T0 + n}" if n % 3 else f"{T0 + n},6{n}" for n in range(9))),
+        BY_TIME,
+        "6 of 9 lines hold no sample that can be read",
+    ),
+    "energies that are no counter": (
+        table("t,p", (f"{T0 + n},0.0{8 + n % 2}" for n in range(20))),
+        by_time({"unit": "Wh"}),
+        "falls too often for a counter; state `quantity: energy`",
+    ),
+    "JSON": ('{"a": [\n1]}\n', BY_TIME, "is JSON; expected a table"),
+}
 
 
-@pytest.mark.parametrize(
-    ("rows", "rules", "why"),
-    [
-        (
-            [f"{T0 + n},{60 + n} {'KX' if n % 5 == 0 else 'W'}" for n in range(20)],
-            BY_TIME,
-            'without a number in W, such as "60 KX"',
-        ),
-        (
-            [f"{T0 + n},6{n}" if n % 3 == 0 else f"{T0 + n}" for n in range(9)],
-            BY_TIME,
-            "6 of 9 lines hold no sample that can be read",
-        ),
-        (
-            [f"{T0 + n},0.0{8 + n % 2}" for n in range(20)],
-            {**BY_TIME, "sensors": [{**POWER, "unit": "Wh"}]},
-            "falls too often for a counter; state `quantity: energy`",
-        ),
-    ],
-)
-def test_what_would_be_wrong_in_silence_is_refused(
-    tmp_path: Path, rows: list[str], rules: dict, why: str
+@pytest.mark.parametrize(("text", "rules", "why"), REFUSED.values(), ids=REFUSED)
+def test_what_nothing_tells_is_refused(
+    tmp_path: Path, text: str, rules: dict[str, Any] | None, why: str
 ) -> None:
     with pytest.raises(InputError, match=why):
-        read(tmp_path, "\n".join(["t,p", *rows, ""]), rules)
+        read(tmp_path, text, rules)
 
 
-def test_the_only_row_needs_no_line_end(tmp_path: Path) -> None:
-    recording = read(tmp_path, f"t,p\n{T0},61", BY_TIME)
-    assert samples(recording) == {("n1", 0): [[0, 61]]} and not recording.flags
-
-
-def test_rows_of_cards_are_numbered_by_their_names_and_uuids_are_not(tmp_path: Path) -> None:
-    cards = read(tmp_path, f"t,p,card\n{T0},61,gpu3\n{T0},62,gpu1\n", CARDS)
-    assert samples(cards) == {("n1", 1): [[0, 62]], ("n1", 3): [[0, 61]]}
-    uuids = read(tmp_path, f"t,p,card\n{T0},61,GPU-7-821\n{T0},62,GPU-7-9999\n", CARDS)
-    assert samples(uuids) == {("n1", 0): [[0, 61]], ("n1", 1): [[0, 62]]}
-
-
-def test_steps_of_slurm_with_the_same_samples_are_those_of_their_node(tmp_path: Path) -> None:
-    rows = [f"{step},n1,{n},{T0 + n},{60 + n}" for step in ("batch", "0") for n in range(9)]
-    recording = read(tmp_path, "\n".join(["Step,Node,ElapsedTime,EpochTime,Power", *rows, ""]))
-    assert samples(recording) == {("n1", 0): [[n, 60 + n] for n in range(9)]}
-    assert codes(recording) == ["assumed", "duplicate"]
-
-
-def test_second_dies_of_a_wide_table_are_left_out(tmp_path: Path) -> None:
-    rows = [f"{T0 + n},61,0,62,0,300" for n in range(3)]
-    heading = "timestamps,rocm:0,rocm:1,rocm:2,rocm:3,gh:Module Power Socket 1"
-    ((block,),) = read(tmp_path, "\n".join([heading, *rows, ""])).nodes.values()
-    sensors = block.sensors[["kind", "index"]].to_numpy().tolist()
-    assert sensors == [["gpu", 0], ["gpu", 2], ["node", 1]]
-
-
-@pytest.mark.parametrize("event", ["power/energy-pkg/", "power/energy-ram/"])
-def test_events_of_perf_stat_may_be_recorded_alone(tmp_path: Path, event: str) -> None:
-    rows = "".join(f"     {n}.000,{60 + n}.00,Joules,{event},1000,100.00,,\n" for n in (1, 2, 3))
-    assert len(read(tmp_path, rows).nodes["n1"]) == 1
-
-
-@pytest.mark.parametrize("labels", ["{}, {}", "{1}, {0}"])
-def test_grafanas_hosts_are_those_of_the_gpus(tmp_path: Path, labels: str) -> None:
-    names = labels.format('instance=""10.0.0.1:9400""', 'Hostname=""n1""')
-    series = f'DCGM_FI_DEV_POWER_USAGE{{gpu=""0"", {names}, UUID=""GPU-1""}}'
-    text = f'"Time","{series}"\n2024-05-31 08:39:13,61 W\n2024-05-31 08:39:14,62 W\n'
-    recording = read(tmp_path, text)
-    assert samples(recording) == TWO
-    assert recording.nodes["n1"][0].sensors["uuid"].tolist() == ["GPU-1"]
-    alone = read(tmp_path, text.replace("Hostname", "host"))
-    assert list(alone.nodes) == ["10.0.0.1"]
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{T0}.000,45,90,1410\n{T0 + 1}.000,46,91,1410\n",
+        f"time,temperature,load\n{T0},45,90\n",
+        f"timestamp,index,total_energy_consumption\n{T0},0,20909145.914\n",
+        '{"status": "success"}\n',
+    ],
+)
+def test_a_table_that_no_preset_knows_gets_no_meaning_and_no_unit(text: str) -> None:
+    assert find_preset(text) is None
