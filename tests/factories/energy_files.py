@@ -20,11 +20,8 @@ from scalewatt.common.files import write_json, write_table
 from scalewatt.energies.account import account
 from scalewatt.energies.run_inputs import Run
 from scalewatt.energies.tables import (
-    DEVICES_SCHEMA,
-    ENERGY_SCHEMA,
     Accounts,
     EnergyTotals,
-    arrow_table,
     records,
 )
 from scalewatt.energies.traces import SAMPLES_SCHEMA, read_samples, write_traces
@@ -57,7 +54,7 @@ NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 
 
 def recordings() -> Path:
-    """Return the folder of recorded files; skip the test where there is none."""
+    """The folder of recorded files; skip the test where there is none."""
     folder = os.environ.get("SCALEWATT_RECORDINGS")
     if not folder:
         pytest.skip("SCALEWATT_RECORDINGS does not name the folder of recorded perun files")
@@ -154,12 +151,12 @@ def write_telemetry(
 
 
 def gpu(n: int, watts: float = 100.0) -> np.ndarray:
-    """Return n constant raw samples of an NVML sensor."""
+    """`n` constant raw samples of an NVML sensor."""
     return np.full(n, 1000 * watts)
 
 
 def counter(n: int, watts: float, start_j: float = 1000.0) -> np.ndarray:
-    """Return n raw samples of a RAPL counter, one a second."""
+    """`n` raw samples of a RAPL counter, one a second."""
     return (1e6 * (start_j + watts * np.arange(n))).astype(np.uint64)
 
 
@@ -208,7 +205,7 @@ def make_run(
 def telemetry_block(
     quantity: str, time_s: Any, values: Any, index: int = 0, kind: str = "gpu", unit: str = ""
 ) -> Block:
-    """Return telemetry of one quantity of a device of node n1."""
+    """Telemetry of one quantity of a device of node n1."""
     row = {"name": f"{quantity}:{index}", "kind": kind, "index": index, "quantity": quantity}
     sensors = sensor_frame([row]).assign(unit=unit)
     return Block("n1", np.asarray(time_s), np.asarray(values, dtype=np.float64)[:, None], sensors)
@@ -224,29 +221,21 @@ def codes(flags: Any) -> set[str]:
 
 @dataclass(frozen=True, eq=False)
 class Accounted:
-    """What the accounting of a run gave."""
+    """Samples and tables of a run."""
 
     traces: pa.Table
     tables: Accounts
-
-    @property
-    def energy(self) -> pa.Table:
-        return arrow_table(self.tables.energy, ENERGY_SCHEMA)
-
-    @property
-    def devices(self) -> pa.Table:
-        return arrow_table(self.tables.devices, DEVICES_SCHEMA)
 
     @property
     def totals(self) -> EnergyTotals:
         return EnergyTotals(self.tables.energy, with_staging=True)
 
     def flags(self, code: str) -> list[dict[str, Any]]:
-        """Return the rows of all flags of a code."""
+        """The rows of all flags of a code."""
         return [row for row in records(self.tables.flags) if row["code"] == code]
 
     def codes(self, **match: Any) -> set[str]:
-        """Return the codes of all flags that concern a segment, node, device kind or stage."""
+        """The codes of all flags that concern a segment, node, device kind or stage."""
         return {
             row["code"]
             for row in records(self.tables.flags)
@@ -263,7 +252,7 @@ def accounted(run: Path, spec: RunSpec, powers: dict[str, Any] = NO_POWERS) -> A
 
 
 def read_traces(path: Path) -> pa.Table:
-    """Return a row for each sensor and time of a file of traces."""
+    """A row for each sensor and time of a file of traces."""
     with pq.ParquetFile(path, page_checksum_verification=True) as file:
-        parts = [pa.Table.from_pandas(one, SAMPLES_SCHEMA) for one in read_samples(file)]
+        parts = [pa.Table.from_pandas(part, SAMPLES_SCHEMA) for part in read_samples(file)]
     return pa.concat_tables([SAMPLES_SCHEMA.empty_table(), *parts])

@@ -46,13 +46,13 @@ class Made:
     zone: str
 
     def kept(self, gpu: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return times and powers of a GPU's samples that were written with a value."""
+        """Times and powers of a GPU's samples that were written with a value."""
         found = {r.time_s: r.power_w for r in self.rows if r.gpu == gpu and r.power_w is not None}
         times = np.array(sorted(found))
         return times, np.array([found[time] for time in times])
 
     def true_j(self, gpu: int, begin_s: float, end_s: float) -> float:
-        """Return the energy between two of the times."""
+        """The energy between two of the times."""
         inside = (self.time_s >= begin_s) & (self.time_s <= end_s)
         return float(np.trapezoid(self.power_w[gpu][inside], self.time_s[inside]))
 
@@ -87,7 +87,7 @@ def made(draw: st.DrawFn, most: int = 40) -> Made:
 
 
 def local(time_s: float, zone: str, form: str) -> str:
-    """Return what a clock in a zone shows, with three digits after the second."""
+    """Time of day in a zone, with three digits after the second."""
     shown = datetime.fromtimestamp(round(time_s * 1000) / 1000, UTC).astimezone(ZoneInfo(zone))
     return shown.strftime(form) + f".{shown.microsecond // 1000:03d}"
 

@@ -51,11 +51,11 @@ class EnergyTables:
         return None if found.empty or found.isna().any() else float(found.sum())
 
     def joules(self, kind: str) -> float | None:
-        """Return the energy of a device kind; None if a part of it is not known."""
+        """The energy of a device kind; None if a part of it is not known."""
         return self._sum(kind, "energy_j")
 
     def bounds_j(self, kind: str) -> tuple[float | None, float | None]:
-        """Return the interval of that energy."""
+        """The interval of that energy."""
         return self._sum(kind, "energy_low_j"), self._sum(kind, "energy_high_j")
 
     def discarded_j(self, kind: str) -> float | None:
@@ -66,7 +66,7 @@ class EnergyTables:
 
     @cached_property
     def scope(self) -> list[str]:
-        """Return the device kinds that count: of those out of scope `coverage` is null."""
+        """The device kinds that count: of those out of scope `coverage` is null."""
         return [kind for kind in KINDS if self.of_kind(kind)["coverage"].notna().any()]
 
     @property
@@ -82,7 +82,7 @@ class EnergyTables:
         return min(self.coverage_of(kind) for kind in self.scope)
 
     def devices(self, kind: str) -> int:
-        """Return the most devices that a segment had."""
+        """The most devices that a segment had."""
         each = self.of_kind(kind).groupby(["segment", "node"])["devices"].max()
         return int(each.groupby("segment").sum().max())
 
@@ -92,7 +92,7 @@ class EnergyTables:
 
     @property
     def runtime_s(self) -> float:
-        """Return the sum over segments of the longest node's time."""
+        """The sum over segments of the longest node's time."""
         keys = ["segment", "node", "device_kind"]
         each = self.rows.groupby(keys).agg({"duration_s": "sum", "unrecorded_s": "max"})
         return float(each.sum(axis=1).groupby("segment").max().sum())
@@ -102,11 +102,11 @@ class EnergyTables:
         return {one["code"] for one in self.flags}
 
     def stages_j(self, kind: str) -> dict[str, float]:
-        """Return energies by stage, also of those that are too short."""
+        """Energies by stage, also of those that are too short."""
         return dict(self.of_kind(kind).groupby("stage")["energy_j"].sum())
 
     def short(self, kind: str) -> set[str]:
-        """Return the stages whose energies are not stated."""
+        """The stages whose energies are not stated."""
         own = self.of_kind(kind)
         return set(own[own["short"]]["stage"])
 

@@ -196,7 +196,7 @@ def _true_segment(one: Simulation, nodes: Nodes, segment: Segment) -> dict[str, 
 def joules_between(
     node: NodeSamples, begin_s: float, end_s: float, held_gpus: int
 ) -> dict[str, float]:
-    """Return the energy in J by device kind that a node's sensors find in a part of a segment."""
+    """The energy in J by device kind that a node's sensors find in a part of a segment."""
     found: dict[str, float] = {}
     for sensor in node.sensors:
         held = sensor.device_kind != "gpu" or sensor.device_index < held_gpus
@@ -207,7 +207,7 @@ def joules_between(
 
 
 def _joules(sensor: Samples, time_s: Floats) -> tuple[Floats, Floats]:
-    """Return times, and the energy until then from any origin; a mean is at the middle of its time."""
+    """Times, and the energy until then from any origin; a mean is at the middle of its time."""
     if sensor.counted_uj is not None:
         return time_s, np.asarray(sensor.counted_uj * 1e-6)
     watts, half_s = sensor.raw * 1e-3, sensor.over_s / 2

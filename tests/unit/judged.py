@@ -33,7 +33,7 @@ class Judged:
 
     @property
     def total_j(self) -> float:
-        """Return what was recorded, whether or not that is enough to be stated."""
+        """Energy in J that was recorded, whether or not that is enough to be stated."""
         return float(self.account.devices["recorded_j"].sum())
 
     @property
@@ -42,11 +42,11 @@ class Judged:
 
     @property
     def codes(self) -> set[str]:
-        """Return the flags of samples."""
+        """The flags of samples."""
         return set(self.account.flags["code"]) & OF_SAMPLES
 
     def span_j(self, place: int) -> float:
-        """Return what was recorded in one of the spans that were asked for."""
+        """Energy in J that was recorded in one of the spans that were asked for."""
         return float(self._of_span(place)["recorded_j"].sum())
 
     def span_covered_s(self, place: int) -> float:
@@ -58,12 +58,12 @@ class Judged:
 
     @property
     def power_w(self) -> np.ndarray:
-        """Return the power of each sample, NaN where it is not known."""
+        """The power of each sample, NaN where it is not known."""
         return self.samples["power_w"].astype(float).fillna(np.nan).to_numpy()
 
     @property
     def flagged(self) -> np.ndarray:
-        """Return the flag of each sample, or an empty text."""
+        """The flag of each sample, or an empty text."""
         return self.samples["flag"].astype(str).to_numpy()
 
 
@@ -87,7 +87,7 @@ def judged(*blocks: Block, spans: Sequence[Span] = ()) -> Judged:
 
 
 def _samples(blocks: Sequence[Block]) -> pd.DataFrame:
-    """Return a row for each sample; floats are written with all of their digits."""
+    """A row for each sample; floats are written with all of their digits."""
     parts = [
         pd.DataFrame({"t": b.time_s, "w": b.values[:, 0]}).assign(sensor=f"s{i}", node=b.node)
         for i, b in enumerate(blocks)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from energy_files import T0, accounted, counter, gpu, make_run, write_journal
+from energy_files import NO_POWERS, T0, accounted, counter, gpu, make_run, write_journal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from run_files import epochs, make_spec
@@ -25,7 +25,6 @@ from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.run_row import Facility, RunFiles, run_record, runs_of
 from scalewatt.training.history import history_table
 
-NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 STAGES = [(0, "startup", 0.0, 20.0), (0, "train", 20.0, 280.0), (0, "shutdown", 280.0, 300.0)]
 
 

@@ -58,7 +58,7 @@ def machines() -> Machines:
 
 
 def logs(machines: Machines, share: float = TDP_SHARE) -> dict[str, np.ndarray]:
-    """Return ln(measured / estimated) of each machine's points."""
+    """ln(measured / estimated) of each machine's points."""
     return {
         name: np.log(power / (share * RATED_W[name] * (IDLE_SHARE + (1 - IDLE_SHARE) * load)))
         for name, (load, power) in machines.items()
@@ -66,7 +66,7 @@ def logs(machines: Machines, share: float = TDP_SHARE) -> dict[str, np.ndarray]:
 
 
 def factor_of_others(errors: list[np.ndarray]) -> float:
-    """Return the factor within which 95 % of the points of another machine lie."""
+    """The factor within which 95 % of the points of another machine lie."""
     n = len(errors)
     between = np.var([error.mean() for error in errors], ddof=1)
     within = np.mean([error.var(ddof=1) for error in errors])
@@ -77,7 +77,7 @@ def factor_of_others(errors: list[np.ndarray]) -> float:
 def curve_errors(
     load: np.ndarray, power: np.ndarray, at: tuple[float, ...]
 ) -> tuple[np.ndarray, float]:
-    """Return estimated over measured power − 1 between points taken near `at`, and that of the sum of all."""
+    """Estimated over measured power − 1 between points taken near `at`, and that of the sum of all."""
     nearest = sorted({int(np.abs(load - value).argmin()) for value in at})
     points = [[100 * load[i], power[i]] for i in nearest]
     within = np.clip(load, load[nearest[0]], load[nearest[-1]])

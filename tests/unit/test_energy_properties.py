@@ -77,17 +77,17 @@ def test_power_is_within_the_trapezoids_bound_whatever_samples_are_lost(
         power[where] = bad_w
         lost |= where
     assume((~lost).any())
-    found = judged(gpu(UNIX + time, power))
+    result = judged(gpu(UNIX + time, power))
     # What is true and how far apart is known here, without asking the code under test.
     step = np.diff(time[~lost])
     assume(not np.any(np.abs(step - BRIDGE_S) < 1e-3))
     covered = step < BRIDGE_S
     true = np.diff(truth.energy_until(time[~lost]))[covered].sum()
-    assert found.covered_s == pytest.approx(step[covered].sum(), abs=1e-3)
-    assert abs(found.total_j - true) <= trapezoid_bound(step[covered], truth.slope)
-    assert np.array_equal(np.isnan(found.power_w), lost)
-    assert np.array_equal(np.isin(found.flagged, ("", "gap")), ~lost)
-    assert bool(found.codes - {"gap"}) == bool(lost.any())
+    assert result.covered_s == pytest.approx(step[covered].sum(), abs=1e-3)
+    assert abs(result.total_j - true) <= trapezoid_bound(step[covered], truth.slope)
+    assert np.array_equal(np.isnan(result.power_w), lost)
+    assert np.array_equal(np.isin(result.flagged, ("", "gap")), ~lost)
+    assert bool(result.codes - {"gap"}) == bool(lost.any())
 
 
 @quick
@@ -105,13 +105,13 @@ def test_a_counter_is_exact_to_its_quantum_over_wraps_failed_reads_and_gaps(
         lost |= where
     lost |= counter == 0
     validated = checked(cpu(UNIX + time, counter, range_j), period)
-    assert not any("repeat" in one["detail"] for one in validated.flags)
-    found = compare(validated.curve, truth)
-    error = np.abs(found.energy_j - found.true_j)
+    assert not any("repeat" in flag["detail"] for flag in validated.flags)
+    result = compare(validated.curve, truth)
+    error = np.abs(result.energy_j - result.true_j)
     stated = ~np.isnan(validated.power_w[np.isin(UNIX + time, validated.curve.time_s)][1:])
     assert np.all(error[stated] <= 2 * quantum + 5e-7 * truth.power_w.max())
-    bridged = found.covered & ~stated
-    assert np.all(error[bridged] <= np.ptp(truth.power_w) * found.step_s[bridged] + ROUNDING_J)
+    bridged = result.covered & ~stated
+    assert np.all(error[bridged] <= np.ptp(truth.power_w) * result.step_s[bridged] + ROUNDING_J)
     # Left out only where one more wrap is possible, or more power than ever seen.
     step = np.diff(time[~lost])
     true = np.diff(truth.energy_until(time[~lost]))
@@ -135,14 +135,14 @@ def test_counter_resets_cost_what_bridging_them_may_cost(
         total[place:] -= total[place] - data.draw(st.floats(0.01, 100.0))
     validated = checked(cpu(UNIX + time, total, 262e3), period)
     assert codes(validated.flags) <= {"counter"}
-    found = compare(validated.curve, truth)
+    result = compare(validated.curve, truth)
     bridged = len(places) * period
     bound = truth.slope * bridged * (bridged + 2 * period)
     unnoticed = LIMIT_W * (period + LAG_S)
-    assert found.error_j <= len(places) * unnoticed + ROUNDING_J
+    assert result.error_j <= len(places) * unnoticed + ROUNDING_J
     if all("counter" in SAMPLE_FLAGS[validated.sample_flags[place]] for place in places):
-        assert found.error_j <= bound + ROUNDING_J
-    assert found.step_s[~found.covered].sum() <= bridged + 1e-6
+        assert result.error_j <= bound + ROUNDING_J
+    assert result.step_s[~result.covered].sum() <= bridged + 1e-6
 
 
 @quick
@@ -160,15 +160,15 @@ def test_a_slow_counter_read_often_is_exact_from_its_first_change_to_its_last(
     changes = np.flatnonzero(np.diff(counter)) + 1
     assume(changes.size > 4)
     ends = UNIX + time[changes[[1, -1]]]
-    found = judged(cpu(UNIX + time, counter, 262e3), spans=[(ends[0], ends[1])])
-    assert found.codes == set()
+    result = judged(cpu(UNIX + time, counter, 262e3), spans=[(ends[0], ends[1])])
+    assert result.codes == set()
     true = float(np.diff(truth.energy_until(ends - UNIX))[0])
     most = float(truth.power_w.max())
     # A change is seen within a step of its happening, at both ends.
     step = float(np.diff(time).max())
-    assert abs(found.span_j(0) - true) <= 2 * most * step + ROUNDING_J
+    assert abs(result.span_j(0) - true) <= 2 * most * step + ROUNDING_J
     # Before the first and after the last change its lag is bridged.
-    assert found.covered_s == pytest.approx(time[-1] - time[0], abs=1e-3)
+    assert result.covered_s == pytest.approx(time[-1] - time[0], abs=1e-3)
 
 
 @quick
@@ -182,17 +182,17 @@ def test_a_counter_that_was_read_stale_is_exact_or_bridged_or_uncovered(
     begin = data.draw(st.integers(1, time.size - length - 2))
     counter[begin : begin + length] = counter[begin]
     validated = checked(cpu(UNIX + time, counter, 262e3), 1.0)
-    found = compare(validated.curve, truth)
-    stale = np.argmax(found.step_s)
+    result = compare(validated.curve, truth)
+    stale = np.argmax(result.step_s)
     if length > 3:
         assert "counter" in codes(validated.flags)
         seconds = float(length)
-        if not found.covered[stale]:
+        if not result.covered[stale]:
             assert length > BRIDGE_S
         else:
             bound = truth.slope * seconds * (seconds + 2)
-            assert abs(found.energy_j[stale] - found.true_j[stale]) <= bound + ROUNDING_J
-    rest = np.delete(found.energy_j - found.true_j, stale)
+            assert abs(result.energy_j[stale] - result.true_j[stale]) <= bound + ROUNDING_J
+    rest = np.delete(result.energy_j - result.true_j, stale)
     assert np.all(np.abs(rest) <= ROUNDING_J)
 
 
@@ -208,15 +208,15 @@ def test_a_counter_that_stopped_counting_is_noticed(
     micro[begin + length :] -= micro[begin + length] - micro[begin]
     micro[begin : begin + length] = micro[begin]
     validated = checked(cpu(UNIX + time, 1e-6 * micro, 262e3), 1.0)
-    found = compare(validated.curve, truth)
+    result = compare(validated.curve, truth)
     if length < 3:
-        assert found.error_j <= 260 * length + ROUNDING_J
+        assert result.error_j <= 260 * length + ROUNDING_J
         return
-    details = " ".join(one["detail"] for one in validated.flags)
+    details = " ".join(flag["detail"] for flag in validated.flags)
     assert "that repeat the one before" in details and "cannot have made" not in details
     unknown = length + 1.0
-    assert (found.covered.all()) == (unknown <= BRIDGE_S)
-    assert found.error_j <= truth.slope * unknown * (unknown + 2) + ROUNDING_J
+    assert (result.covered.all()) == (unknown <= BRIDGE_S)
+    assert result.error_j <= truth.slope * unknown * (unknown + 2) + ROUNDING_J
 
 
 @quick
@@ -232,23 +232,23 @@ def test_mean_powers_are_as_exact_as_the_counter_they_come_of(
     wraps = bool(np.any(np.diff(counter[max(failed - 1, 0) : failed + reads + 1]) < 0))
     counter[failed : failed + reads] = 0.0
     validated = checked(cpu_means(UNIX + time, read_means(time, counter, range_j)), 1.0)
-    found = compare(validated.curve, truth)
+    result = compare(validated.curve, truth)
     # Of what is left out there are as many steps as failed reads, one more, and one on both sides.
     unknown = reads + 3.0
     outside = failed < 2 or failed + reads > time.size - 2
     flagged = codes(validated.flags)
     if reads == 0:
-        assert not flagged and found.covered.all() and found.error_j <= 0.1
+        assert not flagged and result.covered.all() and result.error_j <= 0.1
     elif "over_limit" in flagged:
         assert flagged == {"over_limit"}
-        assert found.error_j <= truth.slope * unknown * (unknown + 2) + 0.1
+        assert result.error_j <= truth.slope * unknown * (unknown + 2) + 0.1
     elif flagged:
         assert flagged <= {"counter"} and reads > 3 and (wraps or outside)
-        assert found.error_j <= LIMIT_W * (reads + LAG_S)
+        assert result.error_j <= LIMIT_W * (reads + LAG_S)
     else:
-        assert outside or (wraps and found.covered.all())
-        assert found.error_j <= (LIMIT_W * (1 + LAG_S) if outside else 0.1)
-    assert found.step_s[~found.covered].sum() <= unknown + 1e-3
+        assert outside or (wraps and result.covered.all())
+        assert result.error_j <= (LIMIT_W * (1 + LAG_S) if outside else 0.1)
+    assert result.step_s[~result.covered].sum() <= unknown + 1e-3
 
 
 anything = st.floats(allow_nan=True, allow_infinity=True, width=32)
@@ -325,10 +325,12 @@ def test_energy_and_covered_time_are_additive_over_any_split(
 
 @quick
 @given(st.lists(faulty_series(), min_size=2, max_size=5), st.randoms(use_true_random=False))
-def test_the_order_of_hosts_and_sensors_changes_nothing(found: list[Block], random: object) -> None:
+def test_the_order_of_hosts_and_sensors_changes_nothing(
+    blocks: list[Block], random: object
+) -> None:
     series = [
-        replace(one, node=f"n{i % 2}", sensors=one.sensors.assign(index=i, name=f"sensor {i}"))
-        for i, one in enumerate(found)
+        replace(block, node=f"n{i % 2}", sensors=block.sensors.assign(index=i, name=f"sensor {i}"))
+        for i, block in enumerate(blocks)
     ]
     shuffled = list(series)
     random.shuffle(shuffled)  # type: ignore[attr-defined]

@@ -99,7 +99,7 @@ def noisy(size: int) -> np.ndarray:
 
 
 def rising(time_s: np.ndarray, resets_at: int | None = None, **more: float) -> Block:
-    """Return a counter of 200 W, which may begin anew at one of its samples."""
+    """A counter of 200 W, which may begin anew at one of its samples."""
     counter_j = 150_000 + 200.0 * time_s
     if resets_at is not None:
         counter_j[resets_at:] -= counter_j[resets_at] - 10
@@ -107,7 +107,7 @@ def rising(time_s: np.ndarray, resets_at: int | None = None, **more: float) -> B
 
 
 def stale(loses: bool) -> Block:
-    """Return a counter of 200 W that stands still for 40 s, and then makes up for it or not."""
+    """A counter of 200 W that stands still for 40 s, and then makes up for it or not."""
     counter_j = 5000 + 200.0 * np.arange(100)
     counter_j[20:60] = counter_j[20]
     counter_j[60:] -= 39 * 200 * loses

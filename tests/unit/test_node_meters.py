@@ -16,7 +16,6 @@ from scalewatt.energies.tables import BOUNDS
 from scalewatt.recordings.terms import J_PER_KWH
 from scalewatt.results.other_sources import sums_of
 
-NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 N = 601
 STAGES = [(0, "startup", 0.0, 10.0), (0, "train", 10.0, 590.0)]
 TIMES = np.arange(0.0, N, 5.0)
@@ -45,7 +44,7 @@ def measured(folder: Path, *watts: Any) -> Accounted:
     for host, values in zip(hosts, watts, strict=True):
         record(run, host, PARTS, values)
     spec = make_spec(nodes=len(hosts), gpus=len(hosts), ranks_per_node=1)
-    return accounted(run, spec, NO_POWERS)
+    return accounted(run, spec)
 
 
 def test_a_meter_is_a_scope_beside_the_parts_and_never_added_to_them(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ few = settings(max_examples=7, deadline=None, phases=(Phase.explicit, Phase.reus
 
 
 @dataclass(frozen=True)
-class Found:
+class Result:
     """A simulated run with what the accounting says of it."""
 
     run: Simulated
@@ -64,32 +64,32 @@ class Found:
 
 
 @contextmanager
-def accounted(spec: RunSpec, faults: Sequence[Fault], period_s: float = 2.0) -> Iterator[Found]:
+def accounted(spec: RunSpec, faults: Sequence[Fault], period_s: float = 2.0) -> Iterator[Result]:
     """Simulate a run with faults, and account for it."""
     on = replace(cluster(), simulate={"sampling_period_s": period_s})
     with tempfile.TemporaryDirectory() as folder:
         run = simulate(Path(folder), spec, on, faults)
         rated = powers(on.devices[spec.device])
-        yield Found(run, EnergyTables.of(run.folder, rated), spec.device)
+        yield Result(run, EnergyTables.of(run.folder, rated), spec.device)
 
 
-def counted_j(found: Found, kind: str) -> float:
+def counted_j(result: Result, kind: str) -> float:
     """The true energy of a device kind, without that of starts that failed and left nothing."""
     failed = {
-        int(one["detail"].split()[1]) for one in found.flags if "during start-up" in one["detail"]
+        int(one["detail"].split()[1]) for one in result.flags if "during start-up" in one["detail"]
     }
     uncounted = 0.0
-    for segment in found.run.truth["segments"]:
+    for segment in result.run.truth["segments"]:
         if segment["segment"] in failed:
             for stages in segment["stage_joules"].values():
                 assert set(stages[kind]) == {"startup"}
                 uncounted += stages[kind]["startup"]
-    return found.run.true_j(kind) - uncounted
+    return result.run.true_j(kind) - uncounted
 
 
-def most_w(found: Found, kind: str) -> float:
+def most_w(result: Result, kind: str) -> float:
     """What a device of a kind draws at most."""
-    return MOST_W[found.device if kind == "gpu" else kind]
+    return MOST_W[result.device if kind == "gpu" else kind]
 
 
 def specs(least: int = 2, most: int = 30) -> st.SearchStrategy[dict[str, Any]]:
@@ -108,44 +108,44 @@ def kinds_of(spec: RunSpec) -> tuple[str, ...]:
     return KINDS[:2] if spec.device == "h100" else KINDS
 
 
-def assert_all_exact(found: Found, kinds: Sequence[str] = KINDS) -> None:
+def assert_all_exact(result: Result, kinds: Sequence[str] = KINDS) -> None:
     for kind in kinds:
-        assert found.is_exact(kind), kind
-    assert found.totals.coverage == pytest.approx(1.0, abs=1e-9)
-    assert found.totals.runtime_s == pytest.approx(found.run.truth["runtime_s"], rel=EXACT)
+        assert result.is_exact(kind), kind
+    assert result.totals.coverage == pytest.approx(1.0, abs=1e-9)
+    assert result.totals.runtime_s == pytest.approx(result.run.truth["runtime_s"], rel=EXACT)
 
 
-def assert_short_by_what_is_uncovered(found: Found, kind: str) -> None:
+def assert_short_by_what_is_uncovered(result: Result, kind: str) -> None:
     """What is stated lacks at most what the device can have used in the uncovered time."""
-    stated, true = found.totals.joules(kind), found.run.true_j(kind)
-    assert found.totals.recorded_j(kind) <= true * (1 + EXACT)
+    stated, true = result.totals.joules(kind), result.run.true_j(kind)
+    assert result.totals.recorded_j(kind) <= true * (1 + EXACT)
     if stated is None:
-        assert found.totals.total_j is None
+        assert result.totals.total_j is None
         return
-    uncovered = 1 - found.totals.coverage_of(kind)
+    uncovered = 1 - result.totals.coverage_of(kind)
     assert uncovered <= MAX_UNCOVERED
-    device_s = found.totals.device_seconds(kind)
-    assert true - stated <= most_w(found, kind) * uncovered * device_s + EXACT * true
-    assert_in_interval(found, kind)
+    device_s = result.totals.device_seconds(kind)
+    assert true - stated <= most_w(result, kind) * uncovered * device_s + EXACT * true
+    assert_in_interval(result, kind)
 
 
-def assert_in_interval(found: Found, kind: str) -> None:
+def assert_in_interval(result: Result, kind: str) -> None:
     """The truth lies in the interval of what is stated."""
-    (low, high), true = found.totals.bounds_j(kind), found.run.true_j(kind)
-    assert low == found.totals.joules(kind)
+    (low, high), true = result.totals.bounds_j(kind), result.run.true_j(kind)
+    assert low == result.totals.joules(kind)
     assert low <= true * (1 + EXACT) and true * (1 - EXACT) <= high
 
 
-def assert_discards_are_true(found: Found, period_s: float) -> None:
+def assert_discards_are_true(result: Result, period_s: float) -> None:
     """What was done in vain is the truth's, but for the steps in which it begins and ends."""
-    segments = found.run.truth["segments"]
+    segments = result.run.truth["segments"]
     nodes = len(segments[0]["joules"])
     for kind in ("gpu", "cpu"):
         true = sum(node[kind] for one in segments for node in one["discarded_joules"].values())
-        devices = found.totals.devices(kind)
+        devices = result.totals.devices(kind)
         assert devices >= nodes
-        assert found.totals.discarded_j(kind) == pytest.approx(
-            true, rel=EXACT, abs=0.05 * most_w(found, kind) * devices * period_s
+        assert result.totals.discarded_j(kind) == pytest.approx(
+            true, rel=EXACT, abs=0.05 * most_w(result, kind) * devices * period_s
         )
 
 
@@ -162,32 +162,32 @@ def assert_discards_are_true(found: Found, period_s: float) -> None:
 def test_a_counter_that_wraps_is_exact_or_flagged_as_ambiguous(
     spec: RunSpec, range_j: float, kind: str, period_s: float
 ) -> None:
-    with accounted(spec, [CounterWrap(range_j, kind, period_s)], period_s) as found:
-        assert found.is_exact("gpu")
+    with accounted(spec, [CounterWrap(range_j, kind, period_s)], period_s) as result:
+        assert result.is_exact("gpu")
         for one in kinds_of(spec)[1:]:
             own = counter_range_uj(one, cluster().devices[spec.device]) * 1e-6
             own = range_j if kind in ("all", one) else own
             if own > 1.2 * PLAUSIBLE_W[one] * (period_s + 0.1):
-                assert found.is_exact(one), one
-            elif not found.is_exact(one):
-                assert "counter" in found.codes
-                assert_short_by_what_is_uncovered(found, one)
+                assert result.is_exact(one), one
+            elif not result.is_exact(one):
+                assert "counter" in result.codes
+                assert_short_by_what_is_uncovered(result, one)
 
 
 def test_a_counter_that_wraps_hundreds_of_times_is_exact() -> None:
     spec = spec_of(ON_TWO_NODES, epochs=30)
-    with accounted(spec, [CounterWrap(2600.0, "all", 1.0)]) as found:
-        assert_all_exact(found)
-        assert found.flags == []
-        assert found.run.true_j("cpu") / 2600.0 / 4 > 20
+    with accounted(spec, [CounterWrap(2600.0, "all", 1.0)]) as result:
+        assert_all_exact(result)
+        assert result.flags == []
+        assert result.run.true_j("cpu") / 2600.0 / 4 > 20
 
 
 def test_a_counter_that_wraps_between_all_samples_is_null() -> None:
     spec = spec_of(ON_TWO_NODES, epochs=30)
-    with accounted(spec, [CounterWrap(1000.0, "cpu", 30.0)]) as found:
-        assert found.totals.joules("cpu") is None
-        assert found.totals.total_j is None
-        assert found.is_exact("gpu") and found.is_exact("ram")
+    with accounted(spec, [CounterWrap(1000.0, "cpu", 30.0)]) as result:
+        assert result.totals.joules("cpu") is None
+        assert result.totals.total_j is None
+        assert result.is_exact("gpu") and result.is_exact("ram")
 
 
 # Time limits
@@ -199,10 +199,10 @@ def test_segments_that_a_time_limit_cuts_add_up_to_the_truth(
     spec: RunSpec, minutes: float, period_s: float
 ) -> None:
     try:
-        with accounted(spec, [TimeLimit(minutes)], period_s) as found:
-            assert_all_exact(found, kinds_of(spec))
-            assert_discards_are_true(found, period_s)
-            assert found.codes <= {"absent"}
+        with accounted(spec, [TimeLimit(minutes)], period_s) as result:
+            assert_all_exact(result, kinds_of(spec))
+            assert_discards_are_true(result, period_s)
+            assert result.codes <= {"absent"}
     except InputError as error:
         assert "cannot make progress" in str(error)
 
@@ -210,11 +210,11 @@ def test_segments_that_a_time_limit_cuts_add_up_to_the_truth(
 def test_a_time_limit_makes_segments_and_evaluations_broken_off_count_as_discarded() -> None:
     spec = spec_of(ON_TWO_NODES, epochs=60)
     for minutes in (1.0, 1.05, 1.1, 1.15, 1.2):
-        with accounted(spec, [TimeLimit(minutes)], 0.5) as found:
-            assert len(found.run.truth["segments"]) > 4
-            assert_discards_are_true(found, 0.5)
-            if any(one["discarded_s"] for one in found.run.truth["segments"]):
-                assert found.totals.discarded_j("gpu") > 0
+        with accounted(spec, [TimeLimit(minutes)], 0.5) as result:
+            assert len(result.run.truth["segments"]) > 4
+            assert_discards_are_true(result, 0.5)
+            if any(one["discarded_s"] for one in result.run.truth["segments"]):
+                assert result.totals.discarded_j("gpu") > 0
                 return
     pytest.fail("no limit fell into an evaluation")
 
@@ -233,12 +233,12 @@ def test_what_journals_keep_of_lost_nodes_is_the_truth(
     spec: RunSpec, times: list[float], leaves: str, period_s: float
 ) -> None:
     losses = [NodeLoss(at, node=0, leaves=leaves) for at in times]
-    with accounted(spec, losses, period_s) as found:
-        assert_all_exact(found, kinds_of(spec))
-        assert_discards_are_true(found, period_s)
-        assert "segment_lost" in found.codes
-        assert ("unreadable" in found.codes) == (leaves == "torn")
-        assert found.totals.discarded_j("gpu") > 0
+    with accounted(spec, losses, period_s) as result:
+        assert_all_exact(result, kinds_of(spec))
+        assert_discards_are_true(result, period_s)
+        assert "segment_lost" in result.codes
+        assert ("unreadable" in result.codes) == (leaves == "torn")
+        assert result.totals.discarded_j("gpu") > 0
 
 
 @few
@@ -246,14 +246,14 @@ def test_what_journals_keep_of_lost_nodes_is_the_truth(
 def test_unrecorded_energy_of_a_lost_node_is_never_left_out_silently(
     spec: RunSpec, at: float, leaves: str, period_s: float
 ) -> None:
-    with accounted(spec, [NodeLoss(at, leaves=leaves)], period_s) as found:
+    with accounted(spec, [NodeLoss(at, leaves=leaves)], period_s) as result:
         for kind in kinds_of(spec):
-            assert found.totals.joules(kind) is None, kind
-            assert found.totals.recorded_j(kind) < found.run.true_j(kind)
-        assert found.totals.total_j is None
-        assert found.totals.coverage < 1
-        assert "not_recorded" in found.codes
-        assert "segment_lost" in found.codes
+            assert result.totals.joules(kind) is None, kind
+            assert result.totals.recorded_j(kind) < result.run.true_j(kind)
+        assert result.totals.total_j is None
+        assert result.totals.coverage < 1
+        assert "not_recorded" in result.codes
+        assert "segment_lost" in result.codes
 
 
 @few
@@ -261,17 +261,19 @@ def test_unrecorded_energy_of_a_lost_node_is_never_left_out_silently(
 def test_a_journal_without_its_end_is_short_by_no_more_than_its_coverage(
     spec: RunSpec, at: float, unsynced_s: float
 ) -> None:
-    with accounted(spec, [NodeLoss(at, unsynced_s=unsynced_s)], 2.0) as found:
+    with accounted(spec, [NodeLoss(at, unsynced_s=unsynced_s)], 2.0) as result:
         for kind in kinds_of(spec):
-            stated, true = found.totals.joules(kind), found.run.true_j(kind)
+            stated, true = result.totals.joules(kind), result.run.true_j(kind)
             if stated is None:
-                gone = "not_recorded" in found.codes
-                assert gone or found.totals.coverage < 1 - MAX_UNCOVERED
-                assert found.totals.recorded_j(kind) < true
+                gone = "not_recorded" in result.codes
+                assert gone or result.totals.coverage < 1 - MAX_UNCOVERED
+                assert result.totals.recorded_j(kind) < true
                 continue
-            devices = max(found.totals.devices(kind), 1)
+            devices = max(result.totals.devices(kind), 1)
             lost = (
-                min(unsynced_s + 2.0, found.run.truth["runtime_s"]) * most_w(found, kind) * devices
+                min(unsynced_s + 2.0, result.run.truth["runtime_s"])
+                * most_w(result, kind)
+                * devices
             )
             assert true - lost <= stated <= true * (1 + EXACT)
 
@@ -300,26 +302,26 @@ def test_a_lost_sensor_never_makes_a_wrong_number(
     node = data.draw(st.integers(0, spec.nodes - 1))
     device = data.draw(st.integers(0, 1 if kind != "gpu" else spec.ranks_per_node - 1))
     loss = SensorLoss(kind, device, node, 0, at, seconds, reads)
-    with accounted(spec, [loss], period_s) as found:
-        runtime_s = found.run.truth["runtime_s"]
+    with accounted(spec, [loss], period_s) as result:
+        runtime_s = result.run.truth["runtime_s"]
         for other in set(kinds_of(spec)) - {kind}:
-            assert found.is_exact(other), other
-        stated, true = found.totals.joules(kind), found.run.true_j(kind)
+            assert result.is_exact(other), other
+        stated, true = result.totals.joules(kind), result.run.true_j(kind)
         rest = runtime_s * (1 - at)
         lost_s = min(rest if seconds is None else seconds, rest) + 2.1 * period_s
         devices = spec.gpus if kind == "gpu" else 2 * spec.nodes
         share = lost_s / devices / runtime_s
         if stated is None:
             assert share > MAX_UNCOVERED - 1e-6
-            assert "coverage" in found.codes
-            assert found.totals.recorded_j(kind) <= true * (1 + EXACT)
-            assert found.totals.total_j is None
+            assert "coverage" in result.codes
+            assert result.totals.recorded_j(kind) <= true * (1 + EXACT)
+            assert result.totals.total_j is None
             return
-        assert abs(stated - true) <= most_w(found, kind) * lost_s + EXACT * true
-        if not found.is_exact(kind) and not found.codes - {"absent"}:
+        assert abs(stated - true) <= most_w(result, kind) * lost_s + EXACT * true
+        if not result.is_exact(kind) and not result.codes - {"absent"}:
             # Up to three periods are bridged in silence, or at an end said by the coverage alone.
             assert lost_s <= 5.2 * period_s
-        uncovered_s = (1 - found.totals.coverage) * devices * runtime_s
+        uncovered_s = (1 - result.totals.coverage) * devices * runtime_s
         bridged_s = max(BRIDGED_S, BRIDGED_PERIODS * period_s)
         if kind == "gpu" and lost_s - 2.1 * period_s > bridged_s + 2.1 * period_s:
             assert uncovered_s >= lost_s - 4.2 * period_s
@@ -329,40 +331,40 @@ def test_a_lost_sensor_never_makes_a_wrong_number(
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_sensor_lost_for_half_of_the_run_makes_its_kind_null(kind: str, reads: str) -> None:
     spec = spec_of(ON_TWO_NODES, epochs=20)
-    with accounted(spec, [SensorLoss(kind, 1, 1, 0, 0.5, None, reads)]) as found:
-        assert found.totals.joules(kind) is None
-        assert found.totals.total_j is None
-        assert found.totals.coverage < 1 - MAX_UNCOVERED
+    with accounted(spec, [SensorLoss(kind, 1, 1, 0, 0.5, None, reads)]) as result:
+        assert result.totals.joules(kind) is None
+        assert result.totals.total_j is None
+        assert result.totals.coverage < 1 - MAX_UNCOVERED
         lost = 0.5 / (8 if kind == "gpu" else 4)
-        assert found.totals.coverage == pytest.approx(1 - lost, abs=0.02)
-        assert "coverage" in found.codes
+        assert result.totals.coverage == pytest.approx(1 - lost, abs=0.02)
+        assert "coverage" in result.codes
 
 
 @pytest.mark.parametrize("kind", ["cpu", "ram"])
 def test_a_failed_read_of_a_counter_is_no_phantom_energy(kind: str) -> None:
     spec = spec_of(ON_TWO_NODES, epochs=10)
     failed = SensorLoss(kind, 0, 0, 0, 0.4, 1.0)
-    with accounted(spec, [failed], 1.0) as found:
-        assert found.is_exact(kind)
-        assert "missing_samples" in found.codes
+    with accounted(spec, [failed], 1.0) as result:
+        assert result.is_exact(kind)
+        assert "missing_samples" in result.codes
 
 
 def test_a_gpu_that_the_run_does_not_hold_may_lose_its_sensor() -> None:
     spec = spec_of(ON_ONE_GPU, epochs=20)
-    with accounted(spec, [SensorLoss("gpu", 3, at=0.1)]) as found:
+    with accounted(spec, [SensorLoss("gpu", 3, at=0.1)]) as result:
         for kind in KINDS:
-            assert found.is_exact(kind)
-        assert found.totals.joules("unused_gpu") is None
+            assert result.is_exact(kind)
+        assert result.totals.joules("unused_gpu") is None
 
 
 def test_a_gpu_lost_for_a_short_part_of_a_long_run_is_stated_with_its_coverage() -> None:
     spec = spec_of(ON_TWO_NODES, epochs=30)
-    with accounted(spec, [SensorLoss("gpu", 2, 1, at=0.9, reads="nothing")], 1.0) as found:
-        stated, true = found.totals.joules("gpu"), found.run.true_j("gpu")
+    with accounted(spec, [SensorLoss("gpu", 2, 1, at=0.9, reads="nothing")], 1.0) as result:
+        stated, true = result.totals.joules("gpu"), result.run.true_j("gpu")
         assert 0.98 * true < stated < 0.995 * true
-        assert_in_interval(found, "gpu")
-        assert found.totals.coverage == pytest.approx(1 - 0.1 / 8, abs=2e-3)
-        assert found.codes == {"missing_samples"}
+        assert_in_interval(result, "gpu")
+        assert result.totals.coverage == pytest.approx(1 - 0.1 / 8, abs=2e-3)
+        assert result.codes == {"missing_samples"}
 
 
 # All at once
@@ -412,8 +414,8 @@ def assert_never_wrong(data: st.DataObject, spec: RunSpec, period_s: float) -> N
     limits = st.builds(TimeLimit, minutes=st.floats(1.2, 20))
     faults += data.draw(st.lists(limits, max_size=1))
     try:
-        with accounted(spec, faults, period_s) as found:
-            runtime_s = found.run.truth["runtime_s"]
+        with accounted(spec, faults, period_s) as result:
+            runtime_s = result.run.truth["runtime_s"]
             lost_s = sum(
                 min((1 - one.at) * runtime_s, runtime_s if one.seconds is None else one.seconds)
                 + 2.1 * period_s
@@ -424,34 +426,36 @@ def assert_never_wrong(data: st.DataObject, spec: RunSpec, period_s: float) -> N
                 4 * (one.unsynced_s + period_s) for one in faults if isinstance(one, NodeLoss)
             )
             for kind in kinds_of(spec):
-                stated, true = found.totals.joules(kind), counted_j(found, kind)
+                stated, true = result.totals.joules(kind), counted_j(result, kind)
                 assert (
-                    found.totals.recorded_j(kind)
-                    <= true + most_w(found, kind) * lost_s + EXACT * true
+                    result.totals.recorded_j(kind)
+                    <= true + most_w(result, kind) * lost_s + EXACT * true
                 )
                 if stated is None:
-                    assert_null_is_needed(found, spec, kind, faults, period_s)
+                    assert_null_is_needed(result, spec, kind, faults, period_s)
                     continue
-                ambiguous = (1 - found.totals.coverage_of(kind)) * found.totals.device_seconds(kind)
-                off = most_w(found, kind) * (lost_s + ambiguous)
+                ambiguous = (1 - result.totals.coverage_of(kind)) * result.totals.device_seconds(
+                    kind
+                )
+                off = most_w(result, kind) * (lost_s + ambiguous)
                 assert abs(stated - true) <= off + EXACT * true
-                if not found.is_exact(kind) and not found.codes - {"absent"}:
+                if not result.is_exact(kind) and not result.codes - {"absent"}:
                     assert lost_s <= 5.2 * period_s * len(faults)
     except InputError as error:
         assert "cannot make progress" in str(error)
 
 
 def assert_null_is_needed(
-    found: Found, spec: RunSpec, kind: str, faults: Sequence[Fault], period_s: float
+    result: Result, spec: RunSpec, kind: str, faults: Sequence[Fault], period_s: float
 ) -> None:
     """A node was not recorded, or over 5 % of device seconds are lost, by a sensor or between wraps."""
-    if "not_recorded" in found.codes:
+    if "not_recorded" in result.codes:
         assert any(isinstance(one, NodeLoss) for one in faults)
         return
-    assert found.totals.coverage_of(kind) < 1 - MAX_UNCOVERED
-    if kind != "gpu" and any("a further wrap" in one["detail"] for one in found.flags):
+    assert result.totals.coverage_of(kind) < 1 - MAX_UNCOVERED
+    if kind != "gpu" and any("a further wrap" in one["detail"] for one in result.flags):
         return
-    runtime_s = found.run.truth["runtime_s"]
+    runtime_s = result.run.truth["runtime_s"]
     each = spec.ranks_per_node if kind == "gpu" else 2
     lost_s = 0.0
     for one in faults:

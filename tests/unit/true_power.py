@@ -25,7 +25,7 @@ class TruePower:
 
     @property
     def slope(self) -> float:
-        """Return the steepest change in W/s."""
+        """The steepest change in W/s."""
         return float(np.max(np.abs(np.diff(self.power_w) / np.diff(self.time_s))))
 
     @property
@@ -36,7 +36,7 @@ class TruePower:
         return np.interp(time_s, self.time_s, self.power_w)
 
     def energy_until(self, time_s: np.ndarray) -> np.ndarray:
-        """Return the exact energy in J from 0 to each time."""
+        """The exact energy in J from 0 to each time."""
         place = np.clip(np.searchsorted(self.time_s, time_s) - 1, 0, self.time_s.size - 2)
         parts = 0.5 * (self.power_w[1:] + self.power_w[:-1]) * np.diff(self.time_s)
         whole = np.concatenate(([0.0], np.cumsum(parts)))[place]
@@ -94,12 +94,12 @@ def stretches(draw: st.DrawFn, size: int, most: int = 3, longest: int = 60) -> n
 
 
 def block(time_s: np.ndarray, values: np.ndarray, **sensor: Any) -> Block:
-    """Return a block of one sensor."""
+    """A block of one sensor."""
     return Block("n", time_s, np.asfortranarray(values[:, None]), sensor_frame([sensor]))
 
 
 def gpu(time_s: np.ndarray, power_w: np.ndarray, limit_w: float = 400.0, **more: Any) -> Block:
-    """Return the block of a GPU; limit NaN: only what no GPU draws is above it."""
+    """The block of a GPU; limit NaN: only what no GPU draws is above it."""
     return block(time_s, power_w, name="CUDA:0_POWER", kind="gpu", limit_w=limit_w, **more)
 
 
@@ -110,38 +110,38 @@ def cpu(
     limit_w: float = np.nan,
     quantity: str = "counter",
 ) -> Block:
-    """Return the block of a package's counter."""
+    """The block of a package's counter."""
     sensor = {"name": "cpu_0", "kind": "cpu", "quantity": quantity}
     return block(time_s, counter_j, **sensor, range_j=range_j, limit_w=limit_w)
 
 
 def cpu_means(time_s: np.ndarray, mean_w: np.ndarray) -> Block:
-    """Return the block of a package's mean powers."""
+    """The block of a package's mean powers."""
     return cpu(time_s, mean_w, np.nan, quantity="mean_power")
 
 
 def estimated(time_s: np.ndarray, power_w: np.ndarray) -> Block:
-    """Return a block of power that no sensor measured, of which nothing but its gaps is doubted."""
+    """A block of power that no sensor measured, of which nothing but its gaps is doubted."""
     return block(time_s, power_w, name="rated", kind="cpu", origin="estimated")
 
 
 def checked(one: Block, period_s: float | None = None) -> Validated:
-    """Return the energy, power and flags of a block of one sensor."""
+    """The energy, power and flags of a block of one sensor."""
     return validate(one, 0, period_s)
 
 
 def total_j(validated: Validated) -> float:
-    """Return the energy of a whole series."""
+    """The energy of a whole series."""
     return float(validated.curve.between(-np.inf, np.inf))
 
 
 def covered_s(validated: Validated) -> float:
-    """Return the covered time of a whole series."""
+    """The covered time of a whole series."""
     return float(validated.curve.covered_s(-np.inf, np.inf))
 
 
 def read_power(truth: TruePower, time_s: np.ndarray, noise: np.random.Generator) -> np.ndarray:
-    """Return what a sensor with a resolution of 1 mW reads, wrong by NOISE_W at most."""
+    """Readings of a sensor with a resolution of 1 mW, wrong by NOISE_W at most."""
     error = noise.uniform(-NOISE_W, NOISE_W, time_s.size)
     return np.round(truth.at(time_s) + error, 3)
 
@@ -149,13 +149,13 @@ def read_power(truth: TruePower, time_s: np.ndarray, noise: np.random.Generator)
 def read_counter(
     truth: TruePower, time_s: np.ndarray, start_j: float, range_j: float, quantum_j: float
 ) -> np.ndarray:
-    """Return a counter that started at `start_j` and wraps at `range_j`."""
+    """A counter that started at `start_j` and wraps at `range_j`."""
     total = start_j + truth.energy_until(time_s)
     return np.floor(total / quantum_j) * quantum_j % range_j
 
 
 def read_means(time_s: np.ndarray, counter_j: np.ndarray, range_j: float) -> np.ndarray:
-    """Return the mean powers that perun makes of a counter: float32, the first as the second."""
+    """The mean powers that perun makes of a counter: float32, the first as the second."""
     difference = np.diff(counter_j)
     difference[difference < 0] += range_j
     mean = difference / np.diff(time_s)
@@ -173,7 +173,7 @@ class Compared:
 
     @property
     def error_j(self) -> float:
-        """Return the error of the energy over the covered time."""
+        """The error of the energy over the covered time."""
         return abs(float((self.energy_j - np.where(self.covered, self.true_j, 0.0)).sum()))
 
 
