@@ -379,7 +379,8 @@ def _with_values_in_si(path: Path, frame: pd.DataFrame, column: _Column, rules: 
     if UNITS.get(stated, UNITS["%"])[0] != "utilisation":
         heads = heads.where(~heads.isin(["1", "%"]), "")  # a footnote, or a share of a limit
     absent = frame[column.key].str.contains(NO_NAME) | ~_where(frame, rule)
-    absent |= frame[column.key].str.fullmatch(rules.get("missing", "(?!)"))
+    if "missing" in rules:
+        absent |= frame[column.key].str.fullmatch(rules["missing"])
     texts = frame[column.key].mask(absent, "")
     numbers, units = _numbers(texts, rules.get("decimal", "."))
     for fallback in (frame.get(rule.get("unit_column"), ""), heads, stated):
@@ -571,10 +572,12 @@ def _groups(table: _Table, unnamed_node: str) -> Iterator[_Group]:
 
 def _device_numbers(names: pd.Series) -> pd.Series:
     """Numbers of devices in their names (3, gpu3), else in order of appearance; NaN for a damaged name."""
-    parts = names.str.extract(r"^([A-Za-z_]*)(\d{1,4})$")
-    if parts[1].isna().mean() > 0.1 or parts[0].nunique() > 1:  # fewer are damaged
-        return pd.Series(pd.factorize(names)[0], names.index, dtype=np.float64)
-    return parts[1].astype(np.float64)
+    codes, texts = pd.factorize(names)
+    parts = pd.Series(texts).str.extract(r"^([A-Za-z_]*)(\d{1,4})$")
+    numbers = parts[1].astype(np.float64).to_numpy()[codes]
+    if np.isnan(numbers).mean() > 0.1 or parts[0].nunique() > 1:  # fewer are damaged
+        numbers = codes.astype(np.float64)
+    return pd.Series(numbers, names.index)
 
 
 def _refuse_interleaved(table: _Table, rows: np.ndarray) -> None:
