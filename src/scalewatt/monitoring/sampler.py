@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -68,45 +67,44 @@ def _stated(sensor: Any) -> dict[str, Any]:
     return {key: value for key, value in facts.items() if value is not None}
 
 
-@dataclass
 class JournalWriter:
     """Makes perun's live callback.
 
     Writes the files of `scalewatt.recordings.journal`, `<stem>.<host>.total.json` and, once another sampler
-    is seen on the node, `.samplers.jsonl`. It ends the sampler when the training has died.
+    is seen on the node, `.samplers.jsonl`. It ends the sampler when the training has died. `run` is what the
+    other samplers of the node call it.
     """
 
-    folder: Path
-    stem: str
-    period_s: float
-    training_pid: int
-    sensors: Sensors
-    run: str
-    """What the other samplers of the node call it."""
+    def __init__(
+        self,
+        folder: Path,
+        stem: str,
+        period_s: float,
+        training_pid: int,
+        sensors: Sensors,
+        run: str,
+    ) -> None:
+        self._folder, self._stem, self._period_s = folder, stem, period_s
+        self._training_pid, self._sensors, self._run = training_pid, sensors, run
+        self._reported: set[str] = set()
+        self._met: set[tuple[str, int]] = set()
+        self._keys: list[str] | None = None
 
     def __call__(self) -> Callable[[dict[str, Any]], None]:
         """Return what is called with every sample; to be called once in the sampler."""
         ignore_stop_signals()
-        die_with(self.training_pid)
+        die_with(self._training_pid)
         return self.callback(socket.gethostname())
 
     def callback(self, host: str) -> Callable[[dict[str, Any]], None]:
         """Return what records the samples of a host, given as {"<host>_<sensor>": raw value}."""
-        return _Callback(self, host)
-
-
-class _Callback:
-    def __init__(self, order: JournalWriter, host: str) -> None:
-        self._order, self._host = order, host
-        self._path = order.folder / f"{order.stem}.{host}.csv"
-        self._reported: set[str] = set()
-        self._samplers = ConcurrentSamplers(order.run, host)
-        self._met: set[tuple[str, int]] = set()
+        self._host, self._path = host, self._folder / f"{self._stem}.{host}.csv"
+        self._samplers = ConcurrentSamplers(self._run, host)
         self._telemetry = TelemetryWriter(self._path, working_sources(self._count_others))
-        self._keys: list[str] | None = None
+        return self._sample
 
-    def __call__(self, values: dict[str, Any]) -> None:
-        if os.getppid() != self._order.training_pid:
+    def _sample(self, values: dict[str, Any]) -> None:
+        if os.getppid() != self._training_pid:
             os._exit(0)
         stamps = time.time(), time.monotonic()
         self._guarded("a sample", lambda: self._record(values, *stamps))
@@ -135,11 +133,11 @@ class _Callback:
         """Describe the sensors that perun reads, and begin their journal."""
         if self._path.exists():  # another sampler's, which stays as it is
             raise FileExistsError(f"{self._path} exists")
-        keys = {name: f"{self._host}_{name}" for name in self._order.sensors}
-        sensors = {n: facts for n, facts in self._order.sensors.items() if keys[n] in values}
+        keys = {name: f"{self._host}_{name}" for name in self._sensors}
+        sensors = {n: facts for n, facts in self._sensors.items() if keys[n] in values}
         about = {
             "host": self._host,
-            "sampling_period_s": self._order.period_s,
+            "sampling_period_s": self._period_s,
             "sensors": sensors,
             "telemetry": self._telemetry.sensors,
         }

@@ -16,7 +16,6 @@ import math
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,11 +46,10 @@ _END_BYTES = 1 << 16
 def journal_files(folder: Path) -> dict[int, dict[str, Path]]:
     """Journals in a folder of recordings, by segment and by the host in the file's name."""
     files: dict[int, dict[str, Path]] = {}
-    names = sorted(os.listdir(folder)) if folder.is_dir() else []
-    for name in names:
-        match = _JOURNAL.fullmatch(name)
-        if match and not name.endswith(TELEMETRY):
-            files.setdefault(int(match[1]), {})[match[2]] = folder / name
+    for path in sorted(folder.glob("segment-*.csv")):
+        match = _JOURNAL.fullmatch(path.name)
+        if match and not path.name.endswith(TELEMETRY):
+            files.setdefault(int(match[1]), {})[match[2]] = path
     return files
 
 
@@ -90,7 +88,7 @@ class LineWriter:
     def __init__(self, path: Path, columns: Iterable[str]) -> None:
         self._path, self._heading = path, ",".join((*STAMPS, *columns)) + "\n"
         self._file: int | None = None
-        self._size, self._torn = 0, False
+        self._size = 0
 
     def append(self, t: float, mono: float, values: Sequence[Any]) -> None:
         """Write one line; what is not a finite number is missing. OSError, as on a full disk."""
@@ -98,21 +96,11 @@ class LineWriter:
         if self._file is None:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
             self._file = os.open(self._path, flags, 0o644)
-        if self._torn:
-            self._take_back(self._file)
         data = (line if self._size else self._heading + line).encode()
-        if os.write(self._file, data) == len(data):
-            self._size += len(data)
-            return
-        # The disk is full: take the torn line back, now or before the next one.
-        self._torn = True
-        with suppress(OSError):
-            self._take_back(self._file)
-        raise OSError(errno.ENOSPC, "no space left for a line")
-
-    def _take_back(self, file: int) -> None:
-        os.ftruncate(file, self._size)
-        self._torn = False
+        if os.write(self._file, data) < len(data):  # the disk is full: take the torn line back
+            os.ftruncate(self._file, self._size)
+            raise OSError(errno.ENOSPC, "no space left for a line")
+        self._size += len(data)
 
 
 def _cell(value: Any) -> str:
