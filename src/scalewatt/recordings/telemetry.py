@@ -139,15 +139,10 @@ def cpu_clock(root: Path, cpus: Iterable[int]) -> Callable[[], float] | None:
 
 def power_meter(root: Path) -> Callable[[], float] | None:
     """Reader of the node's power meter among the hwmon chips in W, if there is one (files in µW)."""
-    for chip in sorted(root.glob("hwmon*")):
-        try:
-            known = (chip / "name").read_text().strip() in POWER_METERS
-        except OSError:
-            continue
-        for name in ("power1_average", "power1_input"):
-            if known and (chip / name).exists():
-                return lambda file=chip / name: int(file.read_text()) * 1e-6  # type: ignore[misc]
-    return None
+    names = ("power1_average", "power1_input")
+    files = [file for name in names for file in sorted(root.glob(f"hwmon*/{name}"))]
+    meters = [f for f in files if (f.parent / "name").read_text().strip() in POWER_METERS]
+    return (lambda: int(meters[0].read_text()) * 1e-6) if meters else None
 
 
 # --- writing --------------------------------------------------------------------------------------
