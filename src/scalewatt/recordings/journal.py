@@ -250,7 +250,7 @@ def _parsed(content: bytes) -> pd.DataFrame:
     heading = content.split(b"\n", 1)[0].decode(errors="replace").split(",")
     options = pc.ConvertOptions(column_types=dict.fromkeys(heading, pa.float64()), null_values=[""])
     whole = pa.py_buffer(content).slice(0, content.rfind(b"\n") + 1)
-    return pc.read_csv(pa.BufferReader(whole), convert_options=options).to_pandas()
+    return pc.read_csv(pa.BufferReader(whole), convert_options=options).to_pandas(split_blocks=True)
 
 
 def even_clock(wall: Floats, mono: Floats) -> tuple[Floats, float]:
