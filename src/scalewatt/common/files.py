@@ -36,6 +36,8 @@ def atomic_path(path: Path | str, check: Check | None = None) -> Iterator[Path]:
     `check` is called right before the file gets its name, and raises where it may not have it.
     """
     path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     # The suffix stays last, because some writers choose the format by it; a long name is cut.
     temporary = path.with_name(f".{path.stem[:100]}.{uuid.uuid4().hex[:8]}.tmp{path.suffix[:30]}")
@@ -79,9 +81,9 @@ def write_table_with_csv(table: pa.Table, path: Path | str) -> None:
     """Write an Arrow table as Parquet and, with the same name, as human-readable CSV."""
     import pyarrow.csv as pc
 
+    write_table(table, path)
     with atomic_path(Path(path).with_suffix(".csv")) as temporary:
         pc.write_csv(table, temporary)
-    write_table(table, path)
 
 
 def write_at(descriptor: int, content: Any, offset: int) -> None:
