@@ -179,7 +179,7 @@ def test_repeats_scatter_as_the_published_ones_do(configuration: str) -> None:
     energies = np.array([sum(draw.joules.values()) for draw in draws])
     published = [
         (row["gpu_hours"], row["gpu_hours_popstd"], row["energy_kwh"], row["energy_popstd_kwh"])
-        for _, row in csv_rows(REFERENCE)
+        for row in csv_rows(REFERENCE).values()
         if row["model"] == spec.model and row["gpu_hours_popstd"]
     ]
     repeats = {"resnet50": 5, "fourcastnet": 3}[spec.model]

@@ -49,7 +49,7 @@ def test_an_error_that_the_paper_only_gives_in_words_counts_as_assumed(
     tmp_path: Path,
 ) -> None:
     published = {
-        int(row["global_batch_size"]) for _, row in csv_rows(REFERENCE) if row["metric_value"]
+        int(row["global_batch_size"]) for row in csv_rows(REFERENCE).values() if row["metric_value"]
     }
     for name, source in (
         ("resnet50-a100-n032-lbs0256-full", IN_WORDS),
