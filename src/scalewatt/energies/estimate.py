@@ -47,9 +47,10 @@ def node_utilisation(blocks: Sequence[Block]) -> tuple[Block | None, list[Flag]]
                 return select(block, [int(np.argmax(whole))]), []
     if not loads:
         return None, []
-    first, count = loads[0], len(loads[0].rows)
-    mean = replace(select(first, [0]), values=first.values.mean(axis=1)[:, None])
-    if count == 1:
+    first = loads[0]
+    cores = np.hstack([b.values for b in loads if b.time_s.size == first.time_s.size])
+    mean = replace(select(first, [0]), values=cores.mean(axis=1)[:, None])
+    if (count := cores.shape[1]) == 1:
         detail = "the only utilisation is that of one core, taken for all"
         return mean, [flag("assumed", first.rows[0].name, detail)]
     detail = f"utilisation is the mean of {count} cores read one after another"
