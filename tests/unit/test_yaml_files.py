@@ -22,7 +22,12 @@ def refused(
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("energy_budget_kwh: 1:30:00", ["energy_budget_kwh", "1:30:00", "number"]),
+        ("energy_budget_kwh: 1:30:00", ["line", "1:30:00", "quotes"]),
+        ("energy_budget_kwh: 1:30.5", ["1:30.5", "quotes"]),
+        ("energy_budget_kwh: .inf", [".inf", "quotes"]),
+        ("energy_budget_kwh: 1e3", ["1e3", "1.0e+3"]),
+        ("energy_budget_kwh: 1.0e3", ["1.0e3", "1.0e+3"]),
+        ("seed: 0100", ["0100", "quotes"]),
         ("name: again", ["'name'", "given twice"]),
         ("seed: !mine 1", ["!mine"]),
         ("seed: [1", ["line"]),
@@ -42,10 +47,10 @@ def test_what_looks_like_one_thing_is_read_as_that(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_bytes(
         b'\xef\xbb\xbfa: "1:30:00"\r\nb: 2026-01-31\r\nc: 10:00-12:00\r\n'
-        b"d: [0, 1_000, 0100, 0.5, 1e3, n01]\r\ne: &e {x: 1}\r\nf: &f {<<: *e, x: 2}\r\ng: {<<: *f}\r\n"
+        b"d: [0, 1_000, 0x10, 0.5, 1.0e+3, n01]\r\ne: &e {x: 1}\r\nf: &f {<<: *e, x: 2}\r\ng: {<<: *f}\r\n"
     )
     assert read_yaml(path) == {
-        "a": "1:30:00", "b": "2026-01-31", "c": "10:00-12:00", "d": [0, 1000, 100, 0.5, 1e3, "n01"],
+        "a": "1:30:00", "b": "2026-01-31", "c": "10:00-12:00", "d": [0, 1000, 16, 0.5, 1e3, "n01"],
         "e": {"x": 1}, "f": {"x": 2}, "g": {"x": 2},
     }  # fmt: skip
 

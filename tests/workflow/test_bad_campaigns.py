@@ -68,7 +68,7 @@ def test_a_time_of_day_in_a_cluster_file_is_refused_though_snakemake_takes_it_fo
     code, output = workspace.snakemake("-n", "all")
     assert code == 1
     assert "profiles/local/cluster.yaml: line " in output and "1:30:00" in output
-    assert "base 60" in output and "Traceback" not in output
+    assert "quotes" in output and "Traceback" not in output
 
 
 @pytest.mark.parametrize("asked", [(), ("results_only=true",)])

@@ -11,11 +11,9 @@ import yaml
 
 from scalewatt.common.errors import InputError
 
-_INT, _FLOAT, _TIME = (f"tag:yaml.org,2002:{name}" for name in ("int", "float", "timestamp"))
-
 
 class _Loader(yaml.CSafeLoader):
-    """YAML's safe loader, for which 010 is ten, 1e3 a number, and 1:30, .inf or a date a text."""
+    """YAML's safe loader, for which a date is a text, and 010, 1e3, 1:30 and .inf are errors."""
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         """Merge the mappings of `<<`; a key that a mapping itself gives twice is an error."""
@@ -28,18 +26,31 @@ class _Loader(yaml.CSafeLoader):
         node.value = list({str(key.value): (key, value) for key, value in node.value}.values())
 
 
+# Forms that YAML 1.1, which Snakemake reads, takes for other numbers than they look like, or for a text.
+_AMBIGUOUS = re.compile(
+    r"[-+]?(0[0-7_]+|[0-9_]+(:[0-9]+)+(\.[0-9_]*)?|[0-9]+(\.[0-9]*)?e[0-9]+|[0-9]+e[-+][0-9]+"
+    r"|\.inf|\.nan)$",
+    re.IGNORECASE,
+)
+
+
+def _refuse(_: yaml.Loader, node: yaml.ScalarNode) -> None:
+    problem = f"{node.value} is another number to YAML, or none; write 1e3 as 1.0e+3, or use quotes"
+    raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+
+
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, form) for tag, form in resolvers if tag not in (_INT, _FLOAT, _TIME)]
-    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+    first: [("!ambiguous", _AMBIGUOUS), *(row for row in rows if not row[0].endswith("timestamp"))]
+    for first, rows in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
-_NUMBER = re.compile(r"[-+]?([0-9][0-9_]*(\.[0-9_]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?$")
-_Loader.add_implicit_resolver(_INT, re.compile(r"[-+]?[0-9][0-9_]*$"), list("-+0123456789"))
-_Loader.add_implicit_resolver(_FLOAT, _NUMBER, list("-+.0123456789"))
-_Loader.add_constructor(_INT, lambda loader, node: int(node.value))
+_Loader.add_constructor("!ambiguous", _refuse)
 
 
 def read_yaml(path: Path | str) -> dict[str, Any]:
-    """Read a YAML mapping; InputError if the file is missing, damaged, or gives a key twice."""
+    """Read a YAML mapping.
+
+    InputError if the file is missing or damaged, gives a key twice, or has an ambiguous number.
+    """
     try:
         content = yaml.load(Path(path).read_text(encoding="utf-8-sig"), _Loader)
     except OSError as error:

@@ -53,7 +53,7 @@ from scalewatt.energies.stages import (
 )
 from scalewatt.energies.tables import Accounts, Collected, known_sum, nothing, tables
 from scalewatt.energies.traces import Traces, write_traces
-from scalewatt.recordings.node_names import nodes_by_name
+from scalewatt.recordings.node_names import nodes_by_name, same_node
 from scalewatt.recordings.stage_log import EVALUATIONS
 from scalewatt.recordings.terms import ALL_KINDS, NODE, Flag, flag
 
@@ -288,8 +288,13 @@ def _nodes(counted: _Counted, segment: Segment) -> Iterator[_Node]:
     noted = run.segment(number).get("clock_offsets") or ()
     nodes = nodes_by_name(segment.hosts, ends, (str(row["host"]) for row in noted))
     earlier = {nodes[host]: host for host in ends}
-    for host in segment.hosts:
+    hosts = run.hosts_of(number)
+    rank_0 = same_node(hosts[0], segment.hosts) if hosts else None
+    flags: list[Flag] = []
+    # Rank 0's node first: offsets are to its clock, and correct no node if that was set.
+    for host in sorted(segment.hosts, key=lambda host: host != rank_0):
         recording = segment.node(host)
+        flags += recording.flags if host == rank_0 else ()
         recorded = node_window(recording.blocks)
         if recorded is None:
             counted.rows.flag(recording.flags, number, host)
@@ -305,7 +310,7 @@ def _nodes(counted: _Counted, segment: Segment) -> Iterator[_Node]:
             offsets = [row for row in noted if nodes[str(row["host"])] == nodes[host]]
         gpus = ((s.row.index, s.row.uuid) for s in sensors_of(recording.blocks))
         held = run.used_gpus(host, gpus, number, segment.hosts)
-        clock = NodeClock.of(host, offsets, segment.flags)
+        clock = NodeClock.of(host, offsets, [*flags, *recording.flags])
         period_s = recording.period_s or run.spec.sampling_period_s or 1.0
         yield _Node(number, recording, window, whole, clock, held, period_s)
 

@@ -31,7 +31,7 @@ class NodeClock:
     def of(
         cls, node: str, offsets: Iterable[Mapping[str, Any]], flags: Iterable[Flag] = ()
     ) -> NodeClock:
-        """Take the node's `clock_offsets` in a segment; `flags` are the segment's."""
+        """Take the node's `clock_offsets` in a segment; `flags` are the node's and those of rank 0's."""
         pairs = sorted((float(noted["at_s"]), float(noted["offset_s"])) for noted in offsets)
         at_s, ahead_s = zip(*pairs, strict=True) if pairs else ((0.0,), (0.0,))
         was_set = any(each["code"] == "clock" for each in flags)

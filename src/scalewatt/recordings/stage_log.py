@@ -50,8 +50,12 @@ class EventLog:
 
 def read_json_lines(path: Path) -> list[Row]:
     """Objects of a JSON-lines file without torn lines; none where it does not exist."""
+    return _objects(path.read_text(encoding="utf-8")) if path.exists() else []
+
+
+def _objects(text: str) -> list[Row]:
     rows = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+    for line in text.splitlines():
         with suppress(TypeError, ValueError):
             rows.append(dict(json.loads(line)))
     return rows
@@ -77,7 +81,7 @@ def read_events(path: Path, segment_ends_s: dict[int, float]) -> list[Row]:
     A stage that was cut off ends where its segment's recording ends (`segment_ends_s`, by segment),
     or has no length where nothing was recorded. A torn last line is skipped.
     """
-    return stages_between(read_json_lines(path), segment_ends_s)
+    return stages_between(_objects(path.read_text(encoding="utf-8")), segment_ends_s)
 
 
 def stages_between(marks: Sequence[Row], segment_ends_s: dict[int, float]) -> list[Row]:
