@@ -409,9 +409,10 @@ def test_the_tasks_of_a_run_add_up(tmp_path: Path) -> None:
     heading, first = emissions(task_name="load", duration=10.0, gpu_energy=0.001).splitlines()
     second = emissions(task_name="train", duration=90.0, gpu_energy=0.01).splitlines()[1]
     other = emissions(1, task_name="train", gpu_energy=7.0).splitlines()[1]
-    path = written(tmp_path, "\n".join([heading, other, first, second, ""]))
+    without = emissions(task_name="wait", duration=5.0, gpu_energy=0.0).splitlines()[1]
+    path = written(tmp_path, "\n".join([heading, other, first, without, second, ""]))
     run, task = account_of(path), account_of(path, run="load")
-    assert (run.joules("gpu"), run.runtime_s) == pytest.approx((0.011 * 3.6e6, 100))
+    assert (run.joules("gpu"), run.runtime_s) == pytest.approx((0.011 * 3.6e6, 105))
     assert task.joules("gpu") == pytest.approx(0.001 * 3.6e6)
 
 

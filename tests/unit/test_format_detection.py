@@ -66,12 +66,12 @@ def true_j(begin: int, end: int, watts: float = 100) -> float:
     return sum(watts + (s % 7 + (s + 1) % 7) / 2 for s in range(begin, end - 1))
 
 
-@pytest.mark.parametrize("uuid", ["GPU-a", "[N/A]"])
+@pytest.mark.parametrize(("uuid", "begin"), [("GPU-a", 100), ("[N/A]", 100), ("[N/A]", 99)])
 def test_the_files_of_one_node_are_one_recording_in_order_of_time(
-    tmp_path: Path, uuid: str
+    tmp_path: Path, uuid: str, begin: int
 ) -> None:
     written(tmp_path, smi(0, 100, uuid), "n1.part2.csv")
-    written(tmp_path, smi(100, 200, uuid), "n1.part1.csv")
+    written(tmp_path, smi(begin, 200, uuid), "n1.part1.csv")
     account = scalewatt.energy(tmp_path, time_zone="UTC")
     assert (account.hosts, account.gpus, len(account.flags)) == (["n1"], 1, 0)
     assert account.joules() == pytest.approx(true_j(0, 200))

@@ -80,6 +80,21 @@ def test_the_accounting_is_asked_once_more_about_a_step_that_has_not_ended(
     assert not (tmp_path / "1.out").exists()
 
 
+def test_a_step_that_is_known_is_noted_though_the_second_question_fails(
+    tmp_path: Path, sacct: Path
+) -> None:
+    sacct.write_text(
+        f"#!/bin/sh\necho call >> {tmp_path}/calls\n"
+        f"[ $(wc -l < {tmp_path}/calls) -eq 1 ] || exit 1\n"
+        'echo "4711.0|77|1|1|$(date +%s)|$(date +%s)"\n'
+    )
+    for step in "01":
+        write_json(tmp_path / f"{step}.in", {"slurm": {**STEP, "step": step}})
+    note_slurm_energies([(tmp_path / f"{step}.in", tmp_path / f"{step}.out") for step in "01"])
+    assert read_json(tmp_path / "0.out")["consumed_energy_j"] == 77.0
+    assert not (tmp_path / "1.out").exists()
+
+
 def test_a_step_that_did_not_run_when_it_was_described_is_another(
     tmp_path: Path, sacct: Path
 ) -> None:

@@ -281,21 +281,25 @@ def _one_after_the_other(parts: pd.DataFrame, clock_known: bool, flags: list[Fla
     before = first
     for part in rest:
         block = select(part.block, [part.column])
-        is_after = block.time_s > whole.time_s.max(initial=-np.inf)
+        end_s = whole.time_s.max(initial=-np.inf)
+        is_after = block.time_s > end_s
+        follows = is_after.all() or not (part.totals or (block.time_s < end_s).any())
         is_same = first.uuid and part.uuid == first.uuid
         is_same = is_same or (first.is_named and part.is_named and _is_alike(part, first))
-        if not clock_known or not (is_after.all() or is_same):
+        if not clock_known or not (follows or is_same):
             raise InputError(
                 f"{part.file}: overlaps {before.file} in time, or may: {part.name} of {part.node}; {BY_NODE}"
             )
         if part.totals and not is_after.all():  # a part of a total is unknown
             is_after[:] = False
-        if not is_after.all():
+        if not follows:
             count, names = (~is_after).sum(), [Path(of.file).name for of in (part, before)]
             detail = f"not added: {count} samples in {names[0]}, of a time that {names[1]} has"
             flags.append(flag("second_sensor", part.name, detail))
         time_s = np.concatenate((whole.time_s, block.time_s[is_after]))
         values = np.asfortranarray(np.concatenate((whole.values, block.values[is_after])))
-        whole = replace(whole, time_s=time_s, values=values)
+        limit_w = np.fmax(whole.sensors["limit_w"], block.sensors["limit_w"])
+        sensors = whole.sensors.assign(limit_w=limit_w)
+        whole = replace(whole, time_s=time_s, values=values, sensors=sensors)
         before = part if is_after.any() else before
     return whole

@@ -55,7 +55,7 @@ class _Table:
     sensors: Sequence[Rules]
     """Rules of the columns of energies, with `column`, `index` and `key`."""
     joules: pd.DataFrame
-    """Energies of the rows by the sensors' keys, NaN if not above 0."""
+    """Energies of the rows by the sensors' keys, NaN if below 0."""
 
     def texts(self, key: str) -> pd.Series:
         """Column that the rule `key` names; empty texts where the file lacks it."""
@@ -75,9 +75,9 @@ def read_totals(path: Path, preset: Preset, options: Options) -> Recording:
         sensors = _find_sensors(rows, rules)
         joules = {s["key"]: _numbers(rows, s["column"]) * UNITS[s["unit"]][1] for s in sensors}
         energies = pd.DataFrame(joules)
-        table = _Table(path.name, rules, options, rows, sensors, energies.where(energies > 0))
+        table = _Table(path.name, rules, options, rows, sensors, energies.where(energies >= 0))
         totals, flags = _choose_windows(table) if "window" in rules else _choose_run(table)
-    except InputError as error:
+    except (InputError, csv.Error) as error:
         raise InputError(f"{path}: {error}") from error
     counted = totals[totals["counted"]].sort_values("begin_s")
     is_unix = bool(counted["begin_s"].iloc[0] >= UNIX_S)
@@ -144,6 +144,7 @@ def _choose_run(table: _Table) -> tuple[pd.DataFrame, list[Flag]]:
     name, rows, flags = _rows_of_run(table)
     pue = max(1.0, _numbers(rows, table.rules["overhead"]).fillna(1.0).max())
     used_j = table.joules.loc[rows.index].sum(skipna=False) / pue
+    used_j = used_j.where(used_j > 0)  # a task may use nothing, a run does not
     length_s = _length_s(table, rows, name, pue, flags)
     stamps = table.texts("end")[rows.index].tolist()
     ends_s, of_times = zoned_times(table.name, stamps, table.options.time_zone)
@@ -171,7 +172,7 @@ def _length_s(table: _Table, rows: pd.DataFrame, name: str, pue: float, flags: l
     for sensor in table.sensors:
         power_w = _numbers(rows, sensor.get("steady_power"))
         joules = table.joules[str(sensor["key"])][rows.index]
-        needed_s = needed_s.fillna(joules / power_w.where(power_w > 0) / pue)
+        needed_s = needed_s.fillna(joules.where(joules > 0) / power_w.where(power_w > 0) / pue)
     is_wrong = needed_s > DOUBTFUL * stated_s
     length_s = float(stated_s.mask(is_wrong, needed_s).sum())
     if is_wrong.any():
@@ -209,7 +210,8 @@ def _choose_windows(table: _Table) -> tuple[pd.DataFrame, list[Flag]]:
     rows, rules, asked = table.rows, table.rules, table.options.run
     begin_s = _numbers(rows, rules["begin"])
     end_s = begin_s + _numbers(rows, rules["duration"])
-    totals = table.joules.assign(window=table.texts("window"), begin_s=begin_s, end_s=end_s)
+    joules = table.joules.where(table.joules > 0)
+    totals = joules.assign(window=table.texts("window"), begin_s=begin_s, end_s=end_s)
     totals = totals[(begin_s >= 0) & (begin_s < end_s) & (end_s < LATEST_S)]
     flags = []
     if left_out := len(rows) - len(totals):
@@ -272,7 +274,8 @@ def _devices(
     A sum is not divided by a number that the model contradicts ("8 x A100"): not all devices may be in it.
     """
     model = str(row.get(sensor.get("model", ""), ""))
-    stated = float(as_numbers(pd.Series([row.get(sensor.get("count", ""), "1")]))[0])
+    count_cell = row.get(sensor["count"], "") if "count" in sensor else "1"
+    stated = float(as_numbers(pd.Series([count_cell]))[0])
     named = re.match(r"(\d+) x ", model)
     is_clear = 1 <= stated <= MOST_DEVICES and (named is None or int(named[1]) == stated)
     count = int(stated) if is_clear else 1

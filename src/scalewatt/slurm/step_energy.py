@@ -41,12 +41,13 @@ def note_slurm_energies(segments: Iterable[tuple[Path, Path]]) -> None:
     try:
         waiting = {path: out for path, out in segments if not out.exists() and _step(path)}
         names = {_step(path) for path in waiting}
-        rows = _ended_steps(names) if names else {}
-        if names - rows.keys():
-            time.sleep(AGAIN_S)
-            rows = _ended_steps(names)
-        for path, out in waiting.items():
-            _note(path, out, rows)
+        rows: dict[str, dict[str, str]] = {}
+        for pause_s in (0.0, AGAIN_S):
+            if asked := names - rows.keys():
+                time.sleep(pause_s)
+                rows |= _ended_steps(asked)
+                for path in (path for path in waiting if _step(path) in asked):
+                    _note(path, waiting[path], rows)
         if missing := names - rows.keys():
             say(f"Slurm's energy is not noted: sacct knows no end of {', '.join(sorted(missing))}")
     except Exception as error:  # a cross-check is no reason to fail a training
