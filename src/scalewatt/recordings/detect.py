@@ -7,6 +7,7 @@ one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -77,9 +78,12 @@ def find_format(path: Path, options: Options = NO_OPTIONS) -> Preset | None:
 
 def unknown_format(path: Path) -> str:
     """Message about a file of no known format: the formats, and how the file begins."""
-    first = read_head(path).partition("\n")[0]
+    head = read_head(path)
+    if not head.strip():
+        return f"{path}: is empty or no text; expected a recording"
+    first = head.partition("\n")[0]
     known = ", ".join(["perun", *(str(preset["name"]) for preset in (PROMETHEUS, *presets()))])
-    what = "JSON" if first.lstrip()[:1] in ("{", "[") else "text"
+    what = "JSON" if re.match(r"\s*(\{|\[\s*[\[{\"])", first) else "text"
     return (
         f"{path}: has no known format ({what}: {first[:80]!r}); allowed: {known}; any other table needs "
         "a YAML file, given with --columns, that says what its columns are (docs/recordings.md)"

@@ -226,7 +226,7 @@ def _choose_windows(table: _Table) -> tuple[pd.DataFrame, list[Flag]]:
     # A line is written as its window ends, so the ends of one program's monotonic clock never go back.
     if (totals["end_s"].where(totals["end_s"] < UNIX_S).dropna().diff() < -TOUCHING_S).any():
         raise InputError(
-            "its clock goes back from window to window: those of several programs; expected one file for each"
+            "its clock goes back from window to window; expected a file for each program, in order of time"
         )
     totals = totals.assign(counted=outermost(totals))
     inner = totals["window"][~totals["counted"]]
