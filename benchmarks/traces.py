@@ -2,10 +2,11 @@
 
     python benchmarks/traces.py [journals] [hdf5] [--hosts 64 …] [--hours 24] [--repeats 3] [--folder FOLDER]
 
-journals: one CSV a node, with the powers of 8 GPUs at 1 Hz, against `pyarrow.csv.read_csv` of each. hdf5: a
-file in perun's layout, of 3 GPUs, a CPU and a memory a host, against h5py reading each dataset. Each step runs
-in a process of its own, in pairs, with the files in the page cache. Prints seconds, the ratio of each pair and
-the peak memory; several numbers of hosts show whether the cost is linear. Needs a quiet machine.
+journals: one CSV a node, with the powers of 8 GPUs at 1 Hz, against `pyarrow.csv.read_csv` of each.
+hdf5: a file in perun's layout, of 3 GPUs, a CPU and a memory a host, against h5py reading each
+dataset. Each step runs in a process of its own, in pairs, with the files in the page cache. Prints
+seconds, the ratio of each pair and the peak memory; several numbers of hosts show whether the cost
+is linear. Needs a quiet machine.
 """
 
 from __future__ import annotations
