@@ -84,6 +84,20 @@ def test_a_journal_says_what_the_accounting_of_its_run_says(
     assert set(rows["origin"]) == {"measured"}
 
 
+@pytest.mark.parametrize("fault", ["missing", "still", "slow"])
+def test_a_counter_that_shows_nothing_for_long_loses_nothing(tmp_path: Path, fault: str) -> None:
+    used = 1e6 * (1000 + np.cumsum(80 + np.random.default_rng(0).normal(0, 2, 121)))
+    if fault == "missing":
+        used[30:90] = np.nan
+    elif fault == "still":
+        used[20:70] = used[20]
+    else:
+        used = np.repeat(used[::30], 30)[:121]
+    path, run = journal(tmp_path, {"cpu_0_package-0": used}, until=121), run_of(tmp_path)
+    joules = EnergyTotals(account(run).energy, with_staging=True).joules("cpu")
+    assert so_far(path, run)[1]["joules"]["cpu"] == pytest.approx(joules, rel=1e-6)
+
+
 def test_what_a_total_lacks_is_in_its_interval(tmp_path: Path) -> None:
     path = journal(tmp_path, {"CUDA:0_POWER": gpu(3001, 100)}, until=2995)
     row = so_far(path, run_of(tmp_path, **ON_GPU))[1].loc["gpu"]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json_object
@@ -24,13 +25,16 @@ from scalewatt.recordings.journal import beside, described_sensors
 from scalewatt.recordings.terms import Floats, bridge_s
 
 TOTAL_EVERY_S = 10.0
+# Sampling periods that a sensor's next known power is waited for, and the steps that tell what is usual.
+WAIT_PERIODS, USUAL_STEPS = 3600, 4
 
 
 class RunningTotal:
     """Adds up the samples of a node, and writes the total every TOTAL_EVERY_S.
 
     Each time the last samples are validated as those of a finished run are. What is further back than a
-    gap that is bridged cannot change any more: it is settled, and its samples are dropped.
+    gap that is bridged, up to the last sample of known power, cannot change any more: it is settled, and
+    its samples are dropped. What a counter does not show for WAIT_PERIODS is uncovered.
     """
 
     def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
@@ -43,13 +47,15 @@ class RunningTotal:
         self._columns = [names.index(name) for name in self._sensors["name"]]
         self._samples: list[list[float]] = []
         self._settled = np.zeros((len(self._sensors), 2))
-        self._first_s = self._settled_s = self._written_s = np.nan
+        self._settled_s = np.full(len(self._sensors), np.nan)
+        self._first_s = self._written_s = np.nan
 
     def add(self, t: float, mono: float, values: Sequence[Any]) -> None:
         """Count a sample of all columns of the journal."""
         self._samples.append([mono, *(_number(values[column]) for column in self._columns)])
         if np.isnan(self._first_s):
-            self._first_s = self._settled_s = self._written_s = mono
+            self._first_s = self._written_s = mono
+            self._settled_s[:] = mono
         elif mono < self._written_s + TOTAL_EVERY_S:
             return
         self._write(t, mono)
@@ -58,20 +64,29 @@ class RunningTotal:
         """Replace the file at once; it is not synced, as that may hold up sampling."""
         time_s, values = np.hsplit(np.array(self._samples), [1])
         block = Block(self._host, time_s[:, 0], values * self._factors, self._sensors)
-        curves = [validate(block, k, self._period_s).curve for k in range(len(self._sensors))]
+        checked = [validate(block, k, self._period_s) for k in range(len(self._sensors))]
+        curves = [each.curve for each in checked]
 
-        def used(start_s: float, end_s: float) -> Floats:
+        def used(start_s: ArrayLike, end_s: ArrayLike) -> Floats:
             """Energy in J and covered time in s of each sensor, (k, 2)."""
-            pairs = [(c.between(start_s, end_s), c.covered_s(start_s, end_s)) for c in curves]
+            ends = np.broadcast_arrays(start_s, end_s, self._settled_s)[:2]
+            pairs = [(c.between(*e), c.covered_s(*e)) for c, *e in zip(curves, *ends, strict=True)]
             return np.array(pairs, dtype=np.float64).reshape(-1, 2)
 
         joules, covered_s = (self._settled + used(self._settled_s, mono)).T
         since_j, since_s = used(self._written_s, mono).T
         bridged_s = bridge_s(self._period_s)
-        settled_s = max(mono - bridged_s, self._settled_s)
+        is_old = time_s[:, 0] <= mono - bridged_s
+        known_s = [time_s[is_old & np.isfinite(v.power_w)].max(initial=-np.inf) for v in checked]
+        waited_s = mono - bridged_s - WAIT_PERIODS * self._period_s
+        settled_s = np.maximum(np.maximum(known_s, waited_s), self._settled_s)
         self._settled += used(self._settled_s, settled_s)
         self._settled_s, self._written_s = settled_s, mono
-        self._samples = [row for row in self._samples if row[0] >= settled_s - bridged_s]
+        kept_s = [mono - 2 * bridged_s, *settled_s - bridged_s]
+        for curve, end_s in zip(curves, settled_s, strict=True):
+            kept_s.extend(curve.time_s[curve.time_s < end_s][-USUAL_STEPS:])
+        first_s = max(min(kept_s), waited_s - bridged_s)
+        self._samples = [row for row in self._samples if row[0] >= first_s]
 
         power_w = np.divide(since_j, since_s, out=np.full(since_s.size, np.nan), where=since_s > 0)
         rows = self._sensors[["name", "kind", "index", "uuid"]].assign(
