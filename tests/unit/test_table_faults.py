@@ -192,6 +192,22 @@ def test_grafanas_hosts_are_those_of_the_gpus(tmp_path: Path, labels: str) -> No
     assert list(alone.nodes) == ["10.0.0.1"]
 
 
+WIDE = {"sensors": [{"pattern": r"gpu(?P<index>\d+)", "kind": "gpu", "unit": "W"}]}
+GRAFANAS = [f'"DCGM_FI_DEV_POWER_USAGE{{gpu=""{gpu}"", Hostname=""n1""}}"' for gpu in (0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("heading", "unit", "rules"),
+    [(f'"Time",{",".join(GRAFANAS)}', " W", None), ("t,gpu0,gpu1", "", BY_TIME | WIDE)],
+)
+def test_a_device_whose_cells_are_all_empty_does_not_vanish(
+    tmp_path: Path, heading: str, unit: str, rules: dict[str, Any] | None
+) -> None:
+    recording = read(tmp_path, table(heading, (f"{T0 + n},61{unit}," for n in range(3))), rules)
+    valued = [(s.index, int(np.isfinite(s.values).sum())) for s in sensors(recording)]
+    assert valued == [(0, 3), (1, 0)]
+
+
 # --- energies of intervals --------------------------------------------------------------------------
 
 

@@ -292,7 +292,10 @@ def _read_frame(
     if not filled:
         fields = [str(rule.get("column", rule.get("pattern"))) for rule in rules["sensors"]]
         raise InputError(f"{path}: has no field that is read; expected {' or '.join(fields)}")
-    return frame, [_with_values_in_si(path, frame, column, rules) for column in filled], lost
+    # A device may be without values; but a header of a preset names more columns than most files fill.
+    is_form = rules["name"] != DESCRIBED and "header" in rules
+    kept = filled if is_form else columns.values()
+    return frame, [_with_values_in_si(path, frame, column, rules) for column in kept], lost
 
 
 def _parse(
