@@ -192,6 +192,24 @@ def test_grafanas_hosts_are_those_of_the_gpus(tmp_path: Path, labels: str) -> No
     assert list(alone.nodes) == ["10.0.0.1"]
 
 
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        (["200.00 W", "400.00 W", "300.00 W"], 400),
+        (["40", "400.00 W", "[N/A]"], 400),
+        (["0.00 W", "[N/A]", "[Unknown Error]"], np.nan),
+    ],
+)
+def test_the_largest_limit_of_a_gpu_counts(
+    tmp_path: Path, limits: list[str], expected: float
+) -> None:
+    rows = [f"{13 + n}.000, 0, {limit}, 61.00 W" for n, limit in enumerate(limits)]
+    recording = read(tmp_path, smi(*rows, fields="index, power.limit [W], "))
+    assert recording.nodes["n1"][0].sensors["limit_w"].to_list() == pytest.approx(
+        [expected], nan_ok=True
+    )
+
+
 WIDE = {"sensors": [{"pattern": r"gpu(?P<index>\d+)", "kind": "gpu", "unit": "W"}]}
 GRAFANAS = [f'"DCGM_FI_DEV_POWER_USAGE{{gpu=""{gpu}"", Hostname=""n1""}}"' for gpu in (0, 1)]
 

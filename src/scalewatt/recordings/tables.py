@@ -631,14 +631,16 @@ def _sensor(table: _Table, column: _Column, index: int | None, rows: np.ndarray)
     index = rule.get("index", 0) if index is None else index
     device = rule.get("device") or table.first(rows, column, "device_column")
     is_gpu_power = column.quantity == "power" and rule["kind"] == "gpu"
-    limit = pd.Series([table.first(rows, column, "limit_column").removesuffix("W")])
+    label = table.label(column, "limit_column")
+    limits = table.frame[label].iloc[rows] if label else pd.Series(dtype="str")
+    limit_w = np.fmax.reduce(as_numbers(limits.str.removesuffix("W")), initial=0.0)
     return {
         "name": name.replace("{index}", str(index)).replace("{column}", header),
         "kind": rule["kind"],
         "index": index,
         "quantity": "counter" if column.quantity == "energy" else column.quantity,
         "range_j": _range_j(column),
-        "limit_w": float(rule.get("limit_w", as_numbers(limit)[0])),
+        "limit_w": float(rule.get("limit_w", limit_w)) or np.nan,
         "uuid": rule.get("uuid") or table.first(rows, column, "uuid_column"),
         "device": device,
         "origin": rule.get("origin", "measured"),
