@@ -210,6 +210,30 @@ def test_the_largest_limit_of_a_gpu_counts(
     )
 
 
+@pytest.mark.parametrize(
+    ("label", "time", "clock", "flagged"),
+    [
+        ("index_column", [0, 5], ["02:10:00", "02:10:05"], True),
+        ("node_column", [0, 5], ["02:10:00", "02:10:05"], True),
+        (
+            "index_column",
+            [0, 1260, 2460, 3660],
+            ["01:59:00", "02:20:00", "02:40:00", "02:00:00"],
+            False,
+        ),
+    ],
+)
+def test_the_hour_that_comes_twice_is_told_of_each_device_by_itself(
+    tmp_path: Path, label: str, time: list[float], clock: list[str], flagged: bool
+) -> None:
+    rules = by_time({label: "card"}, time={"column": "t", "zone": "Europe/Berlin"})
+    rows = [f"2024-10-27 {at},{card},61" for card in (0, 1, 2) for at in clock]
+    recording = read(tmp_path, table("t,card,p", rows), rules)
+    begin_s = sensors(recording)[0].time_s[0]
+    assert [(s.time_s - begin_s).tolist() for s in sensors(recording)] == [time] * 3
+    assert codes(recording) == ["time_assumed"] * flagged
+
+
 WIDE = {"sensors": [{"pattern": r"gpu(?P<index>\d+)", "kind": "gpu", "unit": "W"}]}
 GRAFANAS = [f'"DCGM_FI_DEV_POWER_USAGE{{gpu=""{gpu}"", Hostname=""n1""}}"' for gpu in (0, 1)]
 

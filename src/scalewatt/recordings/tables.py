@@ -523,7 +523,7 @@ def _take_in_turn(table: _Table, gpus: int) -> None:
     count = len(table.frame)
     is_whole = count % gpus == 0
     if table.times.period_s is None and count >= 2 * gpus:
-        sets = table.times.seconds[: count // gpus * gpus].reshape(-1, gpus)
+        sets = table.times.of(np.arange(count))[: count // gpus * gpus].reshape(-1, gpus)
         apart = np.median(np.diff(sets[:, 0]))
         is_whole = bool((np.ptp(sets, axis=1) < 0.5 * apart).all())
     if not is_whole:

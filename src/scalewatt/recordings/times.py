@@ -207,12 +207,16 @@ class RowTimes:
     """Times of a table's rows: of a column or several, or a stated period apart."""
 
     seconds: Floats
-    """(n,), NaN for none; unix where `clock_known`; of the first row where rows are a period apart."""
+    """(n,), NaN for none; as the clock showed; of the first row where rows are a period apart."""
     clock_known: bool
     begin_s: float | None
     """When the recording began, if its times count from then; None if that is unknown."""
     flags: list[Flag]
+    """What is assumed of them; of local ones once `of` is asked."""
+    file: str
     period_s: float | None = None
+    is_local: bool = False
+    zone: tzinfo | None = None
 
     @property
     def order(self) -> np.ndarray:
@@ -221,8 +225,13 @@ class RowTimes:
         return rows[::-1] if _is_newest_first(self.seconds) else rows
 
     def of(self, rows: np.ndarray) -> Floats:
-        """Times of the rows of one device in their order, (m,)."""
-        return self.seconds[rows] + (self.period_s or 0.0) * np.arange(rows.size)
+        """Times of the rows of one device in their order, (m,); unix where `clock_known`."""
+        seconds = self.seconds[rows]
+        if self.is_local:
+            seconds, details = unix_seconds(seconds, self.zone)
+            flags = [flag("time_assumed", None, f"{self.file}: {detail}") for detail in details]
+            self.flags.extend(each for each in flags if each not in self.flags)
+        return seconds + (self.period_s or 0.0) * np.arange(rows.size)
 
 
 def _is_newest_first(seconds: Floats) -> bool:
@@ -262,17 +271,16 @@ def read_times(
         raise InputError(
             f"{path}: holds no row with a time that can be read{unread(texts, seconds)}"
         )
-    if is_local:
-        turn = slice(None, None, -1 if _is_newest_first(seconds) else 1)
-        unix_s, details = unix_seconds(seconds[turn], of_zone)
-        seconds = unix_s[turn]
     counts = since != "unix" and not is_local
     return RowTimes(
         seconds=seconds + from_s * counts,
         clock_known=since != "begin" and not (since == "unix" and stamps.clock == DAY),
         begin_s=from_s if counts and stamps.clock != DAY else None,
         flags=[flag("time_assumed", None, f"{path.name}: {detail}") for detail in details],
+        file=path.name,
         period_s=None if has_times else rule["period_s"],
+        is_local=is_local,
+        zone=of_zone,
     )
 
 
