@@ -141,6 +141,22 @@ def test_rows_of_cards_are_numbered_by_their_names_and_uuids_are_not(tmp_path: P
     assert samples(uuids) == {("n1", 0): [[0, 61]], ("n1", 1): [[0, 62]]}
 
 
+@pytest.mark.parametrize("names", [("0:01:0.0", "0:C1:0.0"), ("GPU-aa", "GPU-zz")])
+def test_names_of_gpus_are_numbered_alike_in_each_file(
+    tmp_path: Path, names: tuple[str, str]
+) -> None:
+    for order in (names, names[::-1]):
+        rows = [f"{T0},{61 + names.index(name)},{name}" for name in order]
+        recording = read(tmp_path, table("t,p,card", rows), BY_CARD)
+        assert samples(recording) == {("n1", 0): [[0, 61]], ("n1", 1): [[0, 62]]}
+
+
+def test_a_damaged_index_is_no_gpu(tmp_path: Path) -> None:
+    rows = [f"{T0 + n},61,{card}" for n in range(9) for card in (0, 1)]
+    recording = read(tmp_path, table("t,p,card", [*rows, f"{T0 + 9},61,i1"]), BY_CARD)
+    assert [s.index for s in sensors(recording)] == [0, 1] and codes(recording) == ["damaged"]
+
+
 @pytest.mark.parametrize("lost", [3, 5, None])
 def test_rows_of_gpus_in_turn_are_numbered(tmp_path: Path, lost: int | None) -> None:
     rows = [f"{13 + n // 8}.00{n % 8}, {60 + n} W" for n in range(40) if n != lost]

@@ -293,11 +293,11 @@ LATER = "2024/05/31 08:39:14.123"
 
 
 @pytest.mark.parametrize("ids", [("GPU-a1", "GPU-b821"), ("00000000:18:00.0", "00000000:3B:00.0")])
-def test_gpus_without_an_index_are_numbered_as_they_appear(ids: tuple[str, str]) -> None:
+def test_gpus_are_numbered_by_identity_where_there_is_no_index(ids: tuple[str, str]) -> None:
     name = "uuid" if ids[0].startswith("GPU") else "pci.bus_id"
     rows = [f"{ids[n]}, {ROW}, {n}1.00 W\n" for n in (1, 0)]
     recording = read(f"{name}, timestamp, power.draw [W]\n" + "".join(rows))
-    assert [of_gpu(recording, n).values[0] for n in (0, 1)] == [11.0, 1.0]
+    assert [of_gpu(recording, n).values[0] for n in (0, 1)] == [1.0, 11.0]
 
 
 def test_rows_of_several_nodes_are_not_taken_for_one_gpu() -> None:

@@ -574,11 +574,14 @@ def _groups(table: _Table, unnamed_node: str) -> Iterator[_Group]:
 
 
 def _device_numbers(names: pd.Series) -> pd.Series:
-    """Numbers of devices in their names (3, gpu3), else in order of appearance; NaN for a damaged name."""
-    codes, texts = pd.factorize(names)
+    """Numbers of devices in their names (3, gpu3), else by the order of the names; NaN for a damaged name."""
+    codes, texts = pd.factorize(names, sort=True)
     parts = pd.Series(texts).str.extract(r"^([A-Za-z_]*)(\d{1,4})$")
     numbers = parts[1].astype(np.float64).to_numpy()[codes]
-    if np.isnan(numbers).mean() > 0.1 or parts[0].nunique() > 1:  # fewer are damaged
+    is_plain = (parts[0] == "").to_numpy()[codes]
+    if is_plain.mean() > 0.9:  # the others are damaged
+        numbers = np.where(is_plain, numbers, np.nan)
+    elif np.isnan(numbers).mean() > 0.1 or parts[0].nunique() > 1:
         numbers = codes.astype(np.float64)
     return pd.Series(numbers, names.index)
 
