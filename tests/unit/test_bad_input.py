@@ -85,8 +85,8 @@ series/resnet50-full-lbs16/local_batch_size: 16.0 | integer
 series/resnet50-full-lbs16/dataset_fraction: n/0 | "n/0"
 series/resnet50-full-lbs16/seeds: different | same.*varied
 models/resnet50/momentum: 1 | less than 1
-models/resnet50/base_learning_rate: .inf | models.resnet50.base_learning_rate
-sampling_period_s: .nan | sampling_period_s
+models/resnet50/base_learning_rate: .inf | line \d+: \.inf is another number
+sampling_period_s: .nan | line \d+: \.nan is another number
 datasets/waves/train_years: [1980, 1979] | 1980.*1979
 datasets/waves/validation_years: [1980, 1981] | not trained on
 seed: 4294967296 | seed.*at most 4294967295
