@@ -173,3 +173,16 @@ def test_no_home_and_no_name_survives_in_any_value(
     assert home not in shown
     assert name not in re.sub("|".join(map(re.escape, STANDINS[1:])), "", shown).lower()
     assert not re.search(r"/(home|Users|root)/", shown)
+
+
+@pytest.mark.parametrize(
+    ("word", "shown"),
+    [
+        ("--data=/scratch/my data/set 1", "--data=<path>"),
+        ("/scratch/my data/set 1", "<path>"),
+        ("/usr/bin/time -v", "/usr/bin/time -v"),
+        ("no path in it", "no path in it"),
+    ],
+)
+def test_blanks_do_not_end_the_path_that_a_word_is(word: str, shown: str) -> None:
+    assert Redaction(homes=(), names=()).word(word) == shown

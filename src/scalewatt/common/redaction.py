@@ -152,6 +152,12 @@ class Redaction:
             text = re.sub(pattern, NAME, text, flags=re.IGNORECASE)
         return text
 
+    def word(self, word: str) -> str:
+        """`text` of a word of a command, in which a path may have blanks."""
+        option, slash, rest = word.partition("/")
+        is_path = re.fullmatch(r"([\w.+-]*=)?", option) and re.search(r"\s", rest)
+        return option + PATH if is_path and self._shown(slash + rest) == PATH else self.text(word)
+
     def _shown(self, path: str) -> str:
         """A path relative to the checkout or the home; PATH if it is neither there nor the system's."""
         whole = posixpath.normpath(path)

@@ -487,10 +487,11 @@ def _describe(job: Job, ranks: Ranks, gpu: Gpu | None, words: list[str]) -> None
     """Write on rank 0 what this segment runs on, for the run's provenance."""
     threads = os.environ.get("OMP_NUM_THREADS", "")
     redaction = Redaction.of(os.environ)
+    shown = redaction.text if job.spec.settings["shell"] else redaction.word
     further = {
         "threads_per_rank": int(threads) if threads.isdigit() else None,
         "packages_of": "the recorder",  # the command may run in another Python environment
         "python": sys.version.split()[0],
-        "command": [redaction.text(word) for word in without_secrets(words)],
+        "command": [shown(word) for word in without_secrets(words)],
     }
     describe_segment(job, ranks, gpu, None, further)
