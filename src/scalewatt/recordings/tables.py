@@ -288,13 +288,12 @@ def _read_frame(
     frame = pd.concat(frames, ignore_index=True).fillna("")
     if frame.empty:
         raise InputError(f"{path}: holds no row below its heading")
-    filled = [column for column in columns.values() if (frame[column.key] != "").any()]
-    if not filled:
-        fields = [str(rule.get("column", rule.get("pattern"))) for rule in rules["sensors"]]
-        raise InputError(f"{path}: has no field that is read; expected {' or '.join(fields)}")
     # A device may be without values; but a header of a preset names more columns than most files fill.
     is_form = rules["name"] != DESCRIBED and "header" in rules
-    kept = filled if is_form else columns.values()
+    kept = [c for c in columns.values() if not is_form or (frame[c.key] != "").any()]
+    if not kept:
+        fields = [str(rule.get("column", rule.get("pattern"))) for rule in rules["sensors"]]
+        raise InputError(f"{path}: has no field that is read; expected {' or '.join(fields)}")
     return frame, [_with_values_in_si(path, frame, column, rules) for column in kept], lost
 
 
