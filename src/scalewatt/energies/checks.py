@@ -60,7 +60,7 @@ WHOLE_NODE = (*METERS.values(), NODE_METER, SLURM)
 
 # perun adds up the same samples; it lacks a step or two where it computes with powers of counters.
 PERUN_TOLERANCE, PERUN_STEPS = 0.01, 2
-_BRIDGED = {"constant", "gap", "assumed"}
+_COMPARABLE = {"constant", "gap", "assumed"}
 """Flags of samples that perun counts as we do, where gaps are bridged."""
 
 Row = dict[str, Any]
@@ -233,7 +233,7 @@ def perun_checks(perun_j: Mapping[str, float], kinds: Sequence[KindEnergy]) -> I
         yield {
             **{"node": kind.node, "device_kind": kind.device_kind, "source": PERUN},
             **{"duration_s": length_s, "energy_j": stated, "recorded_j": recorded},
-            **{"tolerance": tolerance, "comparable": whole and not codes - _BRIDGED},
+            **{"tolerance": tolerance, "comparable": whole and not codes - _COMPARABLE},
         }
 
 

@@ -20,7 +20,7 @@ import pandas as pd
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.block import Block, Recording, select
 from scalewatt.recordings.node_names import nodes_by_name
-from scalewatt.recordings.prometheus import read_prometheus, recognises
+from scalewatt.recordings.prometheus import DEVICE, read_prometheus, recognises
 from scalewatt.recordings.tables import (
     NO_OPTIONS,
     Options,
@@ -44,7 +44,6 @@ totals, which begin and end at other times), and by so many standard errors of s
 BY_NODE = (
     "name the node of each with --node FILE=NAME, or each file by its node up to the first dot"
 )
-DEVICE = ["node", "kind", "index"]
 
 
 # --- formats ------------------------------------------------------------------------------------------
@@ -266,14 +265,14 @@ def _mean_w(sensor: Any, begin_s: float, end_s: float) -> tuple[float, float]:
 
 def _join_blocks(sensors: pd.DataFrame, clock_known: bool) -> tuple[list[Block], list[Flag]]:
     """Blocks of all files under their nodes' names; a sensor of several files is a block of its own."""
-    groups = sensors.groupby([*DEVICE, "name", "quantity"], sort=False)
-    is_shared = groups["file"].transform("nunique") > 1
+    keys = [*DEVICE, "name", "quantity"]
+    is_shared = sensors.groupby(keys)["file"].transform("nunique") > 1
     blocks: list[Block] = []
     flags: list[Flag] = []
     for _, single in sensors[~is_shared].groupby(sensors["block"].map(id), sort=False):
         block, node = single.iloc[0][["block", "node"]]
         blocks.append(replace(select(block, list(single["column"])), node=node))
-    for _, parts in sensors[is_shared].groupby([*DEVICE, "name", "quantity"], sort=False):
+    for _, parts in sensors[is_shared].groupby(keys, sort=False):
         blocks.append(_one_after_the_other(parts.sort_values("begin_s"), clock_known, flags))
     return blocks, flags
 

@@ -63,7 +63,8 @@ _DURATION = "name a column of them (time: duration)"
 _TELL_APART = "name index_column, node_column or where in the YAML file"
 # Of rows of one GPU at a time no quarter of the steps is below a fifth of the long ones.
 _SHORT, _MOST_SHORT = 0.2, 0.25
-_TOUCHING_S = 1e-3
+TOUCHING_S = 1e-3
+"""Intervals that are apart, or overlap, by less follow each other."""
 
 
 @dataclass(frozen=True)
@@ -721,7 +722,7 @@ def _energies(
         durations = as_numbers(table.frame[time["duration"]].iloc[rows])
         begins_s = end_s if at_begin else end_s - durations
         end_s, begin_s = begins_s + durations, begins_s[0]
-        touching_s = _TOUCHING_S if (begins_s % 1.0 > 0).any() else 1.0  # of whole seconds
+        touching_s = TOUCHING_S if (begins_s % 1.0 > 0).any() else 1.0  # of whole seconds
         apart = np.flatnonzero(begins_s[1:] - end_s[:-1] > touching_s) + 1
         end_s = np.insert(end_s, apart, begins_s[apart])
         used_j = np.insert(used_j, apart, np.nan, axis=0)

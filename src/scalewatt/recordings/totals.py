@@ -27,14 +27,20 @@ import pandas as pd
 
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.block import Block, Recording, sensor_frame
-from scalewatt.recordings.tables import UNITS, Options, Preset, damage_flags, node_of, read_lines
+from scalewatt.recordings.tables import (
+    TOUCHING_S,
+    UNITS,
+    Options,
+    Preset,
+    damage_flags,
+    node_of,
+    read_lines,
+)
 from scalewatt.recordings.terms import ESTIMATED, LATEST_S, Flag, Floats, flag
 from scalewatt.recordings.times import as_numbers, zoned_times
 
 UNIX_S = 1e9
 """No monotonic clock counts as many seconds, and unix time does since 2001."""
-TOUCHING_S = 1e-3
-"""Windows that overlap by less follow each other."""
 DOUBTFUL = 1.5
 """A duration is wrong where a constant power needs this many times as long for its energy."""
 MOST_DEVICES = 1024
