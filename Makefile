@@ -7,11 +7,17 @@
 # make docs   the documentation as a site, in site/
 # make setup  only the environment, .venv     make clean  remove results, never data or .venv
 
-PYTHON ?= python3.11
+# The first of these that can make environments.
+PYTHON ?= $(shell for python in python3.11 python3.12 python3.13; do $$python -c "import ensurepip" 2>/dev/null && echo $$python && break; done)
 BIN := $(CURDIR)/.venv/bin
 READY := .venv/.ready
 DEMO := results/demo
+PIP := $(BIN)/python -m pip --disable-pip-version-check
 export PATH := $(BIN):$(PATH)
+export VIRTUAL_ENV := $(CURDIR)/.venv
+# What lies in ~/.local is not part of the environment.
+export PYTHONNOUSERSITE := 1
+unexport PYTHONPATH
 # Some containers set it; then every command would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -19,14 +25,15 @@ unexport PYTHONDONTWRITEBYTECODE
 
 setup: $(READY)
 
-# envs/install.sh installs, here as under conda and in a container: docs/environments.md.
+# uv comes from the lock as well, by its hash; then it installs the rest.
 $(READY): envs/lock.txt pyproject.toml
-	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is not installed; scalewatt needs Python 3.11 (or: make PYTHON=/path/to/python3.11)"; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || { echo "make: $(PYTHON) is not Python 3.11, for which envs/lock.txt was made"; exit 1; }
+	@[ -n "$(PYTHON)" ] || { echo "make: no Python 3.11 to 3.13 with venv (Debian: python3-venv); or: make setup PYTHON=/path/to/python3.11"; exit 1; }
 	@[ ! -L .venv ] || { echo "make: .venv is a link, and setting up empties the folder that it leads to; remove the link first"; exit 1; }
-	@echo "Setting up .venv from envs/lock.txt (about 6 GB, a few minutes)"
+	@echo "Setting up .venv from envs/lock.txt with $(PYTHON) (about 6 GB, a few minutes)"
 	@$(PYTHON) -m venv --clear .venv
-	@envs/install.sh .venv training
+	@sed -n '/^uv==/,/# via/p' envs/lock.txt | $(PIP) install --quiet --require-hashes -r /dev/stdin
+	@uv pip install --quiet --require-hashes --compile-bytecode -r envs/lock.txt
+	@uv pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $(READY)
 	@echo "Ready: . .venv/bin/activate"
 
@@ -53,19 +60,21 @@ test-cluster: $(READY)
 test-nightly: $(READY)
 	@SCALEWATT_NIGHTLY=1 $(BIN)/python -m pytest -n 2 --dist loadfile tests -m "nightly or larger" --durations=15
 
-# Each Python gets an environment of its own. Tests of the lock itself have no meaning there.
+# Each Python gets an environment of its own, with the newest packages in place of the lock's. Tests of
+# the lock itself have no meaning there.
 PYTHONS ?= python3.12 python3.13
-test-versions:
+test-versions: $(READY)
 	@for python in $(PYTHONS); do \
-	  prefix=$(CURDIR)/.venv-$$(basename $$python); \
-	  envs/newest.sh $$python $$prefix && \
+	  prefix=$(CURDIR)/.venv-$$(basename $$python) && \
+	  uv venv --quiet --clear --python $$python $$prefix && \
+	  uv pip install --quiet --python $$prefix --group dev -e '.[workflow,train]' && \
 	  PATH=$$prefix/bin:$$PATH $$prefix/bin/python -m pytest -n 3 --dist loadfile -m "not long and not lock" \
 	  || exit 1; \
 	done
 
 lint: $(READY)
-	@ruff check src tests examples benchmarks .ci
-	@ruff format --check src tests examples benchmarks .ci
+	@ruff check src workflow tests examples benchmarks .ci
+	@ruff format --check src workflow tests examples benchmarks .ci
 	@snakefmt --check Snakefile workflow
 	@mypy
 	@lint-imports --no-cache
@@ -80,7 +89,10 @@ docs: $(READY)
 clean:
 	rm -rf results work
 
-# After a change of envs/requirements.in.
-lock: $(READY)
-	@uv pip compile --quiet --python-version 3.11 --python-platform x86_64-manylinux_2_28 --generate-hashes --no-emit-index-url --no-emit-find-links envs/requirements.in -o envs/lock.txt
-	@envs/renew.sh
+# After a change of pyproject.toml's packages or of envs/paper.txt; --upgrade-package NAME in UPGRADE takes newer ones.
+lock:
+	@command -v uv >/dev/null || { echo "make: no uv; first make setup"; exit 1; }
+	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+	  --custom-compile-command "make lock" --all-extras --group dev -c envs/paper.txt $(UPGRADE) pyproject.toml -o envs/lock.txt
+	@python envs/conda.py workflow > envs/analysis.yaml.new && mv envs/analysis.yaml.new envs/analysis.yaml
+	@python envs/conda.py train > envs/training.yaml.new && mv envs/training.yaml.new envs/training.yaml

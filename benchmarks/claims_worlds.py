@@ -22,7 +22,7 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.claims.evidence.evidence import Evidence, Key, Line, Point, Row, key_of, no_runs
 from scalewatt.claims.load_evidence import lines_of
-from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.recordings.terms import DEVICE_KINDS, J_PER_KWH, Floats
 from scalewatt.results.tables.derived_quantities import Facility, Work, energy_columns
 from scalewatt.results.tables.frames import records
@@ -114,14 +114,14 @@ World = Mapping[str, Truth]
 @cache
 def campaign() -> Campaign:
     """The paper's, on the cluster that simulates it."""
-    cluster = load_cluster(PROJECT_ROOT / "profiles" / "simulate" / "cluster.yaml")
-    return load_campaign(PROJECT_ROOT / "config.yaml", cluster)
+    cluster = load_cluster(PROJECT_ROOT / "config" / "simulate.yaml")
+    return load_campaign(PROJECT_ROOT / "campaigns/paper.yaml", cluster)
 
 
 @cache
 def paper_world() -> dict[str, Truth]:
     """The paper's numbers where they are published, elsewhere the curves of the scaling model."""
-    cluster = load_cluster(PROJECT_ROOT / "profiles" / "simulate" / "cluster.yaml")
+    cluster = load_cluster(PROJECT_ROOT / "config" / "simulate.yaml")
     model = read_model(PROJECT_ROOT / "reference" / "scaling_model.json")
     published = {row["configuration"]: row for row in records(published_configurations())}
     found = {}

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from scalewatt.campaign.campaign_types import Campaign, Configuration
 from scalewatt.campaign.cluster import known_devices, load_cluster
 from scalewatt.campaign.load import load_campaign
-from scalewatt.campaign.table_requests import runs_definition, table_definition
+from scalewatt.campaign.table_definitions import runs_definition, table_definition
 from scalewatt.claims.check_claims import TABLE as CLAIMS
 from scalewatt.claims.evidence.claim_types import listed_claims
 from scalewatt.figures.output.small_print import write_captions
@@ -46,14 +46,12 @@ SVG = (
 
 def paper() -> Campaign:
     """The paper's campaign, at its full size."""
-    return load_campaign(ROOT / "config.yaml", load_cluster(ROOT / "profiles/horeka/cluster.yaml"))
+    return load_campaign(ROOT / "campaigns/paper.yaml", load_cluster(ROOT / "config/horeka.yaml"))
 
 
 def demo() -> Campaign:
     """The demo's campaign."""
-    return load_campaign(
-        ROOT / "campaigns/demo.yaml", load_cluster(ROOT / "profiles/local/cluster.yaml")
-    )
+    return load_campaign(ROOT / "campaigns/demo.yaml", load_cluster(ROOT / "config.yaml"))
 
 
 def made_runs(campaign: Campaign, change: Change = dict) -> list[Row]:

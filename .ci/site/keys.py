@@ -2,7 +2,7 @@
 
     python .ci/site/keys.py
 
-Tables are made from the JSON schemas. Run it after a change of one; tests/unit/test_keys.py holds the pages
+Tables are made from the settings. Run it after a change of one; tests/unit/test_keys.py holds the pages
 against them.
 """
 
@@ -11,21 +11,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from scalewatt.common.schema_validation import schema
+from scalewatt.campaign.campaign_file import CampaignFile, Command, ModelSettings
+from scalewatt.campaign.cluster import Cluster
+from scalewatt.campaign.model_registry import known_models
+from scalewatt.common.settings import json_schema
+from scalewatt.recordings.table_description import TableDescription
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = {kind: DOCS / f"your-{kind}.md" for kind in ("campaign", "cluster")} | {
     "columns": DOCS / "recordings.md"
 }
-UNREFERENCED = {
-    "common": "models.<model of your own>",
-    "command": "models.<name> with workload: command",
-}
-"""Definitions that `models` takes besides those it names, with the place where they stand."""
 _TYPES = {
     "string": "text",
     "integer": "whole number",
@@ -36,34 +34,124 @@ _TYPES = {
 }
 _SIGNS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 
-
-@dataclass(frozen=True)
-class Key:
-    """One key: its path within its section, what it takes, its default ('' if none), what it is."""
-
-    path: str
-    allowed: str
-    default: str
-    description: str
+Schema = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Section:
-    """The keys of an object, and the places in the file where such an object stands."""
+def sections(kind: str) -> list[tuple[list[str], Schema]]:
+    """Objects of the file `kind` with the places where they stand, in the file's order."""
+    if kind == "columns":
+        return list(_objects(json_schema(TableDescription)))
+    found = list(_objects(json_schema(Cluster if kind == "cluster" else CampaignFile)))
+    if kind == "campaign":
+        models = {
+            f"models.{key}": settings
+            for model in known_models().values()
+            for key, settings in model.settings.items()
+        }
+        models["models.<model of your own>"] = ModelSettings
+        models["models.<name> with workload: command"] = Command
+        found += [([place], json_schema(settings)) for place, settings in models.items()]
+    return found
 
-    places: tuple[str, ...]
-    description: str
-    keys: tuple[Key, ...]
+
+def _objects(root: Schema) -> Iterator[tuple[list[str], Schema]]:
+    """Yield the root and every definition with keys that it leads to, each once."""
+    places: dict[str, list[str]] = {}
+
+    def visit(part: Schema, place: str) -> None:
+        for name, entry in part.get("properties", {}).items():
+            for inner, suffix in _inner(entry):
+                path = ".".join(filter(None, (place, name + suffix)))
+                if "$ref" in inner:
+                    definition = inner["$ref"].rpartition("/")[2]
+                    places.setdefault(definition, []).append(path)
+                    if len(places[definition]) == 1:
+                        visit(root["$defs"][definition], path)
+
+    yield [""], root
+    visit(root, "")
+    for definition, where in places.items():
+        yield where, root["$defs"][definition]
+
+
+def _inner(entry: Schema) -> Iterator[tuple[Schema, str]]:
+    """Yield the schemas of a value, its entries and its named values, with what each adds to the path."""
+    yield entry, ""
+    for choice in (*entry.get("anyOf", ()), *entry.get("oneOf", ())):
+        yield from _inner(choice)
+    for key, suffix in (("items", "[]"), ("additionalProperties", ".<name>")):
+        if isinstance(entry.get(key), dict):
+            yield from ((inner, suffix + rest) for inner, rest in _inner(entry[key]))
+
+
+# --- a key ------------------------------------------------------------------------------------------
+
+
+def rows(part: Schema, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
+    """Yield path, allowed values, default ('' if none, needed) and description of each key of an object."""
+    for name, entry in part.get("properties", {}).items():
+        default = f"`{_plain(entry['default'])}`" if "default" in entry else ""
+        if default == "`null`":
+            default = ""
+        if name in part.get("required", ()):
+            default = "needed"
+        description = " ".join(entry.get("description", "").split()).rstrip(".")
+        if not description and default != "needed":  # a section says all of it
+            continue
+        yield f"{prefix}{name}", _allowed(entry), default, description
+        yield from rows(entry, f"{prefix}{name}.")
+        yield from rows(entry.get("items", {}), f"{prefix}{name}[].")
+        if isinstance(entry.get("additionalProperties"), dict):
+            yield from rows(entry["additionalProperties"], f"{prefix}{name}.<name>.")
+
+
+def _allowed(entry: Schema) -> str:
+    """What a key takes, as text."""
+    choices = entry.get("anyOf") or entry.get("oneOf")
+    if choices:
+        words = [_allowed(choice) for choice in choices if choice != {"type": "null"}]
+        return " or ".join(dict.fromkeys(words))
+    if "enum" in entry:
+        return ", ".join(f"`{_plain(value)}`" for value in entry["enum"])
+    if "const" in entry:
+        return f"`{_plain(entry['const'])}`"
+    types = entry.get("type", "object")
+    return " or ".join(
+        _of_type(word, entry) for word in ([types] if isinstance(types, str) else types)
+    )
+
+
+def _of_type(word: str, entry: Schema) -> str:
+    if word == "array":
+        least, most = entry.get("minItems", 0), entry.get("maxItems")
+        count = f"{least} × " if most is not None and least == most else ""
+        return f"list of {count}{_allowed(entry.get('items', {}))}"
+    named = entry.get("additionalProperties")
+    if word == "object" and isinstance(named, dict):
+        return f"name: {_allowed(named)}"
+    if word not in ("integer", "number"):
+        return _TYPES[word]
+    bounds = [f"{sign} {_plain(entry[name])}" for name, sign in _SIGNS.items() if name in entry]
+    return " ".join([_TYPES[word], ", ".join(bounds)]).rstrip()
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+# --- Markdown ---------------------------------------------------------------------------------------
 
 
 def keys_text(kind: str) -> str:
-    """Return the Markdown of all keys of `kind`, between its markers, with a line end."""
-    parts = [_section_text(section) for section in _merged(sections(kind))]
-    return "\n\n".join([_begin(kind), *parts, _end(kind)]) + "\n"
+    """Markdown of all keys of `kind`, between its markers, with a line end."""
+    parts = [_section_text(places, part) for places, part in sections(kind)]
+    return "\n\n".join([_begin(kind), *filter(None, parts), _end(kind)]) + "\n"
 
 
 def written(kind: str, text: str) -> str:
-    """Return a page with the keys of `kind` between its markers."""
+    """A page with the keys of `kind` between its markers."""
     before, _, rest = text.partition(_begin(kind))
     _, _, after = rest.partition(_end(kind) + "\n")
     return before + keys_text(kind) + after
@@ -77,137 +165,16 @@ def _end(kind: str) -> str:
     return f"<!-- end of keys: {kind} -->"
 
 
-# --- sections of a schema -----------------------------------------------------------------------
-
-
-def sections(kind: str) -> list[Section]:
-    """Return the sections of the file `kind`: its top level, then what it refers to, in its order."""
-    root = schema(kind)
-    found: list[Section] = []
-
-    def add(part: dict[str, Any], place: str) -> None:
-        referred: list[tuple[dict[str, Any], str]] = []
-        keys = tuple(_keys(root, part, place, "", referred))
-        found.append(Section((place,), part.get("description", ""), keys))
-        for inner in referred:
-            add(*inner)
-
-    add(root, "")
-    if kind == "campaign":
-        for name, place in UNREFERENCED.items():
-            add(root["$defs"][name], place)
-    order = ["", *root["properties"]]
-    return sorted(found, key=lambda section: order.index(section.places[0].partition(".")[0]))
-
-
-def _keys(
-    root: dict[str, Any],
-    part: dict[str, Any],
-    place: str,
-    prefix: str,
-    referred: list[tuple[dict[str, Any], str]],
-) -> Iterator[Key]:
-    """Yield the keys of an object, and of lists, objects and named objects within it.
-
-    Definitions, with their places, are added to `referred`.
-    """
-    for name, entry in part.get("properties", {}).items():
-        path = f"{prefix}{name}"
-        where = f"{place}.{path}" if place else path
-        if "$ref" in entry:
-            referred.append((_definition(root, entry), where))
-            continue
-        default = f"`{_plain(entry['default'])}`" if "default" in entry else ""
-        needed = "needed" if name in part.get("required", ()) else default
-        yield Key(path, _allowed(entry), needed, entry.get("description", "").rstrip("."))
-        yield from _keys(root, entry, place, f"{path}.", referred)
-        yield from _keys(root, entry.get("items", {}), place, f"{path}[].", referred)
-        named = entry.get("additionalProperties")
-        for choice in named.get("oneOf", [named]) if isinstance(named, dict) else ():
-            if "$ref" not in choice:
-                yield from _keys(root, choice, place, f"{path}.<name>.", referred)
-                continue
-            definition = _definition(root, choice)
-            constant = definition.get("properties", {}).get("format", {}).get("const")
-            of = f" with format: {constant}" if constant else ""
-            referred.append((definition, f"{where}.<name>{of}"))
-
-
-def _definition(root: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
-    return root["$defs"][entry["$ref"].removeprefix("#/$defs/")]
-
-
-# --- a key --------------------------------------------------------------------------------------
-
-
-def _allowed(entry: dict[str, Any]) -> str:
-    """Return what a key takes, as text."""
-    if "anyOf" in entry:
-        return " or ".join(_allowed(one) for one in entry["anyOf"])
-    if "enum" in entry:
-        return ", ".join(f"`{_plain(value)}`" for value in entry["enum"])
-    if "const" in entry:
-        return f"`{_plain(entry['const'])}`"
-    types = entry.get("type", "string")
-    words = [types] if isinstance(types, str) else types
-    return " or ".join(_of_type(word, entry) for word in words)
-
-
-def _of_type(word: str, entry: dict[str, Any]) -> str:
-    if word == "array":
-        least, most = entry.get("minItems", 0), entry.get("maxItems")
-        count = f"{least} × " if most is not None and least == most else ""
-        return f"list of {count}{_allowed(entry.get('items', {}))}"
-    named = entry.get("additionalProperties")
-    if word == "object" and isinstance(named, dict) and "type" in named:
-        return f"name: {_allowed(named)}"
-    if word not in ("integer", "number"):
-        return _TYPES[word]
-    bounds = [f"{sign} {_plain(entry[name])}" for name, sign in _SIGNS.items() if name in entry]
-    return " ".join([_TYPES[word], ", ".join(bounds)]).rstrip()
-
-
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-# --- Markdown -----------------------------------------------------------------------------------
-
-
-def _merged(found: list[Section]) -> list[Section]:
-    """Merge sections that differ only in places and defaults; unequal defaults name their place."""
-    groups: dict[Any, list[Section]] = {}
-    for section in found:
-        shape = tuple(replace(key, default="") for key in section.keys)
-        groups.setdefault(shape, []).append(section)
-    return [_one(group) for group in groups.values()]
-
-
-def _one(group: list[Section]) -> Section:
-    places = tuple(place for section in group for place in section.places)
-    keys = []
-    for alike in zip(*(section.keys for section in group), strict=True):
-        defaults = [key.default for key in alike]
-        if len(set(defaults)) == 1:
-            keys.append(alike[0])
-            continue
-        last = [section.places[0].rpartition(".")[2] for section in group]
-        text = ", ".join(f"{d} ({p})" for d, p in zip(defaults, last, strict=True))
-        keys.append(replace(alike[0], default=text))
-    descriptions = {section.description for section in group}
-    return Section(places, descriptions.pop() if len(descriptions) == 1 else "", tuple(keys))
-
-
-def _section_text(section: Section) -> str:
-    head = ", ".join(f"`{place}`" for place in section.places if place) or "Top level"
-    rows = [
-        f"| `{key.path}` | {_cell(key.allowed)} | {_cell(key.default)} | {_cell(key.description)} |"
-        for key in section.keys
-    ]
-    table = ["| key | takes | default | what it is |", "| --- | --- | --- | --- |", *rows]
-    return "\n\n".join(
-        part for part in (f"### {head}", _prose(section.description), "\n".join(table)) if part
-    )
+def _section_text(places: list[str], part: Schema) -> str:
+    lines = [f"| `{path}` | " + " | ".join(map(_cell, cells)) + " |" for path, *cells in rows(part)]
+    if not lines:
+        return ""
+    head = ", ".join(f"`{place}`" for place in places if place) or "Top level"
+    if "const" in (kind := part["properties"].get("format", {})):
+        head += f" with format: {kind['const']}"
+    table = ["| key | takes | default | what it is |", "| --- | --- | --- | --- |", *lines]
+    text = [f"### {head}", _prose(" ".join(part.get("description", "").split())), "\n".join(table)]
+    return "\n\n".join(filter(None, text))
 
 
 def _cell(text: str) -> str:
@@ -215,7 +182,7 @@ def _cell(text: str) -> str:
 
 
 def _prose(text: str) -> str:
-    """Return text of a schema as Markdown: escaped outside code, with documents as links."""
+    """Text as Markdown: escaped outside code, with documents as links."""
     parts = text.split("`")
     parts[::2] = [re.sub(r"([<*])", r"\\\1", part) for part in parts[::2]]
     return re.sub(r"docs/([\w-]+\.md)", r"[\1](\1)", "`".join(parts))

@@ -100,17 +100,26 @@ def stop_requested() -> bool:
     if _next_look_s is None:
         for number in (signal.SIGUSR1, signal.SIGTERM):
             if signal.getsignal(number) is signal.SIG_DFL:
-                signal.signal(number, _on_signal)
+                signal.signal(number, note_request)
     now_s = time.monotonic()
     if not _asked and (_next_look_s is None or now_s >= _next_look_s):
         _next_look_s = now_s + _LOOK_S
-        _asked = os.path.exists(path)
+        if os.path.exists(path):
+            note_request()
     return _asked
 
 
-def _on_signal(*_: object) -> None:
+def note_request(*_: object) -> None:
+    """Note that this run is to stop, and ignore further USR1.
+
+    An interpreter that ends takes its handlers down, and a request that another rank passed on would then
+    end a process that has stopped at its checkpoint.
+    """
     global _asked
     _asked = True
+    with suppress(ValueError):  # not the main thread
+        if signal.getsignal(signal.SIGUSR1) is note_request:
+            signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
 
 def _check_ranks() -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -27,32 +27,16 @@ _RUN = ("configuration", "repeat")
 _PARTS = ("devices", "epochs", "flags")
 
 
-class Options(TypedDict, total=False):
-    """What is asked of a recording, and what it does not say of itself, as of `scalewatt energy`.
-
-    `node` is a name, or names of nodes by those of a folder's files.
-    """
-
-    run: str | None
-    round: str | None
-    gpus_per_node: int | None
-    node: str | Mapping[str, str] | None
-    time_zone: str | None
-    columns: AnyPath | None
-    cluster: AnyPath | None
-
-
-def energy(path: AnyPath, stages: AnyPath | None = None, **options: Unpack[Options]) -> Account:
+def energy(path: AnyPath, stages: AnyPath | None = None, **options: Any) -> Account:
     """Account for the energy of one recording.
 
-    `stages` is a file of stage events; a run folder has its own. Raises InputError.
+    `stages` is a file of stage events; a run folder has its own. `options` are those of `Reading`, and
+    `site`, a cluster file with rated powers. Raises InputError.
     """
     return read_account(Path(path), _reading(stages=stages, **options))
 
 
-def read_recording(
-    path: AnyPath, stages: AnyPath | None = None, **options: Unpack[Options]
-) -> pd.DataFrame:
+def read_recording(path: AnyPath, stages: AnyPath | None = None, **options: Any) -> pd.DataFrame:
     """Read the power samples of one recording, a row a sensor and sample, with the columns of SAMPLES_SCHEMA.
 
     `power_w` (W) is null where a sample cannot be true. Where the recording's clock is unknown (flag
@@ -68,8 +52,8 @@ def read_recording(
     return samples
 
 
-def _reading(cluster: AnyPath | None = None, **same: Any) -> Reading:
-    return Reading(powers=None if cluster is None else powers_by_device(str(cluster)), **same)
+def _reading(site: AnyPath | None = None, **same: Any) -> Reading:
+    return Reading(powers=None if site is None else powers_by_device(str(site)), **same)
 
 
 @dataclass(frozen=True, eq=False)

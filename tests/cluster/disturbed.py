@@ -23,7 +23,7 @@ from training import slowed
 from scalewatt.energies.node import MAX_UNCOVERED
 
 KILLS = HERE / "kills.yaml"
-EPOCHS, UPDATES = 4, 200
+EPOCHS, UPDATES = 5, 200
 """Of a run: its epochs, and the updates of each. kills.yaml has them."""
 UPDATE_S = 0.02
 PATIENCE_S = 240.0
@@ -93,12 +93,13 @@ class Run:
     @property
     def segments(self) -> list[dict[str, Any]]:
         """The segments that have begun."""
-        return self.note("segments.json") or []
+        return (self.note("run.json") or {"segments": []})["segments"]
 
     @property
     def safe_updates(self) -> int:
         """Updates that are in a checkpoint."""
-        return (self.note("position.json") or {"updates": 0})["updates"]
+        progress = self.note("progress.json") or {}
+        return (progress.get("checkpoint") or {"updates": 0})["updates"]
 
     @property
     def job(self) -> str:
@@ -160,10 +161,11 @@ def assert_same_results(run: Run, undisturbed: Run) -> None:
         assert torch.equal(tensor, others[name]), name
 
 
-def assert_nothing_twice(run: Run, disk_was_full: bool = False) -> None:
+def assert_nothing_twice(run: Run, recording_lost: bool = False) -> None:
     """Segments that follow one another, each with its own recording, energy counted once, no holder left.
 
-    On a full disk nothing is recorded until the run has ended, which takes long on a busy machine.
+    Without a sampler, or on a full disk, nothing is recorded until the run has ended, which takes long on a
+    busy machine.
     """
     segments = run.segments
     assert [s["segment"] for s in segments] == list(range(len(segments)))
@@ -180,7 +182,7 @@ def assert_nothing_twice(run: Run, disk_was_full: bool = False) -> None:
     keys = Counter((r["segment"], r["node"], r["device_kind"], r["stage"]) for r in rows)
     assert set(keys.values()) == {1}
     used = [r for r in rows if r["device_kind"] == "cpu"]
-    too_little = disk_was_full and all(r["coverage"] < 1 - MAX_UNCOVERED for r in used)
+    too_little = recording_lost and all(r["coverage"] < 1 - MAX_UNCOVERED for r in used)
     assert all((r["energy_j"] is None) == too_little for r in used), rows
     until_s = [s["ended_s"] or following["started_s"] for s, following in pairwise(segments)]
     for segment, end_s in zip(segments, [*until_s, segments[-1]["ended_s"]], strict=True):

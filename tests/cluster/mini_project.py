@@ -23,7 +23,6 @@ HERE = Path(__file__).parent
 CAMPAIGN = HERE / "mini.yaml"
 _NODE = {
     "cpus_per_rank": 1,
-    "cpus_per_node": 8,
     "gres": "gpu",
     "torch_device": "cpu",
     "time_limit_min": 30,
@@ -52,12 +51,14 @@ class MiniProject(Workspace):
         shutil.copy2(campaign, path / "campaigns" / "mini.yaml")
         project = cls(path, slurm=slurm)
         shutil.copytree(path / "profiles" / "slurm", path / "profiles" / "mini")
+        shutil.copy2(path / "config" / "slurm.yaml", path / "profiles" / "mini" / "cluster.yaml")
         project.change(
             "cluster",
             cluster="mini",
             campaign="campaigns/mini.yaml",
             devices=DEVICES,
             stop_warning_s=30,
+            checkpoint_every_s=0,
             min_free_gib=0.1,
         )
         project.change(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -114,7 +113,7 @@ def test_the_same_snakemake_brings_a_disturbed_run_to_its_end(
     assert gone_on.code == 0, gone_on.output
     run = Run(gone_on.project, repeat=HAPPENS[what][0])
     assert_same_results(run, undisturbed)
-    assert_nothing_twice(run)
+    assert_nothing_twice(run, recording_lost=what == "sampler")
     assert_nothing_safe_was_lost(run, gone_on.safe_updates[what])
     assert len(run.segments) == 2
 
@@ -154,6 +153,7 @@ def requeued(
     """The jobs of three runs are put back into the queue: two nodes go down, one is taken away."""
     slurm = base.slurm
     project = copied(base, tmp_path_factory.mktemp("requeued") / "project")
+    project.change("cluster", requeue=True)
     runs = {what: Run(project, *run) for what, run in LOST.items()}
     with snakemake(project, *runs.values()) as process:
         safe = {what: run.wait_in_epoch(process) for what, run in runs.items()}
@@ -195,7 +195,7 @@ def test_a_job_that_outlives_its_snakemake_is_named_by_the_next_and_finishes_the
         process.kill()
         process.communicate()
         ranks = run.ranks()
-    job, holder = run.job, run.note("holder.json")
+    job = run.job
     for rank in ranks:
         rank.suspend()  # however fast this machine is, they are there when the next one looks
     try:
@@ -205,9 +205,8 @@ def test_a_job_that_outlives_its_snakemake_is_named_by_the_next_and_finishes_the
         for rank in ranks:
             rank.resume()
     assert code == 1
-    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(holder["since_s"]))
-    named = f"job {job} (process {holder['pid']} on {holder['host']}) since {since}"
-    assert f"is being trained by {named}; wait for it or end it (scancel {job})" in output
+    named = f"{run.configuration} repeat 1: its job {job} is in Slurm's queue (RUNNING)"
+    assert f"{named}; wait for it or end it (scancel {job})" in output
     assert "Traceback" not in output
     queue = project.slurm.squeue
     wait_for(lambda: queue().get(job) not in ("RUNNING", "COMPLETING"), "end", PATIENCE_S)
@@ -253,12 +252,30 @@ def test_a_full_disk_ends_a_run_with_its_checkpoint_whole_and_one_message(
         fill(small_disk / "filler")
         full = ended(project, process, {"disk": safe})
     assert full.code == 1
-    said = [line for line in full.output.splitlines() if "not submitted again" in line]
-    assert len(said) == 1 and "no space is left on the file system" in said[0], full.output
+    assert "no space is left on the file system" in full.output
     (small_disk / "filler").unlink()
     code, output = project.snakemake(run.target)
     assert code == 0, output
     assert_same_results(run, undisturbed)
-    assert_nothing_twice(run, disk_was_full=True)
+    assert_nothing_twice(run, recording_lost=True)
     assert_nothing_safe_was_lost(run, safe)
     assert len(run.segments) == 2
+
+
+def test_a_run_that_slurm_warns_goes_on_in_the_same_job_where_the_site_wants_that(
+    undisturbed: Run, base: MiniProject, tmp_path: Path
+) -> None:
+    project = copied(base, tmp_path / "project")
+    project.change("cluster", requeue=True)
+    run = Run(project)
+    with snakemake(project, run) as process:
+        safe = run.wait_in_epoch(process)
+        job = run.job
+        project.slurm.command("scancel", "--signal=USR1", job)
+        warned = ended(project, process, {"warned": safe})
+    assert warned.code == 0, warned.output
+    assert_same_results(run, undisturbed)
+    assert_nothing_twice(run)
+    assert_nothing_safe_was_lost(run, safe)
+    assert [segment["job"] for segment in run.segments] == [job, job]
+    assert [segment["outcome"] for segment in run.segments] == ["stopped", "finished"]

@@ -10,7 +10,7 @@ from minislurm import MiniSlurm, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(120)]
 
-PROFILES = Path(__file__).parents[2] / "profiles"
+SITES = Path(__file__).parents[2] / "config"
 
 
 @pytest.mark.parametrize("profile", ["horeka", "slurm"])
@@ -18,7 +18,7 @@ def test_the_launcher_fills_nodes_and_sockets_one_after_the_other(
     slurm: MiniSlurm, tmp_path: Path, profile: str
 ) -> None:
     slurm.cancel_all()
-    content = yaml.safe_load((PROFILES / profile / "cluster.yaml").read_text())
+    content = yaml.safe_load((SITES / f"{profile}.yaml").read_text())
     launcher = content["launcher"].format(gpus=8, nodes=2, ranks_per_node=4, cpus_per_rank=2)
     task = "echo $SLURM_PROCID $SLURM_NODEID $SLURM_LOCALID $SLURM_DISTRIBUTION"
     out = tmp_path / "out"

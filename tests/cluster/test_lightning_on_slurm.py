@@ -28,7 +28,7 @@ pytestmark = [
     pytest.mark.timeout(1800),
     pytest.mark.skipif(
         find_spec("lightning") is None,
-        reason="lightning is not installed (envs/requirements.in): the page's example needs it",
+        reason="lightning is not installed: the page's example needs it",
     ),
 ]
 
@@ -77,8 +77,10 @@ def write_pages_files(project: MiniProject, home: Path) -> None:
 
 def typed(project: MiniProject, command: str) -> str:
     """Type a command of the page on the login node, with the profile of this cluster."""
+    at_mini = command.replace("profiles/mine", "profiles/mini")
+    at_mini = at_mini.replace("--site mine", "--site profiles/mini/cluster.yaml")
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", command.replace("profiles/mine", "profiles/mini")],
+        ["bash", "-euo", "pipefail", "-c", at_mini],
         cwd=project.path,
         env={**project.slurm.environment, "PATH": environment()["PATH"]},
         stdin=subprocess.DEVNULL,

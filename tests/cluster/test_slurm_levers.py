@@ -89,7 +89,7 @@ def done(slurm: MiniSlurm, tmp_path_factory: pytest.TempPathFactory) -> MiniProj
 def measure_again(project: MiniProject, run: tuple[str, int]) -> None:
     """Set a run's measurement aside, as a user does."""
     command = [sys.executable, "-m", "scalewatt.cli", "remeasure", run[0], str(run[1])]
-    options = ["--reason", "a test", "--profile", "profiles/mini"]
+    options = ["--reason", "a test", "--site", "profiles/mini/cluster.yaml"]
     environment = project.slurm.environment
     subprocess.run([*command, *options], cwd=project.path, env=environment, check=True)
 

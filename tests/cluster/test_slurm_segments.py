@@ -58,7 +58,7 @@ def warn(project: MiniProject, configuration: str) -> None:
 
     def job() -> str | None:
         for work in project.work.glob(f"{configuration}-1-*"):
-            if (work / "position.json").exists():
+            if (work / "checkpoint.pt").exists():
                 return json.loads((work / "holder.json").read_text())["job"]
         return None
 

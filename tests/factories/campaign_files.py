@@ -7,21 +7,23 @@ import shutil
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import yaml
+from pydantic import BaseModel
 
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import known_devices
-from scalewatt.campaign.load import expand
+from scalewatt.campaign.expansion import expand
 from scalewatt.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = ROOT / "campaigns" / "demo.yaml"
-PAPER = ROOT / "config.yaml"
-LOCAL = ROOT / "profiles" / "local" / "cluster.yaml"
+PAPER = ROOT / "campaigns/paper.yaml"
+LOCAL = ROOT / "config.yaml"
 
+T = TypeVar("T", bound=BaseModel)
 DELETE = object()
 Key = tuple[str, ...]
 Edits = Mapping[Key, Any]
@@ -30,7 +32,7 @@ Edits = Mapping[Key, Any]
 def workflow_in(folder: Path) -> Path:
     """A copy of the workflow in a folder, without the checkout's results, work and exclusions."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in ("workflow", "profiles"):
+    for name in ("workflow", "profiles", "config"):
         shutil.copytree(ROOT / name, folder / name)
     for name in ("Snakefile", "config.yaml"):
         shutil.copy2(ROOT / name, folder / name)
@@ -59,6 +61,11 @@ def edited(edits: Edits, path: Path = DEMO) -> dict[str, Any]:
         else:
             place[key] = value
     return content
+
+
+def replaced(settings: T, **changes: Any) -> T:
+    """A cluster or device with other values, unchecked."""
+    return settings.model_copy(update=changes)
 
 
 class _NoAliases(yaml.SafeDumper):
@@ -113,7 +120,7 @@ class Refused:
     def cluster(self, edits: Edits) -> str:
         """The message about an edited cluster file; it names that file."""
         path = write_yaml(self.folder / "cluster.yaml", edited(edits, LOCAL))
-        message = self.message(DEMO, "--cluster", path)
+        message = self.message(DEMO, "--site", path)
         assert str(path) in message
         return message
 

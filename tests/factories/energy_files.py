@@ -115,7 +115,7 @@ def write_journal(
         facts = {}
         for number, name in enumerate(sensors):
             kind, unit, mag, top, _ = SENSORS[name]
-            index = index_in_name(name)
+            index = index_in_name(name, kind)
             index = number if index is None else index
             facts[name] = {"kind": kind, "index": index, "unit": unit, "mag": mag}
             facts[name] |= {"valid_max": top} if limits else {}

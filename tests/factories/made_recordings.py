@@ -20,8 +20,8 @@ from scalewatt.recordings.perun_file import open_perun_file
 from scalewatt.recordings.terms import Flag
 
 ZONES = ("UTC", "Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe")
-# Among them the hours when clocks are set back in Berlin, St John's and on Lord Howe Island.
-STARTS = (1_717_144_753.125, 1_729_990_785.0, 1_730_605_500.5, 1_712_414_700.0)
+# Among them the hours when clocks are set forward in Berlin, St John's and on Lord Howe Island.
+STARTS = (1_717_144_753.125, 1_711_846_785.0, 1_710_048_595.5, 1_728_142_190.0)
 LOW_W, HIGH_W = 20.0, 700.0
 
 

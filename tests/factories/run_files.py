@@ -12,7 +12,6 @@ from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.files import write_json, write_table
 from scalewatt.energies import traces as energy_traces
 from scalewatt.energies.integrate import SAMPLE_FLAGS
-from scalewatt.energies.node_clock import NodeClock
 from scalewatt.energies.stages import STAGES
 from scalewatt.energies.tables import (
     BOUNDS,
@@ -249,7 +248,6 @@ def write_traces(files: RunFiles, rows: list[dict[str, Any]]) -> None:
                 sensor_frame([sensor]),
                 [np.array([SAMPLE_FLAGS.index(row["flag"]) for row in of_device], np.uint8)],
                 np.array([STAGES.index(row["stage"]) for row in of_device], np.int8),
-                NodeClock(node),
             )
     names = ("segment", "node", "device_kind", "device_index", "stage", "energy_origin")
     energies = [

@@ -15,11 +15,12 @@ from workspace import PROJECT, TINY, environment, first_on_path
 
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import RunSpec, run_spec
-from scalewatt.datasets.prepare import prepare_dataset
+from scalewatt.data.prepared import prepare_dataset
 
 CLUSTER = {
     "cluster": "local",
     "launcher": "mpiexec -n {gpus}",
+    "checkpoint_every_s": 0,
     "devices": {
         "local": {
             "gpus_per_node": 4,
@@ -105,9 +106,11 @@ class Training:
             **({"closing_s": self.closing_s} if self.closing_s else {}),
             "data_roots": {name: str(self.data / name) for name in ("scans", "waves")},
         }
+        site = self.folder / "cluster.json"
+        site.write_text(json.dumps(cluster), encoding="utf-8")
         return [
             *(sys.executable, "-m", "scalewatt.cli", "train", str(self.folder / "spec.json")),
-            *("--cluster", json.dumps(cluster), "--work", str(self.folder / "work")),
+            *("--site", str(site), "--work", str(self.folder / "work")),
             *("--out", str(self.folder / "out"), *options),
         ]
 

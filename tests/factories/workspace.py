@@ -22,6 +22,8 @@ PROJECT = Path(__file__).parents[2]
 COPIED = (
     "Snakefile",
     "config.yaml",
+    "config",
+    "pyproject.toml",
     "workflow",
     "profiles",
     "campaigns",
@@ -88,7 +90,9 @@ class Workspace:
         copy_workflow(path)
         shutil.copy2(TINY, path / "campaigns" / "tiny.yaml")
         workspace = cls(path)
-        workspace.edit("profiles/local/cluster.yaml", "campaigns/demo.yaml", "campaigns/tiny.yaml")
+        workspace.edit("config.yaml", "campaigns/demo.yaml", "campaigns/tiny.yaml")
+        # These trainings are too short for a checkpoint every ten minutes.
+        workspace.edit("config.yaml", "work_root:", "checkpoint_every_s: 0\nwork_root:")
         return workspace
 
     @classmethod

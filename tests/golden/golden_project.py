@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[2]
-LINKED = ("Snakefile", "workflow", "src", "envs", "reference", "profiles")
+LINKED = ("Snakefile", "workflow", "src", "envs", "reference", "profiles", "config", "config.yaml")
 
 
 def environment() -> dict[str, str]:

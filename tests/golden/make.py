@@ -1,6 +1,6 @@
 """Make all goldens by today's code, and say what is other than it was: `python tests/golden/make.py`.
 
-Names make some of them alone: specs, targets, paper, recordings, trainings.
+Names make some of them alone: specs, targets, paper, recordings, trainings, versions.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import golden_recordings
 import golden_specs
 import golden_targets
 import golden_trainings
+import golden_versions
 import pandas as pd
 from golden_tables import Golden, renew
 
@@ -25,6 +26,7 @@ MAKERS: dict[str, Callable[[Path], Mapping[Golden, pd.DataFrame]]] = {
     "paper": golden_paper.made,
     "recordings": golden_recordings.made,
     "trainings": golden_trainings.made,
+    "versions": golden_versions.made,
 }
 
 

@@ -13,18 +13,18 @@ import pyarrow.parquet as pq
 import torch
 from training import Training
 
-from scalewatt.campaign.campaign_types import Device
-from scalewatt.campaign.load import expand
+from scalewatt.campaign.cluster import Device
+from scalewatt.campaign.expansion import expand
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.termination import StopRequest
-from scalewatt.datasets.prepare import prepare_dataset
+from scalewatt.data.prepared import prepare_dataset
 from scalewatt.energies.account import write_energy
 from scalewatt.energies.tables import EnergyTotals
 from scalewatt.recordings.stage_log import EventLog
-from scalewatt.run_files.work_directory import Job
+from scalewatt.run_files.record import Job
 from scalewatt.training.checkpoint import load_checkpoint
-from scalewatt.training.process_group import choose_device, join_ranks, start_process_group
-from scalewatt.training.trainer import Trainer
+from scalewatt.training.distributed import choose_device, join_ranks, start_process_group
+from scalewatt.training.train import Trainer
 
 DEVICE = "cuda"
 RESNET50, FOURCASTNET = "resnet50", "fourcastnet"
@@ -78,7 +78,11 @@ def small_spec(model: str, gpus: int = 1, protocol: str = "corrected", **changes
         },
         "figures": {"breakdown": {"series": ["points"]}},
     }  # fmt: skip
-    campaign = expand(content, Path("small"), {"local": Device("local", 4, 1, POWERS["cpu"])})
+    campaign = expand(
+        content,
+        Path("small"),
+        {"local": Device(name="local", gpus_per_node=4, cpus_per_rank=1, cpu=POWERS["cpu"])},
+    )
     (configuration,) = campaign.configurations
     return replace(run_spec(campaign, configuration, 1), **changes)
 
@@ -142,8 +146,8 @@ def losses_of(trainer: Trainer, updates: int = 4) -> list[float]:
 
 # --- states of trainings --------------------------------------------------------------------------
 
-_NOT_COMPARED = {"train_s", "phases", "segment", "peak_memory_bytes", "python", "numpy"}
-"""Clocks, memory, and the random numbers of Python and numpy, which no training draws or seeds."""
+_NOT_COMPARED = {"phases", "segment", "peak_memory_bytes"}
+"""Clocks and memory."""
 
 
 def differences(state: Any, other: Any, name: str = "") -> list[str]:

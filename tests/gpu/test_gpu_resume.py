@@ -23,7 +23,7 @@ from small_trainings import (
 from training import Training
 
 from scalewatt.campaign.run_spec import RunSpec
-from scalewatt.run_files.progress_files import read_progress, read_segments
+from scalewatt.run_files.record import read_position, read_progress, read_segments
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 
@@ -52,7 +52,7 @@ def test_a_resumed_training_equals_an_uninterrupted_one_in_every_bit(
     whole = run_updates(prepared(tmp_path / "whole", made), total)
     for state in (whole, resumed):
         assert state["epoch"] * steps + state["step"] == total
-        assert all(bool(torch.isfinite(part).all()) for part in state["model"].values())
+        assert all(bool(torch.isfinite(part).all()) for part in state["network"].values())
     if made.settings["precision"] == "fp16":
         assert "scale" in whole["scaler"], "gradients were not scaled"
     apart = differences(whole, resumed)
@@ -61,8 +61,8 @@ def test_a_resumed_training_equals_an_uninterrupted_one_in_every_bit(
     assert deterministic is not True, apart
     if deterministic is None:  # unless kernels are not: then two uninterrupted trainings differ too
         assert differences(whole, run_updates(prepared(tmp_path / "again", made), total)), apart
-    way = distance(whole["model"], stopped["model"])
-    assert distance(whole["model"], resumed["model"]) <= BY_SPEED * way, apart
+    way = distance(whole["network"], stopped["network"])
+    assert distance(whole["network"], resumed["network"]) <= BY_SPEED * way, apart
 
 
 def test_after_a_killed_rank_the_next_start_resumes_and_lost_energy_is_known(
@@ -88,23 +88,23 @@ def test_after_a_killed_rank_the_next_start_resumes_and_lost_energy_is_known(
 
 def is_within_second_epoch(training: Training) -> bool:
     """Return True once work of the second epoch is done that no checkpoint has yet."""
-    if not list((training.folder / "work").glob("*/position.json")):
+    if not list((training.folder / "work").glob("*/checkpoint.pt")):
         return False
-    progress = read_progress(training.work)
-    if progress is None or progress.stage != "train" or progress.epoch < 1:
+    progress, position = read_progress(training.work), read_position(training.work)
+    if progress is None or position is None or progress.stage != "train" or progress.epoch < 1:
         return False
-    return time.time() - (training.work / "position.json").stat().st_mtime > INTO_EPOCH_S
+    return time.time() - position.written_s > INTO_EPOCH_S
 
 
 def rank_of(training: Training) -> psutil.Process:
     """Return the process of a training's rank; its sampler has the same command, and it as its parent."""
-    order = str((training.work / "order.json").resolve())
+    work = str(training.work.resolve())
     for process in psutil.process_iter():
         try:
             words, parent = process.cmdline(), process.parent()
             is_sampler = parent is not None and parent.cmdline() == words
         except psutil.Error:
             continue
-        if words[1:] == ["-m", "scalewatt.execution.rank", order] and not is_sampler:
+        if words[1:] == ["-m", "scalewatt.execution.rank", work] and not is_sampler:
             return process
     raise AssertionError("the training was over before it could be killed")

@@ -19,12 +19,11 @@ from small_trainings import DEVICE, LARGE, RESNET50, in_child, small_spec, train
 from scalewatt.common.termination import ABORT_S
 from scalewatt.energies.integrate import validate
 from scalewatt.monitoring.perun_session import monitored
-from scalewatt.provenance.versions import gpu_identity
+from scalewatt.provenance.rank_placement import gpu_identity
 from scalewatt.recordings.journal import journal_files, read_journal
 from scalewatt.recordings.stage_log import EventLog
 from scalewatt.results.tables.t_tests import quantile
 from scalewatt.training.history import PHASES
-from scalewatt.training.step_timer import finish
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 
@@ -62,7 +61,7 @@ def bursts() -> tuple[int, float, float, float]:
     kind = torch.float16 if device.type == "cuda" else torch.float32
     matrix = torch.randn((MATRIX, MATRIX), device=device, dtype=kind)
     torch.mm(matrix, matrix)
-    finish(device)
+    torch.cuda.synchronize(device)
     time.sleep(IDLE_S)
     start_s, start_mj = time.time(), pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
     time.sleep(IDLE_S)
@@ -71,7 +70,7 @@ def bursts() -> tuple[int, float, float, float]:
         while time.monotonic() < until_s:
             for _ in range(10):
                 torch.mm(matrix, matrix)
-            finish(device)
+            torch.cuda.synchronize(device)
         time.sleep(BURST_S)
     time.sleep(IDLE_S)
     end_s, end_mj = time.time(), pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
@@ -108,11 +107,11 @@ def blocks(folder: Path) -> tuple[list[float], list[float]]:
     step = partial(trainer.update, next(iter(trainer.loader)), trainer.batches.steps)
 
     def seconds(updates: int) -> float:
-        finish(trainer.device)
+        torch.cuda.synchronize(trainer.device)
         began_s = time.perf_counter()
         for _ in range(updates):
             step()
-        finish(trainer.device)
+        torch.cuda.synchronize(trainer.device)
         return time.perf_counter() - began_s
 
     seconds(3)  # kernels are chosen, and clocks settle
@@ -148,7 +147,7 @@ class WatchedEvents(EventLog):
         super().enter(stage, epoch, at_s)
         if self.stage == "train":
             ended_s = time.perf_counter()
-            finish(torch.device(DEVICE))
+            torch.cuda.synchronize(torch.device(DEVICE))
             self.left_s.append(time.perf_counter() - ended_s)
         self.stage = stage
 

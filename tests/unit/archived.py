@@ -18,10 +18,10 @@ from scalewatt.archive.import_archive import import_archive
 from scalewatt.campaign.cluster import load_cluster, powers
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import run_spec
-from scalewatt.campaign.table_requests import runs_definition, table_definition
+from scalewatt.campaign.table_definitions import runs_definition, table_definition
 from scalewatt.energies.account import write_energy
 from scalewatt.reproduction.manifests import MANIFEST
-from scalewatt.results.build import write_tables
+from scalewatt.results.build import write_figure_table, write_runs
 
 ACCOUNT = "hk-project-secret"
 CAMPAIGN = """
@@ -75,6 +75,11 @@ class Project:
         """The campaign file."""
         return self.path / "campaigns" / "small.yaml"
 
+    @property
+    def facts(self) -> Path:
+        """The cluster file of an imported campaign."""
+        return self.path / "campaigns" / "small.cluster.yaml"
+
     def export(self, name: str = "small.crate.zip", **wanted: Any) -> Path:
         """Export it; the archive."""
         out = self.path / name
@@ -113,9 +118,9 @@ def make_project(path: Path) -> Project:
         (files.folder / "train.log").write_text("/home/somebody/log\n")
         runs.append([run.configuration.id, run.repeat])
     tables = project.results / "tables"
-    write_tables({**runs_definition(campaign, runs), "facility": {}}, project.results, tables)
+    write_runs({**runs_definition(campaign, runs), "facility": {}}, project.results, tables)
     figure2 = {**table_definition(campaign, "figure2", runs), "facility": {}}
-    write_tables(figure2, project.results, tables / "figure2.parquet")
+    write_figure_table(figure2, project.results, tables / "figure2.parquet")
     return project
 
 

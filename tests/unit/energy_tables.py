@@ -1,8 +1,7 @@
-"""A run's energy tables, as `scalewatt account` writes them: added up as docs/tables says."""
+"""A run's energy tables, as the workflow's step `energy` writes them: added up as docs/tables says."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,16 +10,15 @@ from typing import Any
 import pandas as pd
 import pyarrow.parquet as pq
 
-from scalewatt.cli import main
+from scalewatt.energies.account import write_energy
 
 KINDS = ("gpu", "cpu", "ram")
 
 
 def write_tables(folder: Path, powers: dict[str, Any], traces: Path, energy: Path) -> None:
-    """Account for a run folder by the command."""
+    """Account for a run folder as the workflow's step does."""
     energy.parent.mkdir(parents=True, exist_ok=True)
-    given = ["--powers", json.dumps(powers), "--traces", str(traces), "--energy", str(energy)]
-    assert main(["account", str(folder), *given]) == 0
+    write_energy(folder, folder / "spec.json", powers, traces, energy)
 
 
 @dataclass(frozen=True)

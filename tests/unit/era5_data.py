@@ -9,9 +9,9 @@ import h5py
 import numpy as np
 import xarray as xr
 
-from scalewatt.datasets.era5.channels import CHANNEL_SOURCES, CHANNELS, SHORT_NAMES, year_times
-from scalewatt.datasets.era5.demo_waves import year_dataset
-from scalewatt.datasets.era5_preparation.field_checks import PLAUSIBLE
+from scalewatt.data.demo import year_dataset
+from scalewatt.data.era5 import CHANNEL_OF, CHANNELS, year_times
+from scalewatt.data.era5_sources import SHORT_NAMES
 
 DEFINITION = {
     "name": "era",
@@ -41,12 +41,11 @@ def _marked_store(years, steps):
     mark = (xr.DataArray(hours % 700, dims="time") + place) / 1000  # -0.09 to 0.79
     for name in store.data_vars:
         dims = store[name].dims
-        ranges = [
-            (5.0, 95.0) if variable == "relative_humidity" else PLAUSIBLE[channel]
-            for channel, (variable, _) in CHANNEL_SOURCES.items()
-            if variable == name
-        ]
-        levels = [level for variable, level in CHANNEL_SOURCES.values() if variable == name]
+        channels = [channel for channel in CHANNEL_OF.values() if channel.variable == name]
+        levels = [channel.level for channel in channels]
+        ranges = [(channel.low, channel.high) for channel in channels]
+        if name == "relative_humidity":
+            ranges = [(5.0, 95.0)] * len(levels)
         values = [low + (high - low) * (0.1 + mark) for low, high in ranges]
         whole = values[0] if levels == [None] else xr.concat(values, "level")
         if levels != [None]:
@@ -71,7 +70,7 @@ def expected_fields(store: xr.Dataset, times: np.ndarray) -> np.ndarray:
     """What a prepared year of the store must hold."""
     channels = [
         store[variable].sel(time=times, **({} if level is None else {"level": level})).values
-        for variable, level in CHANNEL_SOURCES.values()
+        for variable, level, *_ in CHANNEL_OF.values()
     ]
     return np.stack(channels, axis=1)
 

@@ -16,9 +16,9 @@ import pytest
 from PIL import Image
 from scipy.io import savemat
 
-from scalewatt.datasets.imagenet import official_tars
-from scalewatt.datasets.imagenet.official_tars import TARS
-from scalewatt.datasets.prepare import prepare_dataset
+from scalewatt.data import imagenet
+from scalewatt.data.imagenet import TARS
+from scalewatt.data.prepared import prepare_dataset
 
 FIELDS = (
     *("ILSVRC2012_ID", "WNID", "words", "gloss", "num_children", "children"),
@@ -55,7 +55,6 @@ class Official:
     """Images by name, by class."""
     validation: list[tuple[str, bytes]]
     """Class and image of ILSVRC2012_val_00000001.JPEG and so on."""
-    num_train_images: dict[str, int]
 
     @classmethod
     def make(
@@ -75,15 +74,7 @@ class Official:
         found[last][f"{last}_1.JPEG"] = image_bytes(2, mode="CMYK", side=side)
         order = np.random.default_rng(0).permutation(np.repeat(list(found), validation))
         images = [(str(w), image_bytes(9000 + i, side=side)) for i, w in enumerate(order)]
-        return cls(found, images, {wnid: len(each) for wnid, each in found.items()})
-
-    def copy(self) -> Official:
-        """A copy to harm."""
-        return Official(
-            {wnid: dict(images) for wnid, images in self.train.items()},
-            list(self.validation),
-            dict(self.num_train_images),
-        )
+        return cls(found, images)
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -92,7 +83,7 @@ class Official:
             "name": "photos",
             "format": "imagenet",
             "source": "data_root",
-            "train_samples": sum(self.num_train_images.values()),
+            "train_samples": sum(map(len, self.train.values())),
             "validation_samples": len(self.validation),
             "classes": len(self.train),
         }
@@ -105,7 +96,7 @@ class Official:
         named = {
             f"ILSVRC2012_val_{i:08d}.JPEG": image for i, (_, image) in enumerate(self.validation, 1)
         }
-        (folder / TARS["validation"]).write_bytes(tar_bytes(named))
+        (folder / TARS["val"]).write_bytes(tar_bytes(named))
         with tarfile.open(folder / TARS["devkit"], "w:gz") as tar:
             for name, content in self._devkit().items():
                 info = tarfile.TarInfo(f"ILSVRC2012_devkit_t12/{name}")
@@ -116,8 +107,8 @@ class Official:
     def _devkit(self) -> dict[str, bytes]:
         wnids = list(self.train)
         rows = [
-            (i, wnid, "word, other word", "what it is", 0, np.array([]), 0, count)
-            for i, (wnid, count) in enumerate(self.num_train_images.items(), 1)
+            (i, wnid, "word, other word", "what it is", 0, np.array([]), 0, len(images))
+            for i, (wnid, images) in enumerate(self.train.items(), 1)
         ]
         last = len(rows)
         rows += [  # the groups above them, which are no classes
@@ -171,7 +162,7 @@ class _Here:
 
 def extract_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the extraction start no processes."""
-    monkeypatch.setattr(official_tars, "ProcessPoolExecutor", _Here)
+    monkeypatch.setattr(imagenet, "ProcessPoolExecutor", _Here)
 
 
 def md5s(folder: Path) -> dict[str, str]:

@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from campaign_files import replaced
 
-from scalewatt.campaign.campaign_types import Cluster
+from scalewatt.campaign.cluster import Cluster
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.files import read_json, write_json
 from scalewatt.recordings.journal import beside, journal_files, last_sample_s
 from scalewatt.recordings.terms import Floats
-from scalewatt.run_files.work_directory import segment_name
+from scalewatt.run_files.record import segment_name
 from scalewatt.scaling.model.kind_model import KindModel
 from scalewatt.scaling.simulation.sensors import (
     Nodes,
@@ -133,9 +134,9 @@ def simulate_with_faults(
     """
     limits = [one.minutes for one in faults if isinstance(one, TimeLimit)]
     if limits:
-        device = replace(cluster.devices[spec.device], time_limit_min=limits[0])
+        device = replaced(cluster.devices[spec.device], time_limit_min=limits[0])
         devices = {**cluster.devices, device.name: device}
-        cluster = replace(cluster, devices=devices, stop_warning_s=0)
+        cluster = replaced(cluster, devices=devices, stop_warning_s=0)
     whole = simulation(spec, cluster, model[0])
     periods = [one.period_s for one in faults if isinstance(one, CounterWrap) and one.period_s]
     if periods:

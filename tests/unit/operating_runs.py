@@ -12,10 +12,10 @@ from run_files import epochs, make_run, part
 
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import known_devices
-from scalewatt.campaign.load import expand
+from scalewatt.campaign.expansion import expand
 from scalewatt.campaign.run_spec import run_spec
-from scalewatt.campaign.table_requests import table_definition
-from scalewatt.results.build import write_tables
+from scalewatt.campaign.table_definitions import table_definition
+from scalewatt.results.build import write_figure_table
 
 SERIES = "resnet50-full-lbs16"
 CLOCKS = (705, 930, 1005, 1155, 1410)
@@ -25,12 +25,18 @@ FIGURE = "operating_points"
 
 
 def campaign(clocks: tuple[int, ...] = CLOCKS, **keys: Any) -> Campaign:
-    """The demo with one series over clocks, and no other."""
-    content = edited({("figures",): {FIGURE: {"series": [SERIES]}}}, DEMO)
-    entry = content["series"][SERIES]
+    """The demo's first series at several clocks, and no other series."""
+    content = edited({}, DEMO)
+    entry = {**content["series"][SERIES], "gpus": list(GPUS), "repeats": 3, **keys}
     content["series"] = {
-        SERIES: {**entry, "gpus": list(GPUS), "repeats": 3, "gpu_clock_mhz": list(clocks), **keys}
+        f"{SERIES}-gpuclock{clock}mhz": {
+            **entry,
+            "gpu_clock_mhz": clock,
+            "label": f"LBS 16, GPU clock {clock} MHz",
+        }
+        for clock in clocks
     }
+    content["figures"] = {FIGURE: {"series": list(content["series"])}}
     return expand(content, Path("levers.yaml"), known_devices())
 
 
@@ -82,5 +88,5 @@ def table(results: Path, of: Campaign, **facility: float) -> pd.DataFrame:
     runs = [run for run in runs if Path(results, "runs", run[0], str(run[1])).is_dir()]
     definition = table_definition(of, FIGURE, runs) | ({"facility": facility} if facility else {})
     out = results / "tables" / f"{FIGURE}.parquet"
-    write_tables(definition, results, out)
+    write_figure_table(definition, results, out)
     return pq.read_table(out).to_pandas()

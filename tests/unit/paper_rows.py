@@ -13,7 +13,7 @@ from campaign_files import PAPER
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import parse_cluster
 from scalewatt.campaign.load import load_campaign
-from scalewatt.campaign.table_requests import table_definition
+from scalewatt.campaign.table_definitions import table_definition
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.results.figures.breakdown_table import counted_repeats
 from scalewatt.results.figures.figure_schema import BREAKDOWN, COPIED, LEARNING, PARETO
@@ -23,7 +23,7 @@ from scalewatt.results.tables.scaling import lines_of
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, PARTS, QUANTITIES
 
 Row = dict[str, Any]
-HOREKA = PAPER.parent / "profiles" / "horeka" / "cluster.yaml"
+HOREKA = PAPER.parents[1] / "config" / "horeka.yaml"
 METRICS = {"resnet50": "top1_error_percent", "fourcastnet": "z500_rmse_m2_s2"}
 
 

@@ -10,9 +10,9 @@ from typing import Any
 from campaign_files import ROOT
 from request_files import horeka, paper
 
-from scalewatt.campaign.campaign_types import Campaign, Cluster
-from scalewatt.campaign.cluster import known_devices
-from scalewatt.campaign.load import expand
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.cluster import Cluster, known_devices
+from scalewatt.campaign.expansion import expand
 from scalewatt.results.tables.frames import records
 from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.planning.forecast import Forecaster
@@ -49,7 +49,7 @@ def without_energies() -> Forecaster:
 
 
 def facility_cluster() -> Cluster:
-    return replace(horeka(), **FACILITY)
+    return horeka().model_copy(update=FACILITY)
 
 
 def small(series: dict[str, dict[str, Any]], **more: Any) -> Campaign:

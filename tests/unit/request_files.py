@@ -9,13 +9,13 @@ import pytest
 from campaign_files import PAPER, ROOT
 from run_files import make_spec
 
-from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
-from scalewatt.campaign.cluster import load_cluster
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.cluster import Cluster, Device, load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
 
-HOREKA = ROOT / "profiles" / "horeka" / "cluster.yaml"
+HOREKA = ROOT / "config" / "horeka.yaml"
 UNLIMITED_MIN = 10**6
 
 
@@ -45,13 +45,16 @@ def device(**values: Any) -> Device:
 
 def cluster(one: Device | None = None, **values: Any) -> Cluster:
     chosen = one or device()
-    return Cluster(name="mini", launcher="srun", devices={chosen.name: chosen}, **values)
+    return Cluster(
+        name="mini", launcher="srun --ntasks={gpus}", devices={chosen.name: chosen}, **values
+    )
 
 
 def spec(**values: Any) -> RunSpec:
     """A run of 100 epochs of 50 updates on two nodes."""
     given = {
         "configuration": "resnet50-a100-n008-lbs0032-full",
+        "device": "a100",
         "gpus": 8,
         "nodes": 2,
         "ranks_per_node": 4,

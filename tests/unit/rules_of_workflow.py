@@ -30,7 +30,7 @@ def rules_of(cluster: str, *given: str) -> list[dict[str, Any]]:
         return [
             {
                 "name": rule.name,
-                "command": rule.shellcmd or rule.script or rule.notebook or rule.wrapper,
+                "command": rule.shellcmd or rule.script,
                 "conda": str(rule.conda_env) if rule.conda_env else None,
                 "outputs": len(rule.output),
                 "local": rule.name in workflow._localrules,

@@ -8,15 +8,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from campaign_files import replaced
 from energy_tables import write_tables
 from injected_faults import Fault, simulate_with_faults, truth_of
 
-from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
-from scalewatt.campaign.cluster import load_cluster, powers
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.cluster import Cluster, Device, load_cluster, powers
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import RunSpec, read_spec, run_spec
 from scalewatt.common.files import read_json
-from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.run_row import RunFiles, run_row
 from scalewatt.scaling.model.model_file import read_model
@@ -31,13 +32,13 @@ J_PER_KWH = 3.6e6
 @cache
 def cluster() -> Cluster:
     """The cluster of profiles/simulate."""
-    return load_cluster(PROJECT_ROOT / "profiles" / "simulate" / "cluster.yaml")
+    return load_cluster(PROJECT_ROOT / "config" / "simulate.yaml")
 
 
 @cache
 def campaign() -> Campaign:
     """The paper's, as it is simulated."""
-    return load_campaign(PROJECT_ROOT / "config.yaml", cluster())
+    return load_campaign(PROJECT_ROOT / "campaigns/paper.yaml", cluster())
 
 
 def spec_of(configuration: str, repeat: int = 1, **changes: Any) -> RunSpec:
@@ -47,8 +48,8 @@ def spec_of(configuration: str, repeat: int = 1, **changes: Any) -> RunSpec:
 
 def with_device(name: str, **changes: Any) -> Cluster:
     """The cluster with another device."""
-    device: Device = replace(cluster().devices[name], **changes)
-    return replace(cluster(), devices={**cluster().devices, name: device})
+    device: Device = replaced(cluster().devices[name], **changes)
+    return replaced(cluster(), devices={**cluster().devices, name: device})
 
 
 @dataclass(frozen=True)

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from energy_files import gpu, write_journal
 from run_files import WHOLE, write_energy
 
-from scalewatt.campaign.campaign_types import Campaign, Cluster
-from scalewatt.campaign.cluster import parse_cluster
-from scalewatt.campaign.load import expand
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.cluster import Cluster, parse_cluster
+from scalewatt.campaign.expansion import expand
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.files import write_json
-from scalewatt.run_files.attempt_log import Attempt, attempt_path, note_submission
-from scalewatt.run_files.progress_files import Progress, note_position, note_progress, read_progress
+from scalewatt.run_files.record import (
+    note_position,
+    note_progress,
+    read_progress,
+    read_segments,
+)
 from scalewatt.tracking.energy_used import EnergyUsed, energy_used_kwh
 from scalewatt.tracking.status import CampaignStatus, RunStatus, campaign_status
 
@@ -125,23 +128,12 @@ class Made:
         write_energy(path, WHOLE if rows is None else rows)
         return path
 
-    def attempt(self, configuration: str = TWO, repeat: int = 1, **changes: Any) -> Attempt:
-        """The note of an attempt elsewhere, which has ended."""
-        spec = self.spec(configuration, repeat)
-        now = time.time()
-        known = Attempt("7", "n1", 99, now - 3600, now, 75)
-        attempt = replace(known, **changes)
-        write_json(attempt_path(self.work, spec), asdict(attempt))
-        return attempt
-
-    def held(
-        self, folder: Path, since_s: float = 60.0, silent_s: float = 0.0, **changes: Any
-    ) -> None:
-        """The record of a holder on another machine."""
-        record = {"host": "n1", "pid": 99, "pid_started_s": 1.0, "job": "7", "machine": "another"}
-        write_json(folder / "holder.json", {**record, "since_s": time.time() - since_s, **changes})
-        renewed_s = time.time() - silent_s
-        os.utime(folder / "holder.json", (renewed_s, renewed_s))
+    def held(self, folder: Path, silent_s: float = 0.0, **changes: Any) -> None:
+        """The marker of a holder on another machine."""
+        holder = {"host": "n1", "pid": 99, "pid_started_s": 1.0, "machine": "another", "job": "7"}
+        holder |= {"since_s": time.time() - 60, "token": "a", **changes}
+        write_json(folder / "holder.json", holder)
+        os.utime(folder / "holder.json", (time.time() - silent_s,) * 2)
 
     def status(self) -> CampaignStatus:
         return campaign_status(
@@ -167,32 +159,17 @@ class Made:
 
 
 def begin_segment(
-    folder: Path,
-    number: int = 0,
-    outcome: str = "running",
-    from_updates: int | None = 0,
-    **more: Any,
+    folder: Path, number: int = 0, outcome: str = "running", refusal: str | None = None, **more: Any
 ) -> None:
-    """Note a segment as a working directory does, and what it runs on."""
-    entry = {
-        "segment": number,
-        "started_s": time.time() - 100,
-        "ended_s": None if outcome == "running" else time.time(),
-        "outcome": outcome,
-        "from_updates": from_updates,
-        "to_updates": None,
-        **more,
-    }
-    write_json(folder / "segments.json", [entry])
-    write_json(
-        folder / f"segment-{number:03d}.json",
-        {
-            "hostnames": ["n1"],
-            "gpus": {"n1": [0, 1]},
-            "gpu_uuids": None,
-            "torch_device": "cuda",
-        },
-    )
+    """Note a segment as a launcher does, after those before, and what it runs on."""
+    now = time.time()
+    segment = {"segment": number, "started_s": now - 100, "job": "7", "code": None}
+    segment |= {"ended_s": None if outcome == "running" else now, "outcome": outcome}
+    segment |= {"from_updates": 0, "to_updates": None, **more}
+    segments = [*read_segments(folder)[:number], segment]
+    write_json(folder / "run.json", {"since": 0, "refusal": refusal, "segments": segments})
+    runs_on = {"hostnames": ["n1"], "gpus": {"n1": [0, 1]}, "gpu_uuids": None}
+    write_json(folder / f"segment-{number:03d}.json", {**runs_on, "torch_device": "cuda"})
 
 
 def record(
@@ -204,48 +181,49 @@ def record(
     return write_journal(path, host, sensors, start=time.time() - ago_s - length + 1)
 
 
-def progress(folder: Path, updates: int, segment: int = 0, **changes: Any) -> Progress:
-    """Note where a training of 10 epochs of 10 updates stands."""
+def progress(folder: Path, updates: int, segment: int = 0, **changes: Any) -> None:
+    """Note the position of a training of 10 epochs of 10 updates."""
     epoch, step = divmod(updates, 10)
     fields = {"segment": segment, "epoch": epoch, "epochs": 10, "step": step, "steps": 10}
-    said = {"updates": updates, "updates_total": 100, "samples_per_s": 320.0, "stage": "train"}
-    found = Progress(**{**fields, **said, "written_s": time.time(), **changes})
-    note_progress(folder, found)
+    fields |= {"updates": updates, "updates_total": 100, "samples_per_s": 320.0, "stage": "train"}
     note_position(folder, epoch * 10, epoch, 0)
-    return found
+    note_progress(folder, **fields, **changes)
 
 
 SQUEUE = """#!/bin/sh
 [ -n "$SQUEUE_STATES$SQUEUE_PARTITION$SLURM_TIME_FORMAT" ] && exit 0
-[ -n "$HANG" ] && exec sleep 60
+while [ -n "$HANG" ]; do :; done
 [ -n "$FAIL" ] && echo "$FAIL" >&2 && exit 1
-cat "$(dirname "$0")/answer"
+while IFS= read -r line; do printf '%s\\n' "$line"; done < "${0%/*}/answer"
 """
 
 
 def queue(made: Made, *lines: str) -> None:
     """From now on there is a squeue, which answers so."""
     program = made.folder / "bin" / "squeue"
-    program.write_text(SQUEUE.replace("cat ", f"{shutil.which('cat', path='/usr/bin:/bin')} "))
-    text = program.read_text().replace(
-        "dirname", shutil.which("dirname", path="/usr/bin:/bin") or ""
-    )
-    program.write_text(text.replace("sleep", shutil.which("sleep", path="/usr/bin:/bin") or ""))
+    program.write_text(SQUEUE)
     program.chmod(0o755)
     (made.folder / "bin" / "answer").write_text("".join(f"{line}\n" for line in lines))
 
 
-def submitted(made: Made, job: str = "8", log: Path | None = None) -> None:
-    made.work.mkdir(parents=True, exist_ok=True)
-    note_submission(made.work, made.spec(), job, str(log) if log else None)
+def submitted(
+    made: Made,
+    job: str = "8",
+    state: str = "PENDING",
+    reason: str = "Priority",
+    end: str = "N/A",
+    nodes: str = "",
+) -> None:
+    """From now on Slurm's queue has a job of the run, as Snakemake submits it."""
+    comment = f"rule_train_wildcards_{TWO}_1"
+    queue(made, "|".join((job, state, end, nodes, reason, "uuid", str(made.folder), comment)))
 
 
 def stopped(made: Made, updates: int = 40) -> Path:
     """A working directory at a checkpoint."""
     folder = made.work_folder()
-    begin_segment(folder, 0, "stopped")
+    begin_segment(folder, 0, "stopped", to_updates=updates)
     note_position(folder, updates, updates // 10, updates % 10)
-    made.attempt()
     return folder
 
 
@@ -254,7 +232,6 @@ def running(made: Made, updates: int = 40, **changes: Any) -> Path:
     folder = made.work_folder()
     begin_segment(folder)
     progress(folder, updates, **changes)
-    made.attempt(ended_s=None, code=None)
     made.held(folder)
     return folder
 
@@ -291,5 +268,6 @@ def everything(made: Made) -> None:
     record(folder, {"CUDA:0_POWER": gpu(30), "CUDA:1_POWER": gpu(30), "CPU_BUSY": [9.0] * 30})
     made.publish(ONE)
     made.account(ONE)
-    made.attempt(ONE, 2, code=70, reason="torch.OutOfMemoryError: CUDA out of memory. " * 9)
+    why = "torch.OutOfMemoryError: CUDA out of memory. " * 9
+    begin_segment(made.work_folder(ONE, 2), 0, "failed", detail=why)
     made.publish(TWO, 2, seed=9)

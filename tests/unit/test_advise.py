@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 from campaign_files import DEMO, LOCAL, edited, write_yaml
 from operating_runs import CLOCKS, SERIES, campaign, energy_j, made, train_s
 
-from scalewatt.campaign.table_requests import runs_definition
+from scalewatt.campaign.table_definitions import runs_definition
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
-from scalewatt.results.build import write_tables
+from scalewatt.results.build import write_runs
 from scalewatt.scaling.planning.advise import (
     Advice,
     Limits,
     advise,
     check_limits,
     settings_in,
-    share_of,
 )
 
 LINE = "resnet50-local-n001-lbs0016-full"
@@ -32,7 +30,7 @@ def settings(folder: Path, clocks: tuple[int, ...] = CLOCKS) -> pd.DataFrame:
     made(folder, of, 0.004)
     definition = runs_definition(of, [[run.configuration.id, run.repeat] for run in of.runs()])
     facility = {"facility": {"pue": 1.0, "carbon_g_per_kwh": 400.0}}
-    write_tables(definition | facility, folder, folder / "tables")
+    write_runs(definition | facility, folder, folder / "tables")
     return settings_in(folder)
 
 
@@ -82,20 +80,7 @@ def test_settings_of_another_n_are_compared_only_where_any_may_be_taken(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("text", "share"), [("10 %", 0.1), ("10%", 0.1), ("7.5", 0.075), ("0", 0.0)]
-)
-def test_a_slowdown_is_read_as_per_cent(text: str, share: float) -> None:
-    assert share_of(text, "--slowdown") == pytest.approx(share)
-
-
-@pytest.mark.parametrize("text", ["-1", "ten", "1e3", "2000", "10 %%", ""])
-def test_another_slowdown_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match="expected per cent"):
-        share_of(text, "--slowdown")
-
-
-@pytest.mark.parametrize(
-    "limits", [Limits(), Limits(deadline_h=0.0), Limits(carbon_kg=float("nan"))]
+    "limits", [Limits(), Limits(slowdown=-0.1), Limits(carbon_kg=float("nan"))]
 )
 def test_limits_that_are_none_are_refused(limits: Limits) -> None:
     with pytest.raises(InputError):
@@ -105,11 +90,16 @@ def test_limits_that_are_none_are_refused(limits: Limits) -> None:
 def command(folder: Path, clocks: tuple[int, ...] = CLOCKS) -> list[str]:
     """The command without a limit, on results that it has."""
     settings(folder / "results" / "demo", clocks)
-    keys: dict[str, Any] = {"gpu_clock_mhz": list(clocks), "gpus": [1, 2], "repeats": 3}
-    content = edited({("series", SERIES, key): value for key, value in keys.items()}, DEMO)
-    content |= {"series": {SERIES: content["series"][SERIES]}, "figures": {}}
+    content = edited({}, DEMO)
+    entry = {**content["series"][SERIES], "gpus": [1, 2], "repeats": 3}
+    series = {f"clock-{clock}": {**entry, "gpu_clock_mhz": clock} for clock in clocks}
+    content |= {"series": series, "figures": {}}
     path = write_yaml(folder / "levers.yaml", content)
-    where = {"--profile": LOCAL.parent, "--campaign": path, "--results": folder / "results"}
+    where = {
+        "--site": LOCAL,
+        "--campaign": path,
+        "--results": folder / "results",
+    }
     return ["advise", *(str(word) for pair in where.items() for word in pair)]
 
 
@@ -117,7 +107,7 @@ def test_the_command_prints_settings_and_ends_with_1_where_none_keeps_the_limit(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = command(tmp_path)
-    assert main([*own, "--slowdown", "35", "%"]) == 0
+    assert main([*own, "--slowdown", "35"]) == 0
     said = capsys.readouterr().out
     assert f"{LINE} (settings: 5)" in said and "gpuclock930mhz" in said and "34.4%" in said
     assert main([*own, "--slowdown", "35", "--json"]) == 0

@@ -10,29 +10,26 @@ import sys
 import zipfile
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 from archived import Project, below, changed, content, make_project
 
 from scalewatt.archive.archive_file import write_archive
+from scalewatt.archive.cluster_facts import read_facts
 from scalewatt.archive.import_archive import check_archive
 from scalewatt.archive.package_reference import FOLDER, reference_texts
 from scalewatt.archive.ro_crate import METADATA, Description, metadata
-from scalewatt.campaign.cluster import is_results_only, load_cluster
+from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.exclusions import exclusions_path
-from scalewatt.campaign.imported_campaign import parse_imported
-from scalewatt.campaign.load import load_campaign
-from scalewatt.campaign.table_requests import runs_definition
+from scalewatt.campaign.load import is_results_only, load_campaign
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
-from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.reproduction.manifests import MANIFEST, ArchiveManifest, entries_of
-from scalewatt.results.tables.table_schema import metadata as metadata_of
 
 TWO = "resnet50-a100-n002-lbs0256-s0010009"
 FOUR = "resnet50-a100-n004-lbs0256-s0020018"
 SPEC = f"results/small/runs/{FOUR}/1/spec.json"
-HOREKA = PROJECT_ROOT / "profiles" / "horeka" / "cluster.yaml"
+HOREKA = PROJECT_ROOT / "config" / "horeka.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -93,27 +90,21 @@ def test_the_devices_are_those_it_ran_on_whatever_this_machine_has(
     other: Project, archive: Path
 ) -> None:
     other.import_(archive)
-    cluster = load_cluster(HOREKA)  # its a100 are four to a node
+    assert load_cluster(HOREKA).devices["a100"].gpus_per_node == 4
+    cluster = load_cluster(other.facts)
     campaign = load_campaign(other.campaign, cluster)
     assert campaign.configurations[FOUR].nodes == 2
     assert is_results_only(campaign, cluster)
-    assert campaign.imported is not None
-    assert campaign.imported.pue == {"value": 1.05, "source": "the site"}
+    assert cluster.pue == {"value": 1.05, "source": "the site"}
+    assert cluster.campaign == "campaigns/small.yaml"
 
 
 def test_exporting_again_gives_the_same_bytes(other: Project, archive: Path) -> None:
     other.import_(archive)
     again = other.path / "again.zip"
     given = ["--results", str(other.path / "results"), "--out", str(again)]
-    assert main(["export", str(other.campaign), *given]) == 0
+    assert main(["export", str(other.campaign), "--site", str(other.facts), *given]) == 0
     assert again.read_bytes() == archive.read_bytes()
-
-
-def test_an_imported_campaign_is_not_simulated(other: Project, archive: Path) -> None:
-    other.import_(archive)
-    simulating = load_cluster(PROJECT_ROOT / "profiles" / "simulate" / "cluster.yaml")
-    with pytest.raises(InputError, match="its runs are imported, made elsewhere"):
-        load_campaign(other.campaign, simulating)
 
 
 def times(other: Project) -> dict[str, int]:
@@ -132,8 +123,9 @@ def test_what_is_there_already_is_left_as_it_is_and_another_name_is_allowed(
         other.import_(archive)
     assert times(other) == before
     other.import_(archive, "theirs")
-    campaign = load_campaign(other.path / "campaigns" / "theirs.yaml")
-    assert campaign.name == "theirs"
+    cluster = load_cluster(other.path / "campaigns" / "theirs.cluster.yaml")
+    assert cluster.campaign == "campaigns/theirs.yaml"
+    assert load_campaign(other.path / cluster.campaign, cluster).name == "theirs"
     assert (other.path / "results" / "theirs" / "runs" / FOUR / "1" / "spec.json").exists()
 
 
@@ -146,34 +138,19 @@ def test_results_without_their_campaigns_file_are_never_taken_for_theirs(
     assert below(other.path) == ["results", "results/small"]
 
 
-def test_tables_keep_the_name_that_their_makers_had(other: Project, archive: Path) -> None:
-    other.import_(archive, "theirs")
-    file = other.path / "campaigns" / "theirs.yaml"
-    campaign = load_campaign(file)
-    assert (campaign.name, campaign.recorded_name) == ("theirs", "small")
-    stored = pq.read_table(other.path / "results" / "theirs" / "tables" / "runs.parquet")
-    assert (
-        runs_definition(campaign, [])["campaign"] == metadata_of(stored)["definition"]["campaign"]
-    )
-    again = other.path / "again.zip"
-    given = ["--results", str(other.path / "results"), "--out", str(again)]
-    assert main(["export", str(file), *given]) == 0
-    other.import_(again, "small")
-    assert json.loads(content(archive)["campaigns/small.imported.json"]) == json.loads(
-        (other.path / "campaigns" / "small.imported.json").read_text()
-    )
-
-
 @pytest.mark.parametrize(
     ("file", "name"),
-    [("config.yaml", "theirs"), ("campaigns/mine.yaml", "theirs"), ("config.yaml", "my-simulated")],
+    [
+        ("campaigns/paper.yaml", "theirs"),
+        ("campaigns/mine.yaml", "theirs"),
+    ],
 )
 def test_the_name_of_a_campaign_of_ones_own_is_refused(
     other: Project, archive: Path, file: str, name: str
 ) -> None:
     path = other.path / file
     path.parent.mkdir(exist_ok=True)
-    path.write_text(f"name: {name.removesuffix('-simulated')}\n")
+    path.write_text(f"name: {name}\n")
     with pytest.raises(InputError, match=rf"{file}: is the campaign {name} here.*--name OTHER"):
         other.import_(archive, name)
     assert not (other.path / "results").exists()
@@ -188,8 +165,23 @@ def test_what_is_left_out_of_the_tables_comes_along(made: Project, tmp_path: Pat
     archive = project.export()
     other = Project(tmp_path / "other")
     other.import_(archive, "theirs")
-    campaign = load_campaign(other.path / "campaigns" / "theirs.yaml")
+    cluster = load_cluster(other.path / "campaigns" / "theirs.cluster.yaml")
+    campaign = load_campaign(other.path / cluster.campaign, cluster)
     assert exclusions_path(campaign).read_text() == rows
+
+
+def test_simulated_runs_stay_simulated(made: Project, tmp_path: Path) -> None:
+    project = made.copy(tmp_path / "project")
+    file = project.path / "cluster.yaml"
+    file.write_text(f"{file.read_text()}mode: simulate\nscaling_model: model.json\n")
+    project.results.rename(project.path / "results" / "small-simulated")
+    archive = project.export()
+    other = Project(tmp_path / "other")
+    other.import_(archive, "theirs")
+    cluster = load_cluster(other.path / "campaigns" / "theirs.cluster.yaml")
+    campaign = load_campaign(other.path / cluster.campaign, cluster)
+    assert campaign.name == "theirs-simulated" and is_results_only(campaign, cluster)
+    assert (other.path / "results" / campaign.name / "runs" / FOUR / "1" / "spec.json").exists()
 
 
 # --- damage ---------------------------------------------------------------------------------------
@@ -262,7 +254,7 @@ def add_to_manifest(files: dict[str, bytes], *names: str) -> None:
         "results/small/.snakemake/metadata/x.json",
         "results/small/.hidden.json",
         "results/smaller/tables/runs.csv",
-        "profiles/local/cluster.yaml",
+        "config.yaml",
         "src/scalewatt/__init__.py",
         "campaigns/other.yaml",
     ],
@@ -349,15 +341,23 @@ def test_a_campaign_that_is_none_leaves_nothing(other: Project, archive: Path) -
     assert below(other.path) == ["results"]
 
 
-def test_private_keys_of_a_cluster_are_refused(archive: Path) -> None:
-    facts = json.loads(content(archive)["campaigns/small.imported.json"])
-    facts["devices"]["a100"]["partition"] = "theirs"
-    with pytest.raises(InputError, match=r"devices\.a100: unknown key 'partition'; allowed: cpu"):
-        parse_imported(facts, "small.imported.json")
-    with pytest.raises(
-        InputError, match="unknown key 'account'; allowed: carbon_intensity, cluster"
-    ):
-        parse_imported({**facts, "account": "theirs"}, "small.imported.json")
+@pytest.mark.parametrize(
+    ("key", "value", "why"),
+    [
+        ("setup", "[rm x]", "unknown key 'setup'"),
+        ("launcher", "srun -n {gpus}", "starts runs"),
+        ("results_only", "false", "starts runs"),
+    ],
+)
+def test_a_cluster_that_could_start_anything_is_refused(
+    archive: Path, tmp_path: Path, key: str, value: str, why: str
+) -> None:
+    facts = tmp_path / "small.cluster.yaml"
+    lines = content(archive)["campaigns/small.cluster.yaml"].decode().splitlines()
+    kept = [line for line in lines if not line.startswith(f"{key}:")]
+    facts.write_text("\n".join([*kept, f"{key}: {value}"]))
+    with pytest.raises(InputError, match=why):
+        read_facts(facts)
 
 
 # --- the published rows ---------------------------------------------------------------------------

@@ -11,9 +11,7 @@ import yaml
 from campaign_files import DELETE, DEMO, LOCAL, PAPER, Edits, Refused, demo, edited, write_yaml
 
 from scalewatt.campaign.cluster import load_cluster
-from scalewatt.campaign.run_spec import read_spec
 from scalewatt.cli import main
-from scalewatt.common.errors import InputError
 
 
 @pytest.fixture
@@ -44,8 +42,6 @@ series/resnet50-scaled-gbs16/gpus: [1, 2, 4] | dataset_fraction.*n/2.*at most 1
 series/resnet50-full-lbs16/dataset_fraction: 3/2 | at most 1
 series/fourcastnet-pretrain-lbs4/dataset_fraction: n/4 | allowed: 1
 series/resnet50-full-lbs16/dataset_fraction: 1/1000 | leaves 0 training samples
-series/resnet50-full-lbs16/local_batch_size: 383 | 384 per GPU in batches of 383
-series/resnet50-full-lbs16/local_batch_size: 1 | batches of 1
 models/fourcastnet.pretrain/patch_size: 5 | patch_size 5.*divisor of both
 models/fourcastnet.pretrain/num_blocks: 5 | embed_dim 64.*num_blocks 5
 models/fourcastnet.pretrain/initial_condition_spacing: 4 | 36 initial conditions.*at most 30
@@ -53,7 +49,7 @@ series/resnet50-full-lbs16/gpus: [1, 8] | at most 4
 datasets/scans/train_samples: 5000 | 5200 samples.*at most 1797
 # series that contradict each other
 series/resnet50-full-gbs32/seeds: varied | seeds: varied.*resnet50-full-lbs16
-series/resnet50-full-gbs32/repeats: 2 | repeats: 2.*resnet50-full-lbs16 asks for 1
+series/resnet50-full-gbs32/repeats: 2 | repeats: 2.*resnet50-full-lbs16 has 1
 series/fourcastnet-finetune-lbs4/local_batch_size: 1 | fourcastnet.pretrain-local-n001-lbs0001-full
 series/fourcastnet-finetune-lbs4/repeats: 2 | fourcastnet.pretrain-local-n001-lbs0004-full.*2 repeats
 models/fourcastnet.finetune/embed_dim: 128 | fine-tun.*embed_dim.*128
@@ -96,6 +92,12 @@ series/resnet50-full-lbs16/gpus: [1000000000000] | lbs16.gpus.*at most
 series/..%evil: {model: resnet50, device: local, gpus: [1], local_batch_size: 1} | series.*letters
 datasets/{br}: {} | datasets.*letters
 figures/figure2/series: [resnet50-full-lbs16, resnet50-full-lbs16] | figures.figure2.series.*once
+# clocks and power limits
+series/resnet50-full-lbs16/gpu_clock_mhz: 1.41 | lbs16.gpu_clock_mhz: 1.41 does not fit; allowed: 100 or more
+series/resnet50-full-lbs16/gpu_clock_mhz: 1410000 | lbs16.gpu_clock_mhz: .* at most 10000
+series/resnet50-full-lbs16/gpu_clock_mhz: 1410 MHz | lbs16.gpu_clock_mhz: "1410 MHz" should be of type number
+series/resnet50-full-lbs16/gpu_power_limit_w: 0.25 | lbs16.gpu_power_limit_w: .* 10 or more
+series/resnet50-full-lbs16/cpu_clock_mhz: [2400] | lbs16.cpu_clock_mhz: .*number
 """
 CLUSTERS = r"""
 work_rot: w | did you mean 'work_root'
@@ -122,6 +124,16 @@ launcher: mpiexec -n {gpus!r} | launcher.*{gpus}
 launcher: "  " | launcher
 launcher: srun --nodes={nodes} | launcher.*{gpus}
 devices/a,b: {} | devices.*letters
+# how levers are set
+levers: {clock: {launcher: "--gpu-freq={value}"}} | unknown key 'clock'
+levers: {gpu_clock_mhz: {}} | gives nothing
+levers: {gpu_clock_mhz: {set: "nvidia-smi -lgc {value}"}} | gives set
+levers: {gpu_clock_mhz: {launcher: "-f {value}", set: "s {value}", undo: u}} | either launcher
+levers: {gpu_clock_mhz: {launcher: "--gpu-freq={clock}"}} | unknown placeholder '{clock}'
+levers: {gpu_clock_mhz: {launcher: "--gpu-freq={gpus}"}} | unknown placeholder '{gpus}'
+levers: {gpu_clock_mhz: {launcher: "--gpu-freq"}} | sets the same for every value
+levers: {gpu_clock_mhz: {set: nvidia-smi -lgc, undo: nvidia-smi -rgc}} | sets the same for every value
+levers: {gpu_clock_mhz: {set: "nvidia-smi -lgc {value}", undo: "'"}} | No closing quotation
 """
 
 
@@ -175,8 +187,8 @@ def test_a_file_is_refused_for(text: str | bytes, said: str, refused: Refused) -
 def test_a_file_that_is_not_there_or_of_another_kind_is_named(refused: Refused) -> None:
     assert "No such file" in refused.message(refused.folder / "nowhere.yaml")
     assert "directory" in refused.message(refused.folder)
-    assert "nowhere.yaml" in refused.message(DEMO, "--cluster", refused.folder / "nowhere.yaml")
-    assert "key of a campaign" in refused.message(DEMO, "--cluster", DEMO)
+    assert "nowhere.yaml" in refused.message(DEMO, "--site", refused.folder / "nowhere.yaml")
+    assert "key of a campaign" in refused.message(DEMO, "--site", DEMO)
     assert "unknown key" in refused.message(LOCAL)
 
 
@@ -189,7 +201,7 @@ def test_one_bad_file_of_two_prints_no_table_and_no_json(refused: Refused) -> No
 def test_the_given_clusters_limits_count(refused: Refused) -> None:
     limit = ("devices", "local", "max_local_batch_size")
     path = write_yaml(refused.folder / "c.yaml", edited({limit: {"resnet50": 8}}, LOCAL))
-    message = refused.message(DEMO, "--cluster", path)
+    message = refused.message(DEMO, "--site", path)
     assert "resnet50-full-lbs16" in message and "at most 8" in message
 
 
@@ -203,19 +215,3 @@ def test_a_campaign_of_too_many_runs_is_refused(refused: Refused) -> None:
     names = edited({})["series"]
     message = refused.campaign({("series", name, "repeats"): 1000 for name in names})
     assert "runs" in message and "at most 10000" in message
-
-
-@pytest.mark.parametrize("text", ["", "[]", '{"spec_version": 99}', "{"])
-def test_a_spec_that_is_none_is_refused_by_name(text: str, tmp_path: Path) -> None:
-    path = tmp_path / "spec.json"
-    path.write_text(text)
-    with pytest.raises(InputError, match=r"spec\.json"):
-        read_spec(path)
-
-
-def test_an_amount_with_its_unit_is_refused_with_an_example(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    with pytest.raises(SystemExit):
-        main(["plan", "--deadline-h", "24h"])
-    assert "'24h'; allowed: a number of hours, such as 24\n" in capsys.readouterr().err

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scalewatt.campaign.cluster import CARBON_BOUNDS
 from scalewatt.common.errors import InputError
-from scalewatt.common.schema_validation import schema
 from scalewatt.results.carbon.intensity import CarbonIntensity, of_times
 from scalewatt.results.carbon.intensity_files import read_intensity
 
@@ -165,9 +165,7 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_bounds_are_those_of_one_value(tmp_path: Path) -> None:
-    one = schema("cluster")["properties"]["carbon_intensity"]["properties"]["value"]
-    found = read(tmp_path, hours(one["minimum"], one["maximum"]))
-    assert found.g_per_kwh.tolist() == [one["minimum"], one["maximum"]]
+    assert read(tmp_path, hours(*CARBON_BOUNDS)).g_per_kwh.tolist() == [*CARBON_BOUNDS]
 
 
 @pytest.mark.parametrize("values", [(0.3, 2), (0, 0.5, 12), (0, 0, 0)], ids=str)

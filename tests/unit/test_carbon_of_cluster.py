@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from campaign_files import DEMO, LOCAL, ROOT, Refused, edited, write_yaml
+from campaign_files import DEMO, LOCAL, Refused, edited, write_yaml
 
 from scalewatt.cli import main
 
-SIMULATE = LOCAL.parents[1] / "simulate" / "cluster.yaml"
+SIMULATE = LOCAL.parent / "config" / "simulate.yaml"
 GOOD = "time,g_per_kwh\n1795000000,300\n1795003600,400\n"
 CUT_OFF = "time,g_per_kwh\n1795000000,300\n1795003600\n"
 
@@ -19,10 +19,9 @@ def content(file: Path | str, of: Path = LOCAL) -> dict[str, Any]:
     return edited({("carbon_intensity",): {"file": str(file), "source": "a test"}}, of)
 
 
-def profile(folder: Path, file: Path | str, of: Path = LOCAL) -> Path:
+def site(folder: Path, file: Path | str) -> Path:
     folder.mkdir(exist_ok=True)
-    write_yaml(folder / "cluster.yaml", content(file, of))
-    return folder
+    return write_yaml(folder / "cluster.yaml", content(file))
 
 
 @pytest.fixture
@@ -51,23 +50,20 @@ def test_a_file_that_is_not_there_is_named_by_every_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    own = profile(tmp_path / "mine", "data/grid.csv")
-    assert main([*command, "--profile", str(own)]) == 1
+    given = site(tmp_path / "mine", "data/grid.csv")
+    assert main([*command, "--site", str(given)]) == 1
     out, err = capsys.readouterr()
     assert out == ""
-    assert (
-        f"{own}/cluster.yaml: carbon_intensity.file: data/grid.csv cannot be read (No such file"
-        in err
-    )
+    assert f"{given}: carbon_intensity.file: data/grid.csv is not a file" in err
     assert "expected a CSV file of g CO2e per kWh over time" in err
-    assert err.endswith(f"; paths begin in {tmp_path} or {ROOT}\n")
+    assert err.endswith(f", its path from {tmp_path}\n")
 
 
 def test_a_campaign_is_refused_for_a_row_that_is_cut_off(refused: Refused) -> None:
     grid = refused.folder / "grid.csv"
     grid.write_text(CUT_OFF)
-    own = profile(refused.folder, grid)
-    message = refused.message(DEMO, "--cluster", own / "cluster.yaml")
+    given = site(refused.folder, grid)
+    message = refused.message(DEMO, "--site", given)
     assert f"{grid}: line 3: cells: 1" in message
     grid.write_text(GOOD)
-    assert main(["campaign", str(DEMO), "--cluster", str(own / "cluster.yaml")]) == 0
+    assert main(["campaign", str(DEMO), "--site", str(given)]) == 0

@@ -19,7 +19,7 @@ from run_files import make_spec
 
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.cli import main
-from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.comparison.compare import Comparison, compared
 from scalewatt.comparison.compare_text import comparison_text
 from scalewatt.comparison.compare_words import verdict_text

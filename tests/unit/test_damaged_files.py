@@ -30,7 +30,6 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_table
-from scalewatt.energies.run_inputs import read_provenance
 from scalewatt.energies.tables import ENERGY_SCHEMA
 from scalewatt.recordings.stages import EVENTS_SCHEMA, read_stages
 from scalewatt.registration.run_descriptions import read_descriptions
@@ -134,11 +133,6 @@ RUN = {
     **{"path": "rec.hdf5", "model": "resnet50", "device": "h100", "gpus": 1},
     **{"local_batch_size": 256, "dataset_samples": 1000, "epochs": 3, "metric": 24.5},
 }
-PROVENANCE = {
-    "hostnames": ["n1"],
-    "gpus": {"n1": [0, 1]},
-    "segments": [{"segment": 0, "outcome": "finished"}],
-}
 MANIFEST = {
     **{"format": FORMAT, "version": ARCHIVE_VERSION, "name": "a", "kind": "campaign"},
     **{"runs": 1, "missing": [], "traces": False, "scalewatt": "0.1.0"},
@@ -162,7 +156,6 @@ def readers() -> dict[str, Reader]:
         "rules of a table": Reader("c.yaml", json.dumps(RULES).encode(), described_table),
         "stages, Parquet": table("s.parquet", EVENTS, EVENTS_SCHEMA, stages),
         "stages, CSV": table("s.csv", EVENTS, EVENTS_SCHEMA, stages),
-        "stages, JSON": Reader("s.json", json.dumps(EVENTS).encode(), stages),
         "stages, lines": Reader("s.jsonl", "\n".join(map(json.dumps, EVENTS)).encode(), stages),
         "runs, YAML": Reader("r.yaml", json.dumps({"runs": [RUN]}).encode(), runs),
         "runs, CSV": table("r.csv", [RUN], None, runs),
@@ -172,7 +165,6 @@ def readers() -> dict[str, Reader]:
         "campaign": Reader("m.yaml", DEMO.read_bytes(), load_campaign),
         "cluster": Reader("k.yaml", LOCAL.read_bytes(), load_cluster),
         "spec": Reader("spec.json", make_spec().text.encode(), read_spec),
-        "provenance": Reader("p.json", json.dumps(PROVENANCE).encode(), read_provenance),
         "notes": Reader("n.json", json.dumps(EVENTS).encode(), read_json),
         "manifest": Reader("manifest.json", json.dumps(MANIFEST).encode(), manifest),
         "model": Reader("model.json", model.read_bytes(), read_model),
@@ -220,4 +212,4 @@ def test_a_file_of_something_else_is_refused_by_name(
     except InputError as error:
         assert str(tmp_path) in str(error)
     else:
-        assert content == b"{}" and name in ("provenance", "notes", "runs, YAML", "cluster")
+        assert content == b"{}" and name in ("notes", "runs, YAML", "cluster")

@@ -17,20 +17,22 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import yaml
-from campaign_files import ROOT, workflow_in
-from jsonschema import Draft202012Validator
+from campaign_files import LOCAL, ROOT, edited, workflow_in
 from snakemake.cli import get_argument_parser
 
-from scalewatt.campaign.cluster import known_devices
-from scalewatt.campaign.load import expand
+from scalewatt.campaign.cluster import known_devices, parse_cluster
+from scalewatt.campaign.expansion import expand
 from scalewatt.claims import check_claims as listing
-from scalewatt.cli import COMMANDS, command_line, main
-from scalewatt.common.schema_validation import schema
+from scalewatt.cli import command_line, main
+from scalewatt.cli.command import COMMANDS
+from scalewatt.common.settings import validated
 from scalewatt.energies import tables as energy_tables
 from scalewatt.energies import traces
 from scalewatt.energies.integrate import SAMPLE_FLAGS
 from scalewatt.recordings.flag_table import DOUBT, EXCLUDED, NOTE, UNKNOWN, flag_table
 from scalewatt.recordings.stages import EVENTS_SCHEMA
+from scalewatt.recordings.table_description import TableDescription
+from scalewatt.registration.run_descriptions import RunDescription
 from scalewatt.results.carbon import carbon_table
 from scalewatt.results.figures import figure_schema
 from scalewatt.results.other_sources import CROSS_CHECKS
@@ -177,14 +179,14 @@ def test_a_yaml_block_is_valid(content: dict[str, Any]) -> None:
     if "series" in content:
         assert expand(content, README, known_devices()).configurations
     elif {"model", "runs"} & set(content):  # of registered runs, which test_register registers
-        assert set(content) <= {*schema("registration")["properties"], "runs"}
+        assert set(content) <= {*RunDescription.__annotations__, "runs"}
     elif {"sensors", "header", "time", "gpus"} & set(content):  # of a table of samples
-        Draft202012Validator(schema("columns")).validate(content)
+        validated(TableDescription, content, "docs")
     else:  # a part of a cluster file
-        whole = schema("cluster")
-        device = {**whole["$defs"]["device"], "required": []}
-        part = {**whole, "required": [], "$defs": {**whole["$defs"], "device": device}}
-        Draft202012Validator(part).validate(content)
+        whole = edited({}, LOCAL)
+        (local,) = whole["devices"].values()
+        devices = {name: local | device for name, device in content.get("devices", {}).items()}
+        parse_cluster({**whole, **content, "devices": devices or whole["devices"]}, "docs")
 
 
 def test_bad_input_gives_the_message_that_the_page_shows(
@@ -216,7 +218,7 @@ def commands(program: str) -> list[list[str]]:
 @cache
 def workflow_rules() -> dict[str, bool]:
     """The workflow's rules on all profiles, and whether they have outputs of their own."""
-    clusters = [f"profiles/{name}/cluster.yaml" for name in ("local", "horeka", "simulate")]
+    clusters = ["config.yaml", "config/horeka.yaml", "config/simulate.yaml"]
     with TemporaryDirectory() as folder:
         done = subprocess.run(
             [sys.executable, Path(__file__).with_name("rules_of_workflow.py"), *clusters],

@@ -189,11 +189,10 @@ def test_the_folder_that_perun_writes_to_is_its_one_file(tmp_path: Path, capsys:
     write_perun(file, {"n1": short}, run_id="last")
     (tmp_path / "app_r1.txt").write_text("a report in words")
     (tmp_path / "failed_app.hdf5").write_bytes(b"damaged")
-    for asked, run, seconds in (((), "last", 50.0), (("--run", "first"), "first", 100.0)):
-        (account,) = printed(capsys, *asked, file)
-        assert printed(capsys, *asked, tmp_path) == [account]
+    for run, seconds in (("last", 50.0), ("first", 100.0)):
+        (account,) = printed(capsys, "--run", run, file)
+        assert printed(capsys, "--run", run, tmp_path) == [account]
         assert (account["run"], account["runtime_s"]) == (run, seconds)
-        assert [run["run"] for run in account["runs"]] == ["first", "last"]
 
 
 def smi_of_each_rank(folder: Path) -> None:
@@ -223,8 +222,8 @@ def test_a_run_folder_is_estimated_where_a_cluster_gives_the_rated_powers(
     run = make_run(tmp_path, stages=[(0, "train", 0.0, 100.0)], torch_device="cpu")
     (run / "spec.json").write_text(make_spec(device="local").text)
     record(run, {"n1": {"CPU_BUSY": np.full(N, 50.0)}})
-    cluster = Path(__file__).parents[2] / "profiles" / "local" / "cluster.yaml"
-    unknown, account = scalewatt.energy(run), scalewatt.energy(run, cluster=cluster)
+    cluster = Path(__file__).parents[2] / "config.yaml"
+    unknown, account = scalewatt.energy(run), scalewatt.energy(run, site=cluster)
     assert (unknown.joules(), unknown.origin) == (None, None)
     assert list(unknown.flags["code"]).count("not_recorded") == 1
     assert (account.joules(), account.origin) == (pytest.approx(100 * 61.05), "estimated")
@@ -232,7 +231,7 @@ def test_a_run_folder_is_estimated_where_a_cluster_gives_the_rated_powers(
         known = rows.dropna(subset="energy_j")
         for end, factor in (("energy_low_j", 1 / 5.4), ("energy_high_j", 5.4)):
             assert (known[end] / known["energy_j"]).tolist() == pytest.approx([factor] * len(known))
-    assert main(["energy", "--cluster", str(cluster), str(run)]) == 0
+    assert main(["energy", "--site", str(cluster), str(run)]) == 0
     assert "0.000314 to 0.00915" in capsys.readouterr().out
 
 

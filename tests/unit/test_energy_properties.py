@@ -18,9 +18,6 @@ adjacent valid samples. The bounds count only covered time; all else must be unc
 
 from __future__ import annotations
 
-from dataclasses import replace
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from energy_files import codes
@@ -48,7 +45,6 @@ from true_power import (
 )
 
 from scalewatt.energies.integrate import LAG_S, SAMPLE_FLAGS
-from scalewatt.recordings.block import Block
 from scalewatt.recordings.terms import BRIDGE_S, PLAUSIBLE_W
 
 LIMIT_W = PLAUSIBLE_W["cpu"]
@@ -291,52 +287,3 @@ def test_whatever_the_samples_are_energy_is_never_negative_and_never_nan(
         assert {SAMPLE_FLAGS[c] for c in np.unique(validated.sample_flags)} - {""} <= codes(
             validated.flags
         )
-
-
-@st.composite
-def faulty_series(draw: st.DrawFn) -> Block:
-    truth = draw(true_powers(stretches=6))
-    time, _ = draw(sampling_times(truth.seconds))
-    if draw(st.booleans()):
-        values = read_power(truth, time, rng(draw))
-        series = gpu(UNIX + time, values)
-    else:
-        values = read_counter(truth, time, draw(st.floats(1.0, 65e3)), 65e3, 1e-6)
-        series = cpu(UNIX + time, values, 65e3)
-    values[draw(stretches(time.size, most=2))] = draw(st.sampled_from((0.0, np.nan)))
-    return series
-
-
-@quick
-@given(faulty_series(), st.lists(st.floats(0.0, 1.0), min_size=1, max_size=5))
-def test_energy_and_covered_time_are_additive_over_any_split(
-    series: Block, places: list[float]
-) -> None:
-    begin, end = float(series.time_s[0]), float(series.time_s[-1])
-    cuts = [begin, *sorted(begin + place * (end - begin) for place in places), end]
-    spans = [pair for pair in pairwise(cuts) if pair[1] - pair[0] > 1e-3]
-    whole, parts = judged(series), judged(series, spans=spans)
-    for name in ("recorded_j", "covered_s"):
-        assert (parts.account.devices[name] >= 0).all()
-        assert parts.account.devices[name].sum() == pytest.approx(
-            whole.account.devices[name].sum(), abs=1e-5
-        )
-
-
-@quick
-@given(st.lists(faulty_series(), min_size=2, max_size=5), st.randoms(use_true_random=False))
-def test_the_order_of_hosts_and_sensors_changes_nothing(
-    blocks: list[Block], random: object
-) -> None:
-    series = [
-        replace(block, node=f"n{i % 2}", sensors=block.sensors.assign(index=i, name=f"sensor {i}"))
-        for i, block in enumerate(blocks)
-    ]
-    shuffled = list(series)
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
-
-    def energies(ordered: list[Block]) -> dict[tuple[str, str], float]:
-        rows = judged(*ordered).account.devices.dropna(subset="sensor")
-        return dict(rows.groupby(["node", "device_kind"])["recorded_j"].sum())
-
-    assert energies(shuffled) == pytest.approx(energies(series), rel=1e-12)

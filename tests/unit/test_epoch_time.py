@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from stand_in_cuda import StandInGpu
 
-from scalewatt.training.trainer import FINISHED, STOPPED, Trainer
+from scalewatt.recordings.stage_log import EventLog
+from scalewatt.training.train import FINISHED, STOPPED, Trainer
 
 
 @pytest.fixture
@@ -22,25 +24,27 @@ class OneEpoch(Trainer):
     def __init__(self, gpu: StandInGpu, stops: bool) -> None:
         self.gpu, self.stops, self.device = gpu, stops, gpu.device
         self.spec: Any = SimpleNamespace(epochs=1)
-        self.epoch, self.epoch_s, self.train_s = 0, 0.0, 0.0
-        self.seen: list[tuple[str, float, float]] = []
+        self.epoch, self.step, self.notes = 0, 0, None
+        self.stage, self.entered_s, self.seconds = "startup", gpu.now_s, defaultdict(float)
+        self.events = EventLog(None, 0)
 
     def _train_epoch(self) -> bool:
+        self._enter("train")
         for _ in range(20):
             self.gpu.wait(0.1)
             self.gpu.work(1.0)
         return not self.stops
 
     def _end_epoch(self) -> bool:
+        self._enter("validate")
         self.epoch += 1
-        self.gpu.calls.append("evaluate")
         return True
 
     def checkpoint(self) -> None:
-        self.gpu.calls.append("checkpoint")
+        self._enter("checkpoint")
 
     def _write_result(self) -> None:
-        self.gpu.calls.append("result")
+        self._enter("checkpoint")
 
 
 @pytest.mark.parametrize("stops", [False, True])
@@ -49,6 +53,5 @@ def test_the_time_of_an_epoch_ends_when_the_gpu_has_done_its_last_step(
 ) -> None:
     trainer = OneEpoch(gpu, stops)
     assert trainer.run() == (STOPPED if stops else FINISHED)
-    assert trainer.train_s == trainer.epoch_s == pytest.approx(20.1)
-    then = ["checkpoint"] if stops else ["evaluate", "checkpoint", "result"]
-    assert gpu.calls == ["synchronize", *then], "once an epoch, before anything else begins"
+    assert trainer.seconds["train"] == pytest.approx(20.1)
+    assert trainer.seconds["validate"] == 0

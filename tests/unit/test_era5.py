@@ -8,15 +8,13 @@ import shutil
 import h5py
 import numpy as np
 import pytest
-import xarray as xr
 from era5_data import DEFINITION, fields, marked_store, write
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.era5.channels import CHANNELS, year_times
-from scalewatt.datasets.era5.statistics import load_statistics
-from scalewatt.datasets.era5_preparation import prepare_era5 as era5_prepare
-from scalewatt.datasets.era5_preparation.prepare_era5 import prepare_year
-from scalewatt.datasets.prepare import prepare_dataset
+from scalewatt.data import era5_prepare
+from scalewatt.data.era5 import CHANNELS, load_statistics, year_times
+from scalewatt.data.era5_prepare import prepare_year
+from scalewatt.data.prepared import prepare_dataset
 
 
 @pytest.fixture(scope="module")
@@ -51,17 +49,6 @@ def test_the_prepared_file_is_contiguous_and_describes_itself(prepared, url):
         assert not file.attrs["relative_humidity_converted_from_fraction"]
 
 
-def test_order_of_dimensions_levels_latitudes_and_more_times_do_not_matter(tmp_path, prepared):
-    folder, _ = prepared
-    store = marked_store()
-    store = store.isel(level=[2, 0, 3, 1], latitude=slice(None, None, -1))
-    between = store.assign_coords(time=store.time + np.timedelta64(3, "h"))
-    store = xr.concat([store, between], "time").sortby("time").transpose("longitude", ...)
-    path = write(store, tmp_path / "other.zarr")
-    prepare_year(path, 2000, tmp_path / "2000.h5", times=year_times(2000, 6))
-    np.testing.assert_array_equal(fields(tmp_path / "2000.h5"), fields(folder / "2000.h5"))
-
-
 def test_relative_humidity_as_a_fraction_becomes_percent(tmp_path, prepared):
     folder, _ = prepared
     store = marked_store()
@@ -71,50 +58,6 @@ def test_relative_humidity_as_a_fraction_becomes_percent(tmp_path, prepared):
     np.testing.assert_allclose(fields(tmp_path / "2000.h5"), fields(folder / "2000.h5"), rtol=1e-6)
     with h5py.File(tmp_path / "2000.h5") as file:
         assert file.attrs["relative_humidity_converted_from_fraction"]
-        assert file.attrs["relative_humidity_source_units"] == "1"
-
-
-def without_time(store):
-    return store.sel(time=store.time != np.datetime64("2000-01-02T06"))
-
-
-def with_a_hole(store):
-    store["geopotential"].loc[{"time": "2000-01-01T18", "level": 850, "latitude": 45}] = np.nan
-    return store
-
-
-def with_strange_humidity(store):
-    store["relative_humidity"] = store["relative_humidity"] * 1000
-    return store
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (without_time, "missing 1 times: 2000-01-02T06:00"),
-        (with_a_hole, "geopotential at 850 hPa has missing values on 2000-01-01T18:00"),
-        (lambda s: s.drop_vars(["2m_temperature", "geopotential"]), "2m_temperature, geopotential"),
-        (lambda s: s.sel(level=[50, 850, 1000]), r"missing levels \[500\] hPa"),
-        (lambda s: s.rename(latitude="lat"), "missing latitude"),
-        (with_strange_humidity, "relative_humidity at 500 hPa reaches"),
-    ],
-)
-def test_a_store_that_lacks_something_is_refused_by_name(tmp_path, damage, message):
-    path = write(damage(marked_store()), tmp_path / "bad.zarr")
-    with pytest.raises(InputError, match=message):
-        prepare_year(path, 2000, tmp_path / "out" / "2000.h5", times=year_times(2000, 6))
-    assert not list(tmp_path.glob("out/[0-9]*"))
-
-
-def test_a_truncated_chunk_is_refused_by_variable(tmp_path, url):
-    shutil.copytree(url, tmp_path / "torn.zarr")
-    chunk = max((tmp_path / "torn.zarr" / "geopotential").glob("[0-9]*"))
-    chunk.write_bytes(chunk.read_bytes()[:20])
-    with pytest.raises(InputError, match="geopotential cannot be read"):
-        prepare_year(
-            str(tmp_path / "torn.zarr"), 2002, tmp_path / "2002.h5", times=year_times(2002, 6)
-        )
-    assert not (tmp_path / "2002.h5").exists()
 
 
 def test_statistics_are_those_of_the_training_years(prepared):
@@ -141,7 +84,7 @@ def test_prepared_years_need_no_source_and_missing_ones_name_the_key(tmp_path, p
     shutil.copytree(folder, tmp_path / "copy")
     (tmp_path / "copy" / "manifest.json").unlink()
     assert prepare_dataset(DEFINITION, tmp_path / "copy", None) == marker
-    with pytest.raises(InputError, match=r"1999, 2000, 2001, 2002 .*sources: {era: <url>}"):
+    with pytest.raises(InputError, match=r"1999\.h5: .* missing; .*sources: {era: <url>}"):
         prepare_dataset(DEFINITION, tmp_path / "new", None)
 
 
@@ -161,7 +104,7 @@ def test_an_interrupted_embedded_preparation_is_repeated(tmp_path, monkeypatch):
     definition = DEFINITION | {"name": "waves", "source": "embedded"}
     with monkeypatch.context() as patch:
         patch.setattr(
-            era5_prepare, "write_statistics", lambda *_: (_ for _ in ()).throw(OSError("full"))
+            era5_prepare, "write_statistics", lambda *_: (_ for _ in ()).throw(OSError(28, "full"))
         )
         with pytest.raises(OSError, match="full"):
             prepare_dataset(definition, tmp_path / "a", None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,10 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, default_collate
+from torch.utils.data import DataLoader
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.era5.channels import year_times
-from scalewatt.datasets.era5.era5_dataset import Era5Dataset
-from scalewatt.datasets.era5.year_layout import check_years
+from scalewatt.data.era5 import Era5Dataset, year_times
 
 ROWS, COLUMNS, STEPS = 4, 8, 8
 
@@ -108,55 +105,8 @@ def test_a_missing_or_damaged_year_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"1999\.h5: prepared ERA5 year is missing"):
         Era5Dataset(tmp_path, [1999], 1, 6)
     (tmp_path / "1999.h5").write_bytes(b"torn")
-    with pytest.raises(InputError, match=r"1999\.h5: no prepared ERA5 year"):
+    with pytest.raises(InputError, match=r"1999\.h5: not a readable prepared ERA5 year"):
         Era5Dataset(tmp_path, [1999], 1, 6)
-
-
-# --- batches ------------------------------------------------------------------------------------
-
-
-def two_years(folder: Path) -> Era5Dataset:
-    return Era5Dataset(folder, [1999, 2000], lead_steps=2, samples_per_year=6)
-
-
-def batches(seed: int = 0, number: int = 20) -> list[list[tuple[int, int]]]:
-    random = np.random.default_rng(seed)
-    return [[(0, int(p)) for p in random.integers(0, 12, 2)] for _ in range(number)]
-
-
-def expected(folder: Path, keys: list[tuple[int, int]]) -> tuple[torch.Tensor, torch.Tensor]:
-    """x and targets of a batch, read anew."""
-    values = {year: fields(folder / f"{year}.h5")[:, :20, :ROWS] for year in (1999, 2000)}
-    cut = [values[1999 + p // 6][p % 6 : p % 6 + 3] for _, p in keys]
-    steps = torch.from_numpy(np.stack(cut))
-    return steps[:, 0], steps[:, 1:]
-
-
-def same(found: Any, wanted: Any) -> bool:
-    return all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_batches_that_are_kept_keep_their_values(folder: Path, workers: int) -> None:
-    data = two_years(folder)
-    kept = list(DataLoader(data, batch_sampler=batches(), num_workers=workers))
-    for keys, batch in zip(batches(), kept, strict=True):
-        assert same(batch, expected(folder, keys))
-
-
-def open_files(folder: Path) -> list[str]:
-    links = (Path("/proc/self/fd") / name for name in os.listdir("/proc/self/fd"))
-    found = [os.readlink(link) for link in links if link.is_symlink()]
-    return [name for name in found if name.startswith(str(folder))]
-
-
-def test_each_year_is_opened_once(folder: Path) -> None:
-    before = len(open_files(folder))
-    data = two_years(folder)
-    assert len(open_files(folder)) == before
-    for key in chain.from_iterable(batches()):
-        data[key]
-    assert len(open_files(folder)) == before + 2
 
 
 # --- forms of files -----------------------------------------------------------------------------
@@ -191,29 +141,20 @@ FORMS: dict[str, Callable[[Path, int], None]] = {
 }
 
 
+def samples_of(folder: Path) -> list[tuple[torch.Tensor, ...]]:
+    data = Era5Dataset(folder, [1999, 2000], lead_steps=2, samples_per_year=6)
+    assert data.shape == (20, ROWS, COLUMNS)
+    return [data[0, position] for position in range(len(data))]
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_of_file_gives_the_same_samples(form: str, tmp_path: Path) -> None:
     for year in (1999, 2000):
         write_year(tmp_path, year)
-    wanted = [expected(tmp_path, keys) for keys in batches()]
+    expected = samples_of(tmp_path)
     FORMS[form](tmp_path, 2000)  # 1999 stays as it is
-    data = two_years(tmp_path)
-    assert data.shape == (20, ROWS, COLUMNS)
-    for keys, want in zip(batches(), wanted, strict=True):
-        assert same(default_collate([data[key] for key in keys]), want)
-
-
-def test_a_grid_with_21_channels_is_accepted_and_one_with_19_is_not(tmp_path: Path) -> None:
-    years = {"train_years": [1999, 1999], "validation_years": [2000, 2000]}
-    definition = {
-        "name": "era", "grid": [ROWS, COLUMNS], "test_years": [2001, 2001], "samples_per_year": 6,
-    } | years  # fmt: skip
-    for year, channels in ((1999, 21), (2000, 20), (2001, 21)):
-        write_year(tmp_path, year, channels=channels)
-    check_years(tmp_path, definition)
-    write_year(tmp_path, 2001, channels=19)
-    with pytest.raises(InputError, match=r"2001\.h5: has .* \(19, 5, 8\).* needs \(20, 5, 8\)"):
-        check_years(tmp_path, definition)
+    for (x, targets), (other, others) in zip(samples_of(tmp_path), expected, strict=True):
+        assert torch.equal(x, other) and torch.equal(targets, others)
 
 
 def test_a_file_that_is_cut_off_is_named_before_anything_is_read(tmp_path: Path) -> None:
@@ -222,12 +163,3 @@ def test_a_file_that_is_cut_off_is_named_before_anything_is_read(tmp_path: Path)
     os.truncate(path, path.stat().st_size - 100)
     with pytest.raises(InputError, match=r"1999\.h5"):
         Era5Dataset(tmp_path, [1999], 1, 6)
-
-
-def test_a_file_that_was_cut_off_since_is_named(tmp_path: Path) -> None:
-    write_year(tmp_path, 1999)
-    data = Era5Dataset(tmp_path, [1999], 1, 6)
-    assert data[0, 0][0].isfinite().all()
-    os.truncate(tmp_path / "1999.h5", 3 * 4 * 20 * (ROWS + 1) * COLUMNS)
-    with pytest.raises(InputError, match=r"1999\.h5: is cut off"):
-        data[0, 5]

@@ -19,32 +19,26 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.era5.channels import CHANNELS, year_times
-from scalewatt.datasets.era5.statistics import (
+from scalewatt.data.era5 import CHANNELS, load_climatology, year_times
+from scalewatt.data.era5_prepare import (
     Moments,
-    field_moments,
-    load_climatology,
-    read_moments,
+    prepare_year,
     stored_moments,
 )
-from scalewatt.datasets.era5_preparation import write_year as era5_year
-from scalewatt.datasets.era5_preparation.field_checks import check_field
-from scalewatt.datasets.era5_preparation.prepare_era5 import prepare_year
-from scalewatt.datasets.prepare import prepare_dataset, prepare_dataset_years
+from scalewatt.data.prepared import prepare_dataset, prepare_dataset_year
 
 STEPS = 260  # to the beginning of March
 SLOW = """
 import sys, time
-from scalewatt.datasets.era5_preparation import write_year
-from scalewatt.datasets.era5_preparation.prepare_era5 import prepare_year
-from scalewatt.datasets.era5.channels import year_times
+from scalewatt.data import era5_prepare
+from scalewatt.data.era5 import year_times
 
-check = write_year.check_field
+check = era5_prepare.check_field
 def slowly(*arguments):
     time.sleep(1e-4)
     check(*arguments)
-write_year.check_field = slowly
-prepare_year(sys.argv[1], 2000, sys.argv[2], times=year_times(2000)[:int(sys.argv[3])])
+era5_prepare.check_field = slowly
+era5_prepare.prepare_year(sys.argv[1], 2000, sys.argv[2], times=year_times(2000)[:int(sys.argv[3])])
 """
 
 
@@ -96,27 +90,6 @@ def test_two_processes_make_a_year_once(tmp_path, url, whole):
     assert path.read_bytes() == whole.read_bytes()
 
 
-def test_a_source_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
-    store, path = marked_store(years=(2000,), steps=40), tmp_path / "new" / "2000.h5"
-    url, times, check = write(store, tmp_path / "era5.zarr"), year_times(2000)[:40], check_field
-
-    done = []
-
-    def rewriting(*field):
-        check(*field)
-        done.append(field)
-        if len(done) == len(times) * len(CHANNELS):
-            write(store, tmp_path / "era5.zarr")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(era5_year, "check_field", rewriting)
-        with pytest.raises(InputError, match=r"era5\.zarr: was changed while 2000\.h5 was made"):
-            prepare_year(url, 2000, path, times=times)
-    assert not list(path.parent.glob("*.h5*"))
-    prepare_year(url, 2000, path, times=times)
-    np.testing.assert_array_equal(fields(path), expected_fields(store, times))
-
-
 def test_too_little_space_is_reported_before_the_year_is_begun(tmp_path, url, monkeypatch):
     class Full:
         f_frsize, f_bavail, f_blocks, f_bfree = 1000, 1, 9, 9
@@ -143,40 +116,39 @@ VALUES = hnp.arrays(
 
 
 @given(st.lists(VALUES, min_size=1, max_size=5), st.sampled_from([0, 3e5]))
-def test_moments_of_parts_merge_to_those_of_the_whole(parts, offset):
+def test_moments_of_fields_are_those_of_all_their_values(parts, offset):
     parts = [part + np.float32(offset) for part in parts]
     whole = np.concatenate([part.ravel() for part in parts]).astype(np.float64)
     moments = Moments()
     for part in parts:
-        one = Moments()
-        one.add_field(3, part)
-        moments.merge(one)
-    scale = np.abs(whole).max() + 1e-30
-    assert moments.count.tolist() == [0, 0, 0, whole.size] + [0] * (len(CHANNELS) - 4)
-    assert moments.mean[3] == pytest.approx(whole.mean(), abs=1e-12 * scale)
+        moments.add(3, part)
+    arrays, scale = moments.arrays(), np.abs(whole).max() + 1e-30
+    assert arrays["count"].tolist() == [0, 0, 0, whole.size] + [0] * (len(CHANNELS) - 4)
+    assert arrays["mean"][3] == pytest.approx(whole.mean(), abs=1e-12 * scale)
     squares = ((whole - whole.mean()) ** 2).sum()
-    assert moments.squares[3] == pytest.approx(squares, rel=1e-9, abs=1e-18 * scale**2 * whole.size)
+    least = 1e-15 * scale**2 * whole.size
+    assert arrays["squares"][3] == pytest.approx(squares, rel=1e-9, abs=least)
 
 
 def test_a_small_spread_round_a_large_mean_is_exact():
     values = 200_000 + np.random.default_rng(0).integers(0, 8, (721, 1440)) / 64
-    count, mean, squares = field_moments(values.astype(np.float32))
-    assert count == values.size
-    assert mean == pytest.approx(values.mean(), rel=1e-14)
-    assert squares == pytest.approx(((values - values.mean()) ** 2).sum(), rel=1e-11)
+    moments = Moments()
+    moments.add(0, values.astype(np.float32))
+    assert moments.arrays()["mean"][0] == pytest.approx(values.mean(), rel=1e-14)
+    squares = ((values - values.mean()) ** 2).sum()
+    assert moments.arrays()["squares"][0] == pytest.approx(squares, rel=1e-11)
 
 
 def test_the_file_holds_its_moments(whole):
-    stored, read = stored_moments(whole, STEPS), read_moments(whole, STEPS)
-    assert stored_moments(whole, STEPS - 1) is None
-    for name in ("count", "mean", "squares", "z500_sum"):
-        np.testing.assert_allclose(getattr(stored, name), getattr(read, name), rtol=1e-12)
+    with pytest.raises(InputError, match="has no statistics of 259 steps; delete it"):
+        stored_moments(whole, STEPS - 1)
+    stored = stored_moments(whole, STEPS)
     values = fields(whole).astype(np.float64)
-    np.testing.assert_allclose(stored.mean, values.mean((0, 2, 3)), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(stored["mean"], values.mean((0, 2, 3)), rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(
-        stored.squares / stored.count, values.var((0, 2, 3)), rtol=1e-10, atol=1e-12
+        stored["squares"] / stored["count"], values.var((0, 2, 3)), rtol=1e-10, atol=1e-12
     )
-    np.testing.assert_allclose(stored.z500_sum, values[:, 14].sum(0), rtol=1e-12)
+    np.testing.assert_allclose(stored["z500_sum"], values[:, 14].sum(0), rtol=1e-12)
 
 
 # --- jobs of single years -------------------------------------------------------------------------
@@ -188,7 +160,7 @@ def small(tmp_path_factory):
 
 
 def make_year(folder, source, year):
-    return prepare_dataset_years(DEFINITION, folder, source, str(year))
+    return prepare_dataset_year(DEFINITION, folder, source, year)
 
 
 def test_years_made_in_parallel_are_the_dataset_made_at_once(tmp_path, small):
@@ -223,4 +195,4 @@ def test_only_years_of_such_a_dataset_are_made_alone(tmp_path, small):
     ):
         make_year(tmp_path, small, 1990)
     with pytest.raises(InputError, match="era is not prepared year by year"):
-        prepare_dataset_years(DEFINITION | {"source": "embedded"}, tmp_path, None, "1999")
+        prepare_dataset_year(DEFINITION | {"source": "embedded"}, tmp_path, None, 1999)

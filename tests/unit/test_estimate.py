@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from energy_files import codes
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,21 +38,11 @@ def bounds(block: Block, column: int = 0) -> tuple[float, float, float]:
     return low, power, high
 
 
-@pytest.mark.parametrize(
-    ("shares", "mean", "flags"),
-    [
-        ({"CPU_USAGE_0": 0.9}, 0.9, {"assumed"}),
-        ({"CPU_USAGE_0": 0.9, "CPU_USAGE_1": 0.1}, 0.5, {"assumed"}),
-        ({"CPU_USAGE_0": 0.9, "CPU_BUSY": 0.3}, 0.3, set()),
-        ({"CPU_USAGE_0": 0.9, "CPU_USAGE": 0.3}, 0.3, set()),
-    ],
-)
-def test_the_load_of_a_node_is_that_of_all_cores_else_the_mean_of_the_known_and_flagged(
-    shares: dict[str, float], mean: float, flags: set[str]
-) -> None:
-    whole, found = node_utilisation([load(**shares)])
-    assert whole is not None and len(whole.sensors) == 1
-    assert whole.values == pytest.approx(mean) and codes(found) == flags
+@pytest.mark.parametrize("name", ["CPU_BUSY", "CPU_USAGE", None])
+def test_the_load_of_a_node_is_that_of_all_cores(name: str | None) -> None:
+    whole = node_utilisation([load(CPU_USAGE_0=0.9), load(**({name: 0.3} if name else {}))])
+    assert (whole is None) == (name is None)
+    assert whole is None or whole.values == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scalewatt.recordings import stage_log
-from scalewatt.recordings.stage_log import EventLog, read_events
+from scalewatt.recordings.stage_log import EventLog, read_json_lines, stages_between
 
 EPOCH = ("train", "validate", "checkpoint")
 
@@ -50,21 +50,23 @@ def whole(segment: int, epochs: int = 1) -> list[tuple[int, str, int | None]]:
 
 
 def stages(path: Path, **ends: float) -> list[tuple[int, str, int | None]]:
-    rows = read_events(path, {int(name[1:]): end_s for name, end_s in ends.items()})
+    rows = stages_between(
+        read_json_lines(path), {int(name[1:]): end_s for name, end_s in ends.items()}
+    )
     return [(row["segment"], row["stage"], row["epoch"]) for row in rows]
 
 
 def test_a_stage_ends_where_the_next_begins(path: Path) -> None:
     train(path, 0, epochs=2)
     assert stages(path) == whole(0, epochs=2)
-    rows = read_events(path, {})
+    rows = stages_between(read_json_lines(path), {})
     assert [row["start_s"] for row in rows] == [1000.0 + i for i in range(8)]
     assert [row["end_s"] for row in rows] == [1001.0 + i for i in range(8)]
 
 
 def test_startup_begins_when_the_process_did(path: Path) -> None:
     EventLog(path, 0, started_s=990.0).enter("train", 0)
-    first = read_events(path, {})[0]
+    first = stages_between(read_json_lines(path), {})[0]
     assert (first["stage"], first["start_s"], first["end_s"]) == ("startup", 990.0, 1001.0)
 
 
@@ -72,7 +74,7 @@ def test_a_stage_that_was_cut_off_ends_where_its_segments_recording_ends(path: P
     train(path, 0, end=False)
     train(path, 1)
     assert stages(path) == [*whole(0)[:-1], *whole(1)]
-    cut = read_events(path, {0: 1100.0, 1: 9999.0})[3]
+    cut = stages_between(read_json_lines(path), {0: 1100.0, 1: 9999.0})[3]
     assert (cut["segment"], cut["stage"], cut["end_s"]) == (0, "checkpoint", 1100.0)
 
 
@@ -82,6 +84,6 @@ def test_a_torn_last_line_is_passed_over(path: Path) -> None:
     for length in range(1, len(text.splitlines()[-1])):
         path.write_text(text[: -length - 1])
         assert stages(path, s0=2000.0) == whole(0)[:-2]
-        assert read_events(path, {0: 2000.0})[-1]["end_s"] == 2000.0
+        assert stages_between(read_json_lines(path), {0: 2000.0})[-1]["end_s"] == 2000.0
     train(path, 1)  # the machine died while the line was written
     assert stages(path, s0=1100.0)[-5:] == whole(1)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from run_files import make_spec
 
 from scalewatt import events
-from scalewatt.execution.script_events import history_rows, joined_events
-from scalewatt.recordings.stage_log import STAGES, read_events, read_json_lines
+from scalewatt.execution.command_rank import history_rows, report_summary, stage_marks
+from scalewatt.recordings.stage_log import STAGES, read_json_lines, stages_between
+from scalewatt.results.tables.script_flags import script_flags
 
 SPEC = make_spec(epochs=2, dataset_samples=100)
 
@@ -79,7 +82,7 @@ def test_a_scripts_stages_stand_for_the_one_seen_from_outside_also_of_a_killed_s
         events.stage(stage, epoch=1)
     with open(inside / events.EVENTS_FILE, "a") as file:
         file.write('{"segment": 1, "stage": "vali')
-    rows = read_events(joined_events(inside), {0: 7.0, 1: 60.0})
+    rows = stages_between(stage_marks(inside), {0: 7.0, 1: 60.0})
     assert [(r["segment"], r["stage"], r["start_s"], r["end_s"]) for r in rows] == [
         (0, "startup", 0, 2), (0, "train", 2, 7),
         (1, "startup", 50, 55), (1, "train", 55, 60),
@@ -138,15 +141,77 @@ def test_declared_samples_stand_in_where_every_epoch_is_reported_without(inside:
     assert [row["samples"] for row in history_rows(inside, SPEC, 1)] == [96, 100]
 
 
+def flags(folder: Path) -> dict[str, str]:
+    """Flags of a run by what its script has reported."""
+    run = make_spec(epochs=2, dataset_samples=100, local_batch_size=10, global_batch_size=20)
+    provenance = {"reports": report_summary(folder, run)}
+    found = script_flags(run, provenance, history_rows(folder, run, 1))
+    return {flag["code"]: flag["detail"] for flag in found}
+
+
+@pytest.mark.parametrize(
+    ("samples", "updates", "contradiction"),
+    [
+        (100, 5, None),
+        (110, 6, None),
+        (200, 5, "400 samples were reported where 200 were declared"),
+        (100, 10, "20 updates were reported where 10 were declared"),
+    ],
+)
+def test_reports_that_contradict_the_campaign_by_more_than_a_batch_are_flagged(
+    inside: Path, samples: int, updates: int, contradiction: str | None
+) -> None:
+    for epoch in range(2):
+        events.report(epoch=epoch, samples=samples, updates=updates)
+    assert flags(inside).get("contradicts_spec") == contradiction
+
+
+def test_a_run_without_reports_is_as_declared(inside: Path) -> None:
+    found = flags(inside)
+    assert found["declared"] == "epochs and samples as declared, not reported"
+    assert set(found) == {"declared", "world_unknown"}
+
+
+@pytest.mark.parametrize(("world", "code"), [(None, "ranks_apart"), ((0, 2), None)])
+def test_ranks_that_formed_no_world_are_flagged(
+    inside: Path, monkeypatch: pytest.MonkeyPatch, world: tuple[int, int] | None, code: str | None
+) -> None:
+    monkeypatch.setenv(events.PLACE_VARIABLE, json.dumps({"RANK": "0", "WORLD_SIZE": "2"}))
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(events, "_joined", None)
+    distributed = SimpleNamespace(
+        is_available=lambda: True,
+        is_initialized=lambda: world is not None,
+        get_rank=lambda: world and world[0],
+        get_world_size=lambda: world and world[1],
+    )
+    monkeypatch.setitem(sys.modules, "torch.distributed", distributed)
+    for name in ("jax", "tensorflow", "horovod", "mpi4py", "paddle"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    for epoch in range(2):
+        events.report(epoch=epoch, samples=100)
+    assert set(flags(inside)) == ({code} if code else set())
+
+
+def test_a_value_that_is_not_finite_is_not_a_missing_value(inside: Path) -> None:
+    events.report(epoch=0, metric=5.0, train_loss=math.inf, samples=100)
+    events.report(epoch=1, metric=math.nan, train_loss=1.0, samples=100)
+    assert [row["metric"] for row in history_rows(inside, SPEC, 1)] == [5.0, None]
+    summary = report_summary(inside, SPEC)
+    assert summary["not_finite"] == {"train_loss": [0], "metric": [1]}
+    assert flags(inside)["not_finite"] == "metric not finite since epoch 1"
+
+
 # --- stopping -------------------------------------------------------------------------------------
 
 ASKING = """
-import os, time
+import os, signal, time
 from scalewatt.events import stop_requested
 print(stop_requested(), flush=True)
 while not stop_requested():
     time.sleep(0.02)
-print("asked", flush=True)
+print("asked", signal.getsignal(signal.SIGUSR1) is signal.SIG_IGN, flush=True)
 """
 
 
@@ -163,7 +228,8 @@ def test_a_script_is_asked_to_stop_by(how: Any, tmp_path: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "False\n"
         stop.touch() if how == "file" else process.send_signal(how)
-        assert process.stdout.readline() == "asked\n"
+        # Another rank's request may come when the interpreter has taken its handlers down.
+        assert process.stdout.readline() == "asked True\n"
         assert process.wait(timeout=60) == 0
     finally:
         process.kill()

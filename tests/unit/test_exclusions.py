@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import yaml
 from energy_files import gpu
-from holder_records import on_this_machine
 from hypothesis import given
 from hypothesis import strategies as st
 from status_files import CAMPAIGN, CLUSTER, ONE, TWO, Made, queue, record, submitted
@@ -31,6 +30,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.results.tables.derived_quantities import with_model_energies
 from scalewatt.results.tables.frames import frame_of, values
 from scalewatt.results.tables.table_schema import RUNS
+from scalewatt.run_files.lock import SILENT_S
 from scalewatt.tracking import remeasure as remeasuring
 from scalewatt.tracking.energy_used import energy_used_kwh
 from scalewatt.tracking.exclude import exclude, undo
@@ -64,7 +64,12 @@ def command(place: Made, capsys: pytest.CaptureFixture[str]) -> Command:
         code = main(
             [
                 *map(str, arguments),
-                *("--profile", str(folder / "profile"), "--results", str(folder / "results")),
+                *(
+                    "--site",
+                    str(folder / "profile" / "cluster.yaml"),
+                    "--results",
+                    str(folder / "results"),
+                ),
                 *("--work", str(folder / "work")),
             ]
         )
@@ -128,19 +133,21 @@ def test_what_is_written_is_read_again_in_order(
 WRONG = {
     "an unknown configuration": (ROW.replace("n001", "n0001"), f"did you mean '{ONE}'?"),
     "an unknown repeat": (ROW.replace(",1,", ",3,"), "has no repeat 3; allowed: 1 to 2"),
-    "a repeat that is no number": (ROW.replace(",1,", ",one,"), "repeat: 'one'"),
-    "an unknown action": (ROW.replace("exclude", "exlude"), "did you mean 'exclude'?"),
-    "no reason": (ROW.replace("a GPU was throttled", " "), "reason: is empty"),
-    "a reason of two lines": (ROW.replace("a GPU was throttled", '"a GPU\nwas"'), "one line"),
-    "a date of no calendar": (ROW.replace("01-31", "02-31"), "date: '2026-02-31'; expected a day"),
-    "a time without UTC": (ROW.replace("01-31", "01-31T09:30:00"), "2026-01-31T09:30:00Z"),
-    "a wrong measurement": (ROW.replace("ab\n", "\n"), "measurement: '0123456789'; expected"),
-    "a run that is there twice": (ROW + ROW, "line 3: duplicate row: exclude"),
-    "a cell too many": (ROW.replace("\n", ",\n"), "columns: 6"),
-    "a request that names no measurement": (
-        ROW.replace("exclude", "remeasure").replace("0123456789ab", ""),
-        f"scalewatt remeasure {ONE} 1",
+    "a repeat that is no number": (
+        ROW.replace(",1,", ",one,"),
+        'repeat: "one" should be of type integer',
     ),
+    "an unknown action": (ROW.replace("exclude", "exlude"), "did you mean 'exclude'?"),
+    "no reason": (
+        ROW.replace("a GPU was throttled", " "),
+        'reason: "" does not fit; allowed: why, in one line',
+    ),
+    "a reason of two lines": (ROW.replace("a GPU was throttled", '"a GPU\nwas"'), "one line"),
+    "a wrong measurement": (
+        ROW.replace("ab\n", "\n"),
+        'measurement: "0123456789" does not fit; allowed: the first',
+    ),
+    "a cell too many": (ROW.replace("\n", ",\n"), "columns: 6"),
 }
 
 
@@ -162,13 +169,8 @@ def test_a_row_counts_for_the_measurement_that_it_names(place: Made) -> None:
     assert excluded(place) == [{"configuration": TWO, "repeat": 1, "reason": "noisy"}]
     place.publish(TWO, 1, seed=5)  # measured again
     assert excluded(place) == []
-
-
-def test_a_row_without_a_measurement_counts_for_any(place: Made) -> None:
     table(place).write_text(HEAD + f"{TWO},1,exclude,always bad,2026-01-31,\n")
-    for seed in (3, 4):
-        place.publish(TWO, 1, seed=seed)
-        assert [one["reason"] for one in excluded(place)] == ["always bad"]
+    assert [run["reason"] for run in excluded(place)] == ["always bad"]
 
 
 # --- scalewatt exclude --------------------------------------------------------------------------
@@ -271,7 +273,6 @@ def everything_of_a_run(place: Made) -> dict[str, bytes]:
     """All files that a finished run has, and what they are to be called when it is set aside."""
     folder = place.work_folder()
     (folder / "result.json").write_text("{}")
-    place.attempt(TWO, 1, code=0)
     traces = place.results / "traces" / TWO / "1.parquet"
     traces.parent.mkdir(parents=True)
     traces.write_bytes(b"traces")
@@ -339,18 +340,6 @@ def test_killed_in_between_the_same_command_finishes_it(
     assert [one.reason for one in read_exclusions(place.campaign)] == ["a neighbour"]
 
 
-def test_killed_before_anything_moved_the_row_says_what_is_to_come(
-    place: Made, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(remeasuring, "_set_aside", killed)
-        assert command("remeasure", TWO, 1, "--reason", "a")[0] == 130
-    assert "not set aside" in command("remeasure")[1]
-
-
 def test_tables_made_again_in_between_replace_none_of_those_set_aside(
     place: Made, command: Command
 ) -> None:
@@ -407,38 +396,34 @@ def test_a_run_that_is_measured_again_is_excluded_no_more(place: Made, command: 
     assert "stays excluded" not in out and excluded(place) == []
 
 
-def test_remeasure_refuses_what_is_not_finished(place: Made, command: Command) -> None:
+def test_remeasure_refuses_what_is_not_finished_given_or_free(
+    place: Made, command: Command
+) -> None:
     assert "is not finished" in refused(command("remeasure", ONE, 1, "--reason", "a"))
     assert not (place.results / ".exclusions.lock").exists(), "a refusal leaves nothing behind"
     assert "--reason: is missing" in refused(command("remeasure", TWO, 1))
     assert not table(place).exists()
-
-
-def test_remeasure_refuses_results_of_another_spec(place: Made, command: Command) -> None:
+    place.held(place.work_folder())
+    before = contents(place.folder)
+    assert "job 7 (process 99 on n1) since" in refused(
+        command("remeasure", TWO, 1, "--reason", "a")
+    )
+    assert contents(place.folder) == before
     place.publish(TWO, 1, seed=9)
     assert "are of another spec" in refused(command("remeasure", TWO, 1, "--reason", "a"))
 
 
-def test_remeasure_refuses_a_run_that_somebody_holds(place: Made, command: Command) -> None:
-    place.held(place.work_folder())
-    before = contents(place.folder)
-    assert "is being trained by job 7" in refused(command("remeasure", TWO, 1, "--reason", "a"))
-    assert contents(place.folder) == before
-
-
 def test_a_dead_holder_is_in_nobodys_way(place: Made, command: Command) -> None:
-    folder = place.work_folder()
-    place.held(folder, **on_this_machine(job=None))
+    place.held(place.work_folder(), silent_s=SILENT_S + 10)
     assert command("remeasure", TWO, 1, "--reason", "a")[0] == 0
 
 
-def test_remeasure_refuses_a_run_in_the_queue(place: Made, command: Command) -> None:
+def test_remeasure_refuses_a_run_in_the_queue(
+    place: Made, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place.folder)
     submitted(place)
-    queue(place, "8|PENDING|N/A||Priority")
     err = refused(command("remeasure", TWO, 1, "--reason", "a"))
-    assert "its job 8 is in Slurm's queue (waiting)" in err and "scancel 8" in err
+    assert "its job 8 is in Slurm's queue (PENDING)" in err and "scancel 8" in err
     queue(place)
     assert command("remeasure", TWO, 1, "--reason", "a")[0] == 0
-
-
-# --- scalewatt status ---------------------------------------------------------------------------

@@ -10,8 +10,8 @@ from archived import Project, make_project
 
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
-from scalewatt.common.redaction import Redaction, known_keys, mail_addresses
-from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.common.project_files import PROJECT_ROOT
+from scalewatt.common.redaction import Redaction, known_keys
 
 FOUR = "resnet50-a100-n004-lbs0256-s0020018"
 
@@ -57,7 +57,7 @@ def test_a_key_in_a_comment_is_refused_by_line_and_never_repeated(
     (tmp_path / "mine").mkdir()
     file = tmp_path / "mine" / "small.yaml"
     file.write_text(f"# first\n# second: {key}\n{made.campaign.read_text()}")
-    given = ["--cluster", str(made.path / "cluster.yaml"), "--results", str(tmp_path / "results")]
+    given = ["--site", str(made.path / "cluster.yaml"), "--results", str(tmp_path / "results")]
     out = ["--out", str(tmp_path / "a.zip")]
     for more in ([], ["--allow-private"]):
         assert main(["export", str(file), *given, *out, *more]) == 1
@@ -67,37 +67,28 @@ def test_a_key_in_a_comment_is_refused_by_line_and_never_repeated(
     assert not (tmp_path / "a.zip").exists()
 
 
-def test_a_token_in_an_edited_provenance_and_an_address_of_a_person_are_refused(
-    made: Project, tmp_path: Path
-) -> None:
+def test_a_token_in_an_edited_provenance_is_refused(made: Project, tmp_path: Path) -> None:
     project = made.copy(tmp_path / "project")
     path = project.results / "runs" / FOUR / "1" / "provenance.json"
-    kept = path.read_text()
-    path.write_text(json.dumps({**json.loads(kept), "note": KEYS["Hugging Face"]}))
+    path.write_text(json.dumps({**json.loads(path.read_text()), "note": KEYS["Hugging Face"]}))
     with pytest.raises(InputError, match=r"provenance\.json: line 1 \(a token of Hugging Face\)"):
         project.export()
-    path.write_text(kept)
-    project.campaign.write_text(f"# ask ada@example.org\n{project.campaign.read_text()}")
-    with pytest.raises(InputError, match=r"small\.yaml \(line 1: an e-mail address\)") as refusal:
-        project.export()
-    assert "ada" not in str(refusal.value)
-    assert project.export(allow_private=True).exists()
 
 
-def test_texts_of_this_project_have_neither_keys_nor_addresses() -> None:
+def test_texts_of_this_project_have_no_keys() -> None:
     for folder in ("campaigns", "profiles", "reference", "workflow"):
         for path in (PROJECT_ROOT / folder).rglob("*.*"):
             if path.suffix in (".yaml", ".csv", ".json", ".md", ".rst"):
                 text = path.read_text(encoding="utf-8")
-                assert [*known_keys(text), *mail_addresses(text)] == [], path
+                assert [*known_keys(text)] == [], path
 
 
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
 def test_provenance_is_recorded_without_keys(key: str) -> None:
-    said = Redaction((), ()).text(f"train.py {key} --epochs 3")
+    said = Redaction(None, ()).text(f"train.py {key} --epochs 3")
     assert LETTERS[:10] not in said and "ABCDEFGHIJ" not in said and "train.py" in said
 
 
 def test_a_whole_private_key_is_taken_out() -> None:
     key = f"-----BEGIN {'PRIVATE KEY'}-----\n{LETTERS}\n-----END {'PRIVATE KEY'}-----"
-    assert Redaction((), ()).text(f"a\n{key}\nb") == "a\n<secret>\nb"
+    assert Redaction(None, ()).text(f"a\n{key}\nb") == "a\n<secret>\nb"

@@ -16,11 +16,11 @@ from run_files import make_run, part, write_energy
 
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import known_devices
-from scalewatt.campaign.load import expand
+from scalewatt.campaign.expansion import expand
 from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.campaign.run_spec import run_spec
-from scalewatt.campaign.table_requests import table_definition
-from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.campaign.table_definitions import table_definition
+from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.results.build import write_figure_table
 from scalewatt.results.figures.figure_schema import OVERVIEW, POINTS
@@ -334,25 +334,3 @@ def test_why_energies_are_not_known_is_stored_by_configuration(tmp_path: Path) -
     write_figure_table(made, tmp_path, tmp_path / "figure2.parquet")
     said = metadata_of(tmp_path / "figure2.parquet")["no_energy"]
     assert said == {runs[0][0]: "other runs measured on the node at the same time"}
-
-
-WRONG = {
-    "no object": (["figure2"], "should be of type object"),
-    "no runs": ({"campaign": "made", "missing": []}, "missing key 'runs'"),
-    "an unknown figure": (
-        {"figure": "figure8"},
-        'figure: "figure8" is not known; allowed: figure1',
-    ),
-    "runs that are no pairs": ({"runs": ["a"]}, 'runs[0]: "a" should be of type array'),
-    "a repeat in words": ({"runs": [["a", "one"]]}, 'runs[0][1]: "one" should be of type'),
-    "no series": ({"figure": "figure2"}, "missing key 'series'"),
-    "a series without points": (
-        {"figure": "figure2", "series": [{"name": "a", "label": "a"}]},
-        "series[0]: missing key 'points'; expected: array",
-    ),
-    "a PUE in words": ({"facility": {"pue": "high"}, "series": []}, 'facility.pue: "high"'),
-    "exclusions without reason": (
-        {"excluded": [{"configuration": "a", "repeat": 1}], "series": []},
-        "excluded[0]: missing key 'reason'",
-    ),
-}

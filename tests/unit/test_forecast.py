@@ -7,14 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
-from campaign_files import PAPER, ROOT
 from plan_files import MODEL, UNKNOWN, forecaster, small
-from request_files import horeka, paper
+from request_files import paper
 
-from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import run_spec
-from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.scaling.model.predict import estimate
 from scalewatt.scaling.planning.forecast import (
@@ -80,22 +76,3 @@ def test_a_relative_path_counts_from_the_project(
     with pytest.raises(InputError, match=r"reference/scaling_model\.json: version is None"):
         forecaster_of("reference/scaling_model.json")
     assert forecaster_of(None) is None
-
-
-def test_a_training_whose_predicted_energy_is_not_left_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    campaign = tmp_path / "paper.yaml"
-    campaign.write_text(
-        yaml.safe_dump({**yaml.safe_load(PAPER.read_text()), "energy_budget_kwh": 30})
-    )
-    spec = run_spec(load_campaign(campaign, horeka()), ID, 1)
-    out = tmp_path / "results" / "paper" / "runs" / ID / "1"
-    out.mkdir(parents=True)
-    (out / "spec.json").write_text(spec.text)
-    cluster = ROOT / "profiles" / "horeka" / "cluster.yaml"
-    place = ["--cluster", str(cluster), "--work", str(tmp_path / "work"), "--out", str(out)]
-    assert main(["train", str(out / "spec.json"), *place, "--budget-of", str(campaign)]) == 1
-    said = capsys.readouterr().err
-    assert f"{ID} repeat 1: it would exceed the campaign's energy budget: 0 kWh are used" in said
-    assert "of 30 kWh (energy_budget_kwh of the campaign file" in said

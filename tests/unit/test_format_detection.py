@@ -86,14 +86,6 @@ def test_the_time_between_two_files_of_a_node_is_a_gap(tmp_path: Path) -> None:
     assert account.joules(column="recorded_j") == pytest.approx(recorded_j)
 
 
-def test_files_of_two_nodes_named_by_them_are_two_nodes(tmp_path: Path) -> None:
-    for node, watts in (("n1", 200), ("n2", 400)):
-        written(tmp_path, smi(0, 60, "", watts=watts, gpus=2), f"{node}.csv")
-    account = scalewatt.energy(tmp_path, time_zone="UTC")
-    assert account.hosts == ["n1", "n2"]
-    assert account.joules() == pytest.approx(2 * (true_j(0, 60, 200) + true_j(0, 60, 400)))
-
-
 def windows(start: float) -> str:
     """Totals of one window of 100 s."""
     return f"start_time,window_name,elapsed_time,gpu0_energy\n{start},a,100.0,10000.0\n"

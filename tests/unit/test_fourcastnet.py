@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,12 @@ import pytest
 import torch
 from run_files import make_spec
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, default_collate
 
-from scalewatt.datasets.era5.channels import CHANNELS, year_times
-from scalewatt.training.samplers import EvaluationBatches
-from scalewatt.workloads.afno import Rollout
-from scalewatt.workloads.fourcastnet import FourCastNetWorkload
+from scalewatt.data.era5 import CHANNELS, year_times
+from scalewatt.models.afno import FastSpectralLayer, Rollout, SpectralLayer
+from scalewatt.models.fourcastnet import FourCastNetWorkload
+from scalewatt.training.batches import Batches
 
 CPU = torch.device("cpu")
 ROWS, COLUMNS, STEPS = 4, 8, 14
@@ -30,7 +31,6 @@ RNG = np.random.default_rng(0)
 MEAN = RNG.normal(size=20)
 SD = RNG.uniform(0.5, 2.0, size=20)
 SD[Z500] = 3300.0
-CLIMATOLOGY = (MEAN[Z500] + 500 * RNG.normal(size=(ROWS + 1, COLUMNS))).astype(np.float32)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     statistics = {"channels": list(CHANNELS), "mean": MEAN.tolist(), "sd": SD.tolist()}
     (path / "statistics.json").write_text(json.dumps(statistics | {"years": [1979]}))
     with h5py.File(path / "climatology.h5", "w") as file:
-        file["z500"] = CLIMATOLOGY
+        file["z500"] = np.full((ROWS + 1, COLUMNS), MEAN[Z500], np.float32)
     return path
 
 
@@ -114,58 +114,22 @@ def model_of(forecast: np.ndarray) -> Fixed:
 # --- the metric ---------------------------------------------------------------------------------
 
 
-def latitude_weights() -> list[float]:
-    """N·cos(lat)/Σcos(lat) over the N latitudes used."""
-    used = [math.cos(math.radians(lat)) for lat in LATITUDE[:-1]]
-    return [len(used) * c / sum(used) for c in used]
-
-
 def test_weights_go_with_the_cosine_of_the_latitudes_used(folder: Path) -> None:
     weights = workload(folder).weights.tolist()
-    assert weights == pytest.approx(latitude_weights(), rel=1e-6, abs=1e-7)
+    cosines = [math.cos(math.radians(latitude)) for latitude in LATITUDE[:-1]]
+    expected = [len(cosines) * cosine / sum(cosines) for cosine in cosines]
+    assert weights == pytest.approx(expected, rel=1e-6, abs=1e-7)
     assert sum(weights) / len(weights) == pytest.approx(1)
     assert weights[0] == pytest.approx(0, abs=1e-6)  # the north pole is used,
     assert weights[-1] > 0.5  # the south pole is not
 
 
-def literal_rmse(forecast: np.ndarray, truth: np.ndarray) -> float:
-    """Of one Z500 field in m²/s²: sqrt of the mean of weight·error² over the grid."""
-    total = 0.0
-    for i, weight in enumerate(latitude_weights()):
-        for j in range(COLUMNS):
-            total += weight * (float(forecast[i, j]) - float(truth[i, j])) ** 2
-    return math.sqrt(total / (ROWS * COLUMNS))
-
-
-@pytest.mark.parametrize(("phase", "steps"), [("pretrain", 1), ("finetune", 2)])
-def test_the_metric_is_the_mean_rmse_of_z500_at_the_last_step(
-    phase: str, steps: int, folder: Path
-) -> None:
-    one = workload(folder, phase)
-    sums = []
-    expected, persistence, climatology = [], [], []
-    for seed, size in ((1, 3), (2, 2)):  # two ranks
-        x, target = fields(size, seed=seed), fields(size, steps, seed=10 + seed)
-        forecast = fields(size, steps, seed=20 + seed)
-        found = one.evaluate("forecasts", model_of(forecast), batch(x, target))
-        sums.append(found.detach().numpy())
-        for k in range(size):
-            truth = target[k, -1, Z500]
-            expected.append(literal_rmse(forecast[k, -1, Z500], truth))
-            persistence.append(literal_rmse(x[k, Z500], truth))
-            climatology.append(literal_rmse(CLIMATOLOGY[:-1], truth))
-    results = one.results(
-        {"train": np.ones((1, 2)), "validation": np.ones((1, 2)), "forecasts": np.stack(sums)}
-    )
-    assert results["metric"] == pytest.approx(np.mean(expected), rel=1e-4)
-    assert results["metric_persistence"] == pytest.approx(np.mean(persistence), rel=1e-4)
-    assert results["metric_climatology"] == pytest.approx(np.mean(climatology), rel=1e-4)
-
-
 # --- the evaluation as a whole ------------------------------------------------------------------
 
-LONG_ROWS, LONG_COLUMNS = 2, 4
+LONG_ROWS, LONG_COLUMNS = 4, 2
 LONG_LATITUDE = np.linspace(90, -90, LONG_ROWS + 1)
+LONG_CLIMATOLOGY = MEAN[Z500] + 100 * np.arange((LONG_ROWS + 1) * LONG_COLUMNS)
+LONG_CLIMATOLOGY = LONG_CLIMATOLOGY.reshape(LONG_ROWS + 1, LONG_COLUMNS).astype(np.float32)
 
 
 class Damped(nn.Module):
@@ -177,6 +141,38 @@ class Damped(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.stack([0.9**step * x for step in range(1, self.steps + 1)], dim=1)
+
+
+def under(protocol: str, one: FourCastNetWorkload) -> FourCastNetWorkload:
+    return FourCastNetWorkload(replace(one.spec, protocol=protocol), one.folder, CPU)
+
+
+def test_the_protocols_compute_the_same_losses_from_the_same_fields(folder: Path) -> None:
+    losses, layers = [], []
+    for protocol in ("paper", "corrected"):
+        one = under(protocol, workload(folder))
+        torch.manual_seed(0)
+        model = one.model()
+        data = one.training_data()
+        loss, sums = one.loss(model, default_collate([data[0, 1], data[0, 5]]))
+        losses.append([loss.item(), *sums.tolist()])
+        layers.append({type(m) for m in model.modules() if isinstance(m, SpectralLayer)})
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+    assert layers == [{SpectralLayer}, {FastSpectralLayer}]
+
+
+@pytest.mark.parametrize(("gpus", "samples"), [(1, 40), (4, 160), (64, 1460)])
+def test_the_papers_protocol_validates_on_twenty_batches_of_a_rank(
+    long_folder: Path, gpus: int, samples: int
+) -> None:
+    one = workload(
+        long_folder, dataset={"grid": [LONG_ROWS, LONG_COLUMNS], "samples_per_year": 1460}
+    )
+    one.spec = replace(one.spec, gpus=gpus, global_batch_size=2 * gpus)
+    for protocol, count in (("paper", samples), ("corrected", 1460)):
+        evaluations = under(protocol, one).evaluations()
+        assert len(evaluations["validation"].positions) == count
+        assert len(evaluations["forecasts"].positions) == 36
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +187,7 @@ def long_folder(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
             file["fields"] = (noise * SD[:, None, None] + MEAN[:, None, None]).astype(np.float32)
             file["time"], file["latitude"] = times, LONG_LATITUDE
     with h5py.File(path / "climatology.h5", "w") as file:
-        file["z500"] = np.full((LONG_ROWS + 1, LONG_COLUMNS), MEAN[Z500] + 100, np.float32)
+        file["z500"] = LONG_CLIMATOLOGY
     return path
 
 
@@ -200,7 +196,7 @@ def evaluated(one: FourCastNetWorkload, name: str, ranks: int) -> np.ndarray:
     evaluation = one.evaluations()[name]
     sums = []
     for rank in range(ranks):
-        keys = EvaluationBatches(evaluation.positions, rank, ranks, 5, evaluation.whole)
+        keys = Batches(evaluation.positions, rank, ranks, 5, whole=evaluation.whole)
         loader = DataLoader(evaluation.dataset, batch_sampler=keys)
         parts = [one.evaluate(name, Damped(one.lead_steps), part) for part in loader]
         sums.append(torch.stack(parts).sum(dim=0).numpy())
@@ -227,7 +223,7 @@ def test_the_evaluation_is_that_of_36_forecasts_of_the_test_year(
     expected = {
         "metric": rmse_by_numpy(0.9**steps * (state - MEAN[Z500]) + MEAN[Z500], truth),
         "metric_persistence": rmse_by_numpy(state, truth),
-        "metric_climatology": rmse_by_numpy(np.full_like(truth, MEAN[Z500] + 100), truth),
+        "metric_climatology": rmse_by_numpy(LONG_CLIMATOLOGY[None, :-1], truth),
     }
     alone = evaluated(one, "forecasts", 1)
     assert alone[0, 0] == 36
@@ -243,12 +239,9 @@ def test_the_evaluation_is_that_of_36_forecasts_of_the_test_year(
 
 def test_the_validation_loss_is_the_same_on_any_number_of_ranks(folder: Path) -> None:
     one = workload(folder)
-    alone = evaluated(one, "validation", 1)
-    assert alone[0, 0] == 12
-    for ranks in (2, 3, 5):
-        sums = evaluated(one, "validation", ranks)
-        assert sums[:, 0].sum() == 12
-        np.testing.assert_allclose(sums.sum(axis=0), alone[0], rtol=1e-6)
+    totals = [evaluated(one, "validation", ranks).sum(axis=0) for ranks in (1, 2, 3, 5)]
+    assert totals[0][0] == 12
+    np.testing.assert_allclose(totals, [totals[0]] * 4, rtol=1e-6)
 
 
 # --- the loss -----------------------------------------------------------------------------------
@@ -351,53 +344,23 @@ def test_synthetic_training_reads_nothing_and_has_no_results(
 # --- optimiser and learning rate ----------------------------------------------------------------
 
 
-def rates(one: FourCastNetWorkload, epochs: int, steps: int = 3) -> list[list[float]]:
-    optimizer = one.optimizer(nn.Linear(1, 1))
-    schedule = one.schedule(optimizer)
-    found = []
-    for epoch in range(epochs):
-        found.append([])
-        for step in range(steps):
-            schedule.begin_step(epoch, step, steps)
-            optimizer.step()
-            found[-1].append(optimizer.param_groups[0]["lr"])
-        schedule.end_epoch(epoch, {})
-    found.append([optimizer.param_groups[0]["lr"]])
-    return found
-
-
-def test_the_rate_follows_a_cosine_to_zero_once_an_epoch(folder: Path) -> None:
-    found = rates(workload(folder), 80)
+def test_adams_rate_follows_a_cosine_to_zero_once_an_epoch_also_when_resumed(folder: Path) -> None:
+    trained = workload(folder)
+    optimizer = trained.optimizer(nn.Linear(1, 1))
+    schedule = trained.schedule(optimizer)
+    assert type(optimizer) is torch.optim.Adam
+    assert optimizer.param_groups[0]["weight_decay"] == 0
     for epoch in range(80):
         expected = 5e-4 * (1 + math.cos(math.pi * epoch / 80)) / 2
-        assert found[epoch] == pytest.approx([expected] * 3, rel=1e-9)
-    assert found[0][0] == 5e-4
-    assert found[40][0] == pytest.approx(2.5e-4)
-    assert found[80][0] == pytest.approx(0, abs=1e-12)
-
-
-def test_a_resumed_schedule_continues(folder: Path) -> None:
-    one = workload(folder)
-    optimizer = one.optimizer(nn.Linear(1, 1))
-    schedule = one.schedule(optimizer)
-    for epoch in range(30):
-        optimizer.step()
+        for step in range(3):
+            schedule.begin_step(epoch, step, 3)
+            optimizer.step()
+            assert optimizer.param_groups[0]["lr"] == pytest.approx(expected, rel=1e-9)
         schedule.end_epoch(epoch, {})
-    again = one.optimizer(nn.Linear(1, 1))
-    resumed = one.schedule(again)
-    again.load_state_dict(optimizer.state_dict())
-    resumed.load_state_dict(schedule.state_dict())
-    for epoch in range(30, 80):
-        for s in (schedule, resumed):
-            s.end_epoch(epoch, {})
-        assert again.param_groups[0]["lr"] == optimizer.param_groups[0]["lr"]
-
-
-def test_the_optimiser_is_adam_without_weight_decay(folder: Path) -> None:
-    one = workload(folder, learning_rate=1e-4)
-    model = one.model()
-    optimizer = one.optimizer(model)
-    assert type(optimizer) is torch.optim.Adam
-    [group] = optimizer.param_groups
-    assert (group["lr"], group["weight_decay"]) == (1e-4, 0)
-    assert len(group["params"]) == len(list(model.parameters()))
+        if epoch == 30:
+            states = optimizer.state_dict(), schedule.state_dict()
+            optimizer = trained.optimizer(nn.Linear(1, 1))
+            schedule = trained.schedule(optimizer)
+            optimizer.load_state_dict(states[0])
+            schedule.load_state_dict(states[1])
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0, abs=1e-12)

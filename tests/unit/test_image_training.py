@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +20,14 @@ from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json
 from scalewatt.common.termination import StopRequest
-from scalewatt.datasets.imagenet.index import build_index
+from scalewatt.data.imagenet import find_images
+from scalewatt.models.resnet50 import ResNet50
 from scalewatt.provenance.rank_placement import Ranks
 from scalewatt.recordings.stage_log import EventLog
-from scalewatt.run_files.run_lock import LockedError
-from scalewatt.run_files.work_directory import Job
-from scalewatt.training import trainer as loop
-from scalewatt.training.checkpoint import save_to
-from scalewatt.training.trainer import FINISHED, STOPPED, Trainer
-from scalewatt.workloads.resnet50 import ResNet50
+from scalewatt.run_files.lock import HeldError, Holder
+from scalewatt.run_files.record import Job, read_position
+from scalewatt.training.distributed import Agreement
+from scalewatt.training.train import FINISHED, STOPPED, Trainer
 
 CPU = torch.device("cpu")
 
@@ -42,7 +41,7 @@ class Alone:
     def allgather(self, value: Any) -> list[Any]:
         return [value]
 
-    def bcast(self, value: Any, root: int) -> Any:
+    def bcast(self, value: Any, root: int = 0) -> Any:
         return value
 
     def Barrier(self) -> None:
@@ -64,7 +63,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 noise = rng.normal(level, 25, (5, 6, 3)).clip(0, 255).astype(np.uint8)
                 Image.fromarray(noise).resize((48, 40)).save(path)
-        build_index(root, split)
+        find_images(root, split).save(root, split)
     return root
 
 
@@ -117,7 +116,7 @@ def train(
 ) -> dict | None:
     """One segment; the result if that was the last."""
     work.mkdir(exist_ok=True)
-    job = Job(spec, "digest", str(folder), work, 0, max_updates=at_most, lock_token=token)
+    job = Job(spec, "digest", str(folder), work, 0, max_updates=at_most, token=token)
     trainer = Trainer(job, RANKS, CPU, stop or StopRequest(), events or EventLog(None, 0))
     trainer.warm_up()
     trainer.resume()
@@ -171,14 +170,29 @@ def test_a_resumed_training_equals_an_uninterrupted_one_bit_for_bit(
     assert all(torch.equal(weights[name], others[name]) for name in weights)
 
 
-@pytest.mark.parametrize("lacks", ["model", "optimizer", "phases", "random_states"])
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("protocol", ["paper", "corrected"])
+def test_a_training_stopped_at_random_updates_equals_an_uninterrupted_one(
+    folder: Path, tmp_path: Path, whole: Whole, protocol: str, seed: int
+) -> None:
+    updates = np.random.default_rng(seed)
+    result, work = whole("pil", protocol)
+    while (cut := train(spec("pil", protocol), folder, tmp_path, updates.integers(1, 7))) is None:
+        pass
+    for row, other in zip(result["history"], cut["history"], strict=True):
+        assert {k: row[k] for k in LEARNT} == {k: other[k] for k in LEARNT}
+    weights, others = (torch.load(path / "weights.pt") for path in (work, tmp_path))
+    assert all(torch.equal(weights[name], others[name]) for name in weights)
+
+
+@pytest.mark.parametrize("lacks", ["network", "optimizer", "ranks", "train_s"])
 def test_a_checkpoint_that_does_not_fit_the_run_is_refused_by_name(
     folder: Path, tmp_path: Path, lacks: str
 ) -> None:
     assert train(spec("pil", "corrected"), folder, tmp_path, 2) is None
     path = tmp_path / "checkpoint.pt"
     state = torch.load(path, weights_only=True)
-    torch.save({**state, lacks: {} if lacks == "model" else []}, path)
+    torch.save({name: part for name, part in state.items() if name != lacks}, path)
     with pytest.raises(InputError, match=r"checkpoint\.pt: does not fit the run"):
         train(spec("pil", "corrected"), folder, tmp_path, 2)
 
@@ -196,12 +210,16 @@ class Telling(EventLog):
 
 
 def position(work: Path) -> tuple[int, int]:
-    said = json.loads((work / "position.json").read_text())
-    return said["epoch"], said["step"]
+    found = read_position(work)
+    assert found is not None
+    return found.epoch, found.step
 
 
 @pytest.mark.parametrize("stage", ["evaluate_train", "validate"])
-def test_a_stop_ends_an_evaluation(folder: Path, tmp_path: Path, stage: str) -> None:
+def test_a_stop_ends_an_evaluation(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    monkeypatch.setattr(Agreement, "EVERY_S", 0)  # which lasts longer than a second, as it were
     stop = StopRequest()
     events = Telling(stage, stop.ask)
     assert train(spec("pil", "paper"), folder, tmp_path, 5, events, stop) is None
@@ -212,17 +230,17 @@ def test_a_run_taken_over_by_another_process_gets_no_result(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work = tmp_path / "run"
+    save = torch.save
 
-    def save_and_be_succeeded(path: Path, state: dict[str, Any]) -> None:
-        save_to(path, state)
-        record = {"host": "n9", "pid": 3, "job": "124", "since_s": 1.7e9, "id": "theirs"}
-        write_json(work / "holder.json", record)
+    def save_and_be_succeeded(state: dict[str, Any], file: Any) -> None:
+        save(state, file)
+        holder = Holder("n9", 3, None, None, job="124", since_s=1.7e9, token="theirs")
+        write_json(work / "holder.json", asdict(holder))
 
-    monkeypatch.setattr(loop, "save_to", save_and_be_succeeded)
-    with pytest.raises(LockedError, match="job 124"):
+    monkeypatch.setattr(torch, "save", save_and_be_succeeded)
+    with pytest.raises(HeldError, match="job 124"):
         train(spec("pil", "paper"), folder, work, None, token="ours")
-    assert position(work) == (3, 0)
-    assert not (work / "result.json").exists() and not (work / "weights.pt").exists()
+    assert {path.name for path in work.iterdir()} == {"holder.json", "progress.json"}
 
 
 def test_both_readers_learn_from_images_and_nearly_alike(whole: Whole) -> None:

@@ -1,175 +1,174 @@
-"""The ImageNet reader: torchvision's transforms, random numbers of its own."""
+"""Images in a tree of class folders: indexed where they are, checked, and held against the manifest."""
 
 from __future__ import annotations
 
-import numpy as np
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
-import torch
-from PIL import Image
-from torch.utils.data import DataLoader
+from imagenet_files import Official, prepare
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.imagenet.imagenet_dataset import (
-    CHANNEL_MEAN,
-    CHANNEL_SD,
-    ImageNetDataset,
-    central_geometry,
-    central_view,
-    random_box,
-    to_tensor,
-)
-from scalewatt.datasets.imagenet.index import ImageFolderIndex, build_index
-from scalewatt.datasets.prepare import prepare_dataset
-
-DEFINITION = {
-    "name": "photos",
-    "format": "imagenet",
-    "source": "data_root",
-    "train_samples": 12,
-    "validation_samples": 6,
-    "classes": 3,
-}
+from scalewatt.data.imagenet import SPLITS, TARS, ImageFolderIndex
+from scalewatt.data.prepared import content_of_prepared, prepare_dataset
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    root = tmp_path_factory.mktemp("imagenet")
-    rng = np.random.default_rng(0)
-    for split, images in (("train", 4), ("val", 2)):
-        for name in ("n02", "n10", "n01"):
-            (root / split / name).mkdir(parents=True)
-            for number in range(images):
-                pixels = rng.integers(0, 255, (rng.integers(50, 90), rng.integers(50, 90), 3))
-                image = Image.fromarray(pixels.astype(np.uint8))
-                image.save(root / split / name / f"{number}.JPEG", quality=95)
-    prepare_dataset(DEFINITION, root, None)
-    return root
+@pytest.fixture
+def own_tree(tree: Path, tmp_path: Path) -> Path:
+    """A tree to harm."""
+    return Path(shutil.copytree(tree, tmp_path / "tree"))
 
 
-def dataset(folder, augment=True, split="train", indices=None, **options):
-    return ImageNetDataset(folder, split, indices, 32, augment, seed=5, **options)
+def test_labels_follow_the_sorted_class_folders(
+    official: Official, tree: Path, tmp_path: Path
+) -> None:
+    prepare(official, tmp_path, {"tree": str(tree)})
+    index = ImageFolderIndex.load(tmp_path, "val")
+    assert index.classes == sorted(official.train) and index.labels.tolist() == [0, 0, 1, 1, 2, 2]
+    assert index.paths == sorted(p.relative_to(tree).as_posix() for p in tree.glob("val/*/*"))
+    assert index.sizes.tolist() == [(tree / path).stat().st_size for path in index.paths]
 
 
-def test_labels_follow_the_sorted_class_folders(folder):
-    index = ImageFolderIndex.load(folder, "val")
-    assert index.classes == ["n01", "n02", "n10"]
-    assert index.paths[2] == "val/n02/0.JPEG" and index.labels.tolist() == [0, 0, 1, 1, 2, 2]
+def test_a_tree_elsewhere_is_never_written_to(
+    official: Official, tree: Path, tmp_path: Path
+) -> None:
+    before = sorted(tree.rglob("*"))
+    prepare(official, tmp_path, {"tree": str(tree)})
+    assert sorted(tree.rglob("*")) == before
+    assert not (tmp_path / "train").exists()
 
 
-@pytest.mark.parametrize("size", [(40, 40), (57, 83), (91, 50), (500, 375)])
-def test_the_central_view_is_torchvisions_resize_and_center_crop(size):
-    from torchvision import transforms
-
-    pixels = np.random.default_rng(1).integers(0, 255, (size[1], size[0], 3)).astype(np.uint8)
-    image = Image.fromarray(pixels)
-    expected = transforms.Compose(
-        [
-            transforms.Resize(round(32 * 256 / 224)),
-            transforms.CenterCrop(32),
-            transforms.ToTensor(),
-            transforms.Normalize(CHANNEL_MEAN, CHANNEL_SD),
-        ]
-    )(image)
-    torch.testing.assert_close(to_tensor(central_view(image, 32)), expected, rtol=0, atol=2e-6)
+def test_hidden_files_and_folders_of_a_tree_are_no_images_and_no_classes(
+    official: Official, tree: Path, own_tree: Path, tmp_path: Path
+) -> None:
+    for split in SPLITS:
+        image = next((own_tree / split).rglob("*.JPEG"))
+        image.with_name(f"._{image.name}").write_bytes(b"\0\5\x16\7 of a Mac")
+        image.with_name(f".{image.name}.x7Ab2c").write_bytes(b"of rsync")
+        (image.parents[1] / ".thumbnails").mkdir()
+        (image.parents[1] / ".thumbnails" / "0.JPEG").write_bytes(image.read_bytes())
+    marker = prepare(official, tmp_path / "a", str(tree))
+    assert prepare(official, tmp_path / "b", str(own_tree)) == marker
 
 
-def test_every_size_is_resized_to_torchvisions():
-    from torchvision.transforms.functional import _compute_resized_output_size
-
-    for width in range(60, 700, 7):
-        for height in range(60, 700, 11):
-            expected = _compute_resized_output_size((height, width), [256])
-            assert list(central_geometry(width, height, 224)[1::-1]) == expected, (width, height)
+# --- what is refused ------------------------------------------------------------------------------
 
 
-def test_random_boxes_have_the_scale_and_aspect_asked_for():
-    rng = np.random.default_rng(0)
-    boxes = np.array([random_box(400, 300, (0.5, 1.0), rng) for _ in range(2000)])
-    width, height = boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]
-    assert boxes.min() >= 0 and boxes[:, 2].max() <= 400 and boxes[:, 3].max() <= 300
-    assert np.all((width / height > 0.74) & (width / height < 1.35))
-    share = width * height / (400 * 300)
-    assert 0.49 < share.min() < 0.52 and share.max() > 0.95
-    assert random_box(10, 100, (0.9, 1.0), rng) == (0, 43, 10, 56)  # no such box: the central one
+def lacks_a_class(tree: Path, wnid: str) -> str:
+    shutil.rmtree(tree / "val" / wnid)
+    return f"tree: classes in only one of train and val: 1; {wnid} is missing in val"
 
 
-def test_augmentation_depends_on_seed_epoch_and_image_only(folder):
-    data = dataset(folder)
-    first = data[0, 7][0]
-    assert torch.equal(first, dataset(folder, indices=np.array([3, 7]))[0, 1][0])
-    assert not torch.equal(first, data[1, 7][0])
-    assert not torch.equal(first, ImageNetDataset(folder, "train", None, 32, True, seed=6)[0, 7][0])
+def has_an_empty_class(tree: Path, wnid: str) -> str:
+    for path in (tree / "train" / wnid).iterdir():
+        path.unlink()
+    return rf"train/{wnid}: no images .* in this class"
 
 
-def test_the_number_of_workers_changes_nothing(folder):
-    keys = [(3, position) for position in range(12)]
-    loaded = [
-        torch.cat(
-            [
-                images
-                for images, _ in DataLoader(
-                    dataset(folder), batch_size=5, sampler=keys, num_workers=workers
-                )
-            ]
-        )
-        for workers in (0, 2)
-    ]
-    assert torch.equal(*loaded)
+def has_an_empty_image(tree: Path, wnid: str) -> str:
+    next((tree / "train" / wnid).glob("*_2.JPEG")).write_bytes(b"")
+    return rf"train/{wnid}/{wnid}_2\.JPEG: empty file \(in its class: 1\)"
 
 
-def test_without_flips_no_image_is_mirrored(folder):
-    whole = {"crop_scale": (1.0, 1.0)}
-    flips = 0
-    for key in [(epoch, position) for epoch in range(8) for position in range(12)]:
-        plain = dataset(folder, horizontal_flip=False, **whole)[key][0]
-        flipped = dataset(folder, **whole)[key][0]
-        flips += torch.equal(flipped, plain.flip(2)) and not torch.equal(flipped, plain)
-        assert torch.equal(flipped, plain) or torch.equal(flipped, plain.flip(2))
-    assert 30 <= flips <= 66
+def lacks_an_image(tree: Path, wnid: str) -> str:
+    next((tree / "train" / wnid).glob("*_2.JPEG")).unlink()
+    return "tree/train: has 17 images of 3 classes, dataset photos has 18 of 3"
 
 
-def test_an_item_is_a_normalised_float_image_and_its_label(folder):
-    image, label = dataset(folder, split="val", augment=False)[0, 5]
-    assert image.shape == (3, 32, 32) and image.dtype == torch.float32 and image.is_contiguous()
-    assert label == 2 and isinstance(label, int)
+def lacks_a_split(tree: Path, wnid: str) -> str:
+    shutil.rmtree(tree / "train")
+    return "tree/train: cannot be read .*; expected train/<class>/<image>"
 
 
-def test_a_damaged_image_is_named(folder, tmp_path):
-    for name in ("a", "b"):
-        (tmp_path / "train" / name).mkdir(parents=True)
-    (tmp_path / "train" / "a" / "whole.JPEG").write_bytes(
-        (folder / "train" / "n01" / "0.JPEG").read_bytes()
-    )
-    (tmp_path / "train" / "b" / "torn.JPEG").write_bytes(b"\xff\xd8 nothing")
-    build_index(tmp_path, "train")
-    with pytest.raises(InputError, match=r"train/b/torn\.JPEG"):
-        dataset(tmp_path)[0, 1]
+HARM = [lacks_a_class, has_an_empty_class, has_an_empty_image, lacks_an_image, lacks_a_split]
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "message"),
-    [
-        ("train_samples", 13, "train: has 12 images, dataset photos has 13"),
-        ("validation_samples", 5, "val: has 6 images, dataset photos has 5"),
-        ("classes", 4, "train: has 3 classes, dataset photos has 4"),
-    ],
-)
-def test_a_tree_that_does_not_fit_its_definition_is_refused(folder, tmp_path, key, value, message):
-    for split in ("train", "val"):
-        (tmp_path / split).symlink_to(folder / split)
+@pytest.mark.parametrize("harm", HARM)
+def test_a_wrong_tree_is_named_and_changes_nothing_that_is_prepared(
+    harm: Callable[[Path, str], str], official: Official, tree: Path, own_tree: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    marker = prepare(official, data, {"tree": str(tree)})
+    message = harm(own_tree, sorted(official.train)[1])
+    for folder, source in [(tmp_path / "new", str(own_tree)), (data, {"tree": str(own_tree)})]:
+        with pytest.raises(InputError, match=message):
+            prepare(official, folder, source)
+    assert not (tmp_path / "new" / "manifest.json").exists()
+    assert content_of_prepared(data) == marker["content_sha256"]
+    assert ImageFolderIndex.load(data, "train").folder == tree
+
+
+@pytest.mark.parametrize("key", ["train_samples", "validation_samples", "classes"])
+def test_a_tree_that_does_not_fit_its_definition_is_refused(
+    key: str, official: Official, tree: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="images of 3 classes, dataset photos has"):
+        prepare_dataset(official.definition | {key: 77}, tmp_path, str(tree))
+
+
+def test_a_folder_without_images_is_named_with_what_is_expected(
+    official: Official, tmp_path: Path
+) -> None:
+    message = f"train: cannot be read .*; expected train/<class>/<image>, or {TARS['train']}"
     with pytest.raises(InputError, match=message):
-        prepare_dataset(DEFINITION | {key: value}, tmp_path, None)
-    assert not (tmp_path / "manifest.json").exists()
+        prepare(official, tmp_path / "data", str(tmp_path))
 
 
-def test_a_missing_split_is_named(tmp_path):
-    (tmp_path / "train" / "a").mkdir(parents=True)
-    (tmp_path / "train" / "a" / "x.JPEG").touch()
-    wrong = DEFINITION | {"train_samples": 1, "classes": 1}
-    with pytest.raises(InputError, match="val: no such folder"):
-        prepare_dataset(wrong, tmp_path, None)
+# --- prepared, and changed since ------------------------------------------------------------------
 
 
-def test_a_prepared_tree_is_refused_for_another_definition(folder):
-    with pytest.raises(InputError, match="was prepared for"):
-        prepare_dataset(DEFINITION | {"name": "others"}, folder, None)
+def test_a_prepared_tree_is_refused_for_another_definition(
+    official: Official, tree: Path, tmp_path: Path
+) -> None:
+    prepare(official, tmp_path, str(tree))
+    with pytest.raises(InputError, match=r"was prepared for .*; name another folder"):
+        prepare_dataset(official.definition | {"name": "others"}, tmp_path, str(tree))
+
+
+def test_a_tree_that_moved_is_indexed_again(
+    official: Official, own_tree: Path, tmp_path: Path
+) -> None:
+    data, moved = tmp_path / "data", tmp_path / "moved"
+    marker = prepare(official, data, str(own_tree))
+    own_tree.rename(moved)
+    assert prepare(official, data, str(moved)) == marker
+    assert ImageFolderIndex.load(data, "val").folder == moved
+
+
+def test_data_that_are_gone_or_damaged_are_never_trained_on(
+    official: Official, tree: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    prepare(official, data, str(tree))
+    (data / "index-train.parquet").write_bytes(b"another")
+    with pytest.raises(
+        InputError, match=r"index-train\.parquet: cannot be read .*prepare the data"
+    ):
+        ImageFolderIndex.load(data, "train")
+    shutil.rmtree(data)
+    with pytest.raises(InputError, match=r"data: .*prepare it again.* -R dataset"):
+        content_of_prepared(data)
+
+
+def test_a_damaged_manifest_is_named(official: Official, tree: Path, tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"definition": {}, "fil')
+    for read in (content_of_prepared, lambda folder: prepare(official, folder, str(tree))):
+        with pytest.raises(InputError, match=r"manifest\.json: is not a readable JSON file"):
+            read(tmp_path)
+
+
+def test_a_preparation_that_was_killed_is_made_again(
+    official: Official, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("scalewatt.data.prepared.write_json", killed)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(official, tmp_path, str(tree))
+    with pytest.raises(InputError, match="has no prepared dataset"):
+        content_of_prepared(tmp_path)
+    assert prepare(official, tmp_path, str(tree))["train_samples"] == 18

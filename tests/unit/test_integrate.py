@@ -249,3 +249,9 @@ def test_a_clock_set_back_for_long_leaves_nothing_known(back_s: float, is_known:
         validated = checked(one, 1.0)
         assert "clock" in codes(validated.flags)
         assert covered_s(validated) == (199 - back_s if is_known else 0)
+
+
+def test_of_two_samples_of_one_stamp_the_first_counts() -> None:
+    time, power = np.arange(100.0), np.full(100, 300.0) + np.arange(100) % 7
+    twice = checked(gpu(np.insert(time, 51, 50.0), np.insert(power, 51, 600.0)), 1.0)
+    assert total_j(twice) == pytest.approx(float(np.trapezoid(power, time)))

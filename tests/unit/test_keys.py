@@ -14,10 +14,3 @@ KEYS = runpy.run_path(str(ROOT / ".ci" / "site" / "keys.py"))
 def test_the_page_has_the_keys_as_the_schema_has_them(kind: str) -> None:
     page = KEYS["PAGES"][kind].read_text(encoding="utf-8")
     assert KEYS["written"](kind, page) == page, "run: python .ci/site/keys.py"
-
-
-@pytest.mark.parametrize("kind", KEYS["PAGES"])
-def test_every_key_says_what_it_is_and_what_it_takes(kind: str) -> None:
-    for section in KEYS["sections"](kind):
-        for key in section.keys:
-            assert key.description and key.allowed, (section.places, key.path)

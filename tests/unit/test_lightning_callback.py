@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -20,11 +19,11 @@ import torch
 from scalewatt import events
 from scalewatt.recordings.stage_log import read_json_lines
 
-# Lightning hints at faster settings of its Trainer, which differ by machine.
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
-
-NEEDED = "lightning is not installed (envs/requirements.in)"
-needs_lightning = pytest.mark.skipif(find_spec("lightning") is None, reason=NEEDED)
+pytestmark = [
+    # Lightning hints at faster settings of its Trainer, which differ by machine.
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+    pytest.mark.skipif(find_spec("lightning") is None, reason="lightning is not installed"),
+]
 SAMPLES, BATCH = 40, 4
 BATCHES = SAMPLES // BATCH
 
@@ -50,11 +49,10 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "_next_look_s", None)
 
 
-def module(**hooks: Any) -> Any:
+def module(package: str = "lightning.pytorch", **hooks: Any) -> Any:
     """A LightningModule of one layer that logs a loss and an error; `hooks` are further methods."""
-    import lightning as L
 
-    class Line(L.LightningModule):
+    class Line(importlib.import_module(package).LightningModule):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.layer = torch.nn.Linear(3, 1)
@@ -75,22 +73,20 @@ def module(**hooks: Any) -> Any:
     return type("Line", (Line,), hooks)()
 
 
-def loader(samples: int = SAMPLES) -> Any:
+def loader(samples: int) -> Any:
     data = torch.arange(samples * 3, dtype=torch.float32).reshape(samples, 3) / samples
     return torch.utils.data.DataLoader(torch.utils.data.TensorDataset(data), batch_size=BATCH)
 
 
 def fit(
     folder: Path,
-    callback: Any,
     net: Any = None,
     ckpt_path: str | None = None,
     package: str = "lightning.pytorch",
-    train: Any = None,
     **options: Any,
 ) -> Any:
     """Train three epochs with a Trainer as users have it; return it."""
-    import importlib
+    from scalewatt.lightning import ScalewattCallback
 
     pl = importlib.import_module(package)
     trainer = pl.Trainer(
@@ -100,16 +96,18 @@ def fit(
         logger=pl.loggers.CSVLogger(folder / "script"),
         enable_progress_bar=False,
         enable_model_summary=False,
-        **{"max_epochs": 3, "callbacks": [callback], **options},
+        callbacks=[ScalewattCallback("error")],
+        **{"max_epochs": 3, **options},
     )
-    trainer.fit(net or module(), train or loader(), loader(12), ckpt_path=ckpt_path)
+    trainer.fit(net or module(package), loader(SAMPLES), loader(12), ckpt_path=ckpt_path)
     return trainer
 
 
-def callback(*given: Any, **options: Any) -> Any:
-    from scalewatt.lightning import ScalewattCallback
+def checkpoint() -> Path | None:
+    from scalewatt.lightning import last_checkpoint
 
-    return ScalewattCallback(*(given or ("error",)), **options)
+    path = last_checkpoint()
+    return None if path is None else Path(path)
 
 
 def history(folder: Path) -> list[dict[str, Any]]:
@@ -134,49 +132,23 @@ def logged(folder: Path, name: str) -> list[float]:
 # --- importing it ---------------------------------------------------------------------------------
 
 
-def test_without_lightning_the_message_names_the_package_and_the_python() -> None:
-    code = (
-        "import importlib.util as u; find = u.find_spec\n"
-        "u.find_spec = lambda name, *a: None if 'lightning' in name else find(name, *a)\n"
-        "import scalewatt.lightning\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 1
-    last = done.stderr.strip().splitlines()[-1]
-    assert last.startswith("ModuleNotFoundError: scalewatt.lightning needs Lightning")
-    assert sys.executable in last and "pip install lightning" in last
-
-
-@needs_lightning
-@pytest.mark.skipif(find_spec("pytorch_lightning") is None, reason="pytorch_lightning is missing")
-def test_it_is_a_callback_of_the_package_that_the_script_uses() -> None:
-    code = (
-        "import sys; from scalewatt.lightning import ScalewattCallback\n"
-        "import importlib; pl = importlib.import_module(sys.argv[1])\n"
-        "made = ScalewattCallback('error')\n"
-        "print(isinstance(made, pl.Callback), 'lightning.pytorch' in sys.modules, made.state_key)\n"
-    )
-    for package in ("lightning.pytorch", "pytorch_lightning"):
-        done = subprocess.run(
-            [sys.executable, "-c", code, package], capture_output=True, text=True, check=True
-        )
-        own = package == "lightning.pytorch"
-        assert done.stdout.split() == ["True", str(own), "ScalewattCallback"], done.stderr
+@pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
+def test_it_is_a_callback_of_the_package_that_the_script_uses(inside: Path, package: str) -> None:
+    fit(inside, package=package, max_epochs=1)
+    assert len(history(inside)) == 1
 
 
 # --- a training from start to end -----------------------------------------------------------------
 
 
-@needs_lightning
 def test_epochs_have_their_stages_and_the_sanity_check_is_a_part_of_the_start(inside: Path) -> None:
-    fit(inside, callback(), num_sanity_val_steps=2, enable_checkpointing=False)
+    fit(inside, num_sanity_val_steps=2, enable_checkpointing=False)
     expected = [(name, epoch) for epoch in range(3) for name in ("train", "validate")]
     assert stages(inside) == [*expected, ("shutdown", None)]
 
 
-@needs_lightning
 def test_the_metric_is_the_one_that_lightning_logged(inside: Path) -> None:
-    fit(inside, callback())
+    fit(inside)
     rows = history(inside)
     assert [row["epoch"] for row in rows] == [0, 1, 2]
     for key, name in (
@@ -189,7 +161,6 @@ def test_the_metric_is_the_one_that_lightning_logged(inside: Path) -> None:
     assert [row["learning_rate"] for row in rows] == [0.1, 0.05, 0.025]
 
 
-@needs_lightning
 def test_samples_updates_and_time_of_an_epoch_give_its_throughput(inside: Path) -> None:
     def training_hook(self: Any, *_: Any) -> None:
         time.sleep(0.05)
@@ -198,7 +169,7 @@ def test_samples_updates_and_time_of_an_epoch_give_its_throughput(inside: Path) 
         time.sleep(0.2)
 
     net = module(on_train_batch_start=training_hook, on_validation_batch_start=validation_hook)
-    fit(inside, callback(), net, enable_checkpointing=False, max_epochs=2)
+    fit(inside, net, enable_checkpointing=False, max_epochs=2)
     marks = read_json_lines(inside / events.EVENTS_FILE)
     train_s = [
         later["start_s"] - mark["start_s"]
@@ -211,34 +182,14 @@ def test_samples_updates_and_time_of_an_epoch_give_its_throughput(inside: Path) 
         assert row["train_s"] == pytest.approx(seconds, abs=0.3), "without 0.6 s of validation"
 
 
-@needs_lightning
-def test_a_metric_that_the_module_logs_at_the_very_end_of_an_epoch_is_there(inside: Path) -> None:
-    def on_train_epoch_end(self: Any) -> None:
-        self.log("late", float(self.current_epoch) + 0.5)
-
-    net = module(on_train_epoch_end=on_train_epoch_end)
-    fit(inside, callback("late"), net)
-    assert [row["metric"] for row in history(inside)] == [0.5, 1.5, 2.5]
-
-
-@needs_lightning
-def test_a_metric_that_is_never_logged_is_said_with_those_that_are(inside: Path) -> None:
-    with pytest.warns(UserWarning, match=r"'eror' was never logged; logged: error, train_loss"):
-        fit(inside, callback("eror"), max_epochs=1)
-    assert [row["metric"] for row in history(inside)] == [None]
-
-
-@needs_lightning
 def test_outside_a_run_nothing_is_written_and_nothing_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from scalewatt.lightning import last_checkpoint
-
     for name in (events.FOLDER_VARIABLE, events.STOP_VARIABLE, "SCALEWATT_WORK"):
         monkeypatch.delenv(name, raising=False)
     handlers = [signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM)]
-    fit(tmp_path, callback())
-    assert last_checkpoint() is None
+    fit(tmp_path)
+    assert checkpoint() is None
     assert {path.name for path in tmp_path.iterdir()} == {"script"}, "Lightning's own"
     assert handlers == [signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM)]
 
@@ -256,49 +207,38 @@ def asking(at_step: int, number: int) -> Any:
     return on_before_optimizer_step
 
 
-def stopped_at(inside: Path, step: int, number: int = signal.SIGUSR1, **options: Any) -> str:
+def stopped_at(inside: Path, step: int, number: int = signal.SIGUSR1, **options: Any) -> Any:
     """Train until a request to stop at an update; return the checkpoint."""
-    from scalewatt.lightning import last_checkpoint
-
-    net = module(on_before_optimizer_step=asking(step, number))
-    with pytest.raises(SystemExit) as ended:
-        fit(inside, callback(), net, **options)
-    assert ended.value.code == 75
-    path = last_checkpoint()
-    assert path is not None
-    return path
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit, match="75"):
+        patch.setattr("scalewatt.lightning.ASK_S", 0.0)  # at every update
+        fit(inside, module(on_before_optimizer_step=asking(step, number)), **options)
+    path = inside / "script" / "stopped.ckpt"
+    assert checkpoint() == path
+    return torch.load(path, weights_only=False)
 
 
-def next_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+def resume(monkeypatch: pytest.MonkeyPatch, inside: Path, **options: Any) -> Any:
+    """Train on from the newest checkpoint as the next segment does."""
     forget(monkeypatch)
     monkeypatch.setenv(events.SEGMENT_VARIABLE, "1")
+    return fit(inside, ckpt_path=str(checkpoint()), **options)
 
 
-@needs_lightning
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
-def test_a_request_to_stop_ends_at_a_checkpoint_with_code_75(
-    inside: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    monkeypatch.setattr("scalewatt.lightning.LOOK_S", 0.0)  # at every update
-    path = stopped_at(inside, 12, number)
-    assert Path(path).name == "stopped.ckpt"
-    kept = torch.load(path, weights_only=False)
+def test_a_request_to_stop_ends_at_a_checkpoint_with_code_75(inside: Path, number: int) -> None:
+    kept = stopped_at(inside, 12, number)
     assert (kept["epoch"], kept["global_step"]) == (1, 13)
     assert stages(inside)[-1] == ("checkpoint", 1)
     assert [row["epoch"] for row in history(inside)] == [0]
-    assert not list(inside.glob("**/*.part"))
 
 
-@needs_lightning
 @pytest.mark.parametrize("accumulate", [1, 3])
 def test_a_run_that_was_stopped_amid_an_epoch_ends_with_all_its_updates_and_samples(
     inside: Path, monkeypatch: pytest.MonkeyPatch, accumulate: int
 ) -> None:
-    monkeypatch.setattr("scalewatt.lightning.LOOK_S", 0.0)
     per_epoch = -(-BATCHES // accumulate)
-    path = stopped_at(inside, per_epoch + 1, accumulate_grad_batches=accumulate)
-    next_segment(monkeypatch)
-    trainer = fit(inside, callback(), ckpt_path=path, accumulate_grad_batches=accumulate)
+    stopped_at(inside, per_epoch + 1, accumulate_grad_batches=accumulate)
+    trainer = resume(monkeypatch, inside, accumulate_grad_batches=accumulate)
     assert trainer.global_step == 3 * per_epoch
     rows = history(inside)
     assert [(row["epoch"], row["segment"]) for row in rows] == [(0, 0), (1, 1), (2, 1)]
@@ -307,45 +247,34 @@ def test_a_run_that_was_stopped_amid_an_epoch_ends_with_all_its_updates_and_samp
     assert min(row["train_s"] for row in rows) > 0
 
 
-@needs_lightning
-@pytest.mark.parametrize("step", [BATCHES - 1, 3 * BATCHES - 1])
-def test_after_the_last_batch_of_an_epoch_it_is_validated_and_reported_first(
-    inside: Path, monkeypatch: pytest.MonkeyPatch, step: int
-) -> None:
-    monkeypatch.setattr("scalewatt.lightning.LOOK_S", 0.0)
-    if step == 3 * BATCHES - 1:  # nothing is left to train
-        fit(inside, callback(), module(on_before_optimizer_step=asking(step, signal.SIGUSR1)))
-        assert len(history(inside)) == 3
-        return
-    path = stopped_at(inside, step)
-    assert torch.load(path, weights_only=False)["global_step"] == BATCHES + 1
+def test_after_the_last_batch_of_an_epoch_it_is_validated_and_reported_first(inside: Path) -> None:
+    assert stopped_at(inside, BATCHES - 1)["global_step"] == BATCHES + 1
     assert [row["metric"] for row in history(inside)] == logged(inside, "error")
 
 
-@needs_lightning
+def test_after_the_last_batch_of_all_a_request_to_stop_comes_too_late(inside: Path) -> None:
+    fit(inside, module(on_before_optimizer_step=asking(3 * BATCHES - 1, signal.SIGUSR1)))
+    assert len(history(inside)) == 3
+
+
 def test_a_run_goes_on_from_lightnings_own_checkpoint_after_a_crash(
     inside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from scalewatt.lightning import last_checkpoint
-
     def crash(self: Any, optimizer: Any) -> None:
         if self.trainer.global_step == BATCHES + 4:
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        fit(inside, callback(), module(on_before_optimizer_step=crash))
-    path = last_checkpoint()
-    assert path is not None and Path(path).name == f"epoch=0-step={BATCHES}.ckpt"
+        fit(inside, module(on_before_optimizer_step=crash))
+    assert str(checkpoint()).endswith(f"epoch=0-step={BATCHES}.ckpt")
     first = history(inside)
-    next_segment(monkeypatch)
-    fit(inside, callback(), ckpt_path=path)
+    resume(monkeypatch, inside)
     rows = history(inside)
     assert [row["epoch"] for row in rows] == [0, 1, 2]
     assert {(row["samples"], row["updates"]) for row in rows} == {(SAMPLES, BATCHES)}
     assert rows[0]["metric"] == first[0]["metric"] is not None
 
 
-@needs_lightning
 def test_during_a_training_term_is_heard_by_scalewatt_alone(inside: Path) -> None:
     """The Trainer's own handler talks to other ranks, which may be elsewhere just then."""
     found = []
@@ -353,15 +282,12 @@ def test_during_a_training_term_is_heard_by_scalewatt_alone(inside: Path) -> Non
     def on_train_batch_start(self: Any, *_: Any) -> None:
         found.append(signal.getsignal(signal.SIGTERM))
 
-    fit(inside, callback(), module(on_train_batch_start=on_train_batch_start), max_epochs=1)
-    assert set(found) == {events._on_signal}
+    fit(inside, module(on_train_batch_start=on_train_batch_start), max_epochs=1)
+    assert set(found) == {events.note_request}
 
 
-@needs_lightning
 def test_the_newest_whole_checkpoint_is_taken(inside: Path) -> None:
-    from scalewatt.lightning import last_checkpoint
-
-    assert last_checkpoint() is None
+    assert checkpoint() is None
     folder = inside / "script" / "lightning_logs" / "version_0" / "checkpoints"
     folder.mkdir(parents=True)
     for name, age_s in (("old.ckpt", 20), ("new.ckpt", 10), ("torn.ckpt", 5)):
@@ -369,10 +295,9 @@ def test_the_newest_whole_checkpoint_is_taken(inside: Path) -> None:
         os.utime(folder / name, (1e9 - age_s, 1e9 - age_s))
     (folder / "torn.ckpt").write_bytes((folder / "new.ckpt").read_bytes()[:300])
     os.utime(folder / "torn.ckpt", (1e9 - 5, 1e9 - 5))
-    assert last_checkpoint() == str(folder / "new.ckpt")
+    assert checkpoint() == folder / "new.ckpt"
 
 
-@needs_lightning
 def test_a_termination_that_lightning_takes_for_an_end_is_a_failure(inside: Path) -> None:
     from lightning.pytorch.utilities.exceptions import SIGTERMException
 
@@ -380,5 +305,5 @@ def test_a_termination_that_lightning_takes_for_an_end_is_a_failure(inside: Path
         raise SIGTERMException
 
     with pytest.raises(SystemExit) as left:
-        fit(inside, callback(), module(on_train_batch_start=ended))
+        fit(inside, module(on_train_batch_start=ended))
     assert left.value.code == 143

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from campaign_files import DEMO, PAPER, demo, edited, write_yaml
 
+from scalewatt.campaign.listing import configuration_table
 from scalewatt.cli import main
-from scalewatt.cli.campaigns import campaign_table
 
 FIELDS = {
     "model", "phase", "device", "gpus", "local_batch_size", "global_batch_size",
@@ -29,7 +29,7 @@ def test_json_has_one_object_per_run(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_the_table_has_one_line_per_configuration() -> None:
     campaign = demo()
-    lines = campaign_table(campaign).splitlines()
+    lines = configuration_table(campaign)
     assert lines[0].split() == [
         "configuration", "repeats", "GPUs", "nodes", "LBS", "GBS", "samples", "epochs", "updates",
         "series",

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from scalewatt.campaign.campaign_types import Device
-from scalewatt.campaign.load import expand
+from scalewatt.campaign.cluster import Device
+from scalewatt.campaign.expansion import expand
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.prepare import prepare_dataset
-from scalewatt.datasets.prepared_check import content_of_prepared
+from scalewatt.data.prepared import content_of_prepared, prepare_dataset
 
-DEVICES = {"gpu": Device("gpu", 1, 1, None)}
+DEVICES = {"gpu": Device(name="gpu", gpus_per_node=1, cpus_per_rank=1)}
 IMAGES = {
     "format": "imagenet", "source": "none", "classes": 10,
     "train_samples": 1000, "validation_samples": 50,
@@ -68,6 +67,6 @@ def test_a_dataset_without_data_is_prepared_at_once_and_writes_its_manifest_alon
 ) -> None:
     marker = prepare_dataset({"name": "nothing", **definition}, tmp_path, None)
     assert (marker["train_samples"], marker["validation_samples"]) == samples
-    assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
+    assert [path.name for path in tmp_path.glob("[!.]*")] == ["manifest.json"]
     assert content_of_prepared(tmp_path) == marker["content_sha256"]
     assert prepare_dataset({"name": "nothing", **definition}, tmp_path, None) == marker

@@ -10,11 +10,8 @@ from pathlib import Path
 import pytest
 from archived import Project, below, make_project
 
-from scalewatt.campaign.cluster import load_cluster
-from scalewatt.campaign.load import load_campaign
-from scalewatt.campaign.table_requests import table_definition
 from scalewatt.cli import main
-from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.common.project_files import PROJECT_ROOT
 
 FOUR = "resnet50-a100-n004-lbs0256-s0020018"
 WAVES = {
@@ -64,10 +61,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A finished campaign with an archive of it; not to be changed."""
     project = make_project(tmp_path_factory.mktemp("made") / "project")
     project.export()
-    campaign = load_campaign(project.campaign, load_cluster(project.path / "cluster.yaml"))
-    runs = [[run.configuration.id, run.repeat] for run in campaign.runs()]
-    definition = {**table_definition(campaign, "figure2", runs), "facility": {}}
-    (project.path / "figure2.json").write_text(json.dumps(definition))
     return project
 
 
@@ -75,7 +68,7 @@ Arguments = Callable[[Project, Path], list[str]]
 
 
 def _cluster(made: Project) -> list[str]:
-    return ["--cluster", str(made.path / "cluster.yaml")]
+    return ["--site", str(made.path / "cluster.yaml")]
 
 
 def _run(made: Project) -> str:
@@ -91,21 +84,9 @@ COMMANDS: dict[str, Arguments] = {
         *("import", str(made.path / "small.crate.zip")),
         *("--results", str(out / "results"), "--campaigns", str(out / "campaigns")),
     ],
-    "figure": lambda made, out: [
-        *("figure", "2", "--table", str(made.results / "tables" / "figure2.parquet")),
-        *("--out", str(out / "figure2")),
-    ],
-    "table": lambda made, out: [
-        *("table", "--definition", str(made.path / "figure2.json")),
-        *("--results", str(made.results), "--out", str(out / "figure2.parquet")),
-    ],
-    "account": lambda made, out: [
-        *("account", _run(made), "--powers", "{}"),
-        *("--traces", str(out / "t.parquet"), "--energy", str(out / "e.parquet")),
-    ],
     "plan": lambda made, out: [
-        *("plan", "--campaign", str(PROJECT_ROOT / "config.yaml")),
-        *("--cluster", str(PROJECT_ROOT / "profiles" / "horeka" / "cluster.yaml")),
+        *("plan", "--campaign", str(PROJECT_ROOT / "campaigns/paper.yaml")),
+        *("--site", str(PROJECT_ROOT / "config" / "horeka.yaml")),
         *("--model", str(PROJECT_ROOT / "reference" / "scaling_model.json")),
         *("--out", str(out / "plan")),
     ],
@@ -120,9 +101,6 @@ COMMANDS: dict[str, Arguments] = {
     ],
     "prepare": lambda made, out: [
         *("prepare", "--folder", str(out / "data"), "--definition", json.dumps(WAVES)),
-    ],
-    "run-pages": lambda made, out: [
-        *("run-pages", FOUR, "1", "--results", str(out / "results")),
     ],
 }
 
@@ -150,7 +128,7 @@ FOLDERS = {"a folder that is there": "there", "this folder": ".", "the root": "/
 
 
 @pytest.mark.parametrize("out", FOLDERS.values(), ids=FOLDERS)
-@pytest.mark.parametrize("name", ["export", "pilot", "table"])
+@pytest.mark.parametrize("name", ["export", "pilot"])
 def test_a_folder_in_place_of_a_file_is_refused_by_a_line(
     name: str,
     out: str,

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from campaign_files import DEMO, LOCAL, edited, write_yaml
+from campaign_files import DEMO, LOCAL, edited, replaced, write_yaml
 from energy_files import telemetry_block
 from figure_tables import draw
 from operating_runs import (
@@ -29,11 +29,14 @@ from operating_runs import (
 )
 
 from scalewatt.campaign.cluster import known_devices, load_cluster, parse_cluster
-from scalewatt.campaign.load import check_devices, expand, load_campaign
+from scalewatt.campaign.expansion import expand
+from scalewatt.campaign.load import check_devices, load_campaign
 from scalewatt.campaign.operating_points import commands_of, launcher_options, without_point
+from scalewatt.campaign.registered_campaign import RegisteredPoint
 from scalewatt.campaign.run_spec import parse_spec, run_spec
-from scalewatt.campaign.table_requests import table_definition
+from scalewatt.campaign.table_definitions import table_definition
 from scalewatt.common.errors import InputError
+from scalewatt.common.settings import validated
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.energies.checks import (
     setting_flags,
@@ -42,33 +45,16 @@ from scalewatt.energies.checks import (
 from scalewatt.figures.draw_figure import SUFFIXES, draw_figure
 from scalewatt.recordings.block import Block
 from scalewatt.recordings.terms import Flag
-from scalewatt.results.build import write_tables
+from scalewatt.results.build import write_figure_table
 from scalewatt.scaling.planning.pilot import make_pilot
 
 # --- campaigns ------------------------------------------------------------------------------------
 
 
-def test_a_list_gives_a_series_for_each_value_and_figures_show_all_of_them() -> None:
-    made_ = campaign()
-    assert list(made_.series) == [f"{SERIES}-gpuclock{clock}mhz" for clock in CLOCKS]
-    assert made_.figures["operating_points"]["series"] == list(made_.series)
-    assert [len(series.points) for series in made_.series.values()] == [len(GPUS)] * len(CLOCKS)
-    first = next(iter(made_.series.values()))
-    assert first.label == "LBS 16, GPU clock 705 MHz"
-    (id_, *_) = first.points.values()
+def test_an_id_shows_what_was_asked_for() -> None:
+    (id_, *_) = campaign().series[f"{SERIES}-gpuclock705mhz"].points.values()
     assert id_ == "resnet50-local-n001-lbs0016-full-gpuclock705mhz"
     assert without_point(id_) == "resnet50-local-n001-lbs0016-full"
-
-
-def test_lists_of_several_levers_are_combined_and_a_value_stays_one_series() -> None:
-    both = campaign((705, 1410), gpu_power_limit_w=[250, 300], cpu_clock_mhz=2000)
-    assert len(both.series) == 4
-    points = {
-        tuple(c.operating_point.items()) for c in both.configurations.values() if c.operating_point
-    }
-    assert len(points) == 4 and all(("cpu_clock_mhz", 2000.0) in point for point in points)
-    alone = edited({("series", SERIES, "gpu_clock_mhz"): 1200}, DEMO)
-    assert SERIES in expand(alone, Path("made.yaml"), known_devices()).series
 
 
 def test_a_spec_without_levers_is_as_it_was_and_one_with_them_is_read_back() -> None:
@@ -81,37 +67,32 @@ def test_a_spec_without_levers_is_as_it_was_and_one_with_them_is_read_back() -> 
     assert own.sha256 != replace(own, operating_point={"gpu_clock_mhz": 930.0}).sha256
 
 
-@pytest.mark.parametrize(
-    ("point", "words"),
-    [
-        ({"gpu_clock": 1.0}, "unknown lever 'gpu_clock'"),
-        ({"gpu_clock_mhz": -1.0}, "expected a number above 0"),
-        ({"gpu_clock_mhz": True}, "expected a number above 0"),
-        ({}, "names no lever"),
-        (3, "an object"),
-    ],
-)
-def test_a_wrong_operating_point_of_a_spec_is_refused(point: Any, words: str) -> None:
-    spec = run_spec(load_campaign(DEMO), "resnet50-local-n001-lbs0016-full", 1).as_json()
-    with pytest.raises(InputError, match=words):
-        parse_spec(spec | {"operating_point": point}, "spec.json")
-
-
 def test_fine_tuning_starts_from_weights_that_were_trained_at_another_clock() -> None:
-    content = edited({("series", "fourcastnet-finetune-lbs4", "gpu_clock_mhz"): [1200]}, DEMO)
+    content = edited({("series", "fourcastnet-finetune-lbs4", "gpu_clock_mhz"): 1200}, DEMO)
     found = expand(content, Path("made.yaml"), known_devices()).configurations
     own = found["fourcastnet.finetune-local-n001-lbs0004-full-gpuclock1200mhz"]
     assert own.initial_weights == "fourcastnet.pretrain-local-n001-lbs0004-full"
 
 
 def test_a_pilot_of_clocks_calibrates_each_of_them(tmp_path: Path) -> None:
-    content = edited({("series", SERIES, "gpu_clock_mhz"): [705, 1410]}, DEMO)
+    content = edited({("series", SERIES, "gpu_clock_mhz"): 705}, DEMO)
+    content["series"]["fast"] = {**content["series"][SERIES], "gpu_clock_mhz": 1410}
     path = write_yaml(tmp_path / "levers.yaml", content)
     pilot = expand(yaml.safe_load(make_pilot(path).text), path, known_devices())
     asked = {
         str(one.operating_point) for one in pilot.configurations.values() if one.model == "resnet50"
     }
     assert {str({"gpu_clock_mhz": clock}) for clock in (705.0, 1410.0)} <= asked
+
+
+@pytest.mark.parametrize(
+    ("lever", "value"),
+    [("gpu_clock_mhz", 1.41), ("gpu_power_limit_w", 0.25), ("cpu_clock_mhz", 2.4)],
+)
+def test_a_registered_clock_in_ghz_or_limit_in_kw_is_refused(lever: str, value: float) -> None:
+    point = {"gpus": 1, "local_batch_size": 32, "dataset_samples": 1000, "epochs": 1, lever: value}
+    with pytest.raises(InputError, match=rf"{lever}: {value} does not fit; allowed"):
+        validated(RegisteredPoint, point, "mine.yaml")
 
 
 # --- cluster files --------------------------------------------------------------------------------
@@ -125,33 +106,19 @@ SRUN = {"launcher": "--gpu-freq={value}"}
 SET = {"set": "nvidia-smi -i {gpus} -lgc {value}", "undo": "nvidia-smi -i {gpus} -rgc"}
 
 
-@pytest.mark.parametrize(
-    ("levers", "words"),
-    [
-        ({"gpu_clock_mhz": {}}, "gives nothing"),
-        ({"gpu_clock_mhz": {"set": SET["set"]}}, "gives set"),
-        ({"gpu_clock_mhz": SRUN | SET}, "either launcher, or set and undo"),
-        ({"gpu_clock_mhz": {"launcher": "--gpu-freq={clock}"}}, r"unknown placeholder \{clock\}"),
-        ({"gpu_clock_mhz": {"launcher": "--gpu-freq"}}, "sets the same for every value"),
-        ({"gpu_clock_mhz": SET | {"set": "nvidia-smi -lgc"}}, "sets the same for every value"),
-        ({"gpu_clock_mhz": {"launcher": "--gpu-freq={gpus}"}}, r"unknown placeholder \{gpus\}"),
-        ({"gpu_clock_mhz": SET | {"undo": "'"}}, "No closing quotation"),
-        ({"clock": SRUN}, "unknown key 'clock'"),
-    ],
-)
-def test_a_wrong_way_to_set_a_lever_is_refused(levers: Any, words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        parse_cluster(cluster(levers), "cluster.yaml")
-
-
 def test_a_campaign_is_refused_where_the_cluster_says_no_way() -> None:
-    with pytest.raises(InputError, match=r"gpu_clock_mhz: the cluster 'local' does not say how"):
+    with pytest.raises(
+        InputError, match=r"does not say how to set gpu_clock_mhz; allowed: with levers"
+    ):
         check_devices(campaign(), load_cluster(LOCAL))
-    check_devices(campaign(), parse_cluster(cluster({"gpu_clock_mhz": SRUN}), "cluster.yaml"))
+    able = parse_cluster(cluster({"gpu_clock_mhz": SRUN}), "cluster.yaml")
+    check_devices(campaign(), able)
+    with pytest.raises(InputError, match=r"levers.gpu_power_limit_w and levers.cpu_clock_mhz in"):
+        check_devices(campaign((705,), gpu_power_limit_w=250, cpu_clock_mhz=2000), able)
 
 
 def test_a_simulation_of_clocks_is_refused() -> None:
-    simulating = replace(
+    simulating = replaced(
         parse_cluster(cluster({"gpu_clock_mhz": SRUN}), "cluster.yaml"), mode="simulate"
     )
     with pytest.raises(InputError, match="simulations know nothing of clocks"):
@@ -179,62 +146,71 @@ def telemetry(quantity: str, values: list[float], index: int = 0, kind: str = "g
     return telemetry_block(quantity, times, values, index, kind)
 
 
-def held(point: dict[str, float], *series: Block) -> list[tuple[str, str]]:
-    return [(one["code"], one["detail"]) for one in flags_of(point, [0], *series)]
-
-
-def flags_of(point: dict[str, float], gpus: list[int], *series: Block) -> list[Flag]:
+def flags_of(point: dict[str, float], *series: Block) -> list[Flag]:
     values = np.column_stack([block.values for block in series])
     sensors = pd.concat([block.sensors for block in series], ignore_index=True)
     block = Block("n1", series[0].time_s, values, sensors)
-    return setting_flags([block], gpus, point, [TRAINING], "n1")
+    return setting_flags([block], [0], point, [TRAINING], "n1")
 
 
-def test_a_clock_that_was_held_is_no_flag_and_another_one_is() -> None:
-    asked = {"gpu_clock_mhz": 1200.0}
-    assert held(asked, telemetry("clock_sm", [345.0, *[1200.0, 1215.0] * 6, 345.0])) == []
-    ((code, detail),) = held(asked, telemetry("clock_sm", [1410.0] * 13))
-    assert code == "not_held"
-    assert detail == "n1: GPU 0: 1410 MHz for 100 s of 100 s, where 1200 were asked for"
-    assert (
-        held(asked, telemetry("clock_sm", [1410.0] * 13, index=1))[0][0]
-        == "operating_point_unknown"
-    )
+def clocks(*values: float) -> Block:
+    """A GPU's clock in MHz, at equal distances from 10 s before training to 10 s after it."""
+    return telemetry("clock_sm", list(values))
 
 
-def test_up_to_5_percent_of_the_time_may_be_outside() -> None:
-    clocks = [1200.0] * 121
-    clocks[50:54] = [900.0] * 4  # of 100 s of training
-    assert held({"gpu_clock_mhz": 1200.0}, telemetry("clock_sm", clocks)) == []
-    clocks[50:57] = [900.0] * 7
-    assert held({"gpu_clock_mhz": 1200.0}, telemetry("clock_sm", clocks))[0][0] == "not_held"
+GPU, LIMIT = {"gpu_clock_mhz": 1200.0}, {"gpu_power_limit_w": 250.0}
+CPU = {"cpu_clock_mhz": 2400.0}
+SLOW, CAPPED = clocks(*[900.0] * 13), telemetry("throttle_reasons", [4.0] * 13)
+LOAD = telemetry("gpu_utilisation", [0.0] * 6 + [95.0] * 7)
+HELD: dict[str, tuple[dict[str, float], list[Block]]] = {
+    "another clock before and after": (GPU, [clocks(345.0, *[1200.0, 1215.0] * 6, 345.0)]),
+    "another clock for 4 s": (GPU, [clocks(*[1200.0] * 50, *[900.0] * 4, *[1200.0] * 67)]),
+    "a lower clock while idle": (GPU, [clocks(*[345.0] * 6, *[1200.0] * 7), LOAD]),
+    "a lower clock at a limit that was asked for": (
+        GPU | LIMIT,
+        [SLOW, CAPPED, telemetry("power_limit", [250.0] * 13)],
+    ),
+    "a slower CPU": (CPU, [telemetry("cpu_clock", [1500.0] * 13, kind="node")]),
+}
 
 
-def test_an_idle_gpu_may_lower_its_clock() -> None:
-    clock = telemetry("clock_sm", [345.0] * 6 + [1200.0] * 7)
-    load = telemetry("gpu_utilisation", [0.0] * 6 + [95.0] * 7)
-    assert held({"gpu_clock_mhz": 1200.0}, clock, load) == []
+@pytest.mark.parametrize(("asked", "series"), HELD.values(), ids=HELD)
+def test_no_flag_is_set_for(asked: dict[str, float], series: list[Block]) -> None:
+    assert flags_of(asked, *series) == []
 
 
-def test_at_a_power_limit_that_was_asked_for_a_lower_clock_is_held_and_no_flag() -> None:
-    clock, capped = telemetry("clock_sm", [900.0] * 13), telemetry("throttle_reasons", [4.0] * 13)
-    limit = telemetry("power_limit", [250.0] * 13)
-    asked = {"gpu_clock_mhz": 1200.0, "gpu_power_limit_w": 250.0}
-    assert held(asked, clock, capped, limit) == []
-    assert held({"gpu_clock_mhz": 1200.0}, clock, capped)[0][0] == "not_held"
-    assert [one["code"] for one in state_flags([capped], [0], TRAINING)] == ["power_capped"]
-    assert state_flags([capped], [0], TRAINING, limit_is_wanted=True) == []
+FOR_ALL_OF_IT = "MHz for 100 s of 100 s, where"
+NOT_HELD: dict[str, tuple[dict[str, float], list[Block], str]] = {
+    "another clock": (GPU, [clocks(*[1410.0] * 13)], f"GPU 0: 1410 {FOR_ALL_OF_IT} 1200 were"),
+    "another clock for 7 s": (
+        GPU,
+        [clocks(*[1200.0] * 50, *[900.0] * 7, *[1200.0] * 64)],
+        "GPU 0: 900 MHz",
+    ),
+    "a lower clock at the node's limit": (GPU, [SLOW, CAPPED], "GPU 0: 900 MHz"),
+    "another limit": (LIMIT, [telemetry("power_limit", [400.0] * 13)], "GPU 0: 400 W"),
+    "a faster CPU": (
+        CPU,
+        [telemetry("cpu_clock", [2900.0] * 13, kind="node")],
+        f"CPUs: 2900 {FOR_ALL_OF_IT} 2400 were asked for",
+    ),
+}
 
 
-def test_another_limit_in_force_and_a_faster_cpu_are_found() -> None:
-    asked = {"gpu_power_limit_w": 250.0}
-    assert held(asked, telemetry("power_limit", [400.0] * 13))[0][0] == "not_held"
-    slow, fast = ([c] * 13 for c in (1500.0, 2900.0))
-    assert held({"cpu_clock_mhz": 2400.0}, telemetry("cpu_clock", slow, kind="node")) == []
-    found = held({"cpu_clock_mhz": 2400.0}, telemetry("cpu_clock", fast, kind="node"))
-    assert found[0] == (
-        "not_held", "n1: CPUs: 2900 MHz for 100 s of 100 s, where 2400 were asked for"
-    )  # fmt: skip
+@pytest.mark.parametrize(("asked", "series", "words"), NOT_HELD.values(), ids=NOT_HELD)
+def test_a_point_is_not_held_by(asked: dict[str, float], series: list[Block], words: str) -> None:
+    flag = flags_of(asked, *series)[0]
+    assert flag["code"] == "not_held" and flag["detail"].startswith(f"n1: {words}")
+
+
+def test_what_no_sensor_of_the_runs_gpus_tells_is_unknown() -> None:
+    (flag,) = flags_of(GPU, telemetry("clock_sm", [1410.0] * 13, index=1))
+    assert flag["code"] == "operating_point_unknown"
+
+
+def test_a_power_limit_that_was_asked_for_is_no_flag() -> None:
+    assert [flag["code"] for flag in state_flags([CAPPED], [0], TRAINING)] == ["power_capped"]
+    assert state_flags([CAPPED], [0], TRAINING, limit_is_wanted=True) == []
 
 
 # --- table and figure -----------------------------------------------------------------------------
@@ -261,12 +237,11 @@ def test_the_table_has_time_and_energy_of_each_point_and_its_lines_optima(tmp_pa
         assert frugal.energy_ratio_low < frugal.energy_ratio < frugal.energy_ratio_high
 
 
-def test_cost_is_that_of_energy_with_pue_and_of_gpu_hours(tmp_path: Path) -> None:
+def test_cost_is_that_of_energy_with_pue(tmp_path: Path) -> None:
     of = campaign()
     made(tmp_path, of)
-    row = table(tmp_path, of, pue=1.1, price_per_kwh=0.3, price_per_gpu_hour=2.0).iloc[-1]
-    energy = row.energy_j_mean * 1.1 * 0.3 / 3.6e6
-    assert row.cost == pytest.approx(energy + row.time_s_mean / 3600 * row.gpus * 2.0)
+    row = table(tmp_path, of, pue=1.1, price_per_kwh=0.3).iloc[-1]
+    assert row.cost == pytest.approx(row.energy_j_mean * 1.1 * 0.3 / 3.6e6)
 
 
 @pytest.mark.parametrize("width_mm", [88, 180])
@@ -300,7 +275,7 @@ def test_a_run_without_its_clock_is_left_out_of_every_figure(tmp_path: Path, fig
     by_hand = {"configuration": id_, "repeat": 3, "reason": "by hand"}
     definition = table_definition(of, figure, [r for r in runs if r != [id_, 3]], [by_hand])
     out = tmp_path / "tables" / f"{figure}.parquet"
-    write_tables(definition, tmp_path, out)
+    write_figure_table(definition, tmp_path, out)
     own = pq.read_table(out).to_pandas()
     own = own[own.configuration == id_]
     law_j = energy_j(705, 1)

@@ -9,11 +9,12 @@ import pytest
 import torch
 
 from scalewatt.common.errors import InputError
-from scalewatt.training.out_of_memory import within_memory
+from scalewatt.training.device import within_device
 
-TRAINER: Any = SimpleNamespace(
-    spec=SimpleNamespace(configuration="net-gpu-n001", local_batch_size=512), device="cuda:0"
+SPEC: Any = SimpleNamespace(
+    configuration="net-gpu-n001", local_batch_size=512, settings={"compile": True}
 )
+GPU = torch.device("cuda", 0)
 
 
 @pytest.fixture(autouse=True)
@@ -22,32 +23,20 @@ def stand_in_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "A GPU")
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        torch.OutOfMemoryError("CUDA out of memory"),
-        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
-        RuntimeError("FIND was unable to find an engine to execute this computation"),
-    ],
-)
-def test_a_batch_that_does_not_fit_is_refused_with_the_memory_it_allocated(
-    error: RuntimeError,
-) -> None:
-    def work() -> None:
-        raise error
-
-    with pytest.raises(InputError) as refused:
-        within_memory(TRAINER, work)
+def test_a_batch_that_does_not_fit_is_refused_with_the_memory_it_allocated() -> None:
+    with pytest.raises(InputError) as refused, within_device(SPEC, GPU):
+        raise torch.OutOfMemoryError("CUDA out of memory")
     assert str(refused.value) == (
         "net-gpu-n001: a local batch of 512 does not fit into the memory of A GPU, of which it allocated"
         " 1.5 GiB; lower local_batch_size"
     )
 
 
-def test_other_errors_stay_what_they_are_and_results_come_through() -> None:
-    def work() -> None:
-        raise RuntimeError("size mismatch")
+def test_a_network_that_cannot_be_compiled_is_refused() -> None:
+    with pytest.raises(InputError, match=r"^compile: no compiler$"), within_device(SPEC, GPU):
+        raise torch._dynamo.exc.TorchDynamoException("no compiler\n\nmore")
 
-    with pytest.raises(RuntimeError, match="size mismatch"):
-        within_memory(TRAINER, work)
-    assert within_memory(TRAINER, lambda: 3) == 3
+
+def test_other_errors_stay_what_they_are() -> None:
+    with pytest.raises(RuntimeError, match="size mismatch"), within_device(SPEC, GPU):
+        raise RuntimeError("size mismatch")

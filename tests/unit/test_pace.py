@@ -15,12 +15,12 @@ from status_files import (
     begin_segment,
     epochs_of_14_s,
     marks,
-    queue,
     record,
     running,
+    submitted,
 )
 
-from scalewatt.run_files.progress_files import Progress
+from scalewatt.run_files.record import Progress
 from scalewatt.tracking.eta import time_left
 from scalewatt.tracking.status import updates_of
 from scalewatt.tracking.status_text import status_text
@@ -49,7 +49,7 @@ def test_before_the_first_epochs_end_it_is_at_least_the_time_of_the_updates(made
 def test_an_end_beyond_the_jobs_limit_is_none(made: Made, limit_s: int, known: bool) -> None:
     epochs_of_14_s(running(made, 45), 4, step_s=5.0)
     ends = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() + limit_s))
-    queue(made, f"7|RUNNING|{ends}|n1|None")
+    submitted(made, "7", "RUNNING", "None", ends, "n1")
     run = made.run()
     assert (run.ends_s is not None) == known, "the job is warned 600 s before its limit"
     assert run.left is not None

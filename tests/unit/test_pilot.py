@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
-from campaign_files import DEMO, PAPER
+from campaign_files import DEMO, PAPER, replaced
 from plan_files import UNKNOWN, forecaster, small
 from request_files import horeka, paper
 
@@ -184,7 +183,7 @@ def test_the_command_writes_a_file_that_the_command_campaign_reads(
 
 def test_a_device_with_one_gpu_has_no_second_number_of_them() -> None:
     kind = next(iter(kinds(small({"unknown": UNKNOWN}))))
-    one = replace(horeka().devices["a100"], max_gpus=1)
+    one = replaced(horeka().devices["a100"], max_gpus=1)
     with pytest.raises(InputError, match="has no second number of GPUs beside 1"):
         two_counts(kind, [1], one)
     assert two_counts(kind, [1], horeka().devices["a100"]) == (1, 2)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from campaign_files import DEMO, LOCAL, PAPER, ROOT
+from campaign_files import DEMO, PAPER, ROOT, replaced
 from hypothesis import given
 from hypothesis import strategies as st
 from plan_files import (
@@ -48,7 +48,7 @@ from scalewatt.scaling.planning.plan_table import PLAN, Plan, make_plan
 from scalewatt.scaling.planning.plan_text import plan_markdown, plan_text
 from scalewatt.scheduling.job_request import segments, wall_time_min
 
-HOREKA = str(ROOT / "profiles" / "horeka")
+HOREKA = str(ROOT / "config" / "horeka.yaml")
 
 
 def whole(plan: Plan) -> dict[str, Any]:
@@ -230,8 +230,8 @@ def test_what_the_model_does_not_know_is_null_with_the_reason_and_a_way() -> Non
     )
 
 
-def test_a_profile_without_a_model_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "--profile", str(LOCAL.parent), "--campaign", str(DEMO)]) == 1
+def test_a_site_without_a_model_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--campaign", str(DEMO)]) == 1
     said = capsys.readouterr().err
     assert "has no key 'scaling_model', so nothing can be predicted" in said
     assert "scalewatt pilot" in said and said.count("\n") == 1
@@ -255,7 +255,7 @@ def test_carbon_and_cost_follow_from_the_cluster_file() -> None:
 
 @pytest.mark.parametrize("missing", list(FACILITY))
 def test_without_a_factor_what_needs_it_is_null(missing: str) -> None:
-    cluster = replace(facility_cluster(), **{missing: None})
+    cluster = replaced(facility_cluster(), **{missing: None})
     row = whole(make_plan(small({"known": KNOWN}), cluster, forecaster()))
     null = {
         "pue": ("facility_energy_kwh", "carbon_kg", "cost"),
@@ -323,8 +323,8 @@ def test_a_point_has_the_wall_time_that_its_first_job_requests() -> None:
 def test_a_run_that_no_job_can_train_is_named_and_the_others_are_planned(
     limit: int,
 ) -> None:
-    devices = {name: replace(one, time_limit_min=limit) for name, one in horeka().devices.items()}
-    plan = make_plan(paper(), replace(horeka(), devices=devices), forecaster())
+    devices = {name: replaced(one, time_limit_min=limit) for name, one in horeka().devices.items()}
+    plan = make_plan(paper(), replaced(horeka(), devices=devices), forecaster())
     rows = {level: rows_of(plan, level) for level in ("point", "run")}
     assert len(rows["run"]) == 175
     assert whole(plan)["energy_kwh"] == pytest.approx(whole(paper_plan())["energy_kwh"])
@@ -422,7 +422,7 @@ def test_from_16_to_64_gpus_gives_gain_and_cost_of_the_papers_series() -> None:
 def test_a_step_that_no_series_has_is_refused(
     capsys: pytest.CaptureFixture[str], given: list[str], words: str
 ) -> None:
-    assert main(["plan", "--profile", HOREKA, "--campaign", str(PAPER), *given]) == 1
+    assert main(["plan", "--site", HOREKA, "--campaign", str(PAPER), *given]) == 1
     said = capsys.readouterr().err
     assert words in said and said.count("\n") == 1
 
@@ -461,7 +461,7 @@ def test_the_command_writes_the_table_as_parquet_csv_and_markdown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stem = tmp_path / "tables" / "plan"
-    code = main(["plan", "--profile", HOREKA, "--campaign", str(PAPER), "--out", str(stem)])
+    code = main(["plan", "--site", HOREKA, "--campaign", str(PAPER), "--out", str(stem)])
     assert code == 0
     assert "168" in capsys.readouterr().out
     table = pq.read_table(stem.with_suffix(".parquet"))
@@ -479,7 +479,7 @@ def test_the_command_writes_the_table_as_parquet_csv_and_markdown(
 def test_json_has_points_runs_sums_and_what_it_rests_on(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    given = ["--profile", HOREKA, "--campaign", str(PAPER), "--deadline-h", "24", "--json"]
+    given = ["--site", HOREKA, "--campaign", str(PAPER), "--deadline-h", "24", "--json"]
     assert main(["plan", *given]) == 0
     said = json.loads(capsys.readouterr().out)
     assert (len(said["points"]), len(said["runs"]), len(said["sums"])) == (60, 175, 3)

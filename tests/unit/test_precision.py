@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 import torch
 
+from scalewatt.campaign import campaign_file
 from scalewatt.common.errors import InputError
-from scalewatt.common.schema_validation import schema
-from scalewatt.training.network import Network, Precision
+from scalewatt.training.device import Precision
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
-SETTINGS = schema("campaign")["$defs"]["resnet50"]["properties"]["precision"]["enum"]
+SETTINGS = get_args(campaign_file.Precision)
 
 
 @pytest.fixture
@@ -74,22 +76,3 @@ def test_a_cpu_computes_in_fp32_but_for_bf16(setting: str) -> None:
         out = layer(torch.zeros(2, 3))
     assert out.dtype == (torch.bfloat16 if setting == "bf16" else torch.float32)
     assert not found.scaler(CPU).is_enabled()
-
-
-def test_compiling_without_a_compiler_is_refused_by_name(monkeypatch, tmp_path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("CXX", raising=False)
-    monkeypatch.setattr("scalewatt.training.network.DistributedDataParallel", lambda n, **_: n)
-    with pytest.raises(InputError, match=r"compile: needs a C\+\+ compiler; expected in PATH: g\+"):
-        Network.of(torch.nn.Linear(1, 1), {"compile": True}, CPU)
-
-
-def test_channels_last_reaches_weights_and_images(monkeypatch) -> None:
-    monkeypatch.setattr("scalewatt.training.network.DistributedDataParallel", lambda n, **_: n)
-    settings = {"compile": False, "channels_last": True}
-    network = Network.of(torch.nn.Conv2d(3, 4, 3), settings, CPU)
-    images, labels = network.inputs([torch.zeros(2, 3, 5, 5), torch.zeros(2, dtype=torch.int64)])
-    assert images.is_contiguous(memory_format=torch.channels_last)
-    assert network.weights.weight.is_contiguous(memory_format=torch.channels_last)
-    assert labels.shape == (2,)
-    assert network.weights(images).is_contiguous(memory_format=torch.channels_last)

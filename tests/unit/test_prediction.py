@@ -16,13 +16,16 @@ from matplotlib.figure import Figure
 from plan_files import UNKNOWN, forecaster, small
 from request_files import paper
 
-from scalewatt.cli import main
+from scalewatt.campaign.cluster import load_cluster
+from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table_with_csv
 from scalewatt.figures import prediction as figure_module
+from scalewatt.figures.draw_figure import draw_figure
 from scalewatt.results.figures.figure_schema import PREDICTION
 from scalewatt.results.tables.frames import records, to_table
 from scalewatt.results.tables.published import published_configurations
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, table, with_metadata
+from scalewatt.scaling.commands import write_prediction
 from scalewatt.scaling.planning.forecast import Forecaster
 from scalewatt.scaling.planning.prediction_table import prediction_table
 
@@ -155,24 +158,20 @@ def but_one_simulated(row: Row) -> None:
         row["energy_origin"] = "simulated"
 
 
-def test_a_cluster_that_simulates_has_nothing_to_compare(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cluster_that_simulates_has_nothing_to_compare(tmp_path: Path) -> None:
     out = tmp_path / "tables" / "prediction.parquet"
-    cluster = ROOT / "profiles" / "simulate" / "cluster.yaml"
-    given = ["--results", str(measured(tmp_path)), "--campaign", str(PAPER)]
-    assert main(["prediction", *given, "--cluster", str(cluster), "--out", str(out)]) == 1
-    assert "mode simulate: its runs are made by the scaling model" in capsys.readouterr().err
+    cluster = ROOT / "config" / "simulate.yaml"
+    with pytest.raises(InputError, match="mode simulate: its runs are made by the scaling model"):
+        write_prediction(measured(tmp_path), PAPER, load_cluster(cluster), out)
     assert not out.exists()
 
 
-def test_the_command_writes_the_table_and_the_figure_reads_it(tmp_path: Path) -> None:
+def test_the_table_is_written_and_the_figure_reads_it(tmp_path: Path) -> None:
     out = tmp_path / "tables" / "prediction.parquet"
-    cluster = ROOT / "profiles" / "horeka" / "cluster.yaml"
-    given = ["--results", str(measured(tmp_path)), "--campaign", str(PAPER)]
-    assert main(["prediction", *given, "--cluster", str(cluster), "--out", str(out)]) == 0
+    cluster = ROOT / "config" / "horeka.yaml"
+    write_prediction(measured(tmp_path), PAPER, load_cluster(cluster), out)
     stem = tmp_path / "figures" / "prediction"
-    assert main(["figure", "prediction", "--table", str(out), "--out", str(stem)]) == 0
+    draw_figure("prediction", out, stem)
     points = pc.read_csv(stem.with_suffix(".csv"))
     assert set(points["quantity"].to_pylist()) == {"runtime_h", "energy_kwh"}
     assert points["found"].null_count == points["predicted"].null_count == 0

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from scalewatt.common.schema_validation import check, schema
-from scalewatt.recordings.tables import Options, decoded, find_preset, fits, presets, read_table
+from scalewatt.common.settings import validated
+from scalewatt.recordings.detect import read_foreign
+from scalewatt.recordings.table_description import TableDescription
+from scalewatt.recordings.tables import Options, decoded, fits, presets
 
 SAMPLES = Path(__file__).parent / "table_samples"
 """Output of each tool in the form that its source shows, named by preset."""
@@ -30,9 +32,7 @@ def test_a_tools_output_is_known_as_that_of_no_other_tool(path: Path) -> None:
 def test_a_tools_output_is_read_as_the_tool_means_it(
     path: Path, snapshot: SnapshotAssertion
 ) -> None:
-    preset = find_preset(decoded(path.read_bytes()), UTC)
-    assert preset is not None
-    recording = read_table(path, preset, UTC)
+    recording = read_foreign(path, UTC)
     told = ["node", "kind", "index", "quantity", "name", "samples", "device", "limit_w"]
     rows = [
         " ".join(str(sensor[name]) for name in told if str(sensor[name]) not in ("", "nan"))
@@ -50,6 +50,6 @@ def test_a_tools_output_is_read_as_the_tool_means_it(
 
 @pytest.mark.parametrize("preset", presets(), ids=lambda preset: preset["name"])
 def test_a_preset_has_the_form_of_a_users_description(preset: dict) -> None:
-    rules = schema("columns")
-    check({k: v for k, v in preset.items() if k != "name"}, rules, preset["name"], rules)
+    description = {k: v for k, v in preset.items() if k != "name"}
+    validated(TableDescription, description, preset["name"])
     assert "docs" in preset and ("sensors" in preset or "totals" in preset)

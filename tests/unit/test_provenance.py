@@ -1,8 +1,11 @@
-"""The GPUs that a run held, known by their own identity or not known; the commit of the code."""
+"""What a run is made with and on: commit, packages, nodes, GPUs; nothing of a person in any value."""
 
 from __future__ import annotations
 
 import hashlib
+import json
+import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,79 +16,17 @@ from typing import Any
 import pytest
 import torch
 
-from scalewatt.provenance import versions as provenance
-from scalewatt.provenance.versions import Gpu, gpu_identity, held_gpus, joined_gpus
+from scalewatt.common.errors import InputError
+from scalewatt.common.redaction import Redaction
+from scalewatt.execution import segment_description
+from scalewatt.execution.launcher_process import command_path
+from scalewatt.execution.segment_description import add_clock_offsets, variables
+from scalewatt.provenance import versions
+from scalewatt.provenance.node_description import cpu_models, gpus, grouped, node_description
+from scalewatt.provenance.package_lock import lock_note, locked_versions
+from scalewatt.provenance.rank_placement import Gpu, gpu_identity, held_gpus
 
-UUIDS = ["aa", "bb", "cc", "dd"]
-
-
-@pytest.fixture
-def masked(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """CUDA that shows the last two of four GPUs, and the NVML of all four."""
-    nvml = SimpleNamespace(
-        nvmlInit=lambda: None,
-        nvmlDeviceGetHandleByUUID=lambda uuid: UUIDS.index(uuid.removeprefix("GPU-")),
-        nvmlDeviceGetIndex=lambda handle: handle,
-    )
-    monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    monkeypatch.setattr(
-        torch.cuda,
-        "get_device_properties",
-        lambda device: SimpleNamespace(uuid=UUIDS[2 + device.index]),
-    )
-    return nvml
-
-
-def device(index: int) -> torch.device:
-    return torch.device("cuda", index)
-
-
-def test_a_gpu_has_nvml_s_index_whatever_cuda_shows(masked: SimpleNamespace) -> None:
-    assert gpu_identity(device(0)) == Gpu(2, "GPU-cc")
-    assert gpu_identity(device(1)) == Gpu(3, "GPU-dd")
-
-
-def test_without_nvml_the_index_is_unknown_and_never_cuda_s(masked: SimpleNamespace) -> None:
-    def fails() -> None:
-        raise RuntimeError("driver and library differ")
-
-    masked.nvmlInit = fails
-    assert gpu_identity(device(1)) == Gpu(None, "GPU-dd")
-
-
-def test_a_device_without_a_uuid_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace())
-    assert gpu_identity(device(0)) == Gpu(None, None)
-
-
-def test_each_host_has_its_gpus_once() -> None:
-    places = [("n2", Gpu(3, "d")), ("n1", Gpu(1, "b")), ("n1", Gpu(0, "a")), ("n1", Gpu(1, "b"))]
-    assert held_gpus(places) == {
-        "gpus": {"n1": [0, 1], "n2": [3]},
-        "gpu_uuids": {"n1": ["a", "b"], "n2": ["d"]},
-    }
-
-
-def test_a_host_with_one_unknown_gpu_has_unknown_ones() -> None:
-    places = [("n1", Gpu(0, "a")), ("n1", Gpu(None, "b")), ("n2", Gpu(0, None))]
-    assert held_gpus(places) == {
-        "gpus": {"n1": None, "n2": [0]},
-        "gpu_uuids": {"n1": ["a", "b"], "n2": None},
-    }
-
-
-@pytest.mark.parametrize(
-    ("segments", "joined"),
-    [
-        ([{"n1": [0]}, {"n1": [2]}, {"n2": [1]}], {"n1": [0, 2], "n2": [1]}),
-        ([{"n1": [0]}, {"n1": None}], {"n1": None}),
-        ([{"n1": []}, None], None),
-        ([], None),
-    ],
-)
-def test_what_one_segment_does_not_know_is_not_known(segments: list[Any], joined: Any) -> None:
-    described = [{"gpus": gpus, "gpu_uuids": gpus} for gpus in segments]
-    assert joined_gpus(described) == {"gpus": joined, "gpu_uuids": joined}
+# --- commit and claims ----------------------------------------------------------------------------
 
 
 def git(folder: Path, *words: str) -> str:
@@ -94,78 +35,255 @@ def git(folder: Path, *words: str) -> str:
     return done.stdout.decode().strip()
 
 
-def test_the_commit_of_a_clone_says_whether_its_files_differ(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty folder in place of the project's."""
+    folder = tmp_path / "checkout"
+    (folder / "reference").mkdir(parents=True)
+    monkeypatch.setattr(versions, "PROJECT_ROOT", folder)
+    versions.claims_hash.cache_clear()
+    yield folder
+    versions.claims_hash.cache_clear()
+
+
+def test_the_commit_of_a_clone_says_whether_its_files_differ(checkout: Path) -> None:
+    git(checkout, "init")
+    (checkout / "file").write_text("one")
+    git(checkout, "add", "file")
+    git(checkout, "commit", "-m", "One")
+    commit = git(checkout, "rev-parse", "HEAD")[:12]
+    assert versions.source_commit() == commit
+    (checkout / "file").write_text("two")
+    assert versions.source_commit() == f"{commit}-dirty"
+
+
+def test_without_git_the_commit_is_that_noted_for_a_container_and_not_that_of_a_clone_around_it(
+    checkout: Path,
 ) -> None:
-    monkeypatch.setattr(provenance, "PROJECT_ROOT", tmp_path)
-    git(tmp_path, "init")
-    (tmp_path / "file").write_text("one")
-    git(tmp_path, "add", "file")
-    git(tmp_path, "commit", "-m", "One")
-    commit = git(tmp_path, "rev-parse", "HEAD")[:12]
-    assert provenance.source_commit() == commit
-    (tmp_path / "file").write_text("two")
-    assert provenance.source_commit() == f"{commit}-dirty"
+    git(checkout.parent, "init")
+    assert versions.source_commit() is None
+    (checkout / "COMMIT").write_text("0123456789ab-dirty\n")
+    assert versions.source_commit() == "0123456789ab-dirty"
+    (checkout / "COMMIT").write_text("")  # built outside of a clone
+    assert versions.source_commit() is None
 
 
-def test_a_copy_without_git_has_no_commit_nor_that_of_a_clone_around_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("names", [versions.CLAIMS_TABLES, versions.CLAIMS_TABLES[:3]])
+def test_the_hash_of_the_claims_is_that_of_the_bytes_of_their_tables_in_order(
+    names: tuple[str, ...], checkout: Path
 ) -> None:
-    git(tmp_path, "init")
-    (tmp_path / "copy").mkdir()
-    monkeypatch.setattr(provenance, "PROJECT_ROOT", tmp_path / "copy")
-    assert provenance.source_commit() is None
+    for name in reversed(names):
+        (checkout / "reference" / name).write_bytes(name.encode() + b"\xff\r\n")
+    (checkout / "reference" / "README.md").write_text("no claim")
+    every = b"".join(name.encode() + b"\xff\r\n" for name in names)
+    assert versions.claims_hash() == hashlib.sha256(every).hexdigest()
 
 
-CLAIMS = (
-    "claims.csv",
-    "claim_checks.csv",
-    "portable_checks.csv",
-    "inconsistencies.csv",
-    "tolerances.csv",
-    "published_results.csv",
-)
+# --- the lock -------------------------------------------------------------------------------------
+
+PINS = """# made by uv
+numpy==2.2.6
+torch==2.7.0 \\
+    --hash=sha256:0123 \\
+    # via perun
+Typing_Extensions==4.1 ; python_version < "3.12" \\
+uvicorn[standard]==0.30.0
+certifi==2025.1.31
+"""
+LOCKED = {
+    **{"numpy": "2.2.6", "torch": "2.7.0", "typing-extensions": "4.1"},
+    **{"uvicorn": "0.30.0", "certifi": "2025.1.31"},
+}
 
 
 @pytest.fixture
-def reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty folder in place of `reference`."""
-    monkeypatch.setattr(provenance, "PROJECT_ROOT", tmp_path)
-    provenance.claims_hash.cache_clear()
-    yield tmp_path / "reference"
-    provenance.claims_hash.cache_clear()
+def lock(tmp_path: Path) -> Path:
+    """A lock of five packages."""
+    path = tmp_path / "lock.txt"
+    path.write_text(PINS)
+    return path
 
 
-@pytest.mark.parametrize("names", [CLAIMS, CLAIMS[:3]])
-def test_the_hash_of_the_claims_is_that_of_the_bytes_of_their_tables_in_order(
-    names: tuple[str, ...], reference: Path
+def test_a_lock_has_the_version_of_each_package_under_its_normalised_name(lock: Path) -> None:
+    assert locked_versions(lock) == LOCKED
+
+
+def test_a_lock_without_pins_is_refused_and_without_a_lock_nothing_is_noted(lock: Path) -> None:
+    lock.write_text("numpy\n")
+    with pytest.raises(InputError, match=r"lock\.txt: .*expected"):
+        locked_versions(lock)
+    lock.unlink()
+    assert lock_note({}, lock) is None
+
+
+@pytest.mark.parametrize(
+    ("installed", "different"),
+    [
+        (LOCKED, []),
+        (LOCKED | {"torch": "2.7.0+cu126", "certifi": "2025.01.31"}, []),
+        (LOCKED | {"torch": "2.7.1+cu126"}, [("torch", "2.7.0", "2.7.1+cu126")]),
+        (LOCKED | {"numpy": "not a version"}, [("numpy", "2.2.6", "not a version")]),
+        ({"numpy": "2.2.6"}, []),
+        (LOCKED | {"einops": "0.8"}, [("einops", None, "0.8")]),
+        (LOCKED | {"scalewatt": "0.1.0", "pip": "24.0", "setuptools": "80"}, []),
+    ],
+)
+def test_packages_that_are_not_as_locked_are_noted(
+    installed: dict[str, str], different: list[tuple[str, str | None, str]], lock: Path
 ) -> None:
-    reference.mkdir()
-    for name in reversed(names):
-        (reference / name).write_bytes(name.encode() + b"\xff\r\n")
-    (reference / "README.md").write_text("no claim")
-    every = b"".join(name.encode() + b"\xff\r\n" for name in names)
-    assert provenance.claims_hash() == hashlib.sha256(every).hexdigest()
+    keys = ("package", "locked", "installed")
+    assert lock_note(installed, lock) == {
+        "sha256": hashlib.sha256(PINS.encode()).hexdigest(),
+        "differences": [dict(zip(keys, values, strict=True)) for values in different],
+    }
 
 
-@pytest.mark.parametrize("name", ["claim_checks.csv", "tolerances.csv", "published_results.csv"])
-def test_a_changed_check_tolerance_or_published_spread_changes_the_hash_of_the_claims(
-    name: str, reference: Path
+# --- nodes and GPUs -------------------------------------------------------------------------------
+
+UUIDS = ["GPU-aa", "GPU-bb", "GPU-cc", "GPU-dd"]
+
+
+def fails(*_: object) -> Any:
+    raise RuntimeError("driver and library differ")
+
+
+@pytest.fixture
+def nvml(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """NVML of four GPUs, the last two of which CUDA shows."""
+    made = SimpleNamespace(
+        nvmlInit=lambda: None,
+        nvmlSystemGetDriverVersion=lambda: "535.104.12",
+        nvmlDeviceGetCount=lambda: 4,
+        nvmlDeviceGetHandleByIndex=lambda index: index,
+        nvmlDeviceGetHandleByUUID=UUIDS.index,
+        nvmlDeviceGetIndex=lambda handle: handle,
+        nvmlDeviceGetUUID=UUIDS.__getitem__,
+        nvmlDeviceGetName=lambda handle: "A100" if handle else "H100",
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", made)
+    shown = lambda device: SimpleNamespace(uuid=UUIDS[2 + device.index].removeprefix("GPU-"))  # noqa: E731
+    monkeypatch.setattr(torch.cuda, "get_device_properties", shown)
+    return made
+
+
+def test_a_gpu_has_nvmls_index_and_never_cudas(nvml: SimpleNamespace) -> None:
+    device = torch.device("cuda", 1)
+    assert gpu_identity(device) == Gpu(3, "GPU-dd", "A100")
+    nvml.nvmlInit = fails
+    assert gpu_identity(device) == Gpu(None, "GPU-dd")
+
+
+def test_gpus_and_driver_are_nvmls_and_unknown_where_it_fails(nvml: SimpleNamespace) -> None:
+    assert gpus() == {"gpu_models": {"A100": 3, "H100": 1}, "gpu_driver": "535.104.12"}
+    nvml.nvmlDeviceGetName = fails
+    assert gpus() == {"gpu_models": None, "gpu_driver": None}
+
+
+def test_a_node_names_each_model_of_its_cpus(tmp_path: Path) -> None:
+    path = tmp_path / "cpuinfo"
+    path.write_text("model name\t: Some  CPU @ 2 GHz\nphysical id\t: 0\n\n" * 2)
+    assert cpu_models(path) == ["Some CPU @ 2 GHz"]
+    path.write_text("Features : fp asimd\n")
+    assert cpu_models(path) == cpu_models(tmp_path / "none") == []
+
+
+def test_this_node_is_described_without_anything_personal() -> None:
+    text = json.dumps(node_description())
+    assert Redaction(None, ()).text(text) == text
+    assert socket.gethostname() not in text
+
+
+def test_nodes_that_are_alike_are_described_once() -> None:
+    nodes = [("n3", "535"), ("n2", "550"), ("n1", "535"), ("n1", "535")]
+    assert grouped({"host": host, "gpu_driver": driver} for host, driver in nodes) == [
+        {"hosts": ["n1", "n3"], "gpu_driver": "535"},
+        {"hosts": ["n2"], "gpu_driver": "550"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "indices", "uuids"),
+    [
+        (
+            [("n2", 3, "d"), ("n1", 1, "b"), ("n1", 0, "a"), ("n1", 1, "b")],
+            {"n1": [0, 1], "n2": [3]},
+            {"n1": ["a", "b"], "n2": ["d"]},
+        ),
+        (
+            [("n1", 0, "a"), ("n1", None, "b"), ("n2", 0, None)],
+            {"n1": None, "n2": [0]},
+            {"n1": ["a", "b"], "n2": None},
+        ),
+        ([("n1", None, None)], None, None),
+        ([], None, None),
+    ],
+)
+def test_a_hosts_gpus_are_unknown_where_those_of_a_rank_are(
+    ranks: list[tuple[str, int | None, str | None]], indices: Any, uuids: Any
 ) -> None:
-    reference.mkdir()
-    found = []
-    for value in ("0.10", "0.15"):
-        (reference / name).write_text(f"id,value\nF20,{value}\n")
-        provenance.claims_hash.cache_clear()
-        found.append(provenance.claims_hash())
-    assert None not in found and found[0] != found[1]
+    keys = ("host", "gpu", "gpu_uuid")
+    rows = [dict(zip(keys, rank, strict=True)) for rank in ranks]
+    assert held_gpus(rows) == {"gpus": indices, "gpu_uuids": uuids}
 
 
-def test_a_container_says_the_commit_that_was_noted_when_it_was_built(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+GATHER = """
+import json
+from scalewatt.provenance.rank_placement import Gpu, gathered_placement
+from scalewatt.training.distributed import join_ranks
+ranks = join_ranks("c", 2, 1)
+found = gathered_placement(ranks, Gpu(2 + ranks.rank, None))
+if found is not None:
+    print(json.dumps(found), flush=True)
+"""
+
+
+def test_rank_0_gathers_the_host_and_gpu_of_each_rank_and_each_node_once() -> None:
+    command = ["mpiexec", "-n", "2", sys.executable, "-c", GATHER]
+    environment = {**os.environ, "PATH": command_path()}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
+    assert done.returncode == 0, done.stderr
+    placement = json.loads(done.stdout)
+    host = socket.gethostname()
+    row = {"host": host, "gpu_uuid": None}
+    assert placement["ranks"] == [
+        {"rank": rank, "local_rank": rank, "gpu": 2 + rank, **row} for rank in (0, 1)
+    ]
+    assert [node["host"] for node in placement["nodes"]] == placement["hostnames"] == [host]
+    assert (placement["gpus"], placement["gpu_uuids"]) == ({host: [2, 3]}, None)
+
+
+# --- a segment's description ----------------------------------------------------------------------
+
+
+def test_variables_that_matter_are_written_and_no_others() -> None:
+    environment = {
+        "OMP_NUM_THREADS": "8",
+        "CUDA_VISIBLE_DEVICES": "0,1",
+        "NCCL_API_KEY": "x",
+        "HOME": "/home/alice",
+        "USER": "alice",
+        "SLURM_JOB_ACCOUNT": "hk-project",
+        "SLURM_CPU_BIND": "quiet,mask_cpu:0x3",
+        "LD_LIBRARY_PATH": "/usr/lib:/home/alice/lib:/hk/lib",
+        "AWS_SESSION_TOKEN": "x",
+        "WANDB_MODE": "offline",
+        "UCX_TLS": "hk-project",
+    }
+    alice = Redaction("/home/alice", ("alice", "hk-project", "ab1"), "/srv/checkout")
+    assert variables(environment, alice) == {
+        "CUDA_VISIBLE_DEVICES": "0,1",
+        "LD_LIBRARY_PATH": "/usr/lib:$HOME/lib:<path>",
+        "OMP_NUM_THREADS": "8",
+        "SLURM_CPU_BIND": "quiet,mask_cpu:0x3",
+        "UCX_TLS": "<name>",
+    }
+
+
+def test_a_training_that_has_ended_is_not_lost_where_clocks_cannot_be_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(provenance, "PROJECT_ROOT", tmp_path)
-    (tmp_path / "COMMIT").write_text("0123456789ab-dirty\n")
-    assert provenance.source_commit() == "0123456789ab-dirty"
-    (tmp_path / "COMMIT").write_text("")  # built outside of a clone
-    assert provenance.source_commit() is None
+    offsets = [{"host": "n2", "at_s": 1.0, "offset_s": 0.0, "uncertainty_s": 0.0}]
+    monkeypatch.setattr(segment_description, "measured_clock_offsets", lambda _: offsets)
+    job = SimpleNamespace(work=tmp_path, segment=0, require_lock=lambda: None)
+    add_clock_offsets(job, None)  # type: ignore[arg-type]
+    assert "the clocks' offsets at the end are not noted" in capsys.readouterr().err

@@ -16,17 +16,10 @@ from run_files import epochs, make_spec
 
 from scalewatt.cli import main
 from scalewatt.common.files import read_json, write_json
-from scalewatt.energies.run_inputs import read_provenance
 from scalewatt.execution.publish import already_published, publish
 from scalewatt.recordings.journal import write_journal
 from scalewatt.recordings.stages import EVENTS_SCHEMA
-from scalewatt.run_files.work_directory import (
-    WorkDir,
-    description_path,
-    made_with_path,
-    open_workdir,
-    segment_name,
-)
+from scalewatt.run_files.record import WorkDir, description_path, open_workdir, segment_name
 from scalewatt.training.history import HISTORY_SCHEMA
 
 OUTPUTS = [
@@ -38,6 +31,11 @@ OUTPUTS = [
     "weights.pt",
 ]
 T0 = 1_795_000_000.0
+PACKAGES = {
+    "packages_installed": {"torch": "2.7.0"},
+    "lock": {"sha256": "ab", "differences": []},
+}
+SOFTWARE = {"commit": "4567", "commit_clean": True, **PACKAGES}
 
 
 def journal(work: WorkDir, segment: int, host: str, seconds: list[float], torn: str = "") -> None:
@@ -59,7 +57,8 @@ def describe(work: WorkDir, segment: int, **changes: Any) -> None:
         description_path(work.path, segment),
         {
             "hostnames": ["n1"],
-            "gpus": {"n1": [0, 1]},
+            "ranks": [{"host": "n1", "gpu": gpu, "gpu_uuid": None} for gpu in (0, 1)],
+            "nodes": [],
             "torch_device": "cuda",
             "device_name": "NVIDIA A100",
             "packages": {"torch": "2.7.0"},
@@ -73,8 +72,8 @@ def describe(work: WorkDir, segment: int, **changes: Any) -> None:
 def work(tmp_path: Path) -> Iterator[WorkDir]:
     """A run that was killed in its first segment and finished in its second."""
     with open_workdir(tmp_path / "work", make_spec(), "d" * 64) as work:
-        work.begin_segment()
-        work.begin_segment()
+        work.begin_segment({}, {})
+        work.begin_segment({}, SOFTWARE)
         work.end_segment("finished")
         (work.path / "events.jsonl").write_text(
             event(0, "startup", 0)
@@ -115,17 +114,17 @@ def test_a_training_notes_the_rated_powers_that_it_was_made_with(tmp_path: Path)
     path, out = tmp_path / "spec.json", tmp_path / "results/runs/a/1"
     path.write_text(spec.text)
     with open_workdir(tmp_path / "work", spec, None) as work:
-        work.begin_segment()
+        work.begin_segment({}, {})
         work.end_segment("finished")
         (work.path / "events.jsonl").write_text(event(0, "train", 0, 0) + event(0, None, 9))
         (work.path / "train.log").write_text("")
         describe(work, 0)
         result = {"metric_name": None, "parameters": None, "history": epochs([None])}
         write_json(work.path / "result.json", result)
-    cluster = Path(__file__).parents[2] / "profiles/local/cluster.yaml"
-    options = ["--cluster", str(cluster), "--work", str(tmp_path / "work"), "--out", str(out)]
+    cluster = Path(__file__).parents[2] / "config.yaml"
+    options = ["--site", str(cluster), "--work", str(tmp_path / "work"), "--out", str(out)]
     assert main(["train", str(path), *options]) == 0
-    rated = read_provenance(out / "provenance.json")["rated_powers"]
+    rated = read_json(out / "provenance.json")["rated_powers"]
     assert rated["cpu"] == {"sockets": 1, "idle_w": 50, "rated_w": 150}
 
 
@@ -142,23 +141,18 @@ def test_every_output_is_there_and_nothing_else(work: WorkDir, out: Path) -> Non
 
 
 def test_each_segment_records_the_commit_that_it_was_started_from(work: WorkDir, out: Path) -> None:
-    lock = {"sha256": "ab", "differences": []}
-    packages = {"packages_installed": {"torch": "2.7.0"}, "lock": lock}
-    write_json(made_with_path(work.path, 1), {"commit": "4567", "commit_clean": True, **packages})
     publish(work, out)
     found = read_json(out / "provenance.json")
     commits = [(one["commit"], one["commit_clean"]) for one in found["segments"]]
     assert commits == [(None, None), ("4567", True)]
-    assert {name: found[name] for name in packages} == packages
+    assert {name: found[name] for name in PACKAGES} == PACKAGES
 
 
 def test_the_reason_of_a_segments_end_names_no_path_of_a_persons(work: WorkDir, out: Path) -> None:
-    segments = work.segments()
-    segments[0]["detail"] = "n1: /home/alice/work: No space left"
-    write_json(work.path / "segments.json", segments)
+    work.end_segment("finished", "n1: /home/alice/work: No space left")
     publish(work, out)
     found = read_json(out / "provenance.json")["segments"]
-    assert found[0]["detail"] == "n1: <path>: No space left" and "detail" not in found[1]
+    assert found[1]["detail"] == "n1: <path>: No space left" and "detail" not in found[0]
 
 
 def test_the_history_has_its_schema_and_the_models_own_results(work: WorkDir, out: Path) -> None:
@@ -189,7 +183,8 @@ def test_a_killed_segments_last_stage_ends_with_its_recording(work: WorkDir, out
 
 
 def test_the_provenance_records_what_the_run_was_done_with(work: WorkDir, out: Path) -> None:
-    describe(work, 0, hostnames=["n3", "n1"], gpus={"n1": [2], "n3": [0]}, packages={})
+    ranks = [{"host": host, "gpu": gpu, "gpu_uuid": None} for host, gpu in (("n1", 2), ("n3", 0))]
+    describe(work, 0, hostnames=["n3", "n1"], ranks=ranks, packages={})
     publish(work, out)
     found = read_json(out / "provenance.json")
     assert found["spec_sha256"] == work.spec_sha256

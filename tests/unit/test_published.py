@@ -12,10 +12,11 @@ import scipy.stats
 
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import known_devices
-from scalewatt.campaign.load import expand, load_campaign
-from scalewatt.campaign.model_registry import PHASES
-from scalewatt.campaign.table_requests import table_definition
-from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.campaign.expansion import expand
+from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.model_registry import known_models
+from scalewatt.campaign.table_definitions import table_definition
+from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.results.figures.figure_schema import PANELS, TABLE1
 from scalewatt.results.figures.figure_tables import points, table1
@@ -33,7 +34,7 @@ from scalewatt.results.tables.table_schema import CONFIGURATIONS
 from scalewatt.results.text.markdown_latex import latex, markdown
 
 Row = dict[str, Any]
-PAPER = PROJECT_ROOT / "config.yaml"
+PAPER = PROJECT_ROOT / "campaigns/paper.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -281,7 +282,7 @@ def test_the_reference_names_known_trainings_and_positive_numbers() -> None:
     rows = published._merged()
     assert set(rows["device"]) == set(published.SCOPES)
     for (model, phase), own in rows.groupby(["model", "phase"]):
-        assert phase in PHASES[model] and own["configuration"].is_unique
+        assert phase in known_models()[model].phases and own["configuration"].is_unique
     numbers = rows.select_dtypes("number")
     spreads = [name for name in numbers if name.endswith(("popstd", "popstd_kwh"))]
     assert (numbers[spreads].fillna(0) >= 0).all(axis=None)

@@ -1,82 +1,131 @@
-"""What Slurm's queue says, or does not."""
+"""Slurm's queue: its jobs, which of them are of a run, and what its refusals mean."""
 
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
-from status_files import (
-    Made,
-    queue,
-    submitted,
-)
+from status_files import Made, queue, submitted
 
-from scalewatt.slurm import slurm_commands as slurm
-from scalewatt.slurm.job_queue import GONE, ask_queue
+from scalewatt.slurm.job_queue import QueuedJob, job_of_run, never_starts, queued_jobs
+from scalewatt.slurm.slurm_commands import NoAnswerError, ask, may_pass
 from scalewatt.tracking.status_text import status_text
 
 
+@pytest.mark.parametrize(
+    ("variable", "words"),
+    [
+        (None, "squeue is not found"),
+        ("FAIL", "squeue failed (Unable to contact slurm controller)"),
+        ("HANG", "squeue gave no answer in 0.5 s"),
+    ],
+)
 def test_a_queue_that_fails_or_hangs_gives_no_answer(
-    made: Made, monkeypatch: pytest.MonkeyPatch
+    variable: str | None, words: str, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert ask_queue(["7"]) is None, "there is no squeue"
-    queue(made, "7|RUNNING|N/A|n1|None")
-    monkeypatch.setenv("FAIL", "slurm_load_jobs error: Unable to contact slurm controller")
-    assert ask_queue(["7"]) is None
-    monkeypatch.delenv("FAIL")
-    monkeypatch.setenv("HANG", "1")
-    monkeypatch.setattr(slurm.ask, "__kwdefaults__", {"timeout_s": 0.5, "times": None})
-    assert ask_queue(["7"]) is None
+    if variable:
+        queue(made, "7|RUNNING|N/A|n1|None|a|/|")
+        monkeypatch.setenv(variable, "Unable to contact slurm controller")
+        monkeypatch.setattr(ask, "__kwdefaults__", {"timeout_s": 0.5, "times": None})
+    with pytest.raises(NoAnswerError) as error:
+        queued_jobs()
+    assert str(error.value) == words
 
 
-def test_a_job_that_squeue_has_forgotten_is_gone(
-    made: Made, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    queue(made)
-    monkeypatch.setenv("FAIL", "slurm_load_jobs error: Invalid job id specified")
-    found = ask_queue(["7"])
-    assert found is not None and "7" not in found
-
-
-def test_the_queue_says_state_end_nodes_and_reason(made: Made) -> None:
-    queue(made, "7|RUNNING|2026-11-22T10:00:00|n[1-2]|None", "8|PENDING|N/A||QOSMaxJobs", "broken")
+def test_the_queue_says_state_end_nodes_reason_and_comment(made: Made) -> None:
+    queue(
+        made,
+        "7|RUNNING|2026-11-22T10:00:00|n[1-2]|None|uuid|/home|a comment | with bars",
+        "8|PENDING|N/A||QOSMaxJobs|uuid|/home|",
+        "broken",
+    )
     with open(made.folder / "bin" / "answer", "ab") as answer:
-        answer.write(b"6|RUNNING|N/A|n\xff1|None\n")
-    found = ask_queue(["7", "8", "9"])
-    assert found is not None
-    seven, eight, nine = (found.get(job, GONE) for job in ("7", "8", "9"))
-    assert (seven.state, eight.state, nine.state) == ("running", "waiting", "gone")
-    assert (seven.node_list, eight.node_list, nine.node_list) == ("n[1-2]", "", "")
+        answer.write(b"6|REQUEUED|N/A|n\xff1|None|uuid|/home|\n")
+    jobs = queued_jobs()
+    assert list(jobs) == ["7", "8", "6"]
+    seven, eight, six = jobs.values()
+    assert [job.is_waiting for job in jobs.values()] == [False, True, True]
+    assert (seven.nodes, six.nodes, seven.comment) == ("n[1-2]", "n\\xff1", "a comment | with bars")
     assert (seven.waits_for, eight.waits_for) == (None, "QOSMaxJobs")
-    assert found["6"].node_list == "n\\xff1"
     assert seven.ends_s == time.mktime((2026, 11, 22, 10, 0, 0, 0, 0, -1))
-    assert eight.ends_s is None is nine.ends_s
+    assert eight.ends_s is None
 
 
 @pytest.mark.parametrize("name", ["SQUEUE_STATES", "SQUEUE_PARTITION", "SLURM_TIME_FORMAT"])
 def test_what_a_user_has_squeue_print_for_people_hides_no_job(
     name: str, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue(made, "8|PENDING|N/A||Priority")
     submitted(made)
     monkeypatch.setenv(name, "RUNNING")
-    assert made.run().state.state == "queued"
+    assert list(queued_jobs()) == ["8"]
 
 
 @pytest.mark.parametrize(
-    ("reason", "shown"),
+    ("comment", "folder", "is_its_job"),
     [
-        *((one, True) for one in ("JobHeldUser", "JobHeldAdmin", "DependencyNeverSatisfied")),
-        *((one, True) for one in ("PartitionTimeLimit", "QOSMaxWallDurationPerJobLimit")),
-        *((one, True) for one in ("AssocGrpCPUMinutesLimit", "launch failed requeued held")),
-        *((one, False) for one in ("Priority", "Resources", "QOSMaxJobsPerUserLimit", "None")),
+        ("rule_train_wildcards_net_2", "here", True),
+        ("rule_train_command_wildcards_net_2", "here", True),
+        ("rule_run_again_wildcards_net_2", "here", True),
+        ("rule_train_wildcards_net_22", "here", False),
+        ("rule_train_wildcards_a-net_2", "here", False),
+        ("rule_energy_wildcards_net_2", "here", False),
+        ("rule_train_wildcards_net_2", "elsewhere", False),
     ],
 )
-def test_a_job_that_never_starts_by_itself_is_shown_with_slurms_reason(
-    reason: str, shown: bool, made: Made
+def test_a_runs_job_is_known_by_its_comment_and_the_folder_of_its_snakemake(
+    tmp_path: Path, comment: str, folder: str, is_its_job: bool
 ) -> None:
-    queue(made, f"8|PENDING|N/A||{reason}")
-    submitted(made)
+    (tmp_path / "link").symlink_to(tmp_path / "here")
+    job = QueuedJob("7", "PENDING", "", "", "", "uuid", str(tmp_path / folder), comment)
+    found = job_of_run({"7": job}, tmp_path / "link", "net", 2)
+    assert found == (job if is_its_job else None)
+
+
+STUCK = """JobHeldUser JobHeldAdmin DependencyNeverSatisfied PartitionTimeLimit BadConstraints
+QOSMaxWallDurationPerJobLimit AssocGrpCPUMinutesLimit"""
+PASSING = "Priority Resources QOSMaxJobsPerUserLimit AssocGrpCPURunMinutesLimit BeginTime"
+
+
+def test_a_job_that_never_starts_by_itself_is_known_by_slurms_reason() -> None:
+    assert all(map(never_starts, [*STUCK.split(), "launch failed requeued held"]))
+    assert not any(map(never_starts, [*PASSING.split(), None]))
+
+
+@pytest.mark.parametrize(("reason", "shown"), [("JobHeldUser", True), ("Priority", False)])
+def test_a_job_that_never_starts_by_itself_is_shown(reason: str, shown: bool, made: Made) -> None:
+    submitted(made, reason=reason)
     text = status_text(made.status())
     assert (f"    job 8: {reason}" in text) is shown
     assert ("not to start by itself" in text) is shown
+
+
+SENTENCE = (
+    "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit "
+    "limit, user's size and/or time limits)"
+)
+LIMITS_OF_JOBS = """AssocMaxSubmitJobLimit QOSMaxSubmitJobPerUserLimit QOSMaxJobsPerUserLimit
+AssocMaxJobsLimit AssocGrpSubmitJobsLimit QOSGrpSubmitJobsLimit QOSGrpJobsLimit
+MaxSubmitJobsPerAccount"""
+LIMITS_OF_A_JOB = """QOSMaxWallDurationPerJobLimit QOSMaxNodePerJobLimit QOSMaxCpuPerUserLimit
+QOSMaxGRESPerJob QOSMinGRES QOSGrpCPUMinutesLimit AssocGrpGRES AssocMaxNodePerJobLimit
+MaxGRESPerAccount"""
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        *((f"sbatch: error: {limit} {SENTENCE}", True) for limit in LIMITS_OF_JOBS.split()),
+        *((f"sbatch: error: {limit} {SENTENCE}", False) for limit in LIMITS_OF_A_JOB.split()),
+        (SENTENCE, True),
+        ("sbatch: error: Slurm job queue full, sleeping and retrying", True),
+        ("sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying", True),
+        ("sbatch: error: Unable to contact slurm controller (connect failure)", True),
+        ("sbatch: error: Batch job submission failed: Invalid account", False),
+        ("sbatch: error: Batch job submission failed: Requested time limit is invalid", False),
+    ],
+)
+def test_a_limit_on_the_number_of_jobs_passes_and_one_on_a_job_never(
+    message: str, expected: bool
+) -> None:
+    assert may_pass(message) is expected

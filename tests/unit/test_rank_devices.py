@@ -19,7 +19,7 @@ from types import SimpleNamespace
 import torch
 import torch.distributed as dist
 from scalewatt.common.errors import InputError
-from scalewatt.training.process_group import choose_device, join_ranks, start_process_group
+from scalewatt.training.distributed import choose_device, join_ranks, start_process_group
 
 ranks = join_ranks("c", 2, 1)
 visible = json.loads(sys.argv[2])[ranks.rank]

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from scalewatt.campaign.cluster import load_cluster
-from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.rated_powers import check_rated_powers
 
-LOCAL = Path(__file__).parents[2] / "profiles" / "horeka" / "cluster.yaml"
+LOCAL = Path(__file__).parents[2] / "config" / "horeka.yaml"
 CPU = {"sockets": 1, "idle_w": 90, "rated_w": 270}
 IMPOSSIBLE: list[tuple[Any, str]] = [
     (
@@ -24,15 +23,15 @@ IMPOSSIBLE: list[tuple[Any, str]] = [
     ({"ram": {"power_w": -5}}, "-5"),
     (
         {"cpu": CPU | {"load_w": [[50, 210], [10, 60]]}},
-        "--powers: cpu.load_w: its loads are 50, 10; allowed: rising",
+        "--powers: cpu.load_w: [[50, 210], [10, 60]] does not fit; allowed: rising",
     ),
     (
         {"cpu": CPU | {"load_w": [[10, 60], [110, 270]]}},
-        "cpu.load_w[1][0]: 110 does not fit",
+        "cpu.load_w: [[10, 60], [110, 270]] does not fit",
     ),
     (
         {"cpu": CPU | {"load_w": [[10, 0], [100, 270]]}},
-        "cpu.load_w[0][1]: 0 does not fit",
+        "cpu.load_w: [[10, 0], [100, 270]] does not fit",
     ),
     ({"cpu": CPU | {"load_w": [[10, 60]]}}, "cpu.load_w"),
     ({"cpu": CPU | {"factor": 0.5}}, "cpu.factor: 0.5 does not fit; allowed: 1 or more"),
@@ -55,17 +54,6 @@ def test_a_cluster_whose_gpus_draw_more_when_idle_is_refused(tmp_path: Path) -> 
     assert "rated_w: 400" in text
     path.write_text(text.replace("rated_w: 400", "rated_w: 40"))
     with pytest.raises(
-        InputError, match=r"cluster\.yaml: devices\.a100: gpu\.rated_w: 40 is below"
+        InputError, match=r"cluster\.yaml: devices\.a100\.gpu\.rated_w: 40 is below"
     ):
         load_cluster(path)
-
-
-def test_accounting_with_impossible_powers_ends_in_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    powers = '{"cpu": {"sockets": 1, "idle_w": 90, "rated_w": 9}}'
-    out = ["--traces", str(tmp_path / "t.parquet"), "--energy", str(tmp_path / "e.parquet")]
-    assert main(["account", str(tmp_path), "--powers", powers, *out]) != 0
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "--powers: cpu.rated_w: 9 is below its idle_w 90" in line
-    assert not list(tmp_path.iterdir())

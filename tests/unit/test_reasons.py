@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import errno
-from pathlib import Path
 
 import pytest
 
-from scalewatt.execution.failure_reason import (
-    Failure,
-    is_full,
-    most_informative_line,
-    read_failure,
-    record_failure,
-)
+from scalewatt.execution.failure_reason import is_full, most_informative_line, was_refused
 
 TRACEBACK = """resnet50 epoch 1/3: train_loss 2.3
 Traceback (most recent call last):
@@ -33,98 +26,93 @@ SHARED = "/dev/shm may be full, the memory that processes share (df -h /dev/shm)
 
 
 @pytest.mark.parametrize(
-    ("noted", "log", "expected"),
+    ("log", "expected"),
     [
-        (None, "", None),
-        (None, TRACEBACK, "ValueError: the loss is no number"),
-        (None, BROKEN + TRACEBACK, "ValueError: the loss is no number"),
-        (None, TRACEBACK + "scalewatt: error: a: is wrong\nlast", "a: is wrong"),
-        ("OSError: disk", TRACEBACK, "OSError: disk"),
-        ("RuntimeError: Connection closed by peer", TRACEBACK, "ValueError: the loss is no number"),
+        ("", None),
+        (TRACEBACK, "ValueError: the loss is no number"),
+        (BROKEN + TRACEBACK, "ValueError: the loss is no number"),
+        (TRACEBACK + "scalewatt: error: a: is wrong\nlast", "a: is wrong"),
+        ("scalewatt: error: OSError: disk\n" + TRACEBACK, "OSError: disk"),
+        ("[n1]: scalewatt: refused: one GPU\n" + KILLED, "one GPU"),
+        ("RuntimeError: scalewatt: epoch 3 comes twice\n" + KILLED, "epoch 3 comes twice"),
         (
-            "RuntimeError: Connection closed by peer",
-            KILLED,
+            "scalewatt: error: RuntimeError: Connection closed by peer\n" + TRACEBACK,
+            "ValueError: the loss is no number",
+        ),
+        (
+            "scalewatt: error: RuntimeError: Connection closed by peer\n" + KILLED,
             "a rank was ended by signal SIGKILL (EXIT CODE: 9)",
         ),
         (
-            None,
             BROKEN + "srun: error: n2: task 3: Killed\n",
             "a rank was ended by signal SIGKILL (srun: error: n2: task 3: Killed)",
         ),
         (
-            None,
             "slurmstepd: error: Detected 1 oom_kill event in StepId=3.0\n",
             "a rank was killed (slurmstepd: error: Detected 1 oom_kill event in StepId=3.0)",
         ),
         (
-            None,
             f"Fatal Python error: Segmentation fault\n\nThread 0x1:\n{KILLED}",
             "a rank was ended by signal SIGSEGV",
         ),
         (
-            None,
             "srun: error: n1: task 0: Terminated\nsrun: error: n2: task 3: Bus error (core dumped)\n",
             f"a rank was ended by signal SIGBUS: {SHARED}",
         ),
         (
-            None,
             "mpirun noticed that process rank 1 with PID 0 on node n exited on signal 8 "
             "(Floating point exception).\n",
             "a rank was ended by signal SIGFPE",
         ),
         (
-            "the command of rank 1 on n1 was ended by signal SIGBUS",
-            "",
+            "scalewatt: error: the command of rank 1 on n1 was ended by signal SIGBUS\n",
             f"the command of rank 1 on n1 was ended by signal SIGBUS: {SHARED}",
         ),
         (
-            None,
             "RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error.\n",
             f"RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error.: {SHARED}",
         ),
         (
-            None,
             "scalewatt: n1: is watched\nImportError: libnccl.so.2: cannot open shared object file\n",
             "ImportError: libnccl.so.2: cannot open shared object file",
         ),
         (
-            None,
             "torch.distributed.DistBackendError: NCCL error\nscalewatt: n1: has died\n",
             "n1: has died",
         ),
-        (None, BROKEN, "RuntimeError: [pair.cc:534] Connection closed by peer [127.0.0.1]:3"),
+        (BROKEN, "RuntimeError: [pair.cc:534] Connection closed by peer [127.0.0.1]:3"),
         (
-            None,
             "scalewatt: the rank with process id 7 has died\nbye\n",
             "the rank with process id 7 has died",
         ),
         (
-            None,
             "Abort(1) on node 0 (rank 0 in comm 0): Fatal error in internal_Init: no PMI\n"
             "srun: error: n1: task 0: Exited with exit code 15\n",
             "Abort(1) on node 0 (rank 0 in comm 0): Fatal error in internal_Init: no PMI",
         ),
         (
-            None,
             "scalewatt: gives up\n"
             "Abort(70) on node 0 (rank 0 in comm 0): application called MPI_Abort(comm=0, 70)\n",
             "gives up",
         ),
-        (None, "one\n\ntwo words \n\n", "two words"),
+        ("one\n\ntwo words \n\n", "two words"),
     ],
 )
-def test_the_most_informative_line_is_chosen(
-    noted: str | None, log: str, expected: str | None
-) -> None:
-    assert most_informative_line(noted, log) == expected
+def test_the_most_informative_line_is_chosen(log: str, expected: str | None) -> None:
+    assert most_informative_line(log) == expected
 
 
-def test_the_first_rank_that_fails_is_the_one_that_is_noted(tmp_path: Path) -> None:
-    path = tmp_path / "segment-000.failure"
-    assert read_failure(path) is None
-    record_failure(path, Failure(64, 1, "first"))
-    record_failure(path, Failure(70, 0, "second"))
-    assert read_failure(path) == Failure(64, 1, "first")
+@pytest.mark.parametrize(
+    ("log", "refused"),
+    [
+        ("epoch 1\nscalewatt: refused: one GPU\n", True),
+        ("[0]: scalewatt: refused: one GPU\n", True),
+        ("scalewatt: error: refused\n", False),
+        ("RuntimeError: scalewatt: refused: no\n", False),
+    ],
+)
+def test_only_a_rank_that_found_its_input_wrong_was_refused(log: str, refused: bool) -> None:
+    assert was_refused(log) is refused
 
 
 def test_a_full_disk_is_recognised_also_as_the_cause_of_another_error() -> None:

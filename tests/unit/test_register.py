@@ -7,7 +7,6 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from campaign_files import LOCAL, ROOT
+from campaign_files import LOCAL, ROOT, replaced
 from energy_files import T0, counter, gpu, recordings, write_journal, write_perun
 from made_recordings import read_perun_file
 
@@ -28,11 +27,13 @@ from scalewatt.campaign.registered_campaign import facility_cluster, registered_
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.cli import main
 from scalewatt.common.files import file_sha256, read_json
-from scalewatt.common.schema_validation import schema
+from scalewatt.common.settings import json_schema
+from scalewatt.energies.account import write_energy
 from scalewatt.recordings.stages import EVENTS_SCHEMA, STAGES_SCHEMA
+from scalewatt.registration.run_descriptions import RunDescription
 from scalewatt.results.tables.run_row import Facility, RunFiles, run_row
 
-NO_POWERS = '{"cpu": {}, "gpu": null, "ram": null}'
+NO_POWERS: dict[str, Any] = {"cpu": {}, "gpu": None, "ram": None}
 SECONDS = 40
 
 
@@ -117,8 +118,8 @@ class Place:
     def row(self, configuration: str, repeat: int = 1) -> dict[str, Any]:
         """The run's row of the runs table, as the workflow makes it."""
         files = RunFiles(self.results, configuration, repeat)
-        tables = ("--traces", str(files.traces), "--energy", str(files.energy))
-        assert main(["account", str(files.folder), "--powers", NO_POWERS, *tables]) == 0
+        spec = files.folder / "spec.json"
+        write_energy(files.folder, spec, NO_POWERS, files.traces, files.energy)
         return run_row(files, "mine", Facility())
 
     def provenance(self, configuration: str, repeat: int = 1) -> dict[str, Any]:
@@ -403,12 +404,10 @@ def test_which_of_several_runs_or_rounds_must_be_given(place: Place) -> None:
     place.perun("a.hdf5", run_id="two")
     place.perun("a.hdf5", run_id="two", round_id="1")
     message = place.refused(place.describe(file))
-    assert "several runs" in message and "allowed: one, two" in message
-    assert "no run 'three'" in place.refused(place.describe(file, run="three"))
-    assert "several rounds" in place.refused(place.describe(file, run="two"))
-    assert "no round '7'; it holds 0, 1" in place.refused(
-        place.describe(file, run="two", round="7")
-    )
+    assert "not one run; name one (run) of one, two" in message
+    assert "not one run 'three'" in place.refused(place.describe(file, run="three"))
+    assert "not one round; name" in place.refused(place.describe(file, run="two"))
+    assert "name one (round) of 0, 1" in place.refused(place.describe(file, run="two", round="7"))
 
 
 # --- repeats, and the same file again -------------------------------------------------------------
@@ -540,11 +539,11 @@ def test_only_the_clusters_own_devices_have_rated_powers(place: Place) -> None:
     assert devices["local"] == cluster.devices["local"]
     said = basis(cluster, [devices["a100"]])
     assert "No rated powers of a100" in said[0]
-    assert "are not used: a100 is none of its devices" in said[1]
+    assert "are not used, as its `devices` lack a100" in said[1]
     campaign = load_campaign(place.campaign)
     elsewhere = facility_cluster(campaign, cluster)
     assert (elsewhere.pue, elsewhere.carbon_intensity, elsewhere.price) == (None, None, None)
-    with_a100 = replace(cluster, devices={**cluster.devices, "a100": cluster.devices["local"]})
+    with_a100 = replaced(cluster, devices={**cluster.devices, "a100": cluster.devices["local"]})
     assert facility_cluster(campaign, with_a100) == with_a100
 
 
@@ -638,7 +637,7 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"protocol": "papr"}, ["protocol", "did you mean 'paper'"]),
     ({"path": "a.hdf5"}, ["path: only in tables"]),
     ({"events": "none.csv"}, ["none.csv", "No such file"]),
-    ({"run": "x"}, ["no run 'x'", "it holds run"]),
+    ({"run": "x"}, ["not one run 'x'", "name one (run) of run"]),
 ]  # fmt: skip
 
 
@@ -704,8 +703,8 @@ def test_a_damaged_recording_in_a_folder_is_no_file_of_others(place: Place) -> N
     ("rows", "parts"),
     [
         ("stage,start_s,end_s\ntraining,1,2\n", ['stage: "training"', "did you mean 'train'"]),
-        ("stage,start_s,end_s\ntrain,2,1\n", ["end_s: ", "is before start_s"]),
-        ("stage,start_s,end_s,segment\ntrain,1,2,1\n", ["segment: ", "was not recorded, but 0"]),
+        ("stage,start_s,end_s\ntrain,2,1\n", ["end_s: ", "expected a time after start_s"]),
+        ("stage,start_s,end_s,segment\ntrain,1,2,1\n", ["segment: ", "recorded: 0"]),
     ],
 )
 def test_wrong_stages_are_refused(place: Place, rows: str, parts: list[str]) -> None:
@@ -740,7 +739,7 @@ def test_the_document_explains_every_key() -> None:
     table = (ROOT / "docs" / "register.md").read_text().split("| key |")[1].split("\n\n")[0]
     first = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     named = [key for cell in first for key in re.findall(r"`(\w+)`", cell)]
-    assert sorted(named) == sorted(schema("registration")["properties"])
+    assert sorted(named) == sorted(json_schema(RunDescription)["properties"])
 
 
 # --- powers that a GPU cannot have ----------------------------------------------------------------
@@ -749,7 +748,7 @@ def test_the_document_explains_every_key() -> None:
 @pytest.mark.parametrize(
     ("watts", "described", "words"),
     [
-        (940.0, {}, "drew 940 W on average, more than 700 W, the rated_w of 'h100' in profiles"),
+        (940.0, {}, "drew 940 W on average, more than 700 W, the rated_w of 'h100' in config"),
         (0.3, {}, "drew 0.3 W on average, which no GPU does that trains; expected powers in W"),
         (
             330.0,

@@ -28,7 +28,6 @@ from scalewatt.claims.evidence.claim_types import (
     inconsistencies,
     unlisted_inconsistencies,
 )
-from scalewatt.cli import main
 from scalewatt.report.build_report import write_report
 from scalewatt.report.data_quality_section import quality
 from scalewatt.report.html_tables import Cell, Column, grid, texts
@@ -40,7 +39,7 @@ from scalewatt.results.text.number_format import number, unit_for, with_interval
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = demo()
-LOCAL = load_cluster(ROOT / "profiles/local/cluster.yaml")
+LOCAL = load_cluster(ROOT / "config.yaml")
 LOST = "resnet50-local-n004-lbs0016-full"
 """A configuration of the demo whose energy is not known."""
 OUT = "fourcastnet.pretrain-local-n002-lbs0006-full"
@@ -165,15 +164,6 @@ def test_the_same_results_give_the_same_page(results: Path, tmp_path: Path) -> N
     report(results, tmp_path / "a.html")
     report(results, tmp_path / "b.html")
     assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
-
-
-def test_the_command_writes_the_page(results: Path, tmp_path: Path) -> None:
-    given_ = json.dumps(report_definition(DEMO, LOCAL, [], False))
-    out = tmp_path / "report.html"
-    assert (
-        main(["report", "--definition", given_, "--results", str(results), "--out", str(out)]) == 0
-    )
-    assert "<h1>demo</h1>" in out.read_text()
 
 
 def test_the_page_of_a_campaign_with_faults_says_this(
@@ -559,7 +549,7 @@ def test_an_empty_campaign_gives_a_page_that_says_what_is_missing(tmp_path: Path
 def test_the_papers_campaign_fits_on_a_page_of_less_than_2_mb(tmp_path: Path) -> None:
     campaign = paper()
     results = write_results(tmp_path / "paper", campaign, made_runs(campaign))
-    cluster = load_cluster(ROOT / "profiles/horeka/cluster.yaml")
+    cluster = load_cluster(ROOT / "config/horeka.yaml")
     out = tmp_path / "report.html"
     write_report(results, out, parse_definition(report_definition(campaign, cluster, [], True)))
     page = Page(out.read_text())

@@ -17,11 +17,10 @@ from hypothesis import strategies as st
 from run_files import NAME, WHOLE, epochs, make_run, make_spec
 from scipy import stats
 
-from scalewatt.campaign.campaign_types import Campaign, Cluster, Imported
-from scalewatt.campaign.cluster import parse_cluster
-from scalewatt.campaign.load import expand
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.cluster import Cluster, parse_cluster
+from scalewatt.campaign.expansion import expand
 from scalewatt.campaign.run_spec import InitialWeights
-from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table_with_csv
 from scalewatt.reproduction.check_result import (
@@ -43,7 +42,7 @@ from scalewatt.reproduction.manifests import (
     write_manifest,
 )
 from scalewatt.reproduction.provenance_check import (
-    lock_findings,
+    lock_finding,
 )
 from scalewatt.reproduction.rerun_check import (
     GPU_RELATIVE,
@@ -222,7 +221,7 @@ def results(tmp_path: Path) -> Path:
 def test_the_manifest_has_every_file_with_its_hash_and_is_the_same_each_time(results: Path) -> None:
     path = write_manifest(results)
     first = path.read_bytes()
-    assert main(["manifest", "--results", str(results)]) == 0
+    write_manifest(results)
     assert path.read_bytes() == first
     found = read_manifest(results)
     assert [one.path for one in found.files] == [
@@ -265,9 +264,9 @@ MANIFEST = Manifest("made", "0", None, "3.11.2", "a" * 64, ())
 
 
 def test_another_lock_differs_and_no_lock_is_not_checked() -> None:
-    (same,) = lock_findings(MANIFEST, "a" * 64)
-    (other,) = lock_findings(MANIFEST, "b" * 64)
-    (none,) = lock_findings(replace(MANIFEST, lock_sha256=None), "b" * 64)
+    same = lock_finding(MANIFEST, "a" * 64)
+    other = lock_finding(MANIFEST, "b" * 64)
+    none = lock_finding(replace(MANIFEST, lock_sha256=None), "b" * 64)
     assert [same.outcome, other.outcome, none.outcome] == [SAME, DIFFERS, NOT_CHECKED]
 
 
@@ -380,27 +379,6 @@ def test_a_run_that_this_machine_cannot_run_is_not_repeated_with_the_reason(
     found = choose_run(campaign(cluster()), here, tmp_path)
     assert found.run is None
     assert why in found.reason
-
-
-def test_of_an_imported_campaign_no_run_is_repeated_unless_it_is_named(tmp_path: Path) -> None:
-    finish(tmp_path, 1, 1, 90)
-    here = cluster()
-    theirs = replace(campaign(here), imported=Imported("theirs", "", {}))
-    found = choose_run(theirs, here, tmp_path)
-    assert found.run is None
-    assert "reproduce_run=resnet50-local-n001-lbs0064-full/1" in found.reason
-    here = cluster(reproduce_run="resnet50-local-n001-lbs0064-full/1")
-    assert choose_run(theirs, here, tmp_path).run == ("resnet50-local-n001-lbs0064-full", 1)
-
-
-def test_a_program_that_an_archive_names_is_never_started(tmp_path: Path) -> None:
-    name = "resnet50-local-n001-lbs0064-full"
-    finish(tmp_path, 1, 1, 90, dataset={"name": "command", "format": "command"})
-    here = cluster(reproduce_run=f"{name}/1")
-    assert choose_run(campaign(here), here, tmp_path).run == (name, 1)
-    theirs = replace(campaign(here), imported=Imported("theirs", "", {}))
-    with pytest.raises(InputError, match="never started"):
-        choose_run(theirs, here, tmp_path)
 
 
 @pytest.mark.parametrize("configuration", ["../../elsewhere", "../energy/x"])

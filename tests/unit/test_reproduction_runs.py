@@ -25,7 +25,7 @@ SAID: dict[str, Any] = {
     "commit": COMMIT,
     "dataset_sha256": DATA,
     "packages_installed": {"torch": "2.7.0"},
-    "lock": {"sha256": LOCK, "environment": "training", "differences": []},
+    "lock": {"sha256": LOCK, "differences": []},
 }
 
 

@@ -1,206 +1,119 @@
-"""A training is started again where its sampler was lost, and only there."""
+"""What a launcher makes of signals, of how its ranks ended, and of what forbids another start."""
 
 from __future__ import annotations
 
 import errno
 import hashlib
+import os
 import signal
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-import run_files
+from run_files import make_spec
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.exit_codes import ExitCode
-from scalewatt.common.files import NO_ROOM, write_json
+from scalewatt.common.files import NO_ROOM
 from scalewatt.execution import launch
-from scalewatt.execution.failure_reason import Failure, record_failure
-from scalewatt.execution.rank import End, outcome_of, outcome_path
-from scalewatt.run_files.attempt_log import noted_attempt
-from scalewatt.run_files.work_directory import WorkDir, failure_path, open_workdir
+from scalewatt.execution.launch import LaunchOptions, run_training
+from scalewatt.execution.rank import End, outcome_of
+from scalewatt.run_files.record import STARTED_BY, WorkDir, note_outcome, open_workdir, read_run
+
+SPEC = make_spec()
+USR1, TERM, INT = signal.SIGUSR1, signal.SIGTERM, signal.SIGINT
 
 
-def start(
-    folder: Path,
+@pytest.fixture(autouse=True)
+def outside_of_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    monkeypatch.delenv("SLURM_JOBID", raising=False)
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Iterator[WorkDir]:
+    with open_workdir(tmp_path / "work", SPEC, "d" * 64) as work:
+        yield work
+
+
+def options(folder: Path, **changes: Any) -> LaunchOptions:
+    return LaunchOptions(folder, folder / "work", "mpiexec", "cpu", 1, **changes)
+
+
+def end_as(segment: launch._Segment, outcome: str, lost: bool, code: int = 0) -> int:
+    """End a segment as its ranks do, with or without the loss of their sampler."""
+    end = End("n1", frozenset(), False, f"lost in {segment.number}" if lost else None)
+    path, ended = segment.work.path, outcome_of(outcome, [end])
+    note_outcome(path, segment.number, ended, lambda: None)
+    return segment._conclude(code)
+
+
+def train(
+    work: WorkDir,
     monkeypatch: pytest.MonkeyPatch,
-    outcomes: list[str],
-    lost: list[bool],
+    ends: Sequence[tuple[str, bool]],
+    signals: Sequence[signal.Signals] = (),
     ended_with: int = 0,
-) -> tuple[int, WorkDir]:
-    """Start a run whose segments end as told, with or without the loss of their sampler."""
-    ends = iter(zip(outcomes, lost, strict=True))
+    **changes: Any,
+) -> int:
+    """Train a run whose segments get these signals and end so."""
+    left = iter(ends)
 
     def ranks(segment: launch._Segment) -> int:
-        outcome, loses = next(ends)
-        work, number = segment.work.path, segment.number
-        end = End("n1", False, False, f"lost in {number}" if loses else None)
-        write_json(outcome_path(work, number), outcome_of(outcome, [end]))
-        return segment._conclude(ended_with)
+        for number in signals:
+            segment._on_signal(number, None)
+        return end_as(segment, *next(left), ended_with)
 
     monkeypatch.setattr(launch._Segment, "run", ranks)
-    options = launch.LaunchOptions(folder, folder, "mpiexec", "cpu", 1)
-    with open_workdir(folder, run_files.make_spec(), "d" * 64) as work:
-        code = launch._train(work, options)
-    assert next(ends, None) is None, "fewer segments than expected"
-    return code, work
+    code = launch._train(work, options(work.path, **changes))
+    assert next(left, None) is None, "fewer segments than expected"
+    return code
+
+
+# --- a sampler that is lost -----------------------------------------------------------------------
 
 
 def test_a_segment_whose_sampler_was_lost_is_followed_by_another_in_the_same_call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    work: WorkDir, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, work = start(tmp_path, monkeypatch, ["stopped", "finished"], [True, False])
-    assert code == 0
+    assert train(work, monkeypatch, [("stopped", True), ("finished", False)]) == 0
     assert [s["outcome"] for s in work.segments()] == ["monitor_lost", "finished"]
     message = capsys.readouterr().err
     assert "n1: lost in 0" in message and "1 of 3" in message
 
 
 def test_a_run_whose_sampler_is_lost_again_and_again_fails_and_says_why(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    work: WorkDir, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, work = start(tmp_path, monkeypatch, ["stopped"] * 4, [True] * 4)
-    assert code == ExitCode.FAILED
+    assert train(work, monkeypatch, [("stopped", True)] * 4) == ExitCode.FAILED
     ends = [(s["outcome"], s["code"]) for s in work.segments()]
     assert ends == [("monitor_lost", ExitCode.STOPPED)] * 3 + [("monitor_lost", ExitCode.FAILED)]
     last = capsys.readouterr().err.splitlines()[-1]
     assert "not recorded in 4 starts" in last and "n1: lost in 3" in last and "train.log" in last
 
 
+@pytest.mark.parametrize("lost", [False, True])
 def test_a_run_that_was_asked_to_stop_waits_at_its_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    work: WorkDir, monkeypatch: pytest.MonkeyPatch, lost: bool
 ) -> None:
-    code, work = start(tmp_path, monkeypatch, ["stopped"], [False])
-    assert code == ExitCode.STOPPED
+    assert train(work, monkeypatch, [("stopped", lost)], [INT]) == ExitCode.STOPPED
     assert [s["outcome"] for s in work.segments()] == ["stopped"]
 
 
-def test_a_run_that_was_asked_to_stop_stays_so_when_its_sampler_is_lost_as_well(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begin = launch._Segment.__init__
-
-    def asked(segment: launch._Segment, *arguments: Any) -> None:
-        begin(segment, *arguments)
-        segment.times_asked_to_stop = 1
-
-    monkeypatch.setattr(launch._Segment, "__init__", asked)
-    code, work = start(tmp_path, monkeypatch, ["stopped"], [True])
-    assert code == ExitCode.STOPPED
-    assert [s["outcome"] for s in work.segments()] == ["stopped"]
-
-
-def test_a_run_that_finished_is_finished_whatever_became_of_its_sampler(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    code, work = start(tmp_path, monkeypatch, ["finished"], [True])
-    assert code == 0
-    (segment,) = work.segments()
-    assert (segment["outcome"], segment["detail"]) == ("finished", "n1: lost in 0")
-
-
-def test_a_segment_whose_perun_did_not_close_records_that(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, work = start(tmp_path, monkeypatch, ["finished"], [False], ended_with=1)
-    assert code == 0
-    (segment,) = work.segments()
-    assert segment["outcome"] == "finished"
-    assert "perun did not close" in segment["detail"]
-    assert segment["detail"] in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
-    ("numbers", "times"),
-    [([signal.SIGUSR1] * 3, 1), ([signal.SIGINT, signal.SIGUSR1], 1), ([signal.SIGTERM] * 2, 2)],
-)
-def test_a_person_who_asks_twice_ends_the_ranks_and_a_scheduler_that_warns_twice_does_not(
-    tmp_path: Path, numbers: list[signal.Signals], times: int
-) -> None:
-    options = launch.LaunchOptions(tmp_path, tmp_path, "mpiexec", "cpu", 1)
-    with open_workdir(tmp_path, run_files.make_spec(), "d" * 64) as work:
-        segment = launch._Segment(work, options)
-        for number in numbers:
-            segment._on_signal(number, None)
-        assert segment.stop_file.exists()
-        assert segment.times_asked_to_stop == times
-        assert segment._must_end() is (times > 1)
-
-
-def test_a_full_disk_does_not_end_the_ranks_when_they_are_asked_to_stop(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = launch.LaunchOptions(tmp_path, tmp_path, "mpiexec", "cpu", 1)
-    with open_workdir(tmp_path, run_files.make_spec(), "d" * 64) as work:
-        segment = launch._Segment(work, options)
-        segment.stop_file = tmp_path / "no" / "folder"
-        segment._on_signal(signal.SIGINT, None)
-        assert not segment._must_end()
-    assert "cannot be asked to stop" in capsys.readouterr().err
-
-
-def test_a_disk_that_is_full_when_a_segment_begins_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def begin(work: WorkDir) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    spec = run_files.make_spec()
-    (tmp_path / "spec.json").write_text(spec.text)
-    monkeypatch.setattr(WorkDir, "begin_segment", begin)
-    monkeypatch.setattr(launch, "content_of_prepared", lambda folder: "d" * 64)
-    monkeypatch.setattr(launch, "require_launcher", lambda launcher: None)
-    options = launch.LaunchOptions(tmp_path, tmp_path / "work", "mpiexec", "cpu", 1)
-    with noted_attempt(options.work_root, spec) as note:
-        note.code = launch.run_training(
-            tmp_path / "spec.json", tmp_path / "out", options, note=note
-        )
-    assert note.code == ExitCode.FAILED
-    assert note.reason is not None and note.reason.startswith(NO_ROOM)
-    assert note.reason in capsys.readouterr().err
-
-
-def test_in_a_job_a_scheduler_that_terminates_twice_does_not_end_the_ranks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SLURM_JOB_ID", "4711")
-    options = launch.LaunchOptions(tmp_path, tmp_path, "mpiexec", "cpu", 1)
-    with open_workdir(tmp_path, run_files.make_spec(), "d" * 64) as work:
-        segment = launch._Segment(work, options)
-        for _ in range(3):
-            segment._on_signal(signal.SIGTERM, None)
-        assert segment.stop_file.exists()
-        assert not segment._must_end()
-
-
-@pytest.mark.parametrize(
-    ("failure", "outcome", "code"),
+    ("lost", "code", "detail"),
     [
-        (Failure(64, 1, "MPI has 1 ranks"), "refused", 64),
-        (Failure(70, 1, "ValueError: no"), "failed", 70),
-        (None, "failed", 70),
+        (True, 0, "n1: lost in 0"),
+        (False, 1, "perun did not close (exit code 1); its journal is kept"),
     ],
 )
-def test_a_segment_without_an_outcome_says_how_its_ranks_failed(
-    tmp_path: Path, failure: Failure | None, outcome: str, code: int
+def test_a_run_that_finished_is_finished_whatever_became_of_sampler_and_perun(
+    work: WorkDir, monkeypatch: pytest.MonkeyPatch, lost: bool, code: int, detail: str
 ) -> None:
-    options = launch.LaunchOptions(tmp_path, tmp_path, "mpiexec", "cpu", 1)
-    with open_workdir(tmp_path, run_files.make_spec(), "d" * 64) as work:
-        segment = launch._Segment(work, options)
-        (work.path / "train.log").write_text("srun: error: n1: task 0: Killed\n")
-        if failure is not None:
-            record_failure(failure_path(work.path, 0), failure)
-        assert segment._conclude(137) == code
-        (noted,) = work.segments()
-    expected = (
-        failure.reason
-        if failure
-        else ("a rank was ended by signal SIGKILL (srun: error: n1: task 0: Killed)")
-    )
-    assert (noted["outcome"], noted["code"], noted["detail"]) == (outcome, code, expected)
-
-
-# --- why the ranks stopped --------------------------------------------------------------------
+    assert train(work, monkeypatch, [("finished", lost)], ended_with=code) == 0
+    (segment,) = work.segments()
+    assert (segment["outcome"], segment["detail"]) == ("finished", detail)
 
 
 def test_a_command_whose_files_change_while_it_trains_is_not_started_again(
@@ -210,17 +123,176 @@ def test_a_command_whose_files_change_while_it_trains_is_not_started_again(
     script.write_text("one = 1\n")
     files = {"train.py": hashlib.sha256(script.read_bytes()).hexdigest()}
     settings = {"folder": str(tmp_path), "files": ["*.py"]}
-    command = {"dataset": {"name": "command", "format": "command"}, "settings": settings}
+    spec = make_spec(dataset={"name": "command", "format": "command"}, settings=settings)
 
     def ranks(segment: launch._Segment) -> int:
         script.write_text("two = 2\n")
-        lost = outcome_of("stopped", [End("n1", False, False, "lost")])
-        write_json(outcome_path(segment.work.path, segment.number), lost)
-        return segment._conclude(0)
+        return end_as(segment, "stopped", lost=True)
 
     monkeypatch.setattr(launch._Segment, "run", ranks)
-    options = launch.LaunchOptions(None, tmp_path, "mpiexec", "cpu", 1)
-    with open_workdir(tmp_path / "work", run_files.make_spec(**command), None, files) as work:
+    with open_workdir(tmp_path / "work", spec, None, files) as work:
         with pytest.raises(InputError, match=r"train\.py: has changed since"):
-            launch._train(work, options)
+            launch._train(work, options(tmp_path))
         assert [s["outcome"] for s in work.segments()] == ["monitor_lost"]
+
+
+# --- signals --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("signals", "job", "ends"),
+    [
+        ([USR1] * 3, None, False),
+        ([INT, USR1], None, False),
+        ([TERM] * 2, None, True),
+        ([TERM] * 3, "4711", False),
+        ([INT] * 2, "4711", True),
+    ],
+)
+def test_a_person_who_asks_twice_ends_the_ranks_and_a_scheduler_that_warns_twice_does_not(
+    work: WorkDir,
+    monkeypatch: pytest.MonkeyPatch,
+    signals: list[signal.Signals],
+    job: str | None,
+    ends: bool,
+) -> None:
+    if job:
+        monkeypatch.setenv("SLURM_JOB_ID", job)
+    segment = launch._Segment(work, options(work.path))
+    for number in signals:
+        segment._on_signal(number, None)
+    assert segment.stop_file.exists()
+    assert segment._must_end() is ends
+
+
+def test_a_full_disk_does_not_end_the_ranks_when_they_are_asked_to_stop(
+    work: WorkDir, capsys: pytest.CaptureFixture[str]
+) -> None:
+    segment = launch._Segment(work, options(work.path))
+    segment.stop_file = work.path / "no" / "folder"
+    segment._on_signal(INT, None)
+    assert not segment._must_end()
+    assert "cannot be asked to stop" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("signals", "outcome", "requeue", "expected"),
+    [
+        ([USR1, USR1], "stopped", True, ["requeue 12"]),
+        ([USR1], "stopped", False, []),
+        ([USR1, TERM], "stopped", True, []),
+        ([TERM], "stopped", True, []),
+        ([USR1], "finished", True, []),
+        ([], "stopped", True, []),
+    ],
+)
+def test_a_job_that_slurm_warned_by_usr1_alone_is_put_back_into_the_queue_where_asked_for(
+    work: WorkDir,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    signals: list[signal.Signals],
+    outcome: str,
+    requeue: bool,
+    expected: list[str],
+) -> None:
+    program, calls = tmp_path / "scontrol", tmp_path / "calls"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {calls}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    train(work, monkeypatch, [(outcome, False)], signals, requeue=requeue)
+    assert (calls.read_text().splitlines() if calls.exists() else []) == expected
+
+
+@pytest.mark.parametrize(
+    ("requests", "warned"),
+    [(["SIGUSR1"], True), (["SIGUSR1", "SIGTERM"], False), (["stop"], False), ([], False)],
+)
+def test_a_warning_that_reached_the_ranks_alone_counts_as_one(
+    work: WorkDir, requests: list[str], warned: bool
+) -> None:
+    segment = launch._Segment(work, options(work.path))
+    ends = [End("n1", frozenset(requests), False, None), End("n2", frozenset(), False, None)]
+    note_outcome(work.path, segment.number, outcome_of("stopped", ends), lambda: None)
+    assert segment.was_warned_alone() is warned
+
+
+# --- failures and refusals ------------------------------------------------------------------------
+
+KILLED = "srun: error: n1: task 0: Killed\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "outcome", "code", "reason"),
+    [
+        ("scalewatt: refused: MPI has 1 ranks\n" + KILLED, "refused", 64, "MPI has 1 ranks"),
+        ("scalewatt: error: ValueError: no\n" + KILLED, "failed", 70, "ValueError: no"),
+        (KILLED, "failed", 70, f"a rank was ended by signal SIGKILL ({KILLED.strip()})"),
+        ("", "failed", 70, None),
+    ],
+)
+def test_a_segment_without_an_outcome_says_how_its_ranks_failed(
+    work: WorkDir, log: str, outcome: str, code: int, reason: str | None
+) -> None:
+    segment = launch._Segment(work, options(work.path))
+    (work.path / "train.log").write_text(log)
+    assert segment._conclude(137) == code
+    (ended,) = work.segments()
+    assert (ended["outcome"], ended["code"], ended.get("detail")) == (outcome, code, reason)
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """Calls `run_training`, whose ranks end as told."""
+    monkeypatch.setattr(launch, "content_of_prepared", lambda folder: "d" * 64)
+    monkeypatch.setattr(launch, "require_launcher", lambda launcher: None)
+    (tmp_path / "spec.json").write_text(SPEC.text)
+
+    def run(outcome: str = "stopped", by: str = "a", **changes: Any) -> int:
+        monkeypatch.setenv(STARTED_BY, by)
+        monkeypatch.setattr(launch._Segment, "run", lambda s: end_as(s, outcome, lost=False))
+        return run_training(tmp_path / "spec.json", tmp_path / "out", options(tmp_path, **changes))
+
+    return run
+
+
+def record(folder: Path) -> dict[str, Any]:
+    (found,) = (folder / "work").glob("*/run.json")
+    return read_run(found.parent)
+
+
+def test_a_further_try_of_which_there_is_no_use_is_refused_before_any_rank(
+    tmp_path: Path, call: Callable[..., int]
+) -> None:
+    assert [call(), call()] == [ExitCode.STOPPED] * 2
+    with pytest.raises(InputError, match="no progress in 2 segments in a row"):
+        call()
+    assert len(record(tmp_path)["segments"]) == 2
+    assert call(by="b") == ExitCode.STOPPED, "another Snakemake begins anew"
+    assert record(tmp_path)["since"] == 2
+
+
+def test_a_run_that_was_refused_stays_refused_until_another_snakemake_tries_it(
+    tmp_path: Path, call: Callable[..., int]
+) -> None:
+    def used_up() -> None:
+        raise InputError("the budget is used up")
+
+    for changes in ({"check_budget": used_up}, {}, {}):
+        with pytest.raises(InputError, match=r"^the budget is used up$"):
+            call(**changes)
+        assert record(tmp_path)["refusal"] == "the budget is used up"
+    assert record(tmp_path)["segments"] == []
+    assert call(by="b") == ExitCode.STOPPED
+    assert record(tmp_path)["refusal"] is None
+
+
+def test_a_disk_that_is_full_when_a_segment_begins_is_named(
+    call: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: Any) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(WorkDir, "begin_segment", full)
+    assert call() == ExitCode.FAILED
+    assert NO_ROOM in capsys.readouterr().err

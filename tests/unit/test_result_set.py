@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from campaign_files import DEMO
+from campaign_files import DEMO, replaced
 
-from scalewatt.campaign.campaign_types import Imported
 from scalewatt.campaign.cluster import known_devices, load_cluster
 from scalewatt.campaign.load import load_campaign
-from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.report.report_request import report_definition
 from scalewatt.targets.obstacles import figure_obstacle, idle_obstacle, notices, plan_obstacle
-from scalewatt.targets.result_set import ENERGY_BESIDE, ROW_FILES, ResultSet
+from scalewatt.targets.result_set import ROW_FILES, ResultSet
 
-CLUSTER_FILE = PROJECT_ROOT / "profiles" / "local" / "cluster.yaml"
+CLUSTER_FILE = PROJECT_ROOT / "config.yaml"
 
 
 @pytest.fixture
@@ -53,22 +52,6 @@ def test_files_of_runs_come_with_the_notes_of_what_was_set_aside(results: Result
     ]
 
 
-def test_what_was_made_with_an_energy_and_is_lost_is_asked_for_again(results: ResultSet) -> None:
-    run = results.runs()[0]
-    energy = Path(results.files([run], ROW_FILES[1])[0])
-    energy.parent.mkdir(parents=True)
-    assert results.files([run], *ROW_FILES)[1:] == [str(energy)], "nothing is made yet"
-    energy.touch()
-    for ending in ENERGY_BESIDE:
-        energy.with_name(f"1{ending}").touch()
-    assert results.files([run], *ROW_FILES)[1:] == [str(energy)]
-    energy.with_name("1.flags.parquet").unlink()
-    assert results.files([run], *ROW_FILES)[2:] == [str(energy.with_name("1.flags.parquet"))]
-    assert len(results.files([run], ROW_FILES[0])) == 1
-    registered = replace(results, campaign=replace(results.campaign, registered=True))
-    assert registered.files([run], *ROW_FILES)[1:] == [str(energy)], "no rule makes it"
-
-
 def test_claims_are_part_of_a_campaign_with_a_model_of_the_paper_alone(results: ResultSet) -> None:
     assert "results/demo/tables/claims.csv" in results.claims_files
     series = {n: replace(one, model="mynet") for n, one in results.campaign.series.items()}
@@ -84,22 +67,16 @@ CARBON = {"file": "grid.csv", "source": "the grid"}
 def test_tables_of_all_runs_need_carbon_only_where_there_is_a_file_of_it(
     results: ResultSet,
 ) -> None:
-    with_file = replace(results, cluster=replace(results.cluster, carbon_intensity=CARBON))
-    assert not results.carbon_tables and "carbon_over_time" not in results.request("runs")
+    with_file = replace(results, cluster=replaced(results.cluster, carbon_intensity=CARBON))
+    assert not results.carbon_tables and "carbon_over_time" not in results.definition("runs")
     assert len(with_file.carbon_tables) == len(results.runs())
-    assert with_file.request("runs")["carbon_over_time"] is True
-    assert "carbon_over_time" not in with_file.request("figure2")
-    assert "carbon_g_per_kwh" not in with_file.request("runs")["facility"]
+    assert with_file.definition("runs")["carbon_over_time"] is True
+    assert "carbon_over_time" not in with_file.definition("figure2")
+    assert "carbon_g_per_kwh" not in with_file.definition("runs")["facility"]
 
 
 def test_an_imported_campaign_has_what_came_with_it(results: ResultSet) -> None:
-    told = Imported("demo", "", {}, carbon_intensity=CARBON)
-    imported = replace(
-        results,
-        campaign=replace(results.campaign, imported=told),
-        cluster=replace(results.cluster, carbon_intensity=CARBON),
-        finished_only=True,
-    )
+    imported = replace(results, finished_only=True)
     run = results.runs()[0]
     finish(results, *run)
     assert not imported.has_carbon
@@ -114,7 +91,7 @@ def test_a_figure_shows_its_own_runs_without_those_excluded(results: ResultSet) 
     out = {"configuration": shown[0][0], "repeat": shown[0][1], "reason": "shared"}
     fewer = replace(results, excluded=[out])
     assert fewer.figure_runs("figure2") == shown[1:]
-    assert fewer.request("figure2")["excluded"] == [out]
+    assert fewer.definition("figure2")["excluded"] == [out]
     assert fewer.page_exclusions(shown[0][0]) == {str(shown[0][1]): "shared"}
     assert results.figure_runs("figure1") == []
 
@@ -132,11 +109,12 @@ def test_a_target_asks_for_tables_and_drawings(results: ResultSet) -> None:
 def test_an_imported_campaign_without_traces_leaves_figure_5_out_and_says_so(
     results: ResultSet,
 ) -> None:
-    campaign = replace(results.campaign, imported=True)  # any value: it was imported
-    theirs = replace(results, campaign=campaign, finished_only=True)
+    theirs = replace(results, finished_only=True)
+    for run in results.figure_runs("figure5"):
+        finish(results, *run)
     assert "figure5" in results.figures and "figure5" not in theirs.figures
-    assert "was imported without them" in (figure_obstacle(theirs, "figure5") or "")
-    assert any("left out: figure5" in notice for notice in notices(theirs, "cluster.yaml"))
+    assert "needs power traces" in (figure_obstacle(theirs, "figure5") or "")
+    assert any("recordings for figure5, pages" in said for said in notices(theirs, "cluster.yaml"))
 
 
 def test_obstacles_name_the_key_and_an_example(results: ResultSet) -> None:
@@ -148,7 +126,7 @@ def test_obstacles_name_the_key_and_an_example(results: ResultSet) -> None:
         text = figure_obstacle(fewer, name) or ""
         assert f"{name}: needs figures.{name} in " in text
     assert "needs idle_probe in" in (idle_obstacle(fewer) or "")
-    known = fewer.campaign, fewer.cluster, "cluster.yaml", lambda: None, ["plan.csv"]
+    known = fewer.campaign, fewer.cluster, "cluster.yaml", lambda: None
     assert "cluster.yaml" in (plan_obstacle(*known) or "")
 
 
@@ -156,5 +134,5 @@ def test_that_nothing_is_trained_is_said_unless_somebody_asked_for_it(results: R
     only = replace(results, finished_only=True)
     (notice,) = notices(only, "cluster.yaml")
     assert "so nothing is trained; finished runs: 0 of " in notice
-    asked = replace(only, cluster=replace(only.cluster, results_only=True))
+    asked = replace(only, cluster=replaced(only.cluster, results_only=True))
     assert notices(asked, "cluster.yaml") == notices(results, "cluster.yaml") == []

@@ -15,7 +15,7 @@ from scalewatt.archive.package_reference import FOLDER
 from scalewatt.archive.ro_crate import CONTEXT, METADATA
 
 services = pytest.importorskip(
-    "rocrate_validator.services", reason="roc-validator is not installed (envs/requirements.in)"
+    "rocrate_validator.services", reason="roc-validator is not installed"
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore:ConjunctiveGraph is deprecated")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalewatt.training.samplers import EvaluationBatches, TrainingBatches, epoch_order
+from scalewatt.training.batches import Batches, epoch_order, worker_count
 
 SAMPLES = st.integers(1, 200)
 RANKS = st.integers(1, 9)
@@ -20,7 +23,7 @@ def epoch_of(
     """Positions by rank and step."""
     result = []
     for rank in range(ranks):
-        batches = TrainingBatches(samples, rank, ranks, batch, seed)
+        batches = Batches(range(samples), rank, ranks, batch, seed)
         batches.epoch, batches.first_step = epoch, first_step
         keys = list(batches)
         assert len(keys) == len(batches)
@@ -52,7 +55,7 @@ def test_all_ranks_have_the_same_steps_and_only_the_last_batch_is_smaller(
     sizes = {tuple(map(len, steps)) for steps in by_rank}
     full, rest = divmod(samples // ranks, batch)
     assert sizes == {(batch,) * full + ((rest,) if rest else ())}
-    assert TrainingBatches(samples, 0, ranks, batch, seed).steps == full + bool(rest)
+    assert Batches(range(samples), 0, ranks, batch, seed).steps == full + bool(rest)
 
 
 @given(SAMPLES, RANKS, BATCH, SEED, EPOCH, st.data())
@@ -79,7 +82,7 @@ def test_the_order_is_a_permutation_and_the_same_whenever_asked(
 def evaluated(positions: list[int], ranks: int, batch: int, whole: bool) -> list[list[int]]:
     result = []
     for rank in range(ranks):
-        batches = EvaluationBatches(positions, rank, ranks, batch, whole)
+        batches = Batches(positions, rank, ranks, batch, whole=whole)
         batches.epoch = 3
         keys = list(batches)
         assert len(keys) == len(batches)
@@ -88,6 +91,19 @@ def evaluated(positions: list[int], ranks: int, batch: int, whole: bool) -> list
         assert all(key[0] == 3 for step in keys for key in step)
         result.append([position for step in keys for _, position in step])
     return result
+
+
+@pytest.mark.parametrize(
+    ("bound_to", "cores", "ranks", "workers"),
+    [(38, 152, 4, 12), (19, 76, 4, 9), (64, 64, 4, 8), (2, 2, 2, 0)],
+)
+def test_auto_takes_half_of_a_ranks_cores_for_loading(
+    monkeypatch: pytest.MonkeyPatch, bound_to: int, cores: int, ranks: int, workers: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(bound_to))
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    assert worker_count("auto", ranks) == workers
+    assert worker_count(4, ranks) == 4
 
 
 POSITIONS = st.lists(st.integers(0, 999), unique=True, max_size=80)
@@ -99,8 +115,9 @@ def test_an_evaluation_covers_every_position_exactly_once(
 ) -> None:
     by_rank = evaluated(positions, ranks, batch, whole=True)
     assert sorted(p for own in by_rank for p in own) == sorted(positions)
-    sizes = [len(own) for own in by_rank]
+    sizes = [len(positions) for positions in by_rank]
     assert max(sizes) - min(sizes) <= 1
+    assert Batches(positions, 0, ranks, batch, whole=True).steps == -(-max(sizes) // batch)
 
 
 @given(POSITIONS, RANKS, BATCH)
@@ -111,3 +128,17 @@ def test_the_papers_evaluation_drops_what_does_not_divide(
     kept = len(positions) - len(positions) % ranks
     assert sorted(p for own in by_rank for p in own) == sorted(positions[:kept])
     assert {len(own) for own in by_rank} == {kept // ranks}
+
+
+@given(POSITIONS, RANKS, BATCH, SEED)
+def test_the_authors_second_pass_is_shuffled_and_sees_each_position_once(
+    positions: list[int], ranks: int, batch: int, seed: int
+) -> None:
+    passes = []
+    for epoch in (4, 5):
+        by_rank = [Batches(positions, rank, ranks, batch, seed) for rank in range(ranks)]
+        for batches in by_rank:
+            batches.epoch = epoch
+        passes.append([p for batches in by_rank for step in batches for _, p in step])
+        assert len(set(passes[-1])) == len(passes[-1]) == len(positions) // ranks * ranks
+    assert len(positions) < 30 or passes[0] != passes[1]

@@ -12,7 +12,7 @@ from simulated_runs import MODEL, Simulated, cluster, simulate, spec_of
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json
-from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.scaling.simulation.simulate_run import simulate_run
 
 RUN = "resnet50-a100-n001-lbs0256-s0005004"
@@ -98,8 +98,8 @@ def test_what_is_refused_leaves_a_finished_simulation_as_it_is(finished: Simulat
 def test_with_a_cluster_that_trains_the_command_needs_a_folder(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    trains = PROJECT_ROOT / "profiles" / "horeka" / "cluster.yaml"
-    given = ["simulate", str(folder / "spec.json"), "--cluster", str(trains)]
+    trains = PROJECT_ROOT / "config" / "horeka.yaml"
+    given = ["simulate", str(folder / "spec.json"), "--site", str(trains)]
     given += ["--model", str(MODEL)]
     assert main(given) == 1
     said = capsys.readouterr().err

@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from simulated_runs import J_PER_KWH, MODEL, Simulated, simulate
 
-from scalewatt.campaign.campaign_types import Campaign, Cluster
-from scalewatt.campaign.cluster import known_devices, parse_cluster
-from scalewatt.campaign.load import expand
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.cluster import Cluster, known_devices, parse_cluster
+from scalewatt.campaign.expansion import expand
 from scalewatt.campaign.run_spec import run_spec
-from scalewatt.campaign.table_requests import runs_definition
-from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.campaign.table_definitions import runs_definition
+from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.results.build import write_runs
 from scalewatt.results.figures.footnotes import notes
@@ -31,14 +31,14 @@ FAR = "n = 4096 is more than 4 times the largest calibrated (256): extrapolated"
 
 def wide() -> Cluster:
     """A second cluster: eight GPUs a node, up to 4096."""
-    content = read_yaml(PROJECT_ROOT / "profiles" / "simulate" / "cluster.yaml")
+    content = read_yaml(PROJECT_ROOT / "config" / "simulate.yaml")
     content["devices"]["a100"] |= {"gpus_per_node": 8, "max_gpus": 4096, "cpus_per_rank": 8}
     return parse_cluster(content | {"simulate": {"sampling_period_s": 30}}, "wide.yaml")
 
 
 def large(cluster: Cluster) -> Campaign:
     """ResNet50 on whole ImageNet at 1024 and 4096 GPUs."""
-    paper = read_yaml(PROJECT_ROOT / "config.yaml")
+    paper = read_yaml(PROJECT_ROOT / "campaigns/paper.yaml")
     series = {"model": "resnet50", "device": "a100", "local_batch_size": 8}
     content = {
         "name": "large",

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from campaign_files import DEMO
+from campaign_files import DEMO, replaced
 from simulated_runs import MODEL, campaign, cluster, simulate, spec_of, with_device
 
 from scalewatt.campaign.campaign_types import Campaign
-from scalewatt.campaign.cluster import is_results_only, known_devices
-from scalewatt.campaign.load import check_devices, expand, load_campaign
+from scalewatt.campaign.cluster import known_devices
+from scalewatt.campaign.expansion import expand
+from scalewatt.campaign.load import check_devices, is_results_only, load_campaign
 from scalewatt.common.errors import InputError
-from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.scaling.model.model_file import ScalingModel, read_model
 from scalewatt.scaling.simulation.simulated_run import check_simulations
@@ -23,15 +24,17 @@ ON_TWO_NODES = "resnet50-a100-n008-lbs0256-s0040036"
 
 
 def paper_with(**changes: Any) -> Campaign:
-    content = read_yaml(PROJECT_ROOT / "config.yaml") | changes
-    return expand(content, Path("config.yaml"), known_devices(cluster()))
+    content = read_yaml(PROJECT_ROOT / "campaigns/paper.yaml") | changes
+    return expand(content, Path("campaigns/paper.yaml"), known_devices(cluster()))
 
 
 def test_every_kind_that_the_model_does_not_know_is_named_in_one_message() -> None:
     with pytest.raises(InputError) as refused:
         check_simulations(paper_with(protocol="corrected"), cluster(), read_model(MODEL))
     said = str(refused.value)
-    assert said.startswith("config.yaml: 53 of 53 configurations cannot be simulated, first ")
+    assert said.startswith(
+        "campaigns/paper.yaml: 53 of 53 configurations cannot be simulated, first "
+    )
     for kind in ("resnet50", "fourcastnet.pretrain", "fourcastnet.finetune"):
         assert f"{kind} on a100, corrected" in said
     assert "fourcastnet.pretrain on h100, corrected" in said
@@ -74,5 +77,5 @@ def test_a_campaign_on_devices_that_the_simulating_cluster_lacks_is_refused() ->
     assert not is_results_only(demo, cluster())
     with pytest.raises(InputError, match="'local' is not on the cluster 'simulate'"):
         check_devices(demo, cluster())
-    assert is_results_only(demo, replace(cluster(), mode="train"))
-    assert is_results_only(demo, replace(cluster(), results_only=True))
+    assert is_results_only(demo, replaced(cluster(), mode="train"))
+    assert is_results_only(demo, replaced(cluster(), results_only=True))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from campaign_files import replaced
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from injected_faults import CounterWrap, disturbed, joules_between, truth_of
@@ -33,7 +32,7 @@ def simulated(name: str, period_s: float | None = None) -> Simulation:
     on = (
         cluster()
         if period_s is None
-        else replace(cluster(), simulate={"sampling_period_s": period_s})
+        else replaced(cluster(), simulate={"sampling_period_s": period_s})
     )
     return simulation(spec, on, read_model(MODEL).of(kind_of_spec(spec)))
 

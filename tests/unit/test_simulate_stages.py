@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from campaign_files import replaced
 from energy_tables import EnergyTables
 from simulated_runs import MODEL, Simulated, cluster, simulate, spec_of
 
@@ -62,7 +63,7 @@ def accounted(
     folder: Path, name: str, period_s: float, is_scaled: bool = True, **spec: Any
 ) -> Iterator[Found]:
     """Simulate and account for a run."""
-    on = replace(cluster(), simulate={"sampling_period_s": period_s})
+    on = replaced(cluster(), simulate={"sampling_period_s": period_s})
     chosen = spec_of(name, **({"epochs": RUNS[name]} | spec))
     run = simulate(folder, chosen, on, is_scaled=is_scaled)
     rated = powers(on.devices[chosen.device])

@@ -9,13 +9,14 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from campaign_files import replaced
 from energy_tables import EnergyTables
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from injected_faults import CounterWrap, Fault, NodeLoss, SensorLoss, TimeLimit
 from simulated_runs import Simulated, cluster, simulate, spec_of
@@ -66,7 +67,7 @@ class Result:
 @contextmanager
 def accounted(spec: RunSpec, faults: Sequence[Fault], period_s: float = 2.0) -> Iterator[Result]:
     """Simulate a run with faults, and account for it."""
-    on = replace(cluster(), simulate={"sampling_period_s": period_s})
+    on = replaced(cluster(), simulate={"sampling_period_s": period_s})
     with tempfile.TemporaryDirectory() as folder:
         run = simulate(Path(folder), spec, on, faults)
         rated = powers(on.devices[spec.device])
@@ -195,14 +196,24 @@ def test_a_counter_that_wraps_between_all_samples_is_null() -> None:
 
 @few
 @given(specs(20, 60), st.floats(1.5, 20.0), st.floats(0.5, 30.0))
-def test_segments_that_a_time_limit_cuts_add_up_to_the_truth(
+@example(spec_of(ON_H100, 2, epochs=1), 14.558, 29.12)
+def test_segments_that_a_time_limit_cuts_add_up_to_the_truth_or_say_what_lacks(
     spec: RunSpec, minutes: float, period_s: float
 ) -> None:
+    """A segment's last step, of up to two periods, may hide a wrap of the counter: then it is uncovered."""
     try:
         with accounted(spec, [TimeLimit(minutes)], period_s) as result:
-            assert_all_exact(result, kinds_of(spec))
-            assert_discards_are_true(result, period_s)
-            assert result.codes <= {"absent"}
+            inexact = [kind for kind in kinds_of(spec) if not result.is_exact(kind)]
+            if not inexact:
+                assert_all_exact(result, kinds_of(spec))
+                assert_discards_are_true(result, period_s)
+                assert result.codes <= {"absent"}
+                return
+            assert "gpu" not in inexact and result.codes <= {"absent", "counter", "coverage"}
+            of_steps = [one["detail"] for one in result.flags if one["code"] == "counter"]
+            assert of_steps and all("may hide a further wrap" in detail for detail in of_steps)
+            for kind in inexact:
+                assert_short_by_what_is_uncovered(result, kind)
     except InputError as error:
         assert "cannot make progress" in str(error)
 

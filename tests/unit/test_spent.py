@@ -222,7 +222,7 @@ def test_what_is_known_of_the_gpus_counts_as_soon_as_it_is_known(made: Made) -> 
 # --- idle probes --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", ["perun", ".unfinished/perun"])
+@pytest.mark.parametrize("place", ["perun", ".work/idle-1-0/perun"])
 def test_idle_probes_count_where_the_campaign_has_them(tmp_path: Path, place: str) -> None:
     made = Made.create(tmp_path, idle_probe={"seconds": 60, "repeats": 1})
     folder = made.results / "idle" / "a100" / "1"

@@ -55,7 +55,9 @@ def test_a_stage_of_under_five_periods_is_short_and_totals_stay(
 
 def test_the_energy_of_a_short_stage_is_not_stated_as_known(tmp_path: Path) -> None:
     account = recorded(tmp_path, 30.0, 40.0, 0.5)
-    (line,) = (x for x in account_text(account).splitlines() if x.startswith("  checkpoint  "))
+    (line,) = (
+        x for x in account_text(account).splitlines() if x.lstrip().startswith("checkpoint  ")
+    )
     assert line.split() == ["checkpoint", "-", "-"]
     details = account.flags.loc[account.flags["code"] == "stage_short", "detail"]
     assert (

@@ -21,9 +21,9 @@ PROGRAM = """
 import json, sys, time
 from pathlib import Path
 from scalewatt.recordings.stage_log import EventLog
-from scalewatt.run_files.work_directory import Job
+from scalewatt.run_files.record import Job
 from scalewatt.training import staging
-from scalewatt.training.process_group import join_ranks
+from scalewatt.training.distributed import join_ranks
 
 def work(result):
     time.sleep(float(sys.argv[1]))
@@ -37,8 +37,8 @@ class Workload:
 done_s = []
 staging.is_staged = lambda *_: True
 staging.workload_class = lambda model: Workload
-staging.stage_images = lambda *_: work("/staged")
-staging.remove_staged = lambda folder: work(None)
+staging.copy_images = lambda *_: work("/staged")
+staging.shutil.rmtree = lambda *_, **options: work(None)
 ranks = join_ranks("c", 2, 1)
 spec = type("Spec", (), {"model": "m"})
 job = Job(spec, "", "/shared", Path(), 0, scratch="/scratch")

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 from energy_files import codes
 from hypothesis import given
 from hypothesis import strategies as st
 from true_power import checked, estimated
 
-from scalewatt.energies.stages import (
-    STAGES,
-    UNATTRIBUTED,
-    StageIntervals,
-    segment_events,
-    tile_window,
-)
+from scalewatt.energies.stages import UNATTRIBUTED, interval_at, segment_events, tile_window
+from scalewatt.recordings.stages import STAGES_SCHEMA
 
 
-def events(*rows: tuple[str, float, float]) -> list[dict[str, Any]]:
-    return [{"stage": s, "epoch": None, "start_s": a, "end_s": b} for s, a, b in rows]
+def events(*rows: tuple[str, float, float]) -> pd.DataFrame:
+    stages = [{"stage": s, "start_s": a, "end_s": b} for s, a, b in rows]
+    return segment_events(pa.Table.from_pylist(stages, STAGES_SCHEMA), 0)
 
 
-def by_stage(stages: StageIntervals, values: np.ndarray) -> dict[str, float]:
-    return {stage: float(values[stages.stage == stage].sum()) for stage in {*stages.stage}}
-
-
-def seconds(stages: StageIntervals) -> dict[str, float]:
-    return by_stage(stages, stages.seconds)
+def seconds(intervals: pd.DataFrame) -> dict[str, float]:
+    lengths = intervals["end_s"] - intervals["start_s"]
+    return lengths.groupby(intervals["stage"], observed=True).sum().to_dict()
 
 
 def test_stages_are_clipped_to_the_window_and_the_rest_is_unattributed() -> None:
@@ -39,9 +32,7 @@ def test_stages_are_clipped_to_the_window_and_the_rest_is_unattributed() -> None
     assert seconds(stages) == {"startup": 2, "train": 4, UNATTRIBUTED: 1, "validate": 3}
     assert flags == []
     times = np.array([-1, 0, 2, 6.5, 7, 10, 11.0])
-    assert [STAGES[code] for code in stages.codes_at(times)] == [
-        UNATTRIBUTED, "startup", "train", UNATTRIBUTED, "validate", "validate", UNATTRIBUTED,
-    ]  # fmt: skip
+    assert interval_at(stages, times).tolist() == [-1, 0, 1, 2, 3, 3, -1]
 
 
 def test_overlapping_stages_count_no_second_twice_and_are_flagged() -> None:
@@ -64,18 +55,19 @@ def test_stages_sum_to_the_total(
     names = ("train", "validate", "checkpoint")
     rows = [(names[i % 3], edges[i], edges[i + 1] - (i % 2) * 0.05) for i in range(len(lengths))]
     stages, _ = tile_window(events(*rows), (first, last))
-    energies = by_stage(stages, stages.energy_j(curve))
-    assert sum(energies.values()) == pytest.approx(curve.between(first, last))
+    energies_j = curve.between(stages["start_s"], stages["end_s"])
+    assert energies_j.sum() == pytest.approx(curve.between(first, last))
     assert sum(seconds(stages).values()) == pytest.approx(last - first)
 
 
 def test_the_events_of_one_segment_are_sorted_and_an_open_stage_never_ends() -> None:
-    import pyarrow as pa
-
     rows = [
         {"segment": 1, "stage": "train", "epoch": 0, "start_s": 5.0, "end_s": None},
         {"segment": 0, "stage": "train", "epoch": 0, "start_s": 1.0, "end_s": 2.0},
         {"segment": 1, "stage": "startup", "epoch": None, "start_s": 3.0, "end_s": 5.0},
     ]
     found = segment_events(pa.Table.from_pylist(rows), 1)
-    assert [(row["stage"], row["end_s"]) for row in found] == [("startup", 5.0), ("train", np.inf)]
+    assert [*zip(found["stage"], found["end_s"], strict=True)] == [
+        ("startup", 5.0),
+        ("train", np.inf),
+    ]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,10 @@ from imagenet_files import Official, contents
 
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
-from scalewatt.datasets import node_staging as staging
-from scalewatt.datasets import packed_tar as packed_module
-from scalewatt.datasets.imagenet.imagenet_dataset import ImageNetDataset
-from scalewatt.datasets.imagenet.index import SPLITS, ImageFolderIndex
-from scalewatt.datasets.node_staging import PREFIX, remove_staged, stage_images
-from scalewatt.datasets.packed_tar import PACKED, PLACES, pack
-from scalewatt.datasets.prepare import prepare_dataset
+from scalewatt.data.imagenet import SPLITS, ImageFolderIndex
+from scalewatt.data.images import ImageNetDataset
+from scalewatt.data.node_copy import OFFSETS, PACKED, check_packed, copy_images, pack
+from scalewatt.data.prepared import prepare_dataset
 
 ALL = {"train": None, "val": None}
 WAVES = {
@@ -89,179 +86,99 @@ def test_an_image_that_changed_since_it_was_indexed_is_named(
     assert not [p for p in (tmp_path / "data").iterdir() if "tar" in p.suffixes or ".tmp" in p.name]
 
 
-def test_prepare_packs_if_asked(
+def test_prepare_packs_images_if_asked(
     official: Official, tree: Path, tmp_path: Path, capsys: Any
 ) -> None:
-    def prepare(definition: dict[str, Any]) -> int:
-        return main(
-            [
-                *("prepare", "--definition", json.dumps(definition), "--pack"),
-                *("--folder", str(tmp_path / "d"), "--source", json.dumps({"tree": str(tree)})),
-                *("--out", str(tmp_path / "out.json")),
-            ]
-        )
-
-    assert prepare(WAVES) == 1
+    options = ["--folder", str(tmp_path), "--source", json.dumps({"tree": str(tree)}), "--pack"]
+    assert main(["prepare", "--definition", json.dumps(WAVES), *options]) == 1
     assert "--pack: is for images" in capsys.readouterr().err
-    assert prepare(official.definition) == 0
-    assert (tmp_path / "d" / PACKED).exists()
+    assert main(["prepare", "--definition", json.dumps(official.definition), *options]) == 0
+    (tmp_path / PACKED).unlink()
+    assert main(["prepare", "--folder", str(tmp_path), "--pack"]) == 0
+    assert (tmp_path / PACKED).exists()
 
 
 # --- staging ------------------------------------------------------------------------------------
 
 
-def test_all_that_is_staged_is_what_was_indexed(data: Path, tree: Path, scratch: Path) -> None:
-    folder = stage_images(data, str(scratch), ALL)
-    assert contents(folder) == contents(tree)
-    for split in SPLITS:
-        one, other = (ImageFolderIndex.load(place, split) for place in (folder, data))
-        assert (one.paths, one.classes, one.folder) == (other.paths, other.classes, folder)
-        np.testing.assert_array_equal(one.labels, other.labels)
-    remove_staged(folder)
-    assert list(scratch.iterdir()) == []
-
-
-def test_positions_of_a_subset_mean_the_same_images_on_the_node(data: Path, scratch: Path) -> None:
-    positions = np.array([1, 2, 9, 17])
-    folder = stage_images(data, str(scratch), {"train": positions, "val": np.array([0])})
-    index = ImageFolderIndex.load(data, "train")
-    assert sorted(contents(folder)) == sorted(
-        [*(index.paths[p] for p in positions), ImageFolderIndex.load(data, "val").paths[0]]
-    )
-    here, there = (
-        ImageNetDataset(place, "train", positions, 32, True, seed=1) for place in (folder, data)
-    )
-    for key in ((0, 0), (1, 3)):
-        assert torch.equal(here[key][0], there[key][0]) and here[key][1] == there[key][1]
-    remove_staged(folder)
+@pytest.mark.parametrize(
+    "wanted", [ALL, {"train": np.array([1, 2, 9, 17]), "val": np.array([0])}, {"val": None}]
+)
+def test_what_is_wanted_is_staged_at_the_positions_of_the_index(
+    wanted: dict[str, np.ndarray | None], data: Path, tree: Path, scratch: Path
+) -> None:
+    leftover = scratch / "scalewatt-run" / "train" / "leftover"
+    leftover.parent.mkdir(parents=True)
+    leftover.write_text("of a killed start")
+    folder = copy_images(data, str(scratch), "run", wanted)
+    expected: dict[str, bytes] = {}
+    for split, positions in wanted.items():
+        index, staged = (ImageFolderIndex.load(place, split) for place in (data, folder))
+        assert (staged.paths, staged.classes, staged.folder) == (index.paths, index.classes, folder)
+        np.testing.assert_array_equal(staged.labels, index.labels)
+        chosen = np.array(index.paths)[slice(None) if positions is None else positions]
+        expected |= {path: (tree / path).read_bytes() for path in chosen}
+        here, elsewhere = (
+            ImageNetDataset(place, split, positions, 32, True, seed=1) for place in (folder, data)
+        )
+        assert torch.equal(here[1, 0][0], elsewhere[1, 0][0])
+    assert contents(folder) == expected
 
 
 def test_variables_are_expanded_on_the_node(
     data: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NODE_DISK", str(scratch))
-    folder = stage_images(data, "${NODE_DISK}", {"val": None})
-    assert folder.parent == scratch and folder.name.startswith(PREFIX)
-    remove_staged(folder)
+    folder = copy_images(data, "${NODE_DISK}", "run", {"val": None})
+    assert folder.parent == scratch
     monkeypatch.delenv("NODE_DISK")
     with pytest.raises(InputError, match=r"scratch: \$NODE_DISK has no value on "):
-        stage_images(data, "$NODE_DISK", ALL)
+        copy_images(data, "$NODE_DISK", "run", ALL)
 
 
 # --- what is refused ----------------------------------------------------------------------------
 
 
-def test_a_damaged_image_in_the_packed_file_is_named_and_nothing_stays(
-    own: Path, tree: Path, scratch: Path
+def test_a_packed_file_that_is_cut_off_or_of_other_images_is_refused_and_replaced(
+    own: Path, scratch: Path, tmp_path: Path
 ) -> None:
-    name = ImageFolderIndex.load(own, "val").paths[2]
-    content = bytearray((own / PACKED).read_bytes())
-    content[content.index((tree / name).read_bytes()) + 50] ^= 1
-    (own / PACKED).write_bytes(content)
-    with pytest.raises(InputError, match=rf"packed\.tar: {name} in it is damaged"):
-        stage_images(own, str(scratch), ALL)
-    assert list(scratch.iterdir()) == []
-
-
-def test_a_packed_file_of_other_images_is_refused_and_replaced(
-    own: Path, official: Official, scratch: Path, tmp_path: Path
-) -> None:
+    content = (own / PACKED).read_bytes()
+    (own / PACKED).write_bytes(content[:-2000])
+    with pytest.raises(InputError, match=r"packed\.tar: has \d+ bytes, not \d+; create it with"):
+        copy_images(own, str(scratch), "run", ALL)
     other = Official.make(classes=4, train=6, side=30)
-    shutil.rmtree(tmp_path / "other", ignore_errors=True)
     prepare_dataset(other.definition, own, {"tree": str(other.tree(tmp_path / "other"))})
     with pytest.raises(InputError, match="contains other images than are indexed"):
-        stage_images(own, str(scratch), ALL)
+        copy_images(own, str(scratch), "run", ALL)
+    assert list(scratch.iterdir()) == []
     pack(own)
-    folder = stage_images(own, str(scratch), ALL)
-    assert contents(folder) == contents(tmp_path / "other")
-    remove_staged(folder)
+    assert contents(copy_images(own, str(scratch), "run", ALL)) == contents(tmp_path / "other")
 
 
 def test_a_full_disk_is_refused_before_anything_is_written(
     own: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Full:
-        f_frsize, f_bavail, f_blocks, f_bfree = 4096, 3, 9, 9
-
-    monkeypatch.setattr(staging.os, "statvfs", lambda path: Full)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=9000))
     with pytest.raises(InputError, match=r"GB are free, the images need 0\.0 GB"):
-        stage_images(own, str(scratch), ALL)
+        copy_images(own, str(scratch), "run", ALL)
     assert list(scratch.iterdir()) == []
-    (own / PLACES).unlink()
-    monkeypatch.setattr(packed_module.os, "statvfs", lambda path: Full)
+    (own / OFFSETS).unlink()
     with pytest.raises(InputError, match=r"the packed images need 0\.0 GB"):
         pack(own)
 
 
-def test_what_staging_did_not_make_is_never_removed(tmp_path: Path, scratch: Path) -> None:
-    for name in ("images", f"{PREFIX}mine"):
-        (scratch / name).mkdir()
-        (scratch / name / "x").touch()
-        with pytest.raises(InputError, match="was not created by staging"):
-            remove_staged(scratch / name)
-        assert (scratch / name / "x").exists()
-    remove_staged(scratch / "gone")
-
-
-HOLD = """
-import sys, time
-from scalewatt.datasets.node_staging import stage_images
-print(stage_images(sys.argv[1], sys.argv[2], {"train": None}), flush=True)
-time.sleep(100)
-"""
-
-
-def test_a_killed_process_leaves_nothing_to_the_next_and_a_living_one_keeps_its_own(
-    data: Path, scratch: Path
-) -> None:
-    holders = [
-        subprocess.Popen(
-            [sys.executable, "-c", HOLD, str(data), str(scratch)], stdout=subprocess.PIPE, text=True
-        )
-        for _ in range(2)
-    ]
-    try:
-        killed, kept = (Path(holder.stdout.readline().strip()) for holder in holders)  # type: ignore[union-attr]
-        holders[0].send_signal(signal.SIGKILL)
-        holders[0].wait()
-        assert killed.exists()
-        here = os.uname().nodename
-        others = []  # on a shared disk, whose locks we may not see
-        for name in ("othernode-x", f"{here}-2-abcd", f"2-{here}-abcd"):
-            others.append(scratch / f"{PREFIX}{name}")
-            others[-1].mkdir()
-            (others[-1] / ".owner").touch()
-        mine = stage_images(data, str(scratch), {"val": None})
-        assert sorted(scratch.iterdir()) == sorted([kept, mine, *others])
-        assert len(list(kept.rglob("*.JPEG"))) == len(ImageFolderIndex.load(data, "train").paths)
-    finally:
-        for holder in holders:
-            holder.kill()
-            holder.communicate()
-    remove_staged(mine)
-
-
-def test_a_killed_packing_leaves_no_packed_file(
-    own: Path, tree: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_packing_leaves_no_packed_file(own: Path, tree: Path) -> None:
     (own / PACKED).unlink()
     code = (
-        "import os, sys, signal\n"
-        "from scalewatt.datasets import packed_tar as packed\n"
-        "packed._header = lambda *a: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "packed.pack(sys.argv[1])"
+        "import os, sys, signal, tarfile\n"
+        "from scalewatt.data import node_copy\n"
+        "tarfile.TarFile.addfile = lambda *a: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "node_copy.pack(sys.argv[1])"
     )
     assert subprocess.run([sys.executable, "-c", code, str(own)]).returncode == -signal.SIGKILL
-    assert not (own / PACKED).exists()
-    (left,) = own.glob(".packed.*.tmp.tar")
-    real = os.statvfs
-
-    def checked(path: Path) -> os.statvfs_result:
-        assert not left.exists(), "it may be what fills the disk"
-        return real(path)
-
-    monkeypatch.setattr(packed_module.os, "statvfs", checked)
+    with pytest.raises(InputError, match=r"packed\.tar: missing"):
+        check_packed(own)
     pack(own)
-    assert not list(own.glob(".*.tmp.*"))
+    assert not list(own.glob(".*.partial"))
     with tarfile.open(own / PACKED) as tar:
         assert len(tar.getnames()) == len(contents(tree))

@@ -27,23 +27,17 @@ from status_files import (
 
 from scalewatt.common.files import write_table
 from scalewatt.events import EVENTS_FILE, HISTORY_FILE
+from scalewatt.tracking import status as status_module
 from scalewatt.tracking.status_text import WIDTH, status_json, status_text
 from scalewatt.training.history import history_table
 
 
-def test_the_queue_is_asked_once_and_only_about_jobs_of_unfinished_runs(
-    made: Made, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_queue_is_asked_once(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(
-        "scalewatt.tracking.status.ask_queue", lambda jobs: asked.append(sorted(jobs))
-    )
-    running(made)
-    submitted(made)
-    made.attempt(ONE)
-    made.publish(ONE)
+    monkeypatch.setattr(status_module, "queued_jobs", lambda: asked.append(1) or {})
+    everything(made)
     made.status()
-    assert asked == [["7", "8"]]
+    assert asked == [1]
 
 
 WRONG = [
@@ -52,7 +46,9 @@ WRONG = [
     b"[1]",
     b"{}",
     b"[[]]",
-    b'[{"segment": {}, "outcome": []}]',
+    b'{"segments": [{"segment": {}, "outcome": []}]}',
+    b'{"segments": [1]}',
+    b'{"segments": {"a": 1}, "checkpoint": 3, "ended": []}',
     b"\xff\x00",
     b"1e999",
 ]

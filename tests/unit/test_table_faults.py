@@ -76,11 +76,10 @@ READ: dict[str, tuple[str, dict[str, Any], str]] = {
     "headings again": (f"t,p\n{T0},61\nt,p\n\nt,p\n{T0 + 1},62\n", BY_TIME, ""),
     "lines before": (f"notes\n\nof a tool\nt,p\n{LINES}", BY_TIME, ""),
     "lines to skip": (f"# of, two\n\n#\nt,p\n{LINES}", by_time(skip_lines=3), ""),
-    "rows above": (f"{T0 - 1},60\nt,p\n{LINES}", BY_TIME, "damaged"),
+    "notes to skip": (f"t,p\n#, of\n{LINES}#, two\n", by_time(skip="#.*"), ""),
     "first row": (f"t,p\n1717-x,60\n{LINES}", BY_TIME, "damaged"),
     "repeats": (table("t,p", [f"{T0 + 1},62"] * 2 + [f"{T0},61"] * 2), BY_TIME, "duplicate"),
     "units in cells": (f"t,p\n{T0},61 W\n{T0 + 1},0.062 kW\n", BY_TIME, ""),
-    "case of units": (f"t,p\n{T0},61 w\n{T0 + 1},0.062 KW\n", BY_TIME, ""),
     "unit in heading": (f"t,p (mW)\n{T0},61000\n{T0 + 1},62000\n", by_time({"unit": None}), ""),
     "unit in a column": (f"t,p,u\n{T0},61000,mW\n{T0 + 1},62,W\n", by_time(IN_COLUMN), ""),
     "footnote": (f"t,p [1]\n{LINES}", BY_TIME, ""),
@@ -226,28 +225,13 @@ def test_the_largest_limit_of_a_gpu_counts(
     )
 
 
-@pytest.mark.parametrize(
-    ("label", "time", "clock", "flagged"),
-    [
-        ("index_column", [0, 5], ["02:10:00", "02:10:05"], True),
-        ("node_column", [0, 5], ["02:10:00", "02:10:05"], True),
-        (
-            "index_column",
-            [0, 1260, 2460, 3660],
-            ["01:59:00", "02:20:00", "02:40:00", "02:00:00"],
-            False,
-        ),
-    ],
-)
-def test_the_hour_that_comes_twice_is_told_of_each_device_by_itself(
-    tmp_path: Path, label: str, time: list[float], clock: list[str], flagged: bool
-) -> None:
-    rules = by_time({label: "card"}, time={"column": "t", "zone": "Europe/Berlin"})
-    rows = [f"2024-10-27 {at},{card},61" for card in (0, 1, 2) for at in clock]
-    recording = read(tmp_path, table("t,card,p", rows), rules)
-    begin_s = sensors(recording)[0].time_s[0]
-    assert [(s.time_s - begin_s).tolist() for s in sensors(recording)] == [time] * 3
-    assert codes(recording) == ["time_assumed"] * flagged
+def test_times_of_the_hour_that_comes_twice_are_refused(tmp_path: Path) -> None:
+    rules = by_time(time={"column": "t", "zone": "Europe/Berlin"})
+    rows = [f"2024-10-27 {hour:02d}:10:00,61" for hour in (1, 2, 2, 3)]
+    with pytest.raises(InputError, match="hour that comes twice in autumn; expected unix times"):
+        read(tmp_path, table("t,p", rows), rules)
+    in_time = read(tmp_path, table("t,p", [rows[0], rows[3]]), rules)
+    assert np.diff(sensors(in_time)[0].time_s) == 10800
 
 
 WIDE = {"sensors": [{"pattern": r"gpu(?P<index>\d+)", "kind": "gpu", "unit": "W"}]}
@@ -316,11 +300,6 @@ REFUSED: dict[str, Case] = {
         BY_TIME,
         "several values at one time; name index_column, node_column or where",
     ),
-    "two places of like values": (
-        table("t,where,p", (f"{T0 + n},{h},60" for n, h in PAIRS)),
-        BY_TIME,
-        "9 rows repeat others in time and value, and differ in what is not read",
-    ),
     "two GPUs": (
         smi(*(f"{13 + n}.{g}00, 6{g}.00 W" for n, g in PAIRS)),
         None,
@@ -337,11 +316,7 @@ REFUSED: dict[str, Case] = {
         'column "host" has 2 values and is not used',
     ),
     "no unit": (f"t,p\n{T0},61\n", by_time({"unit": None}), "no unit in its"),
-    "two units": (
-        f"t,p [mW]\n{T0},61\n",
-        BY_TIME,
-        "has the unit mW in its heading, and W described",
-    ),
+    "two units": (f"t,p [mJ]\n{T0},61\n", BY_TIME, "without a number in W"),
     "no column": (f"{T0},61,0\n", WITH_HEADER, "no column \"crad\"; .*did you mean 'card'"),
     "another unit": (f"t,p\n{T0},61 hp\n", BY_TIME, 'without a number in W, such as "61 hp"'),
     "units of some": (
@@ -354,12 +329,7 @@ REFUSED: dict[str, Case] = {
         BY_TIME,
         "6 of 9 lines hold no sample that can be read",
     ),
-    "energies that are no counter": (
-        table("t,p", (f"{T0 + n},0.0{8 + n % 2}" for n in range(20))),
-        by_time({"unit": "Wh"}),
-        "falls too often for a counter; state `quantity: energy`",
-    ),
-    "JSON": ('{"a": [\n1]}\n', BY_TIME, "is JSON; expected a table"),
+    "another heading": (f"t,p\n{LINES}p,t\n61,{T0 + 2}\n", BY_TIME, "has two headings that differ"),
 }
 
 

@@ -28,7 +28,7 @@ from made_recordings import (
 import scalewatt
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.block import Recording
-from scalewatt.recordings.detect import find_format, read_foreign
+from scalewatt.recordings.detect import read_foreign
 from scalewatt.recordings.tables import Options
 from scalewatt.recordings.terms import INSTANTANEOUS, MOVING_MEAN
 
@@ -152,24 +152,6 @@ def test_a_known_power_is_read_back(tool: str, made: Made, data: st.DataObject, 
     assert recording.format == tool and recording.clock_known and tuple(recording.nodes) == ("n1",)
 
 
-@settings(max_examples=30, deadline=None)
-@given(made())
-def test_rows_without_times_have_the_stated_period(made: Made) -> None:
-    # Nothing shows that a row was lost or stands there twice.
-    whole = [
-        f"GPU {gpu}     {made.power_w[gpu, place]:.3f}     N/A     97"
-        for place in range(made.time_s.size)
-        for gpu in range(made.power_w.shape[0])
-    ]
-    period = float(made.time_s[1] - made.time_s[0])
-    recording = read("\n".join([*DCGM, *whole, ""]), {"time": {"period_s": period}})
-    assert not recording.clock_known and codes(recording.flags) == {"time_assumed"}
-    for gpu in range(made.power_w.shape[0]):
-        one = of_gpu(recording, gpu)
-        np.testing.assert_allclose(one.time_s, made.time_s - made.time_s[0])
-        np.testing.assert_allclose(one.values, made.power_w[gpu])
-
-
 # --- energies of intervals ------------------------------------------------------------------------
 
 USED = {"time": {"column": "t"}, "sensors": [{**SENSOR, "unit": "J", "quantity": "energy"}]}
@@ -221,14 +203,9 @@ def test_energies_of_parts_of_seconds_add_up_where_stamps_are_whole_ones() -> No
     ("rule", "first", "known"),
     [
         ({"column": "t", "unit": "s", "since": "begin"}, 5.0, False),
-        ({"column": "t", "unit": "ms", "since": "2024-05-31T08:39:13Z"}, T0 + 0.005, True),
-        ({"column": "t", "unit": "min", "since": "2024-05-31 10:39:13"}, T0 + 300.0, True),
-        ({"period_s": 0.5}, 0.0, False),
-        ({"period_s": 0.5, "since": "2024-05-31 10:39:13"}, T0, True),
         ({"column": "iso"}, T0, True),
         ({"column": "us", "format": "%m/%d/%Y %I:%M:%S %p"}, T0, True),
         ({"column": "day"}, 38353.0, False),
-        ({"column": "day", "since": "2024-05-31 00:00"}, T0, True),
     ],
 )
 def test_times_of_many_kinds(rule: dict, first: float, known: bool) -> None:
@@ -239,7 +216,7 @@ def test_times_of_many_kinds(rule: dict, first: float, known: bool) -> None:
     recording = read(text, {"time": rule, "sensors": [SENSOR]}, "Europe/Berlin")
     assert sensors(recording)[0].time_s[0] == pytest.approx(first, abs=0.002)
     assert recording.clock_known is known
-    assert codes(recording.flags) == ({"time_assumed"} if "period_s" in rule else set())
+    assert recording.flags == ()
 
 
 @pytest.mark.parametrize(
@@ -280,24 +257,8 @@ def test_times_without_a_zone_are_this_machines_and_said_once(
     )  # 01:39 UTC
 
 
-def test_the_two_hours_of_autumn_are_told_by_order() -> None:
-    stamps = [f"2024/10/27 0{h}:{m:02d}:00.000" for h in (1, 2, 2, 3) for m in range(0, 60, 5)]
-    rows = (f"{stamp}, {gpu}, 6{gpu}.00 W\n" for stamp in stamps for gpu in (0, 1))
-    for one in sensors(read(SMI + "".join(rows), None, "Europe/Berlin")):
-        # 01:00 in summer is 23:00 UTC.
-        np.testing.assert_array_equal(one.time_s, 1_729_983_600 + 300.0 * np.arange(48))
-
-
 ROW = "2024/05/31 08:39:13.123"
 LATER = "2024/05/31 08:39:14.123"
-
-
-@pytest.mark.parametrize("ids", [("GPU-a1", "GPU-b821"), ("00000000:18:00.0", "00000000:3B:00.0")])
-def test_gpus_are_numbered_by_identity_where_there_is_no_index(ids: tuple[str, str]) -> None:
-    name = "uuid" if ids[0].startswith("GPU") else "pci.bus_id"
-    rows = [f"{ids[n]}, {ROW}, {n}1.00 W\n" for n in (1, 0)]
-    recording = read(f"{name}, timestamp, power.draw [W]\n" + "".join(rows))
-    assert [of_gpu(recording, n).values[0] for n in (0, 1)] == [1.0, 11.0]
 
 
 def test_rows_of_several_nodes_are_not_taken_for_one_gpu() -> None:
@@ -340,12 +301,11 @@ def test_rows_of_errors_and_messages_between_are_left_out_and_counted() -> None:
     assert problem["code"] == "damaged" and "2 lines" in problem["detail"]
 
 
-def test_each_number_has_its_own_unit_or_that_of_the_heading_above_it() -> None:
-    cells = ["61", "[N/A]", "62.00 W", "0.063 kW", "64.00 WX", "65000 mW", "66000", "67 W"]
+def test_each_number_has_its_own_unit_or_that_of_the_heading() -> None:
+    cells = ["61", "[N/A]", "62.00 W", "0.063 kW", "64.00 WX", "65000 mW"]
     rows = [f"2024/05/31 10:39:{n}.123, 0, {cell}\n" for n, cell in enumerate(cells, 10)]
-    text = SMI + "".join(rows[:6]) + SMI.replace("[W]", "[mW]") + "".join(rows[6:])
-    values = of_gpu(read(text), 0).values
-    np.testing.assert_allclose(values, [61, np.nan, 62, 63, np.nan, 65, 66, 67])
+    values = of_gpu(read(SMI + "".join(rows)), 0).values
+    np.testing.assert_allclose(values, [61, np.nan, 62, 63, np.nan, 65])
 
 
 def test_older_headings_and_other_fields_and_entities_of_dcgmi_are_read() -> None:
@@ -410,13 +370,6 @@ def test_rows_are_taken_by_what_stands_in_them_and_nodes_by_a_column() -> None:
     ]
 
 
-def test_a_table_is_told_by_its_description_alone(tmp_path: Path) -> None:
-    path = written(tmp_path, f"t,p\n{T0},61\n")
-    assert find_format(path) is None
-    with pytest.raises(InputError, match="a YAML file, given with --columns"):
-        read_foreign(path)
-
-
 # --- accounts of tables ---------------------------------------------------------------------------
 
 
@@ -454,23 +407,27 @@ def test_a_node_that_was_recorded_for_less_time_is_told(
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"time": {"period_s": 1e300}}, "period_s: .* allowed: at most 86400"),
-        ({"sensors": [SENSOR | {"unit": "hp"}]}, "sensors.0..unit: .hp. is not known; allowed: nW"),
+        (
+            {"sensors": [SENSOR | {"unit": "hp"}]},
+            "sensors.0..unit: .hp. does not fit; allowed: W, J or Wh",
+        ),
         ({"sensors": [SENSOR | {"unt": "W"}]}, "unknown key 'unt'; allowed: .*did you mean 'unit'"),
         ({"sensors": [{"column": "p", "unit": "W"}]}, "missing key 'kind'; expected: gpu, cpu"),
         ({"sensors": []}, "sensors"),
         ({"time": None}, "expected 'time' and 'sensors'"),
-        ({"time": {"zone": "UTC"}}, "its rows have no times; record them .*, or state the period"),
+        ({"time": {"zone": "UTC"}}, "its rows have no times; record them"),
         ({"time": {"column": "when"}}, 'no column "when"; allowed: t, p'),
-        ({"time": {"column": "t", "zone": "Mars"}}, 'time.zone: "Mars" is no time zone'),
-        ({"time": {"column": "t", "since": "noon", "unit": "s"}}, 'since: "noon" is no time'),
-        ({"time": {"period_s": 1, "since": "unix"}}, '"unix" is no time'),
-        ({"time": {"column": "p", "unit": "s"}}, "no unix times in s; say what it counts from"),
+        ({"time": {"column": "t", "zone": "Mars"}}, 'time.zone: "Mars" is not a time zone'),
+        ({"time": {"column": "t", "since": "noon"}}, 'since: "noon" .* allowed: unix, begin'),
+        (
+            {"time": {"column": "p", "unit": "s"}},
+            "no unix times in s; if it counts from the begin, say so",
+        ),
         ({"time": {"column": "p"}}, "has no unix times, or dates .*; state its unit"),
         ({"sensors": [SENSOR, SENSOR]}, "both power of gpu 0 of n1; give each its index"),
-        ({"sensors": [SENSOR | {"quantity": "counter"}]}, "in W, and no counter; allowed: power"),
+        ({"sensors": [SENSOR | {"quantity": "counter"}]}, "in W, not counter; allowed: power"),
         ({"sensors": [SENSOR | {"where": {"t": "x"}}]}, "no row has"),
-        ({"skip_lines": 9}, "holds no row"),
+        ({"skip": r"\d.*"}, "holds no row"),
         ({"delimiter": "||"}, "delimiter"),
     ],
 )

@@ -75,7 +75,7 @@ def read(folder: Path) -> tuple[Floats, dict[str, Floats], dict[str, str]]:
 
 def test_all_that_the_gpus_say_is_recorded_in_its_unit(nvml: ModuleType, tmp_path: Path) -> None:
     capped = {nvml.THROTTLED_GPU: nvml.SW_POWER_CAP}
-    nvml.nvmlDeviceGetCurrentClocksEventReasons = lambda handle: capped.get(handle, 0)
+    nvml.nvmlDeviceGetCurrentClocksThrottleReasons = lambda handle: capped.get(handle, 0)
     writer(tmp_path, working_sources(lambda: 2)).sample()
     _, values, units = read(tmp_path)
     expected = {

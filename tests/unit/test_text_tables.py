@@ -14,6 +14,7 @@ from run_files import NAME, WHOLE, make_run, make_spec
 
 from scalewatt.results.build import write_figure_table
 from scalewatt.results.figures.figure_schema import TABLE1, TABLE1_QUANTITIES
+from scalewatt.results.figures.table_text import table_text
 from scalewatt.results.tables.table_schema import with_metadata
 from scalewatt.results.text.markdown_latex import latex, markdown
 
@@ -178,9 +179,9 @@ def test_table1_is_written_in_four_forms_with_the_chosen_rows_in_order(tmp_path:
     assert found["energy_kwh"].to_pylist() == pytest.approx([0.45, 0.45])
     assert found["metric_last"].to_pylist() == [25.0, 25.0]
     assert found["gpu_hours"].to_pylist() == pytest.approx([8.0, 4.0])
-    assert "| a100 | 8 |" in out.with_suffix(".md").read_text()
-    assert NAME in out.with_suffix(".md").read_text()
-    assert latex_rows(out.with_suffix(".tex").read_text())[1][:2] == ["a100", "8"]
+    text = table_text(out, ".md")
+    assert "| a100 | 8 |" in text and NAME in text
+    assert latex_rows(table_text(out, ".tex"))[1][:2] == ["a100", "8"]
     with open(out.with_suffix(".csv"), newline="") as file:
         assert [r["energy_origin"] for r in csv.DictReader(file)] == ["measured"] * 2
 

@@ -12,7 +12,6 @@ import pytest
 from energy_files import read_traces
 
 from scalewatt.energies.integrate import SAMPLE_FLAGS
-from scalewatt.energies.node_clock import NodeClock
 from scalewatt.energies.stages import STAGES
 from scalewatt.energies.traces import Traces, read_devices, write_traces
 from scalewatt.recordings.block import sensor_frame
@@ -26,9 +25,7 @@ MEMORY = {"name": "rated", "kind": "ram", "index": 0, "origin": "estimated"}
 TRAIN, VALIDATE = STAGES.index("train"), STAGES.index("validate")
 
 
-def add(
-    traces: Traces, node: str, sensors: list[dict[str, Any]], n: int, ahead_s: float = 0.0
-) -> np.ndarray:
+def add(traces: Traces, node: str, sensors: list[dict[str, Any]], n: int) -> np.ndarray:
     """Add a block whose second power has a hole, and whose first one a gap; return the powers."""
     power = 100.0 * np.arange(1, len(sensors) + 1)[:, None] + np.arange(n)
     flags = np.zeros(power.shape, np.uint8)
@@ -36,9 +33,7 @@ def add(
     flags[-1, 2] = SAMPLE_FLAGS.index("missing_samples")
     flags[0, 2:4] = SAMPLE_FLAGS.index("gap")
     stages = np.where(np.arange(n) < 5, TRAIN, VALIDATE).astype(np.int8)
-    clock = NodeClock(node, (T0,), (ahead_s,)) if ahead_s else NodeClock(node)
-    time_s = T0 + np.arange(n) + ahead_s
-    traces.add(0, node, time_s, power, sensor_frame(sensors), flags, stages, clock)
+    traces.add(0, node, T0 + np.arange(n), power, sensor_frame(sensors), flags, stages)
     return power
 
 
@@ -46,7 +41,7 @@ def test_each_sensor_of_nodes_that_differ_is_read_as_it_was_written(tmp_path: Pa
     path = tmp_path / "traces.parquet"
     with write_traces(path, configuration="made", repeat=3) as traces:
         first = add(traces, "n1", GPUS, 10)
-        add(traces, "n2", [*GPUS, CPU], 8, ahead_s=0.5)
+        add(traces, "n2", [*GPUS, CPU], 8)
         add(traces, "n2", [MEMORY], 4)
     assert [file.name for file in tmp_path.iterdir()] == ["traces.parquet"]
     with pq.ParquetFile(path, page_checksum_verification=True) as file:
@@ -68,7 +63,6 @@ def test_each_sensor_of_nodes_that_differ_is_read_as_it_was_written(tmp_path: Pa
     assert gpu["power_w"].isna().tolist() == [i == 2 for i in range(10)]
     assert gpu["flag"].tolist() == [""] * 2 + ["missing_samples"] + [""] * 7
     assert gpu["stage"].tolist() == ["train"] * 5 + ["validate"] * 5
-    # n2's clock is ahead: times are rank 0's.
     starts = long.groupby("node", observed=True)["time"].min()
     assert starts.tolist() == [pd.Timestamp(T0, unit="s", tz="UTC")] * 2
 
@@ -81,7 +75,7 @@ def test_nothing_appears_under_the_name_of_traces_that_failed(tmp_path: Path) ->
     with pytest.raises(ValueError, match="expected length 3"), write_traces(path) as traces:
         traces.add(
             *(0, "n1", np.arange(3.0), [np.zeros(2)], sensor_frame(GPUS[:1])),
-            *([np.zeros(3, np.uint8)], np.zeros(3, np.int8), NodeClock("n1")),
+            *([np.zeros(3, np.uint8)], np.zeros(3, np.int8)),
         )
     assert list(tmp_path.iterdir()) == []
 

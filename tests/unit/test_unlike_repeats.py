@@ -13,10 +13,10 @@ from run_files import make_run, part
 
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import known_devices
-from scalewatt.campaign.load import expand
+from scalewatt.campaign.expansion import expand
 from scalewatt.campaign.run_spec import run_spec
-from scalewatt.campaign.table_requests import table_definition
-from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.campaign.table_definitions import table_definition
+from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.figures.draw_figure import draw_figure
 from scalewatt.results.build import write_figure_table, write_runs

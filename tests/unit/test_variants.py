@@ -16,14 +16,16 @@ from hypothesis import strategies as st
 from run_files import epochs, make_run, make_spec, part
 
 from scalewatt.campaign.cluster import known_devices
-from scalewatt.campaign.load import expand, load_campaign
-from scalewatt.campaign.table_requests import (
+from scalewatt.campaign.expansion import expand
+from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.table_definitions import (
     table_definition,
 )
 from scalewatt.common.errors import InputError
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.results.build import write_figure_table
 from scalewatt.results.figures.figure_schema import VARIANTS as VARIANTS_SCHEMA
+from scalewatt.results.figures.table_text import table_text
 from scalewatt.results.figures.variants_table import markdown, ratios_of
 from scalewatt.results.tables.frames import frame_of, records
 from scalewatt.results.tables.table_schema import CONFIGURATIONS
@@ -67,18 +69,7 @@ def test_a_departure_is_said_in_words_and_put_into_its_group() -> None:
     assert said["resnet50-synthetic"] == ("Loader", "loader synthetic")
     assert said["fourcastnet-bf16"] == ("Precision", "precision bf16")
     assert said["resnet50-channels-last"] == ("Layout and compilation", "channels last")
-    assert said["fourcastnet-compiled"] == ("Layout and compilation", "compiled")
-
-
-CLUSTER = known_devices()
-COMMAND_SETTINGS = st.fixed_dictionaries(
-    {},
-    optional={
-        "epochs": st.integers(1, 4),
-        "samples": st.integers(8, 10),
-        "precision": st.sampled_from(["fp16", "bf16"]),
-    },
-)
+    assert said["fourcastnet-compiled"] == ("Layout and compilation", "compile")
 
 
 def test_a_point_is_compared_with_the_baseline_of_its_own_n() -> None:
@@ -91,6 +82,18 @@ def test_a_point_is_compared_with_the_baseline_of_its_own_n() -> None:
     assert found[f"{two}-precisionbf16"]["baseline"] == two
     assert found[f"{two}-precisionbf16"]["differs"] == "precision bf16"
     assert found[two]["group"] == "Baseline"
+
+
+def test_a_variant_that_accumulates_gradients_departs_in_its_passes() -> None:
+    content = read_yaml(VARIANTS)
+    settings = {"gradient_accumulation_steps": 2}
+    content["series"]["resnet50-bf16"] |= {"settings": settings}
+    (entry,) = [
+        entry
+        for entry in definition_of(campaign(series=content["series"]), [])["variants"]
+        if entry["series"] == "resnet50-bf16"
+    ]
+    assert (entry["group"], entry["differs"]) == ("Other", "gradient accumulation steps 2")
 
 
 @pytest.mark.parametrize(
@@ -243,7 +246,7 @@ def test_time_energy_and_their_ratios_are_those_of_the_runs(table: Any) -> None:
 
 
 def test_the_table_in_markdown_says_what_differs_and_where_energy_comes_from(results: Path) -> None:
-    said = (results / "tables" / "variants.md").read_text()
+    said = table_text(results / "tables" / "variants.parquet", ".md")
     assert "| loader synthetic | tf32_convolutions | 3 | 12 ± 2.5 |" in said
     assert "baseline: protocol paper, loader pil, precision torch_default" in said
     assert "Energy: measured (gpu+cpu)." in said

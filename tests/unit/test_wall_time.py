@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from campaign_files import ROOT
+from campaign_files import ROOT, replaced
 from hypothesis import given
 from hypothesis import strategies as st
 from plan_files import forecaster
@@ -25,7 +25,7 @@ from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import published_configurations
-from scalewatt.run_files.progress_files import done_updates, note_position
+from scalewatt.run_files.record import done_updates, note_position
 from scalewatt.scheduling.job_request import (
     segments,
     step_time_s,
@@ -109,7 +109,7 @@ def published_id(row: dict[str, str]) -> str:
 def test_no_published_run_takes_longer_than_the_rule_asks_for(row: dict[str, str]) -> None:
     one = horeka().devices[row["device"]]
     run, took_min = published_spec(row), 60 * float(row["runtime_h"])
-    asked = wall_time_min(run, replace(one, time_limit_min=UNLIMITED_MIN))
+    asked = wall_time_min(run, replaced(one, time_limit_min=UNLIMITED_MIN))
     assert 1.0 < asked / took_min < 3.0
     assert wall_time_min(run, one) == min(asked, 2880)
     # an update's bound is one, the start-up and the margin aside
@@ -132,7 +132,7 @@ def test_the_updates_that_are_done_come_from_the_checkpoint(tmp_path: Any) -> No
     assert done_updates(tmp_path, run) == 0
     note_position(folder, updates=4321, epoch=8, step=17)
     assert done_updates(tmp_path, run) == 4321
-    (folder / "position.json").write_text('{"updates": "many"')
+    (folder / "progress.json").write_text('{"updates": "many"')
     assert done_updates(tmp_path, run) == 0
 
 
@@ -218,7 +218,7 @@ def test_horekas_published_runs_fit_into_what_the_model_asks_for() -> None:
     for id_, configuration in paper().configurations.items():
         if took.get(id_) is not None:
             run = run_spec(paper(), id_, 1)
-            one = replace(horeka().devices[configuration.device], time_limit_min=UNLIMITED_MIN)
+            one = replaced(horeka().devices[configuration.device], time_limit_min=UNLIMITED_MIN)
             upper_s = forecaster().upper_runtime_s(run)
             asked = wall_time_min(run, one, 0, 600, upper_s)
             by_rule = wall_time_min(run, one)

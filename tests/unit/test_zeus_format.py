@@ -42,14 +42,6 @@ def test_one_window_is_the_energy_and_nothing_is_known_within(tmp_path: Path) ->
     assert codes(account.flags) == {"total_only", "stage_short"}
 
 
-def test_the_time_between_windows_is_never_filled_in(tmp_path: Path) -> None:
-    path = write_windows(tmp_path / "n1.csv", (0, "a", 10.0, 1000.0), (12, "b", 10.0, 3000.0))
-    account = scalewatt.energy(path)
-    assert account.joules("gpu") is None
-    assert account.joules(column="recorded_j") == pytest.approx(12_000)
-    assert account.coverage == pytest.approx(20 / 22) and "coverage" in codes(account.flags)
-
-
 def test_a_window_is_chosen_by_its_name(tmp_path: Path) -> None:
     nested = [(5.0, "epoch, first", 10.0, 500.0), (20.0, "epoch 2", 10.0, 700.0)]
     path = write_windows(tmp_path / "n1.csv", *nested, (0.0, "all", 40.0, 2000.0))
@@ -143,13 +135,6 @@ def test_the_outermost_windows_never_overlap_and_none_is_lost(
         assert end_s <= start_s
     for row in rows.itertuples():
         assert ((outer.start_s <= row.start_s) & (row.end_s <= outer.end_s)).any()
-
-
-def test_windows_that_cross_are_refused_unless_one_is_named(tmp_path: Path) -> None:
-    path = write_windows(tmp_path / "n1.csv", (0, "a", 1.0, 100.0), (0.5, "b", 100.0, 10_000.0))
-    with pytest.raises(InputError, match=r"n1\.csv: its windows a and b cross; name one"):
-        scalewatt.energy(path)
-    assert scalewatt.energy(path, run="b").joules("gpu") == pytest.approx(30_000)
 
 
 def test_a_monotonic_clock_that_began_anew_hides_no_window(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from training import CLUSTER
 from workspace import environment
 
 from scalewatt.campaign.cluster import known_devices
-from scalewatt.campaign.load import expand
+from scalewatt.campaign.expansion import expand
 from scalewatt.campaign.run_spec import run_spec
 
 PATIENCE_S = 120
@@ -62,6 +62,15 @@ for epoch in range(3):
     time.sleep(0.2)
     report(epoch=epoch, metric=50.0 + epoch % 2, samples=90, updates=9, train_loss=1.0 / (1 + epoch))
 """
+EARLY = """
+import time
+from scalewatt.events import report, stage
+
+for epoch in range(2):
+    stage("train", epoch=epoch)
+    time.sleep(0.6)
+    report(epoch=epoch, metric=50.0 - epoch, samples=1000)
+"""
 STOPPED = """
 import os, signal, sys, time
 from pathlib import Path
@@ -105,13 +114,11 @@ if __name__ == "__main__":
 LINGERING = """
 import os, time
 from scalewatt.events import report
-if os.environ["RANK"] == "0":
-    for epoch in range(int(os.environ.get("REPORTED", "4"))):
-        report(epoch=epoch, metric=1.0)
-if os.environ["RANK"] == os.environ.get("HANGS", "1"):
+if os.environ["RANK"] == "1":
     time.sleep(600)
+for epoch in range(4):
+    report(epoch=epoch, metric=1.0)
 """
-CRASHING = 'raise RuntimeError("CUDA out of memory")\n'
 WAITING = """
 import os, subprocess, time
 from pathlib import Path
@@ -154,9 +161,9 @@ report(epoch=0, metric=1.0)
 SCRIPTS = {
     "plain": PLAIN,
     "marked": MARKED,
+    "early": EARLY,
     "stopped": STOPPED,
     "failing": FAILING,
-    "crashing": CRASHING,
     "lingering": LINGERING,
     "spawning": SPAWNING,
     "waiting": WAITING,
@@ -210,10 +217,11 @@ class Direct:
     def start(self, launcher: str = "", **variables: str) -> subprocess.Popen[str]:
         """Start one segment, with another launcher or other variables if given."""
         cluster = {**CLUSTER, "launcher": launcher or CLUSTER["launcher"], **self.cluster}
+        (self.path / "cluster.json").write_text(json.dumps(cluster))
         return subprocess.Popen(
             [
                 *(sys.executable, "-m", "scalewatt.cli", "train", "spec.json"),
-                *("--cluster", json.dumps(cluster), "--work", "work", "--out", "out"),
+                *("--site", "cluster.json", "--work", "work", "--out", "out"),
             ],
             cwd=self.path,
             env={**environment(), **variables},

@@ -58,25 +58,28 @@ with open(root / "lock", "a") as lock:
         if "do" in does:
             subprocess.run(does["do"], shell=True, check=True, env={{**os.environ, "SLURM_JOB_ID": job}})
         if "refuse" not in does or "accepted" in does:
-            jobs[job] = {{"name": after("--job-name"), "states": does.get("states", ["COMPLETED"]),
-                         "queue": does.get("queue", [""]), "comment": comment()}}
+            states = does.get("states", ["COMPLETED"])
+            jobs[job] = {{"name": after("--job-name"), "comment": comment(), "folder": after("-D"),
+                         "states": states, "queue": does.get("queue", ""), "left": len(states)}}
         if "refuse" not in does:
             print(job)
     elif name == "scancel":
         for job in words:
-            jobs[job] |= {{"states": ["CANCELLED"], "queue": [""]}}
+            jobs[job] |= {{"states": ["CANCELLED"], "queue": ""}}
     elif name == "squeue":
-        asked = after("-j")
         for job, entry in jobs.items():
-            state = turn(entry["queue"])
-            if state and asked in (None, job):
-                said = entry.get("comment", "(null)")
-                print(state if asked else f"{{job}}|{{state}}|{{entry['name']}}|{{said}}")
+            state = entry["queue"] if entry["left"] > 0 else ""
+            if state:
+                said = [entry.get(key, "(null)") for key in ("name", "folder", "comment")]
+                print(job, state, "N/A", "", "None", *said, sep="|")
+    elif name == "sacct" and "nodelist%-256" in words:
+        print("n1")
     elif name == "sacct":
         asked = (after("-j") or "").split(",")
         for job, entry in jobs.items():
             if entry["name"] == after("--name") or job in asked:
                 print(f"{{job}}|{{turn(entry['states'])}}")
+                entry["left"] -= 1
     (root / "plan.json").write_text(json.dumps(plan))
     (root / "jobs.json").write_text(json.dumps(jobs))
     if name == "sbatch" and not asks and "refuse" in does:
@@ -109,8 +112,8 @@ class FakeSlurm:
     def plan(self, turns: dict[str, list[dict[str, Any]]]) -> None:
         """What the jobs of a comment do, one after another; the last is repeated.
 
-        refuse: sbatch's error. accepted: all the same. do: shell command. states, queue: what sacct and
-        squeue say, time after time; nothing in the queue is ''.
+        refuse: sbatch's error. accepted: all the same. do: shell command. states: what sacct says, time after
+        time; queue: what squeue says until sacct has said the last.
         """
         (self.root / "plan.json").write_text(json.dumps(turns))
 
@@ -130,11 +133,11 @@ class FakeSlurm:
         """Let a program give no answer."""
         (self.root / f"{program}.hangs").touch()
 
-    def holds(self, job: str, state: str, comment: str = "(null)") -> None:
-        """Put a job of nobody's into the queue."""
+    def holds(self, job: str, state: str, comment: str = "(null)", folder: str = "/") -> None:
+        """Put another's job into the queue."""
         jobs = json.loads((self.root / "jobs.json").read_text())
-        entry = {"name": "nobody's", "states": [state], "queue": [state], "comment": comment}
-        jobs[job] = entry
+        entry = {"name": "nobody's", "states": [state], "queue": state, "left": 9**9}
+        jobs[job] = entry | {"comment": comment, "folder": folder}
         (self.root / "jobs.json").write_text(json.dumps(jobs))
 
     def states(self) -> dict[str, str]:

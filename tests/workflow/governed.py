@@ -56,7 +56,7 @@ LEVERS = {
     },
     "gpu_power_limit_w": {
         "set": f"{FOLDER}/nvidia-smi -i {{gpus}} -pl {{value}}",
-        "undo": f"{FOLDER}/nvidia-smi -i {{gpus}} -pl {{default_w}}",
+        "undo": f"{FOLDER}/nvidia-smi -i {{gpus}} -pl $(echo 400)",
     },
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -17,7 +16,7 @@ from scalewatt.figures.draw_figure import SUFFIXES
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-THEIRS = ("--config", "campaign=campaigns/theirs.yaml")
+THEIRS = ("--configfile=campaigns/theirs.cluster.yaml",)
 
 
 def scalewatt(workspace: Workspace, *arguments: str) -> str:
@@ -62,7 +61,7 @@ def test_a_figure_is_drawn_from_an_archive_as_it_was_drawn_from_the_runs(
     assert fresh.jobs("figure2", *THEIRS) == {}
     for path in (results / "figures").glob("figure2.*"):
         path.unlink()
-    assert fresh.jobs("all", *THEIRS) == {"draw_figure": 1, "report": 1}
+    assert fresh.jobs("all", *THEIRS) == {"draw_figure": 1, "report": 1, "manifest": 1}
     fresh.done("figure2", *THEIRS)
     assert set(drawn(finished_workspace, "tiny", "figure2")) == set(SUFFIXES)
     assert drawn(fresh, "theirs", "figure2") == drawn(finished_workspace, "tiny", "figure2")
@@ -90,10 +89,10 @@ def test_all_is_made_again_from_histories_and_energies(
             finished_workspace, "tiny", f"figure{number}"
         ), number
     again = {path.name: path.read_bytes() for path in (results / "tables").glob("*.csv")}
+    again = {name: re.sub(rb"(?m)^\"?theirs\"?,", b'"tiny",', text) for name, text in again.items()}
     assert [name for name in tables if again.get(name) != tables[name]] == []
-    # Under another name, and with code that is newer, nothing differs.
-    scalewatt(fresh, "reproduce", "--campaign", "campaigns/theirs.yaml")
-    said = scalewatt(fresh, "status", "--campaign", "campaigns/theirs.yaml")
+    scalewatt(fresh, "reproduce", "--site", "campaigns/theirs.cluster.yaml")
+    said = scalewatt(fresh, "status", "--site", "campaigns/theirs.cluster.yaml")
     assert re.search(r"^runs .* 8 of 8$", said, flags=re.MULTILINE), said
 
 
@@ -108,21 +107,10 @@ def test_what_cannot_be_made_without_traces_is_left_out_and_named(fresh: Workspa
         path.unlink()
     code, output = fresh.snakemake("all", *THEIRS)
     assert code == 0, output
-    assert "imported without traces, so left out: figure5, pages of runs" in output
+    assert "has neither traces nor recordings for figure5, pages of runs" in output
     code, output = fresh.snakemake("figure5", *THEIRS)
     assert code == 1
     assert "figure5: needs power traces" in output
-
-
-@pytest.mark.long
-@pytest.mark.nightly
-def test_code_that_is_newer_makes_again_what_it_can(fresh: Workspace) -> None:
-    for path in [*(fresh.path / "src").rglob("*.py"), *(fresh.path / "reference").iterdir()]:
-        os.utime(path)
-    jobs = fresh.jobs("all", *THEIRS)
-    assert jobs["figure_table"] >= 1 and "figure5" in fresh.drawn("all", *THEIRS)
-    assert not {"energy", "train", "spec", "plan_table", "idle_table"} & set(jobs)
-    fresh.done("all", *THEIRS)
 
 
 @pytest.mark.long

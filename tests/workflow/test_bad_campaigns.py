@@ -43,14 +43,6 @@ def test_a_missing_campaign_is_named(tmp_path: Path) -> None:
     assert "Traceback" not in output
 
 
-def test_no_profile_is_an_error_that_names_one(tmp_path: Path) -> None:
-    workspace = Workspace.create(tmp_path / "project")
-    code, output = workspace.snakemake("-n", profile=None)
-    assert code == 1
-    assert "give a profile" in output
-    assert "Traceback" not in output
-
-
 def test_a_checkout_in_a_folder_with_braces_is_refused_by_a_line(tmp_path: Path) -> None:
     """Snakemake would take what stands in them for a wildcard, and end in a traceback."""
     workspace = Workspace.create(tmp_path / "a{br}b" / "project")
@@ -64,10 +56,10 @@ def test_a_time_of_day_in_a_cluster_file_is_refused_though_snakemake_takes_it_fo
     tmp_path: Path,
 ) -> None:
     workspace = Workspace.create(tmp_path / "project")
-    workspace.edit("profiles/local/cluster.yaml", "work_root: work", "stop_warning_s: 1:30:00")
+    workspace.edit("config.yaml", "work_root: work", "stop_warning_s: 1:30:00")
     code, output = workspace.snakemake("-n", "all")
     assert code == 1
-    assert "profiles/local/cluster.yaml: line " in output and "1:30:00" in output
+    assert "config.yaml: line " in output and "1:30:00" in output
     assert "quotes" in output and "Traceback" not in output
 
 
@@ -76,8 +68,8 @@ def test_nothing_to_train_and_nothing_to_draw_is_no_success(
     tmp_path: Path, asked: tuple[str, ...]
 ) -> None:
     workspace = Workspace.create(tmp_path / "project")
-    code, output = workspace.snakemake("all", "--config", "campaign=config.yaml", *asked)
+    code, output = workspace.snakemake("all", "--config", "campaign=campaigns/paper.yaml", *asked)
     assert code == 1, "a report of no run at all is no success"
-    assert "scalewatt: error: all: needs finished runs of config.yaml" in output
+    assert "scalewatt: error: all: needs finished runs of campaigns/paper.yaml" in output
     assert "Traceback" not in output
     assert not (workspace.path / "results").exists()

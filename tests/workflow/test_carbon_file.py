@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -53,7 +52,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """A workspace with tables of a registered run, with a constant and a file of carbon intensity."""
     folder = tmp_path_factory.mktemp("carbon")
     workspace = Workspace.create(folder / "project")
-    cluster = workspace.path / "profiles" / "local" / "cluster.yaml"
+    cluster = workspace.path / "config.yaml"
     content = yaml.safe_load(cluster.read_text())
     content["pue"] = {"value": 1.25, "source": "a test"}
     content["carbon_intensity"] = {"value": 380, "file": "data/grid.csv", "source": "a test"}
@@ -109,17 +108,18 @@ def test_an_archive_has_what_the_file_says_and_not_the_file(
     measured: Workspace, tmp_path: Path
 ) -> None:
     archive = tmp_path / "mine.crate.zip"
-    own = ("campaigns/mine.yaml", "--profile", "profiles/local", "--out", str(archive))
+    own = ("campaigns/mine.yaml", "--out", str(archive))
     done = scalewatt(measured.path, "export", *own)
     assert done.returncode == 0, done.stderr
     other = Workspace.create(tmp_path / "other")
     done = scalewatt(other.path, "import", str(archive), "--name", "theirs")
     assert done.returncode == 0, done.stderr
-    told = json.loads((other.path / "campaigns" / "theirs.imported.json").read_text())
-    assert told["carbon_intensity"]["file"] == "grid.csv"
+    facts = other.path / "campaigns" / "theirs.cluster.yaml"
+    assert "grid.csv" not in facts.read_text()
     before = runs(other, "theirs")
     for path in (other.path / "results" / "theirs" / "tables").glob("runs.*"):
         path.unlink()
-    other.done("tables", "--config", "campaign=campaigns/theirs.yaml")
-    assert runs(other, "theirs") == before
+    other.done("tables", "--configfile=campaigns/theirs.cluster.yaml")
+    again = runs(other, "theirs")
+    assert [{**row, "campaign": "mine"} for row in again] == before
     assert before[0]["carbon_over_time_kg"] == pytest.approx(1.25 * 0.2 * JOULES / 3.6e6, rel=1e-9)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import platform
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +14,8 @@ import pytest
 from workspace import PROJECT, Workspace
 
 from scalewatt.campaign.run_spec import read_spec
-from scalewatt.provenance.package_lock import installed_versions, lock_sha256
+from scalewatt.common.files import file_sha256
+from scalewatt.provenance.package_lock import LOCK, installed_versions
 from scalewatt.provenance.versions import claims_hash, is_clean
 from scalewatt.results.figures.footnotes import SCATTER
 
@@ -91,7 +91,7 @@ def test_provenance_says_what_a_stranger_needs_to_make_the_run_again(
     for folder in run_folders(finished_workspace):
         found = json.loads((folder / "provenance.json").read_text())
         assert found["packages_installed"] == installed_versions()
-        assert found["lock"]["sha256"] == lock_sha256()
+        assert found["lock"]["sha256"] == file_sha256(LOCK)
         assert all(one["locked"] != one["installed"] for one in found["lock"]["differences"])
         assert found["commit_clean"] is is_clean(found["commit"])
         (segment,) = found["segments"]
@@ -100,9 +100,7 @@ def test_provenance_says_what_a_stranger_needs_to_make_the_run_again(
         (node,) = found["nodes"]
         assert node["hosts"] == found["hostnames"]
         assert node["kernel"] and node["cpu_threads"] > 0 and "gpu_driver" in node
-        assert found["software"]["python"] == platform.python_version()
-        assert found["software"]["mpi_version"] in found["mpi"]
-        assert {"cuda", "cudnn", "nccl", "mpi_library", "mpi_standard"} <= found["software"].keys()
+        assert found["software"].keys() == {"cudnn", "nccl"}
         spec = read_spec(folder / "spec.json")
         monitor = found["perun"]["settings"]["monitor"]
         assert float(monitor["sampling_period"]) == spec.sampling_period_s
@@ -197,13 +195,13 @@ def test_a_second_call_has_nothing_to_do(finished_workspace: Workspace) -> None:
 def test_a_comment_in_the_campaign_or_the_workflow_runs_nothing(again: Workspace) -> None:
     again.edit("campaigns/tiny.yaml", "series:\n", "# a thought\nseries:\n")
     again.edit("workflow/rules/train.smk", "rule train:\n", "# another\nrule train:\n")
-    again.edit("profiles/local/cluster.yaml", "cluster: local\n", "# a third\ncluster: local\n")
+    again.edit("config.yaml", "cluster: local\n", "# a third\ncluster: local\n")
     assert again.jobs("all") == {}
 
 
 def test_other_plans_and_places_train_nothing(again: Workspace) -> None:
     again.edit(
-        "profiles/local/cluster.yaml",
+        "config.yaml",
         "work_root: work\n",
         "work_root: elsewhere\ndata_roots: {waves: moved}\n",
     )
@@ -253,14 +251,6 @@ def test_a_deleted_figure_is_redrawn_alone_and_with_the_same_bytes(again: Worksp
     assert set(again.jobs("all")) <= {"manifest", "report"}
 
 
-def test_a_figures_module_redraws_that_figure_only(again: Workspace) -> None:
-
-    module = again.path / "src/scalewatt/figures/figure5.py"
-    module.write_text(module.read_text() + "\n# a new thought\n")
-    assert again.jobs("figures") == {"draw_figure": 1, "figures": 1}
-    assert again.drawn("figures") == {"figure5"}
-
-
 def test_a_figure_needs_its_own_runs_only(again: Workspace) -> None:
     for folder in again.results.glob("runs/resnet50-*"):
         for path in folder.rglob("*.parquet"):
@@ -285,10 +275,10 @@ def test_finished_runs_suffice_for_a_figure_and_missing_points_are_named(again: 
 
 
 def test_a_campaign_of_other_devices_is_never_trained_here(again: Workspace) -> None:
-    chosen = ("--config", "campaign=config.yaml")
+    chosen = ("--config", "campaign=campaigns/paper.yaml")
     assert again.trainings("figures", *chosen) == set()
     _, output = again.snakemake("-n", "figures", *chosen)
-    assert "has no device of config.yaml, so nothing is trained" in output
+    assert "has no device of campaigns/paper.yaml, so nothing is trained" in output
     assert "finished runs: 0 of 175" in output
 
 

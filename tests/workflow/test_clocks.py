@@ -14,7 +14,7 @@ from workspace import environment
 RANKS = """
 import json
 from scalewatt.execution.clock_offsets import measured_clock_offsets
-from scalewatt.training.process_group import join_ranks
+from scalewatt.training.distributed import join_ranks
 ranks = join_ranks("a run", 4, 2)
 found = measured_clock_offsets(ranks)
 if ranks.rank == 0:

@@ -13,8 +13,8 @@ from commands import PATIENCE_S, Direct
 
 from scalewatt.campaign.external_command import command_files
 from scalewatt.campaign.run_spec import read_spec
-from scalewatt.run_files.run_inventory import work_name
-from scalewatt.run_files.run_lock import locked, run_target
+from scalewatt.run_files.inventory import work_name
+from scalewatt.run_files.lock import locked
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -34,25 +34,26 @@ def test_a_command_runs_in_the_python_that_was_active_where_the_run_was_started(
     assert provenance["packages_of"] == "the recorder"
 
 
-def test_a_program_of_scalewatts_own_python_alone_is_not_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = Direct(tmp_path, "waiting", monkeypatch, command="pytest waiting.py")
-    process = run.start(PATH="/usr/bin:/bin")
-    output, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 1
-    assert "the command 'pytest' is not found" in output
-
-
-def test_a_shell_line_without_bash_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("line", "shell", "message"),
+    [
+        ("pythn waiting.py", False, "the command 'pythn' is not found"),
+        # of scalewatt's Python alone
+        ("pytest waiting.py", False, "the command 'pytest' is not found"),
+        ("python waiting.py | cat", True, "`shell: true` needs bash, which is not found"),
+    ],
+)
+def test_a_command_that_is_not_there_is_named_and_nothing_is_made(
+    line: str, shell: bool, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "bin").mkdir()
     for name in ("sh", "env"):
         (tmp_path / "bin" / name).symlink_to(f"/bin/{name}")
-    run = Direct(tmp_path, "waiting", monkeypatch, command="python waiting.py | cat", shell=True)
-    output, _ = run.start(PATH=str(tmp_path / "bin")).communicate(timeout=PATIENCE_S)
-    assert "`shell: true` needs bash, which is not found" in output
+    run = Direct(tmp_path, "waiting", monkeypatch, command=line, shell=shell)
+    process = run.start(PATH=str(tmp_path / "bin"))
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    assert message in output
     assert not list(tmp_path.glob("work/*/spec.json"))
 
 
@@ -83,7 +84,7 @@ def test_a_script_that_changes_while_its_run_waits_for_another_is_not_started(
     spec = read_spec(tmp_path / "spec.json")
     work = tmp_path / "work" / work_name(spec.key, None, command_files(spec))
     work.mkdir(parents=True)
-    with locked(run_target(work)):
+    with locked(work):
         process = run.start()
         assert process.stdout is not None
         assert any("waiting" in line for line in process.stdout)
@@ -93,16 +94,6 @@ def test_a_script_that_changes_while_its_run_waits_for_another_is_not_started(
     assert "scripts/whose.py: has changed since whose-local-n002-lbs0008-full" in output
     assert not (tmp_path / "out").exists()
     assert not list(tmp_path.glob("work/*/train.log"))
-
-
-def test_a_command_that_is_not_there_is_named_and_nothing_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    process = Direct(tmp_path, "waiting", monkeypatch, command="pythn waiting.py").start()
-    output, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 1
-    assert "the command 'pythn' is not found" in output
-    assert not list(tmp_path.glob("work/*/spec.json"))
 
 
 def test_a_script_that_changed_since_its_run_stopped_is_refused_and_loses_nothing(
@@ -119,7 +110,7 @@ def test_a_script_that_changed_since_its_run_stopped_is_refused_and_loses_nothin
 
     code, output = start()
     assert code == 75, output
-    (begun,) = tmp_path.glob("work/*/segments.json")
+    (begun,) = tmp_path.glob("work/*/run.json")
     script.write_text(text + "# a comment\n")
     code, output = start()
     assert code == 1, output
@@ -128,7 +119,7 @@ def test_a_script_that_changed_since_its_run_stopped_is_refused_and_loses_nothin
     )
     assert f"or remove work/{begun.parent.name} to begin afresh" in output
     assert (
-        len(json.loads(begun.read_text())) == 1
+        len(json.loads(begun.read_text())["segments"]) == 1
         and len(list(tmp_path.glob("work/*/spec.json"))) == 1
     )
     script.write_text(text)

@@ -16,7 +16,7 @@ from workspace import PROJECT, Workspace
 pytestmark = pytest.mark.slow
 
 RECORDINGS = PROJECT / "tests" / "unit" / "recordings"
-QUICK = re.compile(r"scalewatt (campaign|plan --profile|pilot|.* reference)\b|cp |sed ")
+QUICK = re.compile(r"scalewatt (campaign|plan --site|pilot|.* reference)\b|cp |sed ")
 """What needs no results and takes a second; `make test` runs these, `make test-nightly` all of a page."""
 NOT_HERE = re.compile(
     # Set-up, what waits for Ctrl-C, what is this machine's, and campaigns that other tests make smaller.
@@ -47,7 +47,7 @@ def smaller(text: str) -> str:
 def small_project(path: Path) -> Workspace:
     """A copy of the workflow with a smaller demo."""
     workspace = Workspace.create(path)
-    workspace.edit("profiles/local/cluster.yaml", "campaigns/tiny.yaml", "campaigns/demo.yaml")
+    workspace.edit("config.yaml", "campaigns/tiny.yaml", "campaigns/demo.yaml")
     demo = path / "campaigns" / "demo.yaml"
     demo.write_text(smaller(demo.read_text()))
     return workspace
@@ -104,7 +104,7 @@ def for_readme(folder: Path) -> None:
 
 
 def for_scaling(folder: Path) -> None:
-    shutil.copy2(folder / "config.yaml", folder / "campaigns" / "mine.yaml")
+    shutil.copy2(folder / "campaigns/paper.yaml", folder / "campaigns" / "mine.yaml")
     finished = folder / "results" / "demo"  # not there for what is quick, which needs none
     if finished.exists():
         shutil.copytree(finished, folder / "results" / "demo-pilot")

@@ -32,7 +32,7 @@ def test_yearly_files_are_described_one_job_a_year_and_trained_on(tmp_path: Path
     (tmp_path / "source").mkdir()
     workspace = Workspace.create(tmp_path / "project")
     (workspace.path / "campaigns" / "earth.yaml").write_text(CAMPAIGN.read_text())
-    cluster = workspace.path / "profiles" / "local" / "cluster.yaml"
+    cluster = workspace.path / "config.yaml"
     said = {
         "sources": {"earth": originals(tmp_path / "source")},
         "data_roots": {"earth": str(tmp_path / "data")},

@@ -51,9 +51,9 @@ def test_excluding_a_repeat_makes_only_its_tables_again_and_undo_brings_the_byte
     again.scalewatt("exclude", PRETRAIN, 2, "--reason", OUT["reason"])
     jobs = again.jobs("all")
     assert not set(jobs) & RUNS
-    assert jobs["figure_table"] == 3, "of figures 4, 5 and 7"
+    assert jobs["figure_table"] == 4, "of figures 4, 5 and 7, and Table 1"
     assert again.drawn("all") == {"figure4", "figure5", "figure7"}
-    assert {"table1_files", "runs_table", "report"} <= set(jobs)
+    assert {"figure_table", "runs_table", "report"} <= set(jobs)
 
     again.done("figure4", "tables")
     assert repeats(again) == 1
@@ -94,7 +94,6 @@ def test_measuring_a_run_again_trains_exactly_this_run_and_keeps_the_old_one_who
     assert files(kept / "run") == before
     assert files(kept_work / work.name) == worked
     assert (kept / "energy.parquet").exists() and (kept / "traces.parquet").exists()
-    assert list((kept_work / "attempts").iterdir())
     assert (kept / "run" / "weights.pt").stat().st_ino == weights
 
     new = files(folder)
@@ -118,7 +117,7 @@ def test_a_run_and_what_started_from_it_may_be_measured_again_together(again: Wo
     # Where nothing is trained, the finished runs suffice.
     jobs = again.jobs("all", "--config", "results_only=true")
     assert not set(jobs) & RUNS
-    assert jobs["figure_table"] == 3, "of figures 4, 5 and 7"
+    assert jobs["figure_table"] == 4, "of figures 4, 5 and 7, and Table 1"
 
 
 @pytest.mark.nightly

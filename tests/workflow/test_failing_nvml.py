@@ -14,7 +14,7 @@ from training import Training, launcher_in
 from workspace import first_on_path
 
 from scalewatt.common.files import read_json, write_json
-from scalewatt.run_files.progress_files import read_progress, read_segments
+from scalewatt.run_files.record import read_progress, read_segments
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
 

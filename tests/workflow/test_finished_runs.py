@@ -33,7 +33,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     (workspace.path / "scripts").mkdir()
     (workspace.path / "scripts" / "train.py").write_text("import time\ntime.sleep(1)\n")
     (workspace.path / "campaigns" / "kept.yaml").write_text(CAMPAIGN)
-    workspace.edit("profiles/local/cluster.yaml", "campaigns/tiny.yaml", "campaigns/kept.yaml")
+    workspace.edit("config.yaml", "campaigns/tiny.yaml", "campaigns/kept.yaml")
     workspace.done("tables")
     return workspace
 

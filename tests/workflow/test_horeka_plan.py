@@ -59,7 +59,9 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("SCALEWATT_ACCOUNT", raising=False)
         workspace = Workspace.create(tmp_path_factory.mktemp("horeka") / "project")
-        workspace.edit("config.yaml", "\nseries:\n", "\nidle_probe: {repeats: 3}\n\nseries:\n")
+        workspace.edit(
+            "campaigns/paper.yaml", "\nseries:\n", "\nidle_probe: {repeats: 3}\n\nseries:\n"
+        )
         code, output = workspace.snakemake("-np", "all", profile="horeka")
     assert code == 0, output
     assert not (workspace.path / "results").exists()
@@ -76,10 +78,10 @@ def test_every_run_is_one_job_and_so_is_every_probe(plan: Plan) -> None:
     assert len({job.name for job in plan.trainings}) == 53
     assert plan.counts["train"] == plan.counts["spec"] == plan.counts["energy"] == 175
     assert len(plan.probes) == plan.counts["probe"] == 6
-    assert plan.counts["era5_year"] == 4, "of ten years each"
+    assert plan.counts["era5_year"] == 40
     assert plan.counts["plan_table"] == 1 and plan.counts["draw_figure"] == 11
     assert plan.counts["manifest"] == 1
-    assert plan.counts["total"] == 634
+    assert plan.counts["total"] == 658
 
 
 def test_no_run_is_planned_on_other_than_its_number_of_gpus(plan: Plan) -> None:
@@ -138,22 +140,11 @@ def test_wall_times_follow_from_the_work(plan: Plan) -> None:
     assert {job.minutes for job in plan.probes} == {20}
 
 
-def test_a_node_that_holds_no_run_ends_the_plan(tmp_path: Path) -> None:
-    workspace = Workspace.create(tmp_path / "project")
-    workspace.edit("profiles/horeka/cluster.yaml", "cpus_per_node: 152", "cpus_per_node: 76")
-    code, output = workspace.snakemake("-n", "all", profile="horeka")
-    assert code == 1
-    assert "scalewatt: error: profiles/horeka/cluster.yaml: " in output
-    assert "no node of devices.a100 holds it" in output
-    assert "allowed: cpus_per_rank of at most 19" in output
-    assert "Traceback" not in output
-
-
 def test_a_limit_below_an_epoch_ends_the_plan(tmp_path: Path) -> None:
     workspace = Workspace.create(tmp_path / "project")
-    text = (workspace.path / "profiles/horeka/cluster.yaml").read_text()
+    text = (workspace.path / "config/horeka.yaml").read_text()
     short = text.replace("time_limit_min: 2880", "time_limit_min: 60")
-    (workspace.path / "profiles/horeka/cluster.yaml").write_text(short)
+    (workspace.path / "config/horeka.yaml").write_text(short)
     code, output = workspace.snakemake("-n", "all", profile="horeka")
     assert code == 1
     assert "this run cannot make progress" in output
@@ -184,10 +175,10 @@ def test_the_first_cheap_point_goes_to_the_partition_for_short_tries(tmp_path: P
 
 
 def test_the_cluster_file_says_where_its_facts_are_from() -> None:
-    text = (Path(__file__).parents[2] / "profiles" / "horeka" / "cluster.yaml").read_text()
+    text = (Path(__file__).parents[2] / "config" / "horeka.yaml").read_text()
     assert "public\n# launch scripts of HoreKa's users" in text
     content = yaml.safe_load(text)
-    known = {"a100": ("accelerated", 152, 4, 2880), "h100": ("accelerated-h100", 128, 4, 2880)}
-    keys = ("partition", "cpus_per_node", "gpus_per_node", "time_limit_min")
+    known = {"a100": ("accelerated", 4, 2880), "h100": ("accelerated-h100", 4, 2880)}
+    keys = ("partition", "gpus_per_node", "time_limit_min")
     found = {name: tuple(one[key] for key in keys) for name, one in content["devices"].items()}
     assert found == known

@@ -16,6 +16,10 @@ import pytest
 PROJECT = Path(__file__).parents[2]
 RECORDING = PROJECT / "tests" / "unit" / "recordings" / "perun-1.0.0-amd.hdf5"
 UV = Path(sys.executable).with_name("uv")
+SCANS = (
+    '{"name": "scans", "format": "imagenet", "source": "embedded", "train_samples": 384, '
+    '"validation_samples": 96, "classes": 10}'
+)
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
 
@@ -97,7 +101,7 @@ def test_an_install_without_extras_is_small_and_has_no_torch(base: Installed) ->
 def test_recordings_plans_and_claims_work_away_from_a_clone(base: Installed) -> None:
     energy = json.loads(base.done("scalewatt", "energy", str(RECORDING), "--json"))
     assert energy["totals"][-1]["energy_j"] > 0
-    plan = json.loads(base.done("scalewatt", "plan", "--profile", "profiles/horeka", "--json"))
+    plan = json.loads(base.done("scalewatt", "plan", "--site", "horeka", "--json"))
     assert plan["campaign"] == "paper"
     assert "runs: 175" in base.done("scalewatt", "campaign")
     assert "runs: 19" in base.done("scalewatt", "campaign", "campaigns/demo.yaml")
@@ -107,10 +111,9 @@ def test_recordings_plans_and_claims_work_away_from_a_clone(base: Installed) -> 
 
 
 def test_what_an_extra_would_bring_is_named(base: Installed) -> None:
-    (base.folder / "table.parquet").write_bytes(b"")
-    ended = base.run("scalewatt", "figure", "2", "--table", "table.parquet", "--out", "figure2")
+    ended = base.run("scalewatt", "prepare", "--folder", "scans", "--definition", SCANS)
     assert ended.returncode == 1
-    assert re.search(r"needs \w+, .* pip install 'scalewatt\[figures\]'", ended.stderr)
+    assert re.search(r"\w+ is not installed here; `pip install 'scalewatt\[train\]'`", ended.stderr)
 
 
 def test_the_doctor_advises_what_an_installed_package_can_do(base: Installed) -> None:

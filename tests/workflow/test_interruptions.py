@@ -107,7 +107,7 @@ def test_after_a_kill_of_the_supervisor_no_rank_stays_and_the_next_start_goes_on
     assert_completes(training, uninterrupted)
     _, alive = psutil.wait_procs(everybody, timeout=30)
     assert not alive
-    first = json.loads((training.work / "segments.json").read_text())[0]
+    first = json.loads((training.work / "run.json").read_text())["segments"][0]
     assert first["outcome"] == "stopped", "the ranks have reached a checkpoint by themselves"
     assert first["to_updates"] > first["from_updates"] == 0
 
@@ -173,7 +173,7 @@ def test_a_launcher_that_does_not_exist_is_named_before_anything_is_made(
     assert code == 1
     assert "'mpirunx' is not found" in output
     assert "Traceback" not in output
-    assert not list((training.folder / "work").glob("*/spec.json"))
+    assert not training.out.exists()
 
 
 def test_a_failing_training_says_why_and_where(tmp_path: Path, data: Path) -> None:
@@ -191,7 +191,7 @@ TARGET = "results/tiny/energy/fourcastnet.pretrain-local-n002-lbs0002-full/1.par
 def start_in_training(workspace: Workspace) -> subprocess.Popen[str]:
     workspace.edit("campaigns/tiny.yaml", "epochs: 3\n", f"epochs: {EPOCHS}\n")
     launcher = slow_launcher("mpiexec", UPDATE_S)
-    workspace.edit("profiles/local/cluster.yaml", "launcher: mpiexec", f"launcher: {launcher}")
+    workspace.edit("config.yaml", "launcher: mpiexec", f"launcher: {launcher}")
     process = workspace.start(TARGET)
     wait_for(lambda: any(workspace.path.glob("work/tiny/*/checkpoint.pt")), "checkpoint")
     return process
@@ -214,7 +214,7 @@ def test_ctrl_c_on_snakemake_leaves_nothing_half_and_the_next_one_completes(
     process.communicate(timeout=PATIENCE_S)
     assert process.returncode != 0
     assert not list(workspace.results.glob("runs/*/1/*.parquet"))
-    (segments,) = workspace.path.glob("work/tiny/*/segments.json")
+    (segments,) = workspace.path.glob("work/tiny/*/run.json")
     assert '"outcome": "stopped"' in segments.read_text()
     workspace.done(TARGET)
     assert_whole(workspace)
@@ -230,5 +230,5 @@ def test_after_snakemake_is_killed_the_next_one_waits_for_its_training(tmp_path:
     assert workspace.snakemake("--unlock")[0] == 0
     workspace.done(TARGET)
     assert_whole(workspace)
-    (segments,) = workspace.path.glob("work/tiny/*/segments.json")
+    (segments,) = workspace.path.glob("work/tiny/*/run.json")
     assert segments.read_text().count('"outcome"') == 1

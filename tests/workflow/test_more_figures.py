@@ -58,19 +58,6 @@ def test_every_run_has_a_page(finished_workspace: Workspace) -> None:
     assert finished_workspace.jobs("run_pages") == {}
 
 
-def test_a_change_of_one_figures_module_draws_that_figure_alone(drawn: Workspace) -> None:
-    module = drawn.path / "src" / "scalewatt" / "figures" / "pareto.py"
-    module.write_text(module.read_text() + "\n# changed\n")
-    assert drawn.jobs(*NAMES) == {"draw_figure": 1, "pareto": 1}
-    drawn.done("pareto")
-
-
-def test_a_change_of_what_makes_a_pages_title_draws_the_pages_again(drawn: Workspace) -> None:
-    module = drawn.path / "src" / "scalewatt" / "results" / "tables" / "run_row.py"
-    module.write_text(module.read_text() + "\n# changed\n")
-    assert any(rule.startswith("pages_of_runs") for rule in drawn.jobs("run_pages"))
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_figure_that_the_campaign_does_not_name_is_refused_with_the_key(
     finished_workspace: Workspace, name: str

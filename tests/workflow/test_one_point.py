@@ -22,7 +22,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 
 def first_configurations(project: Workspace) -> tuple[str, str]:
     """The smallest and the largest point of ResNet50 in the tiny campaign."""
-    cluster = load_cluster(project.path / "profiles/local/cluster.yaml")
+    cluster = load_cluster(project.path / "config.yaml")
     campaign = load_campaign(project.path / "campaigns/tiny.yaml", cluster)
     found = [one for one in campaign.configurations.values() if one.model == "resnet50"]
     found.sort(key=lambda one: one.gpus)
@@ -48,7 +48,7 @@ def test_an_unknown_run_or_key_ends_with_one_message(project: Workspace) -> None
     for given, words in (
         (
             f"only={one[:-1]}/1",
-            f"only: no configuration '{one[:-1]}' in campaigns/tiny.yaml; near are",
+            f"only: no configuration '{one[:-1]}' in campaigns/tiny.yaml; did you mean",
         ),
         (f"onyl={one}/1", "--config: unknown key 'onyl'; allowed: "),
         ("max_gpus=two", 'max_gpus: "two" should be of type integer'),
@@ -64,7 +64,7 @@ def test_larger_points_are_left_out_of_the_jobs_and_named_once(project: Workspac
     code, output = project.snakemake("-np", "all", "--config", "max_gpus=1")
     assert code == 0, output
     assert "-n001-" in output and "-n002-" not in output and largest not in output
-    named = [line for line in output.splitlines() if "max_gpus 1 leaves out" in line]
+    named = [line for line in output.splitlines() if "scalewatt: max_gpus 1: " in line]
     assert named and len(named) == len(set(named))
 
 

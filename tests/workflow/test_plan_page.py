@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 from accessibility import serious_findings
 from browser import Browser, chromium, headless
+from campaign_files import replaced
 from workspace import PROJECT
 
-from scalewatt.campaign.campaign_types import Campaign, Cluster, Configuration
-from scalewatt.campaign.cluster import load_cluster
-from scalewatt.campaign.load import expand
+from scalewatt.campaign.campaign_types import Campaign, Configuration
+from scalewatt.campaign.cluster import Cluster, load_cluster
+from scalewatt.campaign.expansion import expand
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.cli import main
 from scalewatt.common.yaml_files import read_yaml
@@ -46,12 +47,12 @@ GPUS = (1, 2, 3, 4, 8, 12, 32, 64, 128, 256, 512, 1024, 2048)
 
 def unlimited() -> Cluster:
     """HoreKa, had its nodes all the memory and numbers that one asks for."""
-    cluster = load_cluster(PROJECT / "profiles/horeka/cluster.yaml")
+    cluster = load_cluster(PROJECT / "config/horeka.yaml")
     devices = {
-        name: replace(device, max_gpus=None, max_local_batch_size={})
+        name: replaced(device, max_gpus=None, max_local_batch_size={})
         for name, device in cluster.devices.items()
     }
-    return replace(cluster, devices=devices)
+    return replaced(cluster, devices=devices)
 
 
 def random_series(chance: random.Random) -> dict[str, Any]:
@@ -83,7 +84,7 @@ class Asked:
 
 
 def campaign_of(series: dict[str, Any], cluster: Cluster) -> Campaign:
-    content = read_yaml(PROJECT / "config.yaml")
+    content = read_yaml(PROJECT / "campaigns/paper.yaml")
     content = {k: v for k, v in content.items() if k not in ("figures", "idle_probe")}
     figures = {"breakdown": {"series": list(series)}}
     content |= {"series": series, "figures": figures}
@@ -126,8 +127,8 @@ def page(asked: Asked, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bro
     """The page of the paper's campaign on that cluster, opened."""
     folder = tmp_path_factory.mktemp("planner")
     cluster = asked.planner.cluster
-    content = read_yaml(PROJECT / "config.yaml")
-    campaign = expand(content, PROJECT / "config.yaml", cluster.devices)
+    content = read_yaml(PROJECT / "campaigns/paper.yaml")
+    campaign = expand(content, PROJECT / "campaigns/paper.yaml", cluster.devices)
     site = Site(asked.planner.forecaster, cluster, campaign)
     write_plan_page(folder / "plan.html", site, Limits())
     assert (folder / "plan.html").stat().st_size < 1.5e6
@@ -223,9 +224,9 @@ def test_loads_of_split_models_and_accumulated_gradients_are_those_of_python(pag
 
 
 def test_the_recommended_n_are_those_of_a_plan(page: Browser, asked: Asked) -> None:
-    content = read_yaml(PROJECT / "config.yaml")
+    content = read_yaml(PROJECT / "campaigns/paper.yaml")
     cluster = asked.planner.cluster
-    campaign = expand(content, PROJECT / "config.yaml", cluster.devices)
+    campaign = expand(content, PROJECT / "campaigns/paper.yaml", cluster.devices)
     planner = replace(asked.planner, campaign=campaign)
     for name in ("resnet50-full-lbs256", "fourcastnet-pretrain-lbs1"):
         points = campaign.series[name].points
@@ -347,7 +348,7 @@ def test_a_training_that_was_not_calibrated_is_offered_with_the_reason(
 ) -> None:
     monkeypatch.chdir(PROJECT)
     out = tmp_path / "plan.html"
-    assert main(["plan", "--html", str(out), "--profile", "profiles/local"]) == 0
+    assert main(["plan", "--html", str(out)]) == 0
     (tmp_path / "profile").mkdir()
     with headless(tmp_path / "profile") as opened:
         opened.open(out.as_uri())

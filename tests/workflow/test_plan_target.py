@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from workspace import Workspace
+from workspace import Workspace, first_on_path
 
 pytestmark = pytest.mark.slow
 
@@ -44,29 +44,26 @@ def test_a_second_plan_has_nothing_to_do_and_another_campaign_makes_it_anew(
     workspace = planned[0].copy(tmp_path / "project")
     assert workspace.jobs("plan", *HERE, profile="horeka") == {}
     workspace.edit(
-        "config.yaml",
+        "campaigns/paper.yaml",
         "resnet50: {dataset: imagenet, epochs: 100}",
         "resnet50: {dataset: imagenet, epochs: 90}",
     )
     assert workspace.jobs("plan", *HERE, profile="horeka")["plan_table"] == 1
 
 
-def changed(workspace: Workspace, module: str) -> None:
-    with (workspace.path / "src" / "scalewatt" / module).open("a") as file:
-        file.write("# changed\n")
-
-
-def test_other_code_of_what_a_table_or_figure_shows_makes_it_anew(
-    planned: tuple[Workspace, str], tmp_path: Path
+def test_another_version_of_a_step_makes_its_results_anew(
+    planned: tuple[Workspace, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace = planned[0].copy(tmp_path / "project")
-    changed(workspace, "scheduling/job_request.py")
+    monkeypatch.setenv("PYTHONPATH", first_on_path(workspace.path / "src"))
+    versions = "src/scalewatt/targets/versions.py"
+    workspace.edit(versions, "PLAN = 1", "PLAN = 2")
     assert workspace.jobs("plan", *HERE, profile="horeka")["plan_table"] == 1
     only = ("--config", "results_only=true")
     assert workspace.snakemake("prediction", *HERE, *only, profile="horeka")[0] == 0
-    changed(workspace, "figures/style.py")
+    workspace.edit(versions, "FIGURES = 1", "FIGURES = 2")
     found = workspace.jobs("prediction", *HERE, *only, profile="horeka")
-    assert found["draw_figure"] == 1
+    assert found == {"draw_figure": 1, "prediction": 1}
 
 
 def test_of_no_finished_run_there_is_an_empty_prediction(
@@ -84,7 +81,7 @@ def test_of_no_finished_run_there_is_an_empty_prediction(
 def test_a_cluster_without_a_model_is_refused(planned: tuple[Workspace, str], target: str) -> None:
     code, output = planned[0].snakemake("-n", target)
     assert code == 1
-    assert "profiles/local/cluster.yaml: has no key 'scaling_model'" in output
+    assert "config.yaml: has no key 'scaling_model'" in output
     assert "scalewatt pilot campaigns/tiny.yaml" in output
     assert "Traceback" not in output
 
@@ -93,7 +90,7 @@ def test_a_campaign_that_the_model_does_not_know_is_refused_but_still_made(
     planned: tuple[Workspace, str], tmp_path: Path
 ) -> None:
     workspace = planned[0].copy(tmp_path / "project")
-    file = workspace.path / "profiles" / "local" / "cluster.yaml"
+    file = workspace.path / "config.yaml"
     file.write_text(file.read_text() + "scaling_model: reference/scaling_model.json\n")
     code, output = workspace.snakemake("-n", "plan")
     assert code == 1

@@ -10,7 +10,7 @@ import pytest
 from fake_slurm import FakeSlurm
 from workspace import Workspace
 
-from scalewatt.campaign.campaign_types import Cluster
+from scalewatt.campaign.cluster import Cluster
 from scalewatt.common.errors import InputError
 from scalewatt.scheduling import preflight
 from scalewatt.scheduling.preflight import (
@@ -34,7 +34,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
 
 
 def cluster(**changes: Any) -> Cluster:
-    return Cluster("mini", "srun", {}, **changes)
+    return Cluster.model_construct(name="mini", launcher="srun", devices={}, **changes)
 
 
 def check(folder: Path, *jobs: tuple[str, dict[str, Any]], **changes: Any) -> None:
@@ -171,7 +171,7 @@ def test_without_jobs_for_the_scheduler_slurm_is_not_asked(fake: FakeSlurm, tmp_
 @pytest.mark.slow
 def test_only_what_trains_or_prepares_needs_the_work_folder(tmp_path: Path) -> None:
     workspace = Workspace.create(tmp_path / "project")
-    cluster_file = "profiles/local/cluster.yaml"
+    cluster_file = "config.yaml"
     workspace.edit(
         cluster_file, "work_root: work", "work_root: file/work\nmin_free_gib: 1000000000"
     )

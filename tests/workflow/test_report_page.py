@@ -38,7 +38,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_claims(results, given_)
     wide = SVG.format("wide").replace("400", "2000")
     (results / "figures" / "figure2.svg").write_text(wide)
-    cluster = load_cluster(Path(__file__).parents[2] / "profiles/horeka/cluster.yaml")
+    cluster = load_cluster(Path(__file__).parents[2] / "config/horeka.yaml")
     given = report_definition(campaign, cluster, [], True)
     write_report(results, folder / "report.html", parse_definition(given))
     return folder / "report.html"

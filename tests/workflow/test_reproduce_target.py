@@ -88,9 +88,7 @@ def differing(results: Path) -> dict[str, dict[str, str]]:
 
 def check() -> int:
     """The command alone, without Snakemake."""
-    return main(
-        ["reproduce", "--profile", "profiles/simulate", "--campaign", "campaigns/small.yaml"]
-    )
+    return main(["reproduce", "--site", "simulate", "--campaign", "campaigns/small.yaml"])
 
 
 def test_a_campaign_that_was_just_made_is_the_same_in_all_checks(
@@ -298,9 +296,9 @@ def test_a_fine_tuned_run_starts_from_the_weights_that_are_there(
 
 @pytest.mark.nightly
 def test_a_cluster_that_trains_makes_no_simulated_run(again: Path) -> None:
-    here = load_cluster("profiles/simulate/cluster.yaml")
+    here = load_cluster("config/simulate.yaml")
     campaign = load_campaign("campaigns/small.yaml", here)
-    found = choose_run(campaign, load_cluster("profiles/horeka/cluster.yaml"), again)
+    found = choose_run(campaign, load_cluster("config/horeka.yaml"), again)
     assert found.run is None and "the run was simulated" in found.reason
     with pytest.raises(InputError, match="expected CONFIGURATION/REPEAT"):
         choose_run(campaign, replace(here, reproduce_run="wrong"), again)

@@ -90,6 +90,24 @@ def test_data_loader_workers_change_nothing(tmp_path: Path, data: Path) -> None:
     assert_same_training(alone, helped)
 
 
+def test_passes_that_add_up_their_gradients_learn_what_a_whole_batch_does(
+    tmp_path: Path, data: Path
+) -> None:
+    sizes = {"local_batch_size": 7, "global_batch_size": 14, "epochs": 2}
+    settings = {"precision": "fp32", "gradient_accumulation_steps": 7}
+    whole = Training.of(tmp_path / "whole", data, WAVES, **sizes, settings={"precision": "fp32"})
+    passes = Training.of(tmp_path / "passes", data, WAVES, **sizes, settings=settings)
+    for training in (whole, passes):
+        code, output = training.run()
+        assert code == 0, output
+    weights, others = (
+        torch.load(t.out / "weights.pt", map_location="cpu") for t in (whole, passes)
+    )
+    for name, tensor in weights.items():
+        torch.testing.assert_close(others[name], tensor, rtol=1e-4, atol=1e-6)
+    assert passes.history() != whole.history()  # summed in another order
+
+
 @pytest.mark.nightly
 def test_repeats_with_varied_seeds_learn_each_its_own(tmp_path: Path, data: Path) -> None:
     usual = "gpus: [1, 2], local_batch_size: 2, repeats: 2}"

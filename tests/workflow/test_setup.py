@@ -46,7 +46,7 @@ def test_a_pythonpath_of_setup_reaches_the_script_and_not_the_recorder(
     (workspace.path / "scripts").mkdir()
     (workspace.path / "scripts" / "whose.py").write_text(SCRIPT)
     (workspace.path / "campaigns" / "own.yaml").write_text(CAMPAIGN)
-    cluster = workspace.path / "profiles" / "local" / "cluster.yaml"
+    cluster = workspace.path / "config.yaml"
     load = "'export PYTHONPATH=" + str(modules) + "${PYTHONPATH:+:$PYTHONPATH}'"
     cluster.write_text(f"{cluster.read_text()}\nsetup: [{load}]\n")
     run = "results/own/runs/whose-local-n002-lbs0008-full/1"

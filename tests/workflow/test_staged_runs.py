@@ -13,8 +13,8 @@ from test_resume import IMAGES, assert_same_training
 from training import CLUSTER, Training, launcher_in, slow_removal
 
 from scalewatt.common.files import read_json
-from scalewatt.datasets.packed_tar import pack
-from scalewatt.recordings.stage_log import read_events
+from scalewatt.data.node_copy import pack
+from scalewatt.recordings.stage_log import read_json_lines, stages_between
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 SUBSET = "resnet50-local-n001-lbs0032-s0000051"
@@ -68,10 +68,10 @@ def test_a_removal_longer_than_the_time_for_closing_costs_nothing(
     code, output = training.run("--max-updates", "2")
     assert code == 75, output
     assert list(scratch.iterdir()) == []
-    (segment,) = read_json(training.work / "segments.json")
+    (segment,) = read_json(training.work / "run.json")["segments"]
     assert segment["outcome"] == "stopped" and "detail" not in segment, segment
     assert len(list((training.work / "perun").glob("*.hdf5"))) == 1
-    *_, last = read_events(training.work / "events.jsonl", {})
+    *_, last = stages_between(read_json_lines(training.work / "events.jsonl"), {})
     assert last["stage"] == "stage_data"
     assert last["end_s"] - last["start_s"] >= removal_s
 

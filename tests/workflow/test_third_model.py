@@ -27,9 +27,9 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     """A copy of the workflow and the package with the page's file and campaign."""
     workspace = Workspace.create(tmp_path_factory.mktemp("third") / "project")
     source = workspace.path / "src"
-    (source / "scalewatt" / "workloads" / "smallcnn.py").write_text(block("python"))
+    (source / "scalewatt" / "models" / "smallcnn.py").write_text(block("python"))
     (workspace.path / "campaigns" / "mine.yaml").write_text(block("yml"))
-    workspace.edit("profiles/local/cluster.yaml", "campaigns/tiny.yaml", "campaigns/mine.yaml")
+    workspace.edit("config.yaml", "campaigns/tiny.yaml", "campaigns/mine.yaml")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(source))  # the copy, not the project's own package
         yield workspace

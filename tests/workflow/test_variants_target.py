@@ -33,7 +33,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """A copy of the workflow without results, whose campaign has variants."""
     workspace = Workspace.create(tmp_path_factory.mktemp("variants") / "project")
     (workspace.path / "campaigns" / "ways.yaml").write_text(CAMPAIGN)
-    workspace.edit("profiles/local/cluster.yaml", "campaigns/tiny.yaml", "campaigns/ways.yaml")
+    workspace.edit("config.yaml", "campaigns/tiny.yaml", "campaigns/ways.yaml")
     return workspace
 
 
@@ -43,7 +43,7 @@ def results(workspace: Workspace) -> Path:
 
 def test_all_of_a_campaign_with_variants_makes_them(planned: Workspace) -> None:
     jobs = planned.jobs("all")
-    assert (jobs["variants_table"], jobs["train"]) == (1, 3)
+    assert (jobs["figure_table"], jobs["train"]) == (1, 3)
 
 
 @pytest.mark.long

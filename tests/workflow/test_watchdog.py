@@ -37,7 +37,8 @@ from pathlib import Path
 from scalewatt.execution.launch import LaunchOptions, run_training
 from scalewatt.execution.watchdog import Limits
 spec, out, data, work, launcher, limits = sys.argv[1:]
-options = LaunchOptions(Path(data), Path(work), launcher, "cpu", 1, Limits(**json.loads(limits)))
+limits = Limits(**json.loads(limits))
+options = LaunchOptions(Path(data), Path(work), launcher, "cpu", 1, limits, checkpoint_every_s=0)
 sys.exit(run_training(Path(spec), Path(out), options))
 """
 
@@ -101,7 +102,7 @@ class Watched:
 
     def outcomes(self) -> list[str]:
         """How its segments ended."""
-        return [s["outcome"] for s in read_json(self.training.work / "segments.json")]
+        return [s["outcome"] for s in read_json(self.training.work / "run.json")["segments"]]
 
 
 IDLE_W, RATED_W = 50, 150
@@ -151,7 +152,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Train
 def bystander() -> Iterator[subprocess.Popen[bytes]]:
     """Another program with the command line of a rank."""
     command = [sys.executable, "-c", "import time; time.sleep(600)"]
-    process = subprocess.Popen([*command, "-m", "scalewatt.execution.rank", "order.json"])
+    process = subprocess.Popen([*command, "-m", "scalewatt.execution.rank", "work"])
     yield process
     process.kill()
     process.wait()

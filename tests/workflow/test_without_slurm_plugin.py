@@ -26,7 +26,7 @@ def packages(tmp_path: Path) -> Path:
     folder = tmp_path / "packages"
     folder.mkdir()
     for entry in Path(sysconfig.get_path("purelib")).iterdir():
-        if not entry.name.startswith(("snakemake_executor_plugin_slurm", "__editable__")):
+        if not entry.name.startswith(("snakemake_executor_plugin_slurm", "scalewatt")):
             (folder / entry.name).symlink_to(entry)
     for entry in (PROJECT / "src").iterdir():
         if not (folder / entry.name).exists():
@@ -61,7 +61,7 @@ def test_the_executor_for_slurm_is_refused_in_one_sentence(packages: Path) -> No
     polls = "--scalewatt-slurm-init-seconds-before-status-checks=40"  # as the profiles have it
     done = snakemake(packages, "--executor", "scalewatt-slurm", "--jobs", "1", polls)
     assert done.returncode == 1, done.stdout
-    said = "snakemake-executor-plugin-slurm is not installed: the executor scalewatt-slurm submits no job"
+    said = "the executor scalewatt-slurm needs snakemake-executor-plugin-slurm"
     assert said in done.stdout
     assert "pip install 'scalewatt[workflow]'" in done.stdout
     assert "Traceback" not in done.stdout

@@ -3,7 +3,7 @@
 #   in   tables/{runs,configurations}.parquet, tables/figure5.parquet where the
 #        campaign has it, provenance.json of the runs, the tables of reference/ that decide verdicts
 #   out  tables/claims.{parquet,csv,md,json}
-from scalewatt.campaign.table_requests import runs_definition
+from scalewatt.campaign.table_definitions import runs_definition
 from scalewatt.provenance.versions import CLAIMS_TABLES
 from scalewatt.targets.result_set import CLAIMS_ENDINGS
 
@@ -18,22 +18,22 @@ rule claims_table:
         [f"{RESULTS}/tables/figure5.parquet"] if "figure5" in FIGURES else [],
         RESULT_SET.files(ALL_RUNS, "runs/{configuration}/{repeat}/provenance.json"),
         CLAIMS_DATA,
-        code_of("claims.check_claims"),
     output:
-        report(CLAIMS[0], caption="../report/claims.rst", category="Tables"),
         CLAIMS[1:],
-    retries: 0
+        csv=report(CLAIMS[0], caption="../report/claims.rst", category="Tables"),
+    log:
+        f"{LOGS}/claims_table.log",
+    localrule: True
     conda:
         "../../envs/analysis.yaml"
     params:
         campaign=str(CAMPAIGN.path),
-        stem=f"{RESULTS}/tables/claims",
-        definition=lambda wildcards: canonical(runs_definition(CAMPAIGN.whole, [], [])),
+        definition=lambda wildcards: runs_definition(CAMPAIGN.whole, [], []),
+        version=versions.CLAIMS,
     message:
         "claims of the paper"
-    shell:
-        "scalewatt claims --results {RESULTS:q} --campaign {params.campaign:q}"
-        " --cluster {CLUSTER_JSON:q} --out {params.stem:q} > /dev/null"
+    script:
+        "../scripts/claims.py"
 
 
 rule claims:

@@ -1,34 +1,37 @@
-# What every rule shares: the cluster (Snakemake's config), the campaign, and the paths.
+# What all rules share: the cluster (Snakemake's config), the campaign, and the paths.
 #
 # A job on a cluster parses this again when it starts, perhaps after the campaign was edited:
 # it reads the run's definition from its spec.json.
 import json
 import os
+import re
+import shlex
 import sys
+import uuid
 from functools import cache, partial
 from pathlib import Path
 
-from scalewatt.campaign.cluster import (
-    carbon_file,
-    check_options,
-    is_results_only,
-    known_devices,
-    parse_cluster,
-)
+from scalewatt.campaign.cluster import carbon_file, known_devices, parse_cluster
 from scalewatt.campaign.exclusions import excluded_runs, read_exclusions
 from scalewatt.campaign.external_command import check_commands
-from scalewatt.campaign.imported_campaign import with_imported
-from scalewatt.campaign.load import check_devices, load_campaign
+from scalewatt.campaign.load import check_devices, is_results_only, load_campaign
 from scalewatt.campaign.registered_campaign import facility_cluster, registered_devices
 from scalewatt.campaign.run_spec import read_spec, run_spec
 from scalewatt.common.errors import InputError
-from scalewatt.common.imported_modules import modules_behind
 from scalewatt.common.python_variables import shell_setup
-from scalewatt.common.schema_validation import PACKAGE, shipped
+from scalewatt.common.project_files import PACKAGE, shipped
 from scalewatt.common.yaml_files import read_yaml
-from scalewatt.run_files.run_inventory import missed_by_notes
+from scalewatt.run_files.inventory import missed_by_notes
+from scalewatt.run_files.record import STARTED_BY
 from scalewatt.scheduling.job_request import check_requests
-from scalewatt.targets.obstacles import all_obstacle, notices
+from scalewatt.targets import versions
+from scalewatt.targets.obstacles import (
+    all_obstacle,
+    idle_obstacle,
+    notices,
+    plan_obstacle,
+    prediction_obstacle,
+)
 from scalewatt.targets.result_set import ResultSet
 
 
@@ -46,14 +49,34 @@ def checked(function, *arguments):
         refuse(error)
 
 
+# Pictures go to files: a display's backend, or an unknown one, is of no use.
+os.environ.pop("MPLBACKEND", None)
+
 for folder in (Path(workflow.basedir), Path.cwd()):
     # Snakemake formats the paths of files beside the Snakefile.
     if set("{}") & set(str(folder)):
         refuse(f"{folder}: has a brace in its path; allowed: folders without {{ and }}")
-if not config:
-    refuse(
-        "no cluster is configured: give a profile, e.g. snakemake --profile profiles/local"
-    )
+
+
+if not workflow.configfiles:  # no profile, and no --configfile: this machine
+
+    configfile: "config.yaml"
+
+
+# --- scalewatt's commands -------------------------------------------------------------------------
+
+# They run with the Python that runs Snakemake, activated or not; with --sdm conda, with the one of the
+# rule's environment, which has the packages, and with the code from here.
+WITH_CONDA = "conda" in map(str, workflow.deployment_settings.deployment_method)
+PYTHON = "python" if WITH_CONDA else shlex.quote(sys.executable)
+PATHS = f"export PYTHONPATH={shlex.quote(str(PACKAGE.parent))}; " if WITH_CONDA else ""
+shell.prefix(
+    f'set -euo pipefail; {PATHS}scalewatt() {{{{ {PYTHON} -P -m scalewatt.cli "$@"; }}}}; '
+)
+
+# Jobs inherit it: by it a run's record knows which tries are this Snakemake's.
+if not workflow.remote_exec:
+    os.environ[STARTED_BY] = uuid.uuid4().hex
 
 # --- the campaign and the cluster -----------------------------------------------------------------
 
@@ -62,12 +85,12 @@ if not workflow.remote_exec:
     # Snakemake reads 1:30:00 as 5400, and of a key given twice the last.
     for path in workflow.configfiles:
         checked(read_yaml, os.path.relpath(path))
-    checked(check_options, workflow.config_settings.config)
-CLUSTER = checked(parse_cluster, config, CLUSTER_FILE or "cluster file of the profile")
+OPTIONS = " with --config" if workflow.config_settings.config else ""
+CLUSTER = checked(parse_cluster, config, f"{CLUSTER_FILE or 'the profile'}{OPTIONS}")
 CAMPAIGN = checked(load_campaign, CLUSTER.campaign, CLUSTER)
-CLUSTER = with_imported(CAMPAIGN, CLUSTER)
 DEVICES = checked(known_devices, CLUSTER)
 RESULTS_ONLY = is_results_only(CAMPAIGN, CLUSTER)
+TRAINS = not RESULTS_ONLY and not CLUSTER.simulates
 if CAMPAIGN.registered:  # runs made elsewhere, on any device: nothing is trained
     DEVICES = registered_devices(CAMPAIGN, CLUSTER)
 
@@ -102,9 +125,17 @@ CLUSTER = facility_cluster(CAMPAIGN, CLUSTER)
 # --- results and work -----------------------------------------------------------------------------
 
 RESULTS = f"results/{CAMPAIGN.name}"
+# One run, repeated by the target `reproduce`, has the same files in a folder of its own.
+AGAIN = f"{RESULTS}/reproduction"
 RUN = f"{RESULTS}/runs/{{configuration}}/{{repeat}}"
+LOGS = f"{RESULTS}/logs"
 WORK = f"{CLUSTER.work_root}/{CAMPAIGN.name}"
-CLUSTER_JSON = json.dumps(dict(config), sort_keys=True)
+# Next to the campaign's own, whose working directories have the same names.
+WORK_AGAIN = f"{WORK}.reproduce"
+# Written before the first job; no input, so that a change of the machine makes no finished run again, and
+# among the logs, so that no archive takes it: it has paths.
+CLUSTER_JSON = f"{LOGS}/cluster.json"
+MANIFEST = f"{RESULTS}/manifest.json"
 SETUP = shell_setup(CLUSTER.setup)
 
 # What is left out of the tables. A job on a cluster makes none: it does not read the list.
@@ -120,37 +151,28 @@ RESULT_SET = ResultSet(
 )
 ALL_RUNS = RESULT_SET.runs()
 
-# An imported campaign came with what the file says of its runs.
-CARBON_FILE = None
-if RESULT_SET.has_carbon and not CAMPAIGN.imported:
-    CARBON_FILE = carbon_file(CLUSTER)
-    if not workflow.remote_exec:
-        # Only here: what reads it is imported where there is one.
-        from scalewatt.results.carbon.intensity_files import read_intensity
+CARBON_FILE = carbon_file(CLUSTER) if RESULT_SET.has_carbon else None
+if CARBON_FILE is not None and not workflow.remote_exec:
+    # Only here: what reads it is imported where there is one.
+    from scalewatt.results.carbon.intensity_files import read_intensity
 
-        checked(read_intensity, CARBON_FILE)
+    checked(read_intensity, CARBON_FILE)
 
 if not workflow.remote_exec:
     for notice in notices(RESULT_SET, CLUSTER_FILE):
         print(f"scalewatt: {notice}", file=sys.stderr, flush=True)
 
 
-# A checkout's own code, by a relative path; else that of the installed package.
-CODE = Path("src/scalewatt") if Path("src/scalewatt").is_dir() else PACKAGE
-
-ANY = r"[a-z0-9][A-Za-z0-9._-]*"
 NONE = "(?!)"
+FOLDER = f"{re.escape(RESULTS)}|{re.escape(AGAIN)}"
+# With results_only nothing is made of the campaign but tables and figures.
+FOLDER_OF_RUNS = AGAIN if RESULTS_ONLY and not workflow.remote_exec else FOLDER
 
 
 wildcard_constraints:
-    configuration=ANY,
+    configuration=r"[a-z0-9][A-Za-z0-9._-]*",
     repeat=r"[1-9][0-9]*",
     dataset=r"[^/.][^/]*",
-
-
-def canonical(value):
-    """Return the same text for equal values, for params."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def spec_of(wildcards):
@@ -163,17 +185,7 @@ def spec_of(wildcards):
 def recorded_spec(wildcards):
     """Read the spec of the wildcards' run from its spec.json."""
     run = {"configuration": wildcards.configuration, "repeat": wildcards.repeat}
-    return read_spec(RUN.format(**run) + "/spec.json")
-
-
-def code_of(*modules, beside=()):
-    """Return the newest of the files that a rule's numbers come from: a change of one re-runs it.
-
-    These are modules with all that they import, and files `beside` them. To Snakemake, each file of
-    each job costs time; an older one says nothing that the newest does not.
-    """
-    files = [*modules_behind(*modules, package=CODE), *beside]
-    return [str(max(files, key=lambda file: (file.stat().st_mtime_ns, file)))]
+    return read_spec(f"{RUN.format(**run)}/spec.json")
 
 
 def available(obstacle, files):

@@ -1,24 +1,21 @@
-# Figures, each from its own table and its own module; a page for each run; and the report.
-#   in   tables/<figure>.parquet, the module of src/scalewatt/figures that draws it;
-#        of pages also energy, traces and events of the runs
+# Figures, each from its own table; a page for each run; and the report.
+#   in   tables/<figure>.parquet; of pages also energy, traces and events of the runs
 #   out  figures/<figure>.{pdf,svg,png} and .csv (exactly the plotted points),
 #        .caption.{tex,md} (its notes),
 #        figures/runs/<configuration>/<repeat>.svg; report.html
-from scalewatt.campaign.cluster import basis
-from scalewatt.campaign.exclusions import remeasured_runs
-from scalewatt.figures.draw_figure import SUFFIXES, module_of
-from scalewatt.report.report_request import report_definition
+from scalewatt.figures.draw_figure import SUFFIXES
 from scalewatt.targets.result_set import PAGE_FILES
 
 
 rule draw_figure:
     input:
         table=f"{RESULTS}/tables/{{figure}}.parquet",
-        code=lambda wildcards: code_of(
-            "figures.draw_figure", module_of(wildcards.figure)
-        ),
     output:
-        report(
+        multiext(
+            f"{RESULTS}/figures/{{figure}}",
+            *(suffix for suffix in SUFFIXES if suffix != ".svg"),
+        ),
+        svg=report(
             f"{RESULTS}/figures/{{figure}}.svg",
             caption="../report/figures.rst",
             category="Figures",
@@ -26,45 +23,90 @@ rule draw_figure:
                 "figure": wildcards.figure.capitalize().replace("Figure", "Figure ")
             },
         ),
-        multiext(
-            f"{RESULTS}/figures/{{figure}}",
-            *(suffix for suffix in SUFFIXES if suffix != ".svg"),
-        ),
+    log:
+        f"{LOGS}/draw_figure/{{figure}}.log",
     wildcard_constraints:
         figure="|".join(sorted({*FIGURES, "prediction"} - {"table1", "variants"})),
     priority: 60
-    retries: 0
+    localrule: True
     conda:
         "../../envs/analysis.yaml"
     params:
-        stem=f"{RESULTS}/figures/{{figure}}",
+        version=versions.FIGURES,
     message:
         "draw {wildcards.figure}"
-    shell:
-        "scalewatt figure {wildcards.figure} --table {input.table:q} --out {params.stem:q}"
+    script:
+        "../scripts/figure.py"
 
 
-for name in (
-    *(f"figure{number}" for number in range(1, 8)),
-    *(
-        "table1",
-        "breakdown",
-        "learning",
-        "pareto",
-        "cost_per_sample",
-        "operating_points",
-        "variants",
-    ),
-):
+rule figure1:
+    input:
+        files_of_figure("figure1"),
 
-    rule:
-        name:
-            name
-        input:
-            required(
-                partial(figure_obstacle, RESULT_SET, name),
-                RESULT_SET.figure_files(name),
-            ),
+
+rule figure2:
+    input:
+        files_of_figure("figure2"),
+
+
+rule figure3:
+    input:
+        files_of_figure("figure3"),
+
+
+rule figure4:
+    input:
+        files_of_figure("figure4"),
+
+
+rule figure5:
+    input:
+        files_of_figure("figure5"),
+
+
+rule figure6:
+    input:
+        files_of_figure("figure6"),
+
+
+rule figure7:
+    input:
+        files_of_figure("figure7"),
+
+
+rule table1:
+    input:
+        files_of_figure("table1"),
+
+
+rule breakdown:
+    input:
+        files_of_figure("breakdown"),
+
+
+rule learning:
+    input:
+        files_of_figure("learning"),
+
+
+rule pareto:
+    input:
+        files_of_figure("pareto"),
+
+
+rule cost_per_sample:
+    input:
+        files_of_figure("cost_per_sample"),
+
+
+rule operating_points:
+    input:
+        files_of_figure("operating_points"),
+
+
+rule variants:
+    input:
+        files_of_figure("variants"),
 
 
 rule figures:
@@ -85,24 +127,23 @@ rule pages_of_runs:
             ],
             *PAGE_FILES,
         ),
-        code=code_of("figures.run_page", "results.figures.run_page_table"),
     output:
         directory(f"{RESULTS}/figures/runs/{{configuration}}"),
+    log:
+        f"{LOGS}/pages_of_runs/{{configuration}}.log",
     # Behind all trainings, which would wait for it; at the end two are drawn at a time.
     priority: -1000000
-    retries: 0
+    localrule: True
     conda:
         "../../envs/analysis.yaml"
     params:
         repeats=lambda wildcards: RESULT_SET.pages[wildcards.configuration],
-        excluded=lambda wildcards: canonical(
-            RESULT_SET.page_exclusions(wildcards.configuration)
-        ),
+        excluded=lambda wildcards: RESULT_SET.page_exclusions(wildcards.configuration),
+        version=versions.PAGES,
     message:
         "pages of the runs of {wildcards.configuration}"
-    shell:
-        "scalewatt run-pages {wildcards.configuration:q} {params.repeats}"
-        " --results {RESULTS:q} --excluded {params.excluded:q}"
+    script:
+        "../scripts/run_pages.py"
 
 
 rule run_pages:
@@ -114,41 +155,9 @@ rule run_pages:
 
 # --- the report -----------------------------------------------------------------------------------
 
-REPORT_CODE = code_of(
-    "report.build_report",
-    beside=[
-        path
-        for path in (CODE / "report").rglob("*")
-        if path.suffix in (".css", ".js", ".j2")
-    ],
-)
-
-
-use rule request as report_request with:
-    output:
-        f"{RESULTS}/requests/{{request}}.json",
-    wildcard_constraints:
-        request="report",
-    params:
-        text=lambda wildcards: canonical(
-            report_definition(
-                CAMPAIGN,
-                CLUSTER,
-                [
-                    *(f"{one}." for one in CAMPAIGN.left_out),
-                    *basis(
-                        CLUSTER, [DEVICES[name] for name in sorted(CAMPAIGN.devices())]
-                    ),
-                ],
-                RESULTS_ONLY,
-                remeasured_runs(EXCLUSIONS),
-            )
-        ),
-
 
 rule report:
     input:
-        request=f"{RESULTS}/requests/report.json",
         provenance=RESULT_SET.files(
             ALL_RUNS, "runs/{configuration}/{repeat}/provenance.json"
         ),
@@ -158,13 +167,17 @@ rule report:
         claims=RESULT_SET.claims_files,
         plan=PLANNED,
         prediction=PREDICTED,
-        code=REPORT_CODE,
     output:
         f"{RESULTS}/report.html",
-    retries: 0
+    log:
+        f"{LOGS}/report.log",
+    localrule: True
     conda:
         "../../envs/analysis.yaml"
+    params:
+        definition=report_content,
+        version=versions.REPORT,
     message:
         "report"
-    shell:
-        "scalewatt report --definition {input.request:q} --results {RESULTS:q} --out {output:q}"
+    script:
+        "../scripts/report.py"

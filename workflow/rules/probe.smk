@@ -2,72 +2,67 @@
 # Only where the campaign has the key idle_probe.
 #   in   the campaign's idle_probe and the cluster's devices
 #   out  idle/<device>/<repeat>/ (perun/, probe.json, probe.log), idle/<device>.json, tables/idle
-from scalewatt.scheduling.job_request import probe_request
-from scalewatt.targets.obstacles import idle_obstacle
-
 PROBE = f"{RESULTS}/idle/{{device}}/{{repeat}}"
-
-
 PROBES = RESULT_SET.probes
 IDLE_TABLE = RESULT_SET.idle_table
 
 
 if PROBES and not RESULTS_ONLY:
 
-    def probing(wildcards):
-        """One node with all its GPUs, as for a training that fills it."""
-        device = CLUSTER.devices[wildcards.device]
-        return probe_request(device, CLUSTER, CAMPAIGN.idle_probe.job_minutes)
-
     rule probe:
         output:
             perun=directory(f"{PROBE}/perun"),
             probe=f"{PROBE}/probe.json",
         log:
-            f"{PROBE}/probe.log",
+            f"{LOGS}/probe/{{device}}-{{repeat}}.log",
         wildcard_constraints:
             device="[^/]+",
-        priority: lambda wildcards: turn(wildcards, last=True)
+        priority: lambda wildcards: repeat_priority(wildcards) - 1
         retries: JOB_RETRIES
         conda:
             "../../envs/training.yaml"
         resources:
-            **requested(probing),
+            **slurm_resources_of(probe_job),
+            site=CLUSTER_JSON,
+            setup=SETUP,
         params:
-            seconds=CAMPAIGN.idle_probe.seconds,
-            period=CAMPAIGN.idle_probe.sampling_period_s,
+            seconds=float(CAMPAIGN.idle_probe.seconds),
+            period=CAMPAIGN.sampling_period_s,
         message:
-            "idle probe of {wildcards.device} repeat {wildcards.repeat}" + ASKED
+            f"idle probe of {{wildcards.device}} repeat {{wildcards.repeat}}{ASKED}"
         shell:
-            "{SETUP} scalewatt probe {wildcards.device:q} --cluster {CLUSTER_JSON:q}"
+            "{resources.setup} scalewatt probe {wildcards.device:q} --site {resources.site:q}"
             " --seconds {params.seconds} --sampling-period {params.period}"
             " --repeat {wildcards.repeat} --out $(dirname {output.probe:q})"
+            " > >(trap '' TERM HUP USR1; exec tee -i {log:q}) 2>&1"
 
 
 if PROBES:
 
     rule idle_table:
         input:
-            request=f"{RESULTS}/requests/idle.json",
-            probes=[
+            [
                 f"{PROBE.format(device=device, repeat=repeat)}/{name}"
                 for device, numbers in PROBES.items()
                 for repeat in numbers
                 for name in ("probe.json", "perun")
             ],
-            code=code_of("results.tables.idle"),
         output:
-            IDLE_TABLE,
-            [f"{RESULTS}/idle/{device}.json" for device in PROBES],
-        retries: 0
+            table=IDLE_TABLE[0],
+            csv=IDLE_TABLE[1],
+            devices=[f"{RESULTS}/idle/{device}.json" for device in PROBES],
+        log:
+            f"{LOGS}/idle_table.log",
         localrule: True
         conda:
             "../../envs/analysis.yaml"
+        params:
+            definition=lambda wildcards: RESULT_SET.definition("idle"),
+            version=versions.IDLE,
         message:
             "table of idle powers"
-        shell:
-            "scalewatt idle --definition {input.request:q} --results {RESULTS:q}"
-            " --out {output[0]:q}"
+        script:
+            "../scripts/idle_table.py"
 
 
 rule idle_probe:

@@ -1,22 +1,47 @@
 # What jobs ask Slurm for; nothing where no device of the cluster file has a partition.
-from scalewatt.scheduling.job_request import account_of, slurm_resources
+from scalewatt.scheduling.job_request import (
+    account_of,
+    slurm_resources,
+    training_retries,
+)
+from scalewatt.scheduling.retries import no_further_try
+from scalewatt.slurm.job_queue import RULES
 
 # Only a cluster whose devices have partitions (all or none) is a Slurm cluster.
 ON_SLURM = any(device.partition for device in CLUSTER.devices.values())
-# Of a job that is no training: the next goes on with what is there. Not within one job.
-JOB_RETRIES = 2 if ON_SLURM and not workflow.remote_exec else 0
+SUBMITS = ON_SLURM and not workflow.remote_exec
+# The next job goes on with what is there. Of a training each segment is a job; inside of a job there are
+# no retries, which would repeat it in the same allocation.
+JOB_RETRIES = 2 if SUBMITS else 0
+SPECS = [run_spec(CAMPAIGN, id_, 1) for id_ in CAMPAIGN.configurations if TRAINS]
+RUN_RETRIES = training_retries(SPECS, CLUSTER, upper_s) if SUBMITS else 0
 ACCOUNT = {"slurm_account": account_of(CLUSTER)} if ON_SLURM and CLUSTER.account else {}
-# What `requested` asks for, in a job's message; nothing where nothing is asked.
+# What a job asks for, in its message.
 ASKED = (
     " (nodes × ranks × CPUs: {resources.nodes} × {resources.tasks_per_node}"
     " × {resources.cpus_per_task}; {resources.slurm_partition}; {resources.runtime} min)"
-    if ON_SLURM and not workflow.remote_exec
+    if SUBMITS
+    else ""
+)
+
+BUDGET = (
+    f"--budget-of {shlex.quote(str(CAMPAIGN.path))}"
+    if CAMPAIGN.energy_budget_kwh is not None
     else ""
 )
 
 
-def requested(request):
-    """Resources of a rule's jobs: what `request(wildcards)` asks Slurm for; none elsewhere.
+def end_of_retries(job):
+    """Tell the executor why a job that has failed is not submitted again; None if it is."""
+    if job.is_group() or job.rule.name not in RULES:
+        return None
+    work = WORK_AGAIN if job.rule.name == "run_again" else WORK
+    spec = read_spec(job.input.spec)
+    return no_further_try(Path(work), spec, CLUSTER.crash_retries)
+
+
+def slurm_resources_of(request):
+    """Return the resources of a rule's jobs: what `request(wildcards)` asks Slurm for; none elsewhere.
 
     Inside a job nothing is asked for: what is left makes the jobstep start no srun of its own.
     """
@@ -25,9 +50,9 @@ def requested(request):
     return {"mpi": ""} if workflow.remote_exec else slurm_resources(request)
 
 
-def turn(wildcards, last=False):
-    """Priority of a measured job: repeats one after another, so that day and node do not confound.
+def repeat_priority(wildcards):
+    """Return the priority of a measured job: repeats one after another, so that day and node do not confound.
 
-    What is `last` comes behind the others of its repeat.
+    A probe comes behind the trainings of its repeat.
     """
-    return -2 * int(wildcards.repeat) - int(last)
+    return -2 * int(wildcards.repeat)

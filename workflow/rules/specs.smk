@@ -1,21 +1,22 @@
-# What each run is: the one file that trainings and simulations read.
-#   in   the campaign
+# What each run is: the file that trainings and simulations read.
+#   in   the campaign; of a run that is repeated, its spec.json, whatever the campaign has become
 #   out  runs/<configuration>/<repeat>/spec.json
 
 
 rule spec:
     output:
-        f"{RUN}/spec.json",
+        "{folder}/runs/{configuration}/{repeat}/spec.json",
+    log:
+        "{folder}/logs/spec/{configuration}-{repeat}.log",
     wildcard_constraints:
-        # With results_only nothing is made of the campaign but tables and figures.
-        configuration=NONE if RESULTS_ONLY and not workflow.remote_exec else ANY,
+        folder=FOLDER_OF_RUNS,
     priority: 100
-    retries: 0
+    localrule: True
     conda:
         "../../envs/analysis.yaml"
     params:
-        text=lambda wildcards: spec_of(wildcards).text,
+        text=lambda wildcards: spec_to_write(wildcards).text,
     message:
         "spec of {wildcards.configuration} repeat {wildcards.repeat}"
     shell:
-        "printf '%s\\n' {params.text:q} > {output:q}"
+        "printf '%s\\n' {params.text:q} 2> {log:q} > {output:q}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,16 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.archive.archive_file import write_archive
+from scalewatt.archive.cluster_facts import facts_text
 from scalewatt.archive.file_selection import Content, Run, campaign_files, results_content
 from scalewatt.archive.ro_crate import METADATA, PAPER, Description, metadata
-from scalewatt.campaign.campaign_types import Campaign, Cluster
-from scalewatt.campaign.cluster import known_devices, load_cluster
-from scalewatt.campaign.imported_campaign import as_imported, imported_content
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.cluster import Cluster, load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import parse_json, read_json_object
-from scalewatt.common.redaction import absolute_paths, known_keys, mail_addresses
-from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.common.project_files import PROJECT_ROOT
+from scalewatt.common.redaction import absolute_paths, known_keys
 from scalewatt.reproduction.manifests import CAMPAIGN, ArchiveManifest, Given, entries_of
 from scalewatt.results.tables.run_row import RunFiles
 from scalewatt.results.text.number_format import count, part_of
@@ -63,44 +62,34 @@ def export_campaign(
     """
     cluster = load_cluster(cluster_file)
     campaign = load_campaign(file, cluster, to_run=False).whole
-    content = results_content(
-        campaign, results / campaign.name, options.traces, str(cluster_file.parent)
-    )
-    own, lacking = _of_campaign(campaign, cluster)
+    command = _snakemake(cluster_file)
+    content = results_content(campaign, results / campaign.name, options.traces, command)
     files = {f"results/{campaign.name}/{path}": given for path, given in content.files.items()}
-    files |= own
+    files |= campaign_files(campaign, facts_text(campaign, cluster).encode())
     check_keys(files)
     if not options.allow_private:
         check_private(files, private_words(cluster))
     entries = entries_of(files)
     described = metadata(entries, _description_of(campaign, results, content, options))
     entries |= entries_of({METADATA: described})
-    missing = (*content.missing, *lacking)
     manifest = ArchiveManifest(
-        campaign.name, CAMPAIGN, entries, len(content.runs), missing, traces=options.traces
+        campaign.name, CAMPAIGN, entries, len(content.runs), content.missing, traces=options.traces
     )
     out = options.out or Path(f"{campaign.name}{SUFFIX}")
     size = write_archive({**files, METADATA: described}, manifest, out)
     return [
-        *(f"not in it: {one}" for one in missing),
+        *(f"not in it: {one}" for one in content.missing),
         *([] if options.allow_private else not_searched_for(cluster)),
         f"{out}: {_size(size)}, {count(len(content.runs), 'run')}, {count(len(entries), 'file')}",
     ]
 
 
-def _of_campaign(campaign: Campaign, cluster: Cluster) -> tuple[dict[str, Given], list[str]]:
-    """Return the campaign's own files, and what is left out about its cluster."""
-    devices = cluster.devices if campaign.registered else known_devices(cluster)
-    one = as_imported(campaign, cluster, devices)
-    lacking = []
-    others = sorted(campaign.devices() - set(cluster.devices))
-    if campaign.imported is None and others and not campaign.registered:
-        lacking.append(
-            f"PUE, carbon and price: the cluster '{cluster.name}' has no device {', '.join(others)}; "
-            "--profile names another"
-        )
-    description = json.dumps(imported_content(one), indent=1, ensure_ascii=False) + "\n"
-    return campaign_files(campaign, description.encode()), lacking
+def _snakemake(cluster_file: Path) -> str:
+    """Snakemake's command for a site: with its profile, where there is one of its name."""
+    name = "local" if cluster_file.name == "config.yaml" else cluster_file.stem
+    if Path("profiles", name).is_dir():
+        return f"snakemake --profile profiles/{name}"
+    return f"snakemake --configfile={cluster_file}"  # with a space it takes the target, too
 
 
 def _description_of(
@@ -230,7 +219,7 @@ def check_private(files: Mapping[str, Given], words: Mapping[str, str]) -> None:
     _refuse(
         "it would reveal this machine or somebody",
         found,
-        "relative paths and no e-mail addresses, or --allow-private",
+        "relative paths, or --allow-private",
     )
 
 
@@ -252,8 +241,6 @@ def _private(name: str, given: Given, words: Mapping[str, str]) -> Iterator[str]
             yield f"{what}: {word}"
             return
     # Pages and drawings are full of texts that look like paths: end tags, and encoded images.
-    if not name.endswith((".html", ".svg")):
-        yield from (f"line {line}: {kind}" for line, kind in islice(mail_addresses(text), 1))
     if name.endswith((".json", ".csv", ".yaml")):
         looked: Iterable[str] = (text,)
         if name.endswith(".json"):

@@ -22,7 +22,7 @@ _OF_RUN = ("spec.json", "history.parquet", "events.parquet", "provenance.json")
 _OF_SET_ASIDE = ("set-aside.json", "energy.parquet", "run/spec.json", "run/provenance.json")
 
 _FOLDERS = (
-    *("runs", "energy", "traces", "requests", "tables", "figures", "datasets", "idle"),
+    *("runs", "energy", "traces", "tables", "figures", "datasets", "idle"),
     "superseded",
 )
 _SUFFIXES = (*(".json", ".parquet", ".csv", ".md", ".tex", ".pdf", ".svg", ".png", ".html"),)
@@ -52,9 +52,7 @@ class Content:
     """Human-readable: what the campaign asks for and does not exist."""
 
 
-def results_content(
-    campaign: Campaign, results: Path, traces: bool, profile: str = "profiles/local"
-) -> Content:
+def results_content(campaign: Campaign, results: Path, traces: bool, snakemake: str) -> Content:
     """Return the files of a campaign's results folder that go into its archive.
 
     InputError, with the command that helps (for finished runs alone, where some have not finished), where
@@ -66,13 +64,13 @@ def results_content(
         for run in campaign.runs()
         if RunFiles(results, run.configuration.id, run.repeat).folder.joinpath(_OF_RUN[-1]).exists()
     ]
-    command = f"snakemake --profile {profile} {{}} --config campaign={campaign.path}"
+    command = f"{snakemake} {{}} --config campaign={campaign.path}"
     if finished and _waits_for_others(campaign, len(finished)):
         command += " results_only=true"
     if not finished:
         raise InputError(
             f"{results}: has no finished run of {campaign.path}; `{command.format('all')}` makes "
-            "them, and another cluster's are found with --profile"
+            "them, and another cluster's are found with --site"
         )
     for run in finished:
         one = RunFiles(results, *run)
@@ -105,8 +103,7 @@ def results_content(
 
 def _waits_for_others(campaign: Campaign, finished: int) -> bool:
     """Return True if a target would train the runs that are missing before it makes any table."""
-    trained_here = not (campaign.registered or campaign.imported)
-    return trained_here and finished < sum(campaign.repeats.values())
+    return not campaign.registered and finished < sum(campaign.repeats.values())
 
 
 def _check_tables(results: Path, runs: tuple[Run, ...], command: str) -> None:
@@ -140,7 +137,7 @@ def _check_recorded(results: Path, command: str) -> None:
         raise InputError(
             f"{results / MANIFEST}: {count(len(other), 'file')} {'is' if one else 'are'} not as it recorded "
             f"{it}: {listed(other, 5)}; delete {it} and `{command}` regenerates {it}, or, if "
-            f"{'it is' if one else 'they are'} correct, `scalewatt manifest --results {results}` records {it}"
+            f"{'it is' if one else 'they are'} correct, `{command} --forcerun manifest` records {it}"
         )
 
 
@@ -150,7 +147,7 @@ def _files(results: Path, runs: tuple[Run, ...]) -> Iterator[tuple[str, Given]]:
         paths = [one.folder / name for name in _OF_RUN]
         paths += [one.energy, *one.energy.parent.glob(f"{repeat}.*.parquet")]
         yield from _named(results, paths)
-    for folder in ("requests", "tables", "figures"):
+    for folder in ("tables", "figures"):
         yield from _named(results, (results / folder).rglob("*"))
     yield from _named(results, [results / "report.html", *results.glob("*.json")])
     yield from _named(results, (results / "datasets").rglob("*.json"))
@@ -191,10 +188,10 @@ def _missing(campaign: Campaign, results: Path, runs: tuple[Run, ...]) -> Iterat
             yield path
 
 
-def campaign_files(campaign: Campaign, description: bytes) -> dict[str, Given]:
-    """Return the campaign's own files by path in the archive: its file, exclusions and cluster."""
+def campaign_files(campaign: Campaign, cluster: bytes) -> dict[str, Given]:
+    """Files of the campaign itself by path in the archive: its file, its cluster's facts, exclusions."""
     stem = f"campaigns/{campaign.name}"
-    files: dict[str, Given] = {f"{stem}.yaml": campaign.path, f"{stem}.imported.json": description}
+    files: dict[str, Given] = {f"{stem}.yaml": campaign.path, f"{stem}.cluster.yaml": cluster}
     left_out = exclusions_path(campaign)
     if left_out.exists():
         files[f"{stem}.exclusions.csv"] = left_out

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import shutil
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from scalewatt import __version__
@@ -20,19 +19,21 @@ from scalewatt.archive.archive_file import (
     read_manifest,
     write_content,
 )
+from scalewatt.archive.cluster_facts import SUFFIX, read_facts
 from scalewatt.archive.file_selection import belongs
 from scalewatt.archive.ro_crate import METADATA
+from scalewatt.campaign.campaign_file import CampaignName
 from scalewatt.campaign.campaign_types import Campaign
-from scalewatt.campaign.imported_campaign import NAME, SUFFIX, imported_content, read_imported
 from scalewatt.campaign.load import SIMULATED, load_campaign
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import require_space, write_text
+from scalewatt.common.settings import validated
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.reproduction.manifests import REFERENCE, ArchiveManifest
 from scalewatt.results.text.number_format import count
 
-_OF_CAMPAIGN = (".yaml", SUFFIX, ".exclusions.csv")
-_MUST = (".yaml", SUFFIX)
+_REQUIRED = (".yaml", SUFFIX)
+"""Endings of the campaign's files that an archive must have."""
 
 
 def check_archive(path: Path) -> list[str]:
@@ -47,94 +48,105 @@ def import_archive(
 ) -> list[str]:
     """Import an archive as results/<name> and campaigns/<name>.yaml; return what to print, in lines.
 
-    An archive of the published rows is only checked. InputError if it is damaged, or if anything of that
-    name is here.
+    Simulated runs go to results/<name>-simulated. An archive of the published rows is only checked.
+    InputError if it is damaged, or if anything of that name is here.
     """
-    with opened(path) as one:
-        manifest = read_manifest(one)
-        own = name or manifest.name
+    with opened(path) as archive:
+        manifest = read_manifest(archive)
         if name is not None and manifest.kind == REFERENCE:
             raise InputError(f"--name {name}: {path} has no runs, so there is nothing to import")
         if manifest.kind == REFERENCE:
-            _checked(one)
+            _checked(archive)
             return [_sound(path, manifest), *_of_reference(path)]
-        if not NAME.fullmatch(own):
-            raise InputError(f"--name {own}: allowed: lower-case letters, digits and hyphens")
-        targets = _targets(path, manifest, own)
-        _check_free(own, results, campaigns)
+        simulated = SIMULATED if manifest.name.endswith(SIMULATED) else ""
+        name = validated(CampaignName, name or manifest.name.removesuffix(simulated), "--name")
+        targets = _targets(path, manifest, name, simulated)
+        _check_free(name, simulated, results, campaigns)
         _check_room(path, manifest, results, campaigns)
-        with _unpacking(results, own) as folder:
-            write_content(one, manifest, {p: folder / target for p, target in targets.items()})
+        with _unpacking(results, name) as folder:
+            write_content(archive, manifest, {p: folder / target for p, target in targets.items()})
             try:
-                campaign = _renamed(folder / "campaigns" / f"{own}.yaml", own)
+                campaign = _renamed(folder / "campaigns", name)
             except InputError as error:  # the folder of unpacking is gone when it is read
                 raise InputError(str(error).replace(f"{folder}/", f"{path}: ")) from error
             # One time for all files, later than any code's, so that nothing is re-run.
             now = time.time_ns()
             for file in folder.rglob("*"):
                 os.utime(file, ns=(now, now))
-            _check_free(own, results, campaigns)
-            _place(folder, own, results, campaigns)
+            _check_free(name, simulated, results, campaigns)
+            _place(folder, name + simulated, results, campaigns)
     written = f"written by scalewatt {manifest.scalewatt}, this is {__version__}"
     return [
-        f"imported: {count(manifest.runs, 'run')} of the campaign {own}, in {results / own}",
+        f"imported: {count(manifest.runs, 'run')} of the campaign {name}, in {results / campaign.name}",
         *_incomplete(manifest),
         *([] if manifest.scalewatt == __version__ else [written]),
-        *_next(campaign, campaigns / f"{own}.yaml", results / own),
+        *_next(campaign, campaigns / f"{name}{SUFFIX}", results / campaign.name),
     ]
 
 
 def _checked(one: Opened) -> ArchiveManifest:
     manifest = read_manifest(one)
     if manifest.kind != REFERENCE:
-        _targets(one.path, manifest, manifest.name)
+        _targets(one.path, manifest, manifest.name, "")
     check_content(one, manifest)
     return manifest
 
 
-def _targets(path: Path, manifest: ArchiveManifest, own: str) -> dict[str, Path]:
-    """Return where each file goes, below the folder of unpacking; InputError for one without a place."""
-    found: dict[str, Path] = {METADATA: Path(METADATA)}
+def _targets(path: Path, manifest: ArchiveManifest, name: str, simulated: str) -> dict[str, Path]:
+    """Map each file to its path below the folder of unpacking; InputError for what is not of a campaign."""
     stem, results = f"campaigns/{manifest.name}", f"results/{manifest.name}/"
-    for name in manifest.files.keys() - {METADATA}:
-        if name.startswith(results) and not belongs(name.removeprefix(results)):
-            raise InputError(f"{path}: {name}: is not a file of a campaign's results")
-        if name.startswith(results):
-            found[name] = Path("results", name.removeprefix(results))
-        elif name in {stem + end for end in _OF_CAMPAIGN}:
-            found[name] = Path("campaigns", own + name.removeprefix(stem))
-        else:
-            raise InputError(f"{path}: {name}: allowed: files below {results} and {stem}.yaml")
-    for end in _MUST:
-        if stem + end not in found:
-            raise InputError(f"{path}: has no {stem}{end}; expected what `scalewatt export` wrote")
-    return found
+    targets = {METADATA: Path(METADATA)}
+    targets |= {
+        f"{stem}{ending}": Path("campaigns", file)
+        for ending, file in _campaign_files(name, simulated).items()
+        if f"{stem}{ending}" in manifest.files or ending in _REQUIRED
+    }
+    for ending in _REQUIRED:
+        if stem + ending not in manifest.files:
+            raise InputError(
+                f"{path}: has no {stem}{ending}; expected what `scalewatt export` wrote"
+            )
+    for file in manifest.files.keys() - targets.keys():
+        below = file.removeprefix(results)
+        if not file.startswith(results):
+            raise InputError(f"{path}: {file}: allowed: files below {results} and {stem}.yaml")
+        if not belongs(below):
+            raise InputError(f"{path}: {file}: is not a file of a campaign's results")
+        targets[file] = Path("results", below)
+    return targets
 
 
-def _check_free(name: str, results: Path, campaigns: Path) -> None:
+def _campaign_files(name: str, simulated: str) -> dict[str, str]:
+    """Names of a campaign's own files, by their endings in an archive."""
+    return {
+        ".yaml": f"{name}.yaml",
+        SUFFIX: f"{name}{SUFFIX}",
+        ".exclusions.csv": f"{name}{simulated}.exclusions.csv",
+    }
+
+
+def _check_free(name: str, simulated: str, results: Path, campaigns: Path) -> None:
     """Raise InputError if a campaign of the name, or any file of it, is here."""
-    there = [results / name, *(campaigns / f"{name}{ending}" for ending in _OF_CAMPAIGN)]
-    for path in there:
+    files = _campaign_files(name, simulated).values()
+    for path in (results / f"{name}{simulated}", *(campaigns / file for file in files)):
         if path.exists() or path.is_symlink():
             raise InputError(
                 f"{path}: exists already, and nothing is overwritten; allowed: --name OTHER, or remove it"
             )
-    for file in (campaigns.parent / "config.yaml", *sorted(campaigns.glob("*.yaml"))):
-        if name in _names(file):
+    for file in sorted(campaigns.glob("*.yaml")):
+        if _name_in(file) == name:
             raise InputError(
                 f"{file}: is the campaign {name} here, whose runs lie in {results / name}; allowed: "
                 "--name OTHER"
             )
 
 
-def _names(file: Path) -> set[str]:
-    """Return the folders of results of a campaign file, trained or simulated; none of an unreadable one."""
+def _name_in(file: Path) -> object:
+    """Name in a campaign file; None of an unreadable one."""
     try:
-        one = read_imported(file)
-        name = one.name if one else read_yaml(file).get("name")
+        return read_yaml(file).get("name")
     except InputError:
-        return set()
-    return {f"{name}", f"{name}{SIMULATED}"}
+        return None
 
 
 def _check_room(path: Path, manifest: ArchiveManifest, results: Path, campaigns: Path) -> None:
@@ -164,16 +176,18 @@ def _unpacking(results: Path, own: str) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _renamed(file: Path, own: str) -> Campaign:
-    """Return the unpacked campaign, under its name here; InputError if it is damaged."""
-    one = read_imported(file)
-    assert one is not None  # it is among the required files
-    if one.name != own:
-        first = one.original or one.name
-        here = replace(one, name=own, original=None if own == first else first)
-        text = json.dumps(imported_content(here), indent=1, ensure_ascii=False)
-        write_text(file.with_name(f"{own}{SUFFIX}"), text + "\n")
-    return load_campaign(file)
+def _renamed(folder: Path, name: str) -> Campaign:
+    """Give the unpacked campaign its name here; InputError if it is damaged."""
+    file, facts = folder / f"{name}.yaml", folder / f"{name}{SUFFIX}"
+    for path, key, value in ((file, "name", name), (facts, "campaign", f"campaigns/{name}.yaml")):
+        text = re.sub(
+            rf"(?m)^{key}:.*$", f"{key}: {value}", path.read_text(encoding="utf-8"), count=1
+        )
+        path.write_text(text, encoding="utf-8")
+    campaign = load_campaign(file, read_facts(facts))
+    if campaign.name.removesuffix(SIMULATED) != name:
+        raise InputError(f"{file}: name: expected on a line of its own, to be changed to {name}")
+    return campaign
 
 
 def _place(folder: Path, own: str, results: Path, campaigns: Path) -> None:
@@ -213,15 +227,15 @@ def _incomplete(manifest: ArchiveManifest) -> list[str]:
     return lines
 
 
-def _next(campaign: Campaign, file: Path, results: Path) -> list[str]:
+def _next(campaign: Campaign, facts: Path, results: Path) -> list[str]:
     drawn = next((name for name in campaign.figures if name != "table1"), "figures")
-    claims = f"  scalewatt claims --results {results} --campaign {file}"
+    claims = f"  scalewatt claims --results {results} --site {facts}"
     return [
-        "nothing of it is trained here; to check, draw, validate and view it:",
-        f"  scalewatt reproduce --campaign {file}",
-        f"  snakemake --profile profiles/local {drawn} --config campaign={file}",
+        "nothing of it is trained; to check, draw, validate and view it:",
+        f"  scalewatt reproduce --site {facts}",
+        f"  snakemake --profile profiles/local {drawn} --configfile={facts}",
         *([claims] if campaign.has_papers_models else []),
-        f"  scalewatt status --campaign {file}",
+        f"  scalewatt status --site {facts}",
     ]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from scalewatt.archive.ro_crate import METADATA, PAPER, Description, metadata
 from scalewatt.common.files import read_json, write_text
-from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.reproduction.manifests import MANIFEST, REFERENCE, ArchiveManifest, entries_of
 
 FOLDER = PROJECT_ROOT / "reference"

@@ -1,204 +1,459 @@
-"""Reading a cluster file: what the machine is."""
+"""A cluster file: what the machine is, and how it is used."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from string import Formatter
-from typing import Any
+from typing import Annotated, Any, Literal, NotRequired
 
-from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
-from scalewatt.campaign.operating_points import check_ways
-from scalewatt.common.errors import InputError
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    model_validator,
+    with_config,
+)
+from typing_extensions import TypedDict
+
+from scalewatt.campaign.campaign_file import CampaignFile
+from scalewatt.campaign.command_text import check_words, placeholders
+from scalewatt.campaign.operating_points import Levers
+from scalewatt.common.errors import InputError, one_of
 from scalewatt.common.files import parse_json
-from scalewatt.common.rated_powers import check_idle_powers
-from scalewatt.common.schema_validation import PROJECT_ROOT, check, one_of, schema, shipped
+from scalewatt.common.project_files import PROJECT_ROOT, given_file, shipped
+from scalewatt.common.rated_powers import Cpu, CpuPower, Gpu, RamPower
+from scalewatt.common.settings import STRICT, Bounds, EachOnce, Settings, matching, validated
 from scalewatt.common.yaml_files import read_yaml
 
-_PLACEHOLDERS = ("gpus", "nodes", "ranks_per_node", "cpus_per_rank")
+CARBON_BOUNDS = (0, 10_000)
+"""What g CO2e per kWh may be."""
+PLACEHOLDERS = ("gpus", "nodes", "ranks_per_node", "cpus_per_rank")
+"""Of a launcher."""
+Text = Annotated[str, Field(min_length=1)]
+Name = Annotated[
+    str,
+    matching(
+        r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}",
+        "letters, digits, '.', '_' and '-', at most 100, a letter or digit first",
+    ),
+]
+Cpus = Annotated[int, Field(ge=1, le=100_000)]
+Origin = Annotated[str, Field(description="Where the value comes from.")]
+
+
+# --- devices ----------------------------------------------------------------------------------------
+
+
+@with_config(STRICT)
+class StepTime(TypedDict):
+    """Upper bound of an update's time: base_s + local batch size × per_sample_s."""
+
+    base_s: Annotated[float, Bounds(ge=0, le=86_400)]
+    """Seconds of an update, whatever its batch."""
+    per_sample_s: Annotated[float, Bounds(gt=0, le=86_400)]
+    """Seconds for each sample of the local batch."""
+
+
+class Device(Settings):
+    """A kind of node; its powers are for estimation only."""
+
+    name: str = Field(exclude=True)
+    description: str = ""
+    """Free text, for the reader."""
+    gpus_per_node: Cpus
+    """Ranks a node holds, one per GPU."""
+    max_gpus: int | None = Field(None, ge=1)
+    """The most GPUs one job may use."""
+    cpus_per_rank: Cpus
+    """CPUs of a rank, as Slurm counts them."""
+    torch_device: Literal["auto", "cpu", "cuda"] = "cuda"
+    """auto: GPUs where there are any, else CPUs."""
+    max_local_batch_size: dict[str, Annotated[int, Field(ge=1)]] = {}
+    """Largest local batch known to fit, by model or model.phase."""
+    partition: (
+        Annotated[
+            str,
+            matching(
+                r"[A-Za-z0-9_][A-Za-z0-9._,+-]*",
+                "letters, digits, '.', '_', '-', '+', or several partitions with ',' between",
+            ),
+        ]
+        | None
+    ) = None
+    """Slurm partition: letters, digits and '.', '_', '-', '+', or several with ',' between."""
+    gres: Annotated[str, matching(r"[A-Za-z0-9_][A-Za-z0-9._:-]*", "a name such as gpu")] | None = (
+        None
+    )
+    """Slurm's name of the GPU, e.g. gpu."""
+    memory_mb: int = Field(0, ge=0)
+    """Memory of a node for the job in MB; 0 asks for nothing: on an exclusive node the partition's
+    default for all its CPUs."""
+    time_limit_min: int | None = Field(None, ge=1, le=525_600)
+    """Longest wall time of a job in minutes; needed where the device has a partition."""
+    step_time: dict[str, StepTime] = {}
+    """Rough upper bound of the time of one gradient update, by model or model.phase. Used only for the
+    wall time that a job asks for, of what scaling_model does not know."""
+    cpu: Cpu = {}  # type: ignore[typeddict-item]
+    gpu: Gpu | None = None
+    ram: RamPower | None = None
+
+    @property
+    def probe_ranks(self) -> int:
+        """Ranks of an idle probe: one per GPU of a node, or a single one on a CPU."""
+        return 1 if self.torch_device == "cpu" else self.gpus_per_node
+
+
+def _named(devices: Any) -> Any:
+    """Give each device its name, which the file has as its key."""
+    if not isinstance(devices, dict):
+        return devices
+    for name, entry in devices.items():
+        if isinstance(entry, dict) and "name" in entry:
+            raise ValueError(f"{name}: unknown key 'name'; the device's key is its name")
+    return {
+        name: {**entry, "name": str(name)} if isinstance(entry, dict) else entry
+        for name, entry in devices.items()
+    }
+
+
+Devices = Annotated[dict[Name, Device], BeforeValidator(_named)]
+
+
+# --- sources and factors ----------------------------------------------------------------------------
+
+
+@with_config(STRICT)
+class SourceFiles(TypedDict, total=False):
+    """Exactly one of tars, tree, zarr, files and hdf5."""
+
+    tars: Text
+    """Folder with ILSVRC2012_img_train.tar, ILSVRC2012_img_val.tar and ILSVRC2012_devkit_t12.tar.gz."""
+    tree: Text
+    """Folder with train/<class>/<image> and val/<class>/<image>, used in place."""
+    zarr: Text
+    """Path or fsspec URL of a Zarr store."""
+    files: Annotated[list[Text], Field(min_length=1)]
+    """Globs of GRIB or netCDF files."""
+    hdf5: Text
+    """Folder with yearly HDF5 files of the original project."""
+
+
+def _single_kind(source: Any) -> Any:
+    if len(source) != 1:
+        kinds = ", ".join(SourceFiles.__annotations__)
+        raise ValueError(f"gives {' and '.join(source) or 'none'} of {kinds}; expected exactly one")
+    return source
+
+
+SourceObject = Annotated[SourceFiles, AfterValidator(_single_kind)]
+Source = Annotated[
+    Annotated[Text, Tag("string")] | Annotated[SourceObject, Tag("object")],
+    Discriminator(lambda source: "object" if isinstance(source, dict) else "string"),
+]
+"""A path or URL, or exactly one of {tars: FOLDER}, {tree: FOLDER}, {zarr: URL}, {files: [GLOB]}, {hdf5:
+FOLDER}."""
+
+
+@with_config(STRICT)
+class Pue(TypedDict):
+    """Power usage effectiveness of the site."""
+
+    value: Annotated[float, Bounds(ge=1, le=10)]
+    """Energy of the site over that of its computers, at least 1."""
+    source: Origin
+
+
+@with_config(STRICT)
+class CarbonIntensity(TypedDict):
+    """g CO2e per kWh: one value, a file of values over time, or both."""
+
+    value: NotRequired[Annotated[float, Bounds(ge=CARBON_BOUNDS[0], le=CARBON_BOUNDS[1])]]
+    """g CO2e per kWh, whenever it was used."""
+    file: NotRequired[Text]
+    """CSV file of g CO2e per kWh against time, from the project's folder: columns time and g_per_kwh
+    (unix seconds or dates with a zone) (docs/energy.md)."""
+    source: Origin
+
+
+@with_config(STRICT)
+class Price(TypedDict):
+    """Price per kWh."""
+
+    value: Annotated[float, Bounds(ge=0)]
+    """Price of a kWh."""
+    source: Origin
+    currency: NotRequired[Text]
+    """Its currency, such as EUR."""
+
+
+def _value_or_file(carbon: Any) -> Any:
+    if not {"value", "file"} & set(carbon):
+        raise ValueError(
+            "missing key 'value' or 'file'; allowed: g CO2e per kWh as one number, as a CSV file of "
+            "values over time, or both"
+        )
+    return carbon
+
+
+@with_config(STRICT)
+class Simulate(TypedDict, total=False):
+    """How mode simulate records; not with mode train."""
+
+    sampling_period_s: Annotated[float, Bounds(ge=0.1, le=30)]
+    """Sampling period of the recordings in s, in place of the campaign's. Without this key: the
+    campaign's. Over longer steps an EPYC's counters may wrap more than once."""
+    fine_start_s: Annotated[float, Bounds(ge=0)]
+    """For how long each segment is recorded at the campaign's own sampling period first, in s; without
+    this key 0."""
+
+
+def _is_launcher(launcher: str) -> str:
+    """Refuse a launcher unless it is words of a shell that say how many ranks there are."""
+    check_words(launcher, PLACEHOLDERS)
+    names, words = placeholders(launcher), shlex.split(launcher)
+    if "gpus" not in names and not names >= {"nodes", "ranks_per_node"} and words != ["false"]:
+        raise ValueError(
+            f"{launcher!r} does not say how many ranks to start; allowed: with {{gpus}}, or with "
+            "{nodes} and {ranks_per_node}; `false` where nothing is ever started"
+        )
+    return launcher
+
+
+def _as_bool(value: Any) -> Any:
+    """Boolean of a text: `--config results_only=true` reaches Snakemake as one."""
+    return {"true": True, "false": False}.get(str(value).lower(), value)
+
+
+# --- the cluster ------------------------------------------------------------------------------------
+
+
+class Cluster(Settings):
+    """A cluster: devices, launcher, folders and limits."""
+
+    name: Name = Field(alias="cluster")
+    """The cluster's name: letters, digits, '.', '_' and '-', at most 100, a letter or digit first."""
+    campaign: str = "campaigns/paper.yaml"
+    """Campaign file, from the project's folder; --config campaign=FILE changes it."""
+    results_only: Annotated[bool | None, BeforeValidator(_as_bool)] = None
+    """Use finished runs as they are and never train. Default: true where none of the campaign's devices is in
+    `devices`; with mode simulate false."""
+    reproduce_run: (
+        Annotated[str, matching(r"[a-z0-9][A-Za-z0-9._-]*/[1-9][0-9]*", "CONFIGURATION/REPEAT")]
+        | None
+    ) = None
+    """CONFIGURATION/REPEAT of the finished run that the target reproduce makes again; --config
+    reproduce_run=… gives it. Default: the one with the fewest GPU hours of those that can be made
+    here."""
+    max_gpus: int | None = Field(None, ge=1)
+    """Points of more GPUs are left out of the campaign, named, and in no total; --config max_gpus=16
+    gives it. Registered runs stay. Default: no point is left out, and one above its
+    device's max_gpus is refused."""
+    only: Text | None = None
+    """CONFIGURATION/REPEAT, or CONFIGURATION for all its repeats, several with commas: every target is of
+    these runs alone, and no idle probe is made; --config only=… gives it. Default: all runs."""
+    mode: Literal["train", "simulate"] = "train"
+    """simulate: no run is trained; the scaling model says what it would take, and files as a training
+    leaves them are written from that. Results go to results/<campaign>-simulated."""
+    simulate: Simulate = {}
+    work_root: Text = "work"
+    """Working directories of runs: checkpoints, segments and, of finished runs, another name of their
+    recordings; all nodes must see it."""
+    data_roots: dict[str, str] = {}
+    """Folder of each dataset, by its name; default data/<name>, for embedded ones data/<name>-<hash of the
+    definition>."""
+    sources: dict[str, Source] = {}
+    """What each dataset is prepared from, by its name: a path or URL, or exactly one of {tars: FOLDER},
+    {tree: FOLDER}, {zarr: URL}, {files: [GLOB]}, {hdf5: FOLDER}. imagenet: a folder with the official
+    tars or a tree train/<class>/<image>, val/<class>/<image>; era5: a Zarr store (path or fsspec URL),
+    GRIB or netCDF files, or the original project's yearly HDF5."""
+    scratch: Text | None = None
+    """Folder on a node's own disk ($TMPDIR and other variables are expanded there) to which one rank per
+    node unpacks ImageNet's packed file before training; null: images are read where they are."""
+    launcher: Annotated[str, AfterValidator(_is_launcher)]
+    """Starts the ranks. Placeholders: {gpus} {nodes} {ranks_per_node} {cpus_per_rank}; {gpus} must be
+    there, or {nodes} and {ranks_per_node}; on Slurm write them all out, because Snakemake takes most
+    SLURM_* variables away inside a job. The MPI of envs/lock.txt is MPICH and wants --mpi=pmi2."""
+    setup: list[str] = []
+    """Shell commands before each training or probe (module load ...). The wheels of envs/lock.txt bring
+    CUDA, NCCL and MPI, so in most cases none is needed."""
+    account: Annotated[str, matching(r"[^\s-]\S*", "a name without spaces")] | None = None
+    """Slurm account that jobs are charged to, without spaces; environment variables ($NAME) are expanded
+    when a job is submitted. Without this key: Slurm's default account."""
+    exclude_nodes: Annotated[
+        list[
+            Annotated[
+                str,
+                matching(
+                    r"[A-Za-z0-9]([A-Za-z0-9._,-]|\[[0-9,-]+\])*",
+                    "a node's name, or Slurm's pattern of names such as n[01-04]",
+                ),
+            ]
+        ],
+        EachOnce,
+    ] = []
+    """Nodes that no training or probe is sent to, by name or Slurm's pattern such as n[01-03]."""
+    stop_warning_s: int = Field(600, ge=1, le=65_535)
+    """How long before the end of its wall time a job is told (by USR1) to stop at a checkpoint, in s.
+    Slurm may be up to a minute early."""
+    closing_s: Annotated[float, Bounds(ge=1, le=3600)] = 120
+    """How long ranks may take to end once training has returned and images on the nodes' own disks are
+    removed, in s: perun writes its file meanwhile. What takes longer is ended; the run is kept, with the
+    journal in place of that file. As long may a rank of a command run on after rank 0."""
+    checkpoint_every_s: Annotated[float, Bounds(ge=0)] = 600
+    """How old the last checkpoint of a training may be before it writes another, in s: what a crash costs
+    at most. One is written at every stop, too."""
+    crash_retries: int = Field(3, ge=0, le=1000)
+    """How often a run that crashed without progress in between is submitted again, from its last
+    checkpoint."""
+    requeue: bool = False
+    """Put a job that Slurm warned before its time limit back into Slurm's queue, under the same job id, and
+    let Slurm do so with jobs whose node is lost; otherwise Snakemake submits another job."""
+    min_free_gib: Annotated[float, Bounds(ge=0)] = 1
+    """Free space that work_root, the results and .snakemake must have before a training, probe or data job is
+    submitted, in GiB."""
+    pue: Pue | None = None
+    carbon_intensity: Annotated[CarbonIntensity, AfterValidator(_value_or_file)] | None = None
+    price: Price | None = None
+    levers: Levers = {}
+    """How clocks and power limits that a campaign asks for are set."""
+    scaling_model: Text | None = None
+    """File of the scaling model that counts on this cluster, from the project's folder (scalewatt
+    calibrate writes it): for plans and the wall times that jobs ask for; null:
+    none."""
+    devices: Devices = Field(min_length=1)
+    """The kinds of node, by the device's name. Either all have a partition, or the machine is taken for
+    one without Slurm."""
+
+    @model_validator(mode="after")
+    def _check_partitions(self) -> Cluster:
+        is_slurm = any(device.partition for device in self.devices.values())
+        for device in self.devices.values() if is_slurm else ():
+            for key in ("partition", "time_limit_min"):
+                if not getattr(device, key):
+                    raise ValueError(
+                        f"devices.{device.name}: missing key '{key}'; expected on Slurm: the partition and "
+                        "the longest wall time of its jobs, of all devices"
+                    )
+        return self
+
+    @model_validator(mode="after")
+    def _check_simulation(self) -> Cluster:
+        if self.simulates and not self.scaling_model and not self.results_only:
+            raise ValueError(
+                "mode simulate: missing key 'scaling_model'; expected the file that `scalewatt "
+                "calibrate` writes, e.g. reference/scaling_model.json"
+            )
+        if self.simulate and not self.simulates:
+            raise ValueError(f"simulate: goes with mode simulate, not with mode {self.mode}")
+        return self
+
+    @property
+    def simulates(self) -> bool:
+        """True if runs are simulated and none is trained."""
+        return self.mode == "simulate"
+
+    @property
+    def currency(self) -> str:
+        """Currency of its price; empty where there is none."""
+        return self.price.get("currency", "") if self.price else ""
+
+    def data_folder(self, dataset: dict[str, Any]) -> str:
+        """Folder of the prepared dataset; by default below data/.
+
+        That of a dataset from no data root carries its definition's hash: two campaigns may define one
+        name differently.
+        """
+        name, default = dataset["name"], f"data/{dataset['name']}"
+        if is_made_here(dataset):
+            text = json.dumps(dataset, sort_keys=True)
+            default = f"{default}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+        return self.data_roots.get(name, default)
+
+    def source_text(self, dataset: str) -> str:
+        """Value of `scalewatt prepare --source`: a path or URL, an object as JSON, or nothing."""
+        source = self.sources.get(dataset, "")
+        return source if isinstance(source, str) else json.dumps(source, sort_keys=True)
+
+
+def is_made_here(dataset: dict[str, Any]) -> bool:
+    """True if a dataset's definition alone makes it: nothing is read from a data root."""
+    return bool(dataset["source"] != "data_root")
+
+
+# --- reading ----------------------------------------------------------------------------------------
+
+
+def site_files() -> list[Path]:
+    """Cluster files with a name: config.yaml and config/*.yaml here, then those that came along."""
+    files: dict[Path, Path] = {}
+    for root in (Path(), PROJECT_ROOT):
+        for path in (*root.glob("config.yaml"), *sorted(root.glob("config/*.yaml"))):
+            files.setdefault(path.resolve(), path)
+    return list(files.values())
+
+
+def site_file(site: str) -> Path:
+    """Cluster file of an option `--site`: `local` is config.yaml, NAME config/NAME.yaml, else a path."""
+    named = shipped("config.yaml" if site == "local" else f"config/{site}.yaml")
+    for path in (named, shipped(site)):
+        if os.path.exists(path) and not os.path.isdir(path):  # os.path: it takes any name
+            return path
+    names = [path.stem for path in site_files() if path.name != "config.yaml"]
+    allowed = one_of(Path(site).stem, ("FILE", "local", *dict.fromkeys(names)))
+    raise InputError(f"--site {site}: neither a cluster file nor the name of one; {allowed}")
+
+
+def load_site(site: str) -> Cluster:
+    """Read the cluster of an option `--site`."""
+    return load_cluster(site_file(site))
 
 
 def load_cluster(path: Path | str) -> Cluster:
-    """Read and check a cluster file; InputError, too, if the file of carbon intensity cannot be read."""
-    inside = os.path.join(path, "cluster.yaml")  # os.path: it takes any name
-    if os.path.isfile(inside):
-        raise InputError(f"{path}: is a folder, not a cluster file; did you mean {inside}?")
+    """Read and check a cluster file; InputError, too, if its file of carbon intensity is missing."""
     cluster = parse_cluster(read_yaml(path), str(path))
-    _check_carbon_file(cluster, str(path))
-    return cluster
-
-
-def _check_carbon_file(cluster: Cluster, where: str) -> None:
-    """Raise InputError if a cluster names a file of carbon intensity that cannot be read."""
     file = carbon_file(cluster)
-    if file is None:
-        return
-    try:
-        file.open().close()
-    except OSError as error:
-        begins = " or ".join(map(str, dict.fromkeys((Path.cwd(), PROJECT_ROOT))))
-        begin = "" if file.is_absolute() else f"; paths begin in {begins}"
+    if file is not None and not file.is_file():
         raise InputError(
-            f"{where}: carbon_intensity.file: {file} cannot be read ({error.strerror}); expected a CSV "
-            f"file of g CO2e per kWh over time (docs/energy.md){begin}"
-        ) from error
+            f"{path}: carbon_intensity.file: {file} is not a file; expected a CSV file of g CO2e per kWh "
+            f"over time (docs/energy.md), its path from {Path.cwd()}"
+        )
+    return cluster
 
 
 def parse_cluster(content: dict[str, Any], where: str) -> Cluster:
     """Check a cluster's content (Snakemake's `config`); `where` names it in messages."""
-    root = schema("cluster")
-    campaign_keys = set(schema("campaign")["properties"])
-    blended = sorted(set(content) & campaign_keys)
-    if blended:
-        raise InputError(
-            f"{where}: '{blended[0]}' is a key of a campaign, not of a cluster; "
-            "choose a campaign with --config campaign=FILE, not with --configfile"
-        )
-    # --config results_only=true reaches Snakemake as a text.
-    content = {**content, **{k: _as_bool(v) for k, v in content.items() if k == "results_only"}}
-    check(content, root, where, root)
-    for name, source in content.get("sources", {}).items():
-        check_source(source, f"{where}: sources.{name}")
-    _check_launcher(content["launcher"], f"{where}: launcher")
-    check_ways(content.get("levers", {}), f"{where}: levers")
-    known = {f.name for f in fields(Cluster)}
-    devices = {name: Device(name=name, **entry) for name, entry in content["devices"].items()}
-    _check_partitions(devices, where)
-    for name, entry in content["devices"].items():
-        check_idle_powers(entry, f"{where}: devices.{name}")
-    carbon = content.get("carbon_intensity")
-    if carbon and not {"value", "file"} & set(carbon):
-        raise InputError(
-            f"{where}: carbon_intensity: missing key 'value' or 'file'; allowed: g CO2e per kWh as one "
-            "number, as a CSV file of values over time, or both"
-        )
-    if content.get("mode") == "simulate" and not content.get("scaling_model"):
-        raise InputError(
-            f"{where}: mode simulate: missing key 'scaling_model'; expected the file that "
-            "`scalewatt calibrate` writes, e.g. reference/scaling_model.json"
-        )
-    if content.get("simulate") and content.get("mode") != "simulate":
-        raise InputError(
-            f"{where}: simulate: is how simulations are recorded, but mode is "
-            f"{content.get('mode', 'train')}; allowed: with mode simulate"
-        )
-    rest = {k: v for k, v in content.items() if k in known and k != "devices"}
-    lists = {key: tuple(content.get(key, ())) for key in ("setup", "exclude_nodes")}
-    return Cluster(name=content["cluster"], devices=devices, **{**rest, **lists})
-
-
-def check_options(given: Mapping[str, Any]) -> None:
-    """Raise InputError for a key of Snakemake's `--config` that no cluster file has, or its value."""
-    root = schema("cluster")
-    known = root["properties"]
-    of_campaigns = schema("campaign")["properties"]
-    for key, value in given.items():
-        if key in of_campaigns and key not in known:
+    known = {field.alias or name for name, field in Cluster.model_fields.items()}
+    for key in content:
+        if key in CampaignFile.model_fields and key not in known:
             raise InputError(
-                f"--config: '{key}' is a key of a campaign, not of a cluster; change the campaign file, "
-                "or choose another with --config campaign=FILE"
+                f"{where}: '{key}' is a key of a campaign, not of a cluster; choose a campaign with "
+                "--config campaign=FILE, not with --configfile"
             )
-        if key not in known:
-            raise InputError(f"--config: unknown key '{key}'; {one_of(key, sorted(known))}")
-        # Keys within an object are added to those of the cluster file, with which they are checked.
-        if not isinstance(value, dict):
-            value = _as_bool(value) if key == "results_only" else value
-            check(value, known[key], f"--config {key}", root)
-
-
-def _check_launcher(launcher: str, where: str) -> None:
-    """Raise InputError unless a launcher is words of a shell that say how many ranks there are."""
-    allowed = ", ".join(f"{{{name}}}" for name in _PLACEHOLDERS)
-    try:
-        fields_ = [found[1:] for found in Formatter().parse(launcher) if found[1] is not None]
-        for name, form, conversion in fields_:
-            if name not in _PLACEHOLDERS or form or conversion:
-                rest = f"{f'!{conversion}' if conversion else ''}{f':{form}' if form else ''}"
-                raise ValueError(f"unknown placeholder {{{name}{rest}}}")
-        words = shlex.split(launcher.format(**dict.fromkeys(_PLACEHOLDERS, 1)))
-    except ValueError as error:
-        raise InputError(
-            f"{where}: {launcher!r}: {error}; allowed: words as in a shell, with the placeholders "
-            f"{allowed}"
-        ) from error
-    named = {name for name, *_ in fields_}
-    if not words or "\0" in launcher:
-        raise InputError(f"{where}: {launcher!r} is no command; allowed: a program, {allowed}")
-    if "gpus" not in named and not named >= {"nodes", "ranks_per_node"} and words != ["false"]:
-        raise InputError(
-            f"{where}: {launcher!r} does not say how many ranks to start; allowed: with {{gpus}}, or "
-            "with {nodes} and {ranks_per_node}; `false` where nothing is ever started"
-        )
-
-
-def _check_partitions(devices: dict[str, Device], where: str) -> None:
-    """Check that all devices of a cluster have a partition with its time limit, or none has."""
-    with_partition = [device for device in devices.values() if device.partition]
-    if not with_partition:
-        return
-    for device in devices.values():
-        if not device.partition:
-            raise InputError(
-                f"{where}: devices.{device.name}: missing key 'partition', which "
-                f"devices.{with_partition[0].name} has; allowed: all devices of a file or none"
-            )
-        if device.time_limit_min is None:
-            raise InputError(
-                f"{where}: devices.{device.name}: missing key 'time_limit_min'; expected with "
-                f"partition '{device.partition}': the longest wall time of its jobs in minutes"
-            )
-
-
-def check_source(source: Any, where: str) -> None:
-    """Hold a dataset's source (text or object) against the schema; `where` names it in messages."""
-    root = schema("cluster")
-    check(source, root["$defs"]["source"], where, root)
-    if isinstance(source, str):
-        return
-    kinds = [key for key in root["$defs"]["source"]["properties"] if key != "md5"]
-    given = [key for key in kinds if key in source]
-    if len(given) != 1:
-        raise InputError(
-            f"{where}: gives {' and '.join(given) or 'none'} of {', '.join(kinds)}; "
-            "expected exactly one"
-        )
-    if "md5" in source and given != ["tars"]:
-        raise InputError(f"{where}: md5 goes with tars, not with {given[0]}")
+    return validated(Cluster, content, where)
 
 
 def read_source(text: str) -> str | dict[str, Any]:
-    """Return what `Cluster.source_text` gave: a path or URL as it is, an object from its JSON."""
+    """Source of a dataset from the text that `Cluster.source_text` gave."""
     if not text.lstrip().startswith("{"):
         return text
-    try:
-        source = parse_json(text)
-    except ValueError as error:
-        raise InputError(f"--source: {text[:100]!r} is no JSON object ({error})") from error
-    check_source(source, "--source")
-    return source
-
-
-def _as_bool(value: Any) -> Any:
-    return {"true": True, "false": False}.get(str(value).lower(), value)
+    return dict(validated(SourceObject, parse_json(text), "--source"))
 
 
 def known_devices(cluster: Cluster | None = None) -> dict[str, Device]:
-    """Return devices by name: those of `cluster`, then of every profile here, then of those that ship.
+    """Devices by name: those of `cluster`, then of every site.
 
-    A profile's cluster file that is wrong is reported and skipped: it may not be the one in use. Nor is
-    its file of carbon intensity looked for.
+    A file that is wrong is reported and skipped: it may not be the one in use. Nor is its file of carbon
+    intensity looked for.
     """
     devices: dict[str, Device] = dict(cluster.devices) if cluster else {}
-    here, shipped_ones = (
-        sorted(root.glob("*/cluster.yaml"))
-        for root in (Path("profiles"), PROJECT_ROOT / "profiles")
-    )
-    own = {path.resolve() for path in here}
-    for path in (*here, *(path for path in shipped_ones if path.resolve() not in own)):
+    for path in site_files():
         try:
             found = parse_cluster(read_yaml(path), str(path)).devices
         except InputError as error:
@@ -210,121 +465,83 @@ def known_devices(cluster: Cluster | None = None) -> dict[str, Device]:
 
 
 def other_device(name: str, devices: Iterable[str]) -> str:
-    """Return which devices there are in place of one that is missing, and how it is added or changed.
-
-    A near name is no advice: an A100 is no H100.
-    """
+    """Name the devices that are known in place of a missing one. A near name is no advice: A100, H100."""
     return (
         f"allowed: {', '.join(sorted(devices)) or 'nothing'}; add '{name}' to `devices` of the cluster "
         "file (docs/your-cluster.md), or change the device of what names it"
     )
 
 
-def given_cluster(given: str) -> Cluster:
-    """Return the cluster of an option `--cluster`: its file, or its content as JSON."""
-    if not given.lstrip().startswith("{"):
-        return load_cluster(given)
-    try:
-        content = parse_json(given)
-    except ValueError as error:
-        raise InputError(
-            f"--cluster: {given[:100]!r} is no JSON object ({error}); expected one, or a cluster file"
-        ) from error
-    return parse_cluster(content, "cluster")
-
-
-def is_results_only(campaign: Campaign, cluster: Cluster) -> bool:
-    """Return True if finished runs are used as they are, and none is trained."""
-    if campaign.registered or campaign.imported:
-        return True
-    if cluster.results_only is not None:
-        return cluster.results_only
-    if cluster.simulates:  # there are no finished runs for it: what it cannot simulate is refused
-        return False
-    return not campaign.whole.devices() & set(cluster.devices)
-
-
-def cluster_of_run(given: str, device: str, run: str) -> tuple[Cluster, Device]:
-    """Return the cluster from its file, or its content as JSON, and a device of it.
-
-    InputError, which names `run`, where the cluster has no such device.
-    """
-    cluster = given_cluster(given)
+def device_of_run(cluster: Cluster, device: str, run: str) -> Device:
+    """A cluster's device of that name; InputError, which names `run`, where it has none."""
     if device not in cluster.devices:
         raise InputError(
             f"{run}: the cluster '{cluster.name}' has no device '{device}'; "
             f"{other_device(device, cluster.devices)}"
         )
-    return cluster, cluster.devices[device]
+    return cluster.devices[device]
 
 
 def basis(cluster: Cluster, devices: list[Device]) -> list[str]:
-    """Return sentences on which numbers come from the cluster file: rated powers, PUE, carbon, price."""
-    sentences = []
-    for device in devices:
-        parts = []
-        if device.cpu:
-            parts.append(f"{device.cpu['sockets']} CPU socket(s) {_cpu_powers(device.cpu)}")
-        if device.gpu:
-            parts.append(f"GPU {device.gpu['idle_w']}–{device.gpu['rated_w']} W")
-        if device.ram:
-            parts.append(f"memory {device.ram['power_w']} W")
-        sentences.append(
-            f"Powers of {device.name} used where no sensor is: {'; '.join(parts)}."
-            if parts
-            else f"No rated powers of {device.name} are known: nothing is estimated."
-        )
+    """Sentences on which numbers come from the cluster file: rated powers, PUE, carbon, price."""
+    sentences = [_basis_of_powers(device) for device in devices]
     others = [device.name for device in devices if device.name not in cluster.devices]
     if others:
-        sentences.append(
-            f"PUE, carbon and price of the cluster '{cluster.name}' are not used: "
-            f"{', '.join(others)} {'is' if len(others) == 1 else 'are'} none of its devices; "
-            "`devices` of the cluster file names them."
-        )
-        return sentences
-    factors = (("PUE", cluster.pue, ""), ("Carbon", cluster.carbon_intensity, " g/kWh"))
+        return [
+            *sentences,
+            f"PUE, carbon and price of the cluster '{cluster.name}' are not used, as its `devices` lack "
+            f"{', '.join(others)}.",
+        ]
+    factors = (
+        ("PUE", cluster.pue, ""),
+        ("Carbon", cluster.carbon_intensity, " g/kWh"),
+        ("Price", cluster.price, f" {cluster.currency}/kWh"),
+    )
     for word, factor, unit in factors:
         if factor and "value" in factor:
             sentences.append(f"{word} {factor['value']}{unit}: {factor['source']}.")
     if (file := carbon_file(cluster)) is not None and cluster.carbon_intensity:
         sentences.append(f"Carbon over time by {file.name}: {cluster.carbon_intensity['source']}.")
-    if cluster.price:
-        currency = cluster.price.get("currency", "")
-        sentences.append(
-            f"Price {cluster.price['value']} {currency}/kWh: {cluster.price['source']}."
-        )
     return sentences
 
 
+def _basis_of_powers(device: Device) -> str:
+    parts = []
+    if device.cpu:
+        parts.append(f"{device.cpu['sockets']} CPU socket(s) {_cpu_powers(device.cpu)}")
+    if device.gpu:
+        parts.append(f"GPU {device.gpu['idle_w']}–{device.gpu['rated_w']} W")
+    if device.ram:
+        parts.append(f"memory {device.ram['power_w']} W")
+    if not parts:
+        return f"No rated powers of {device.name} are known: nothing is estimated."
+    return f"Powers of {device.name} used where no sensor is: {'; '.join(parts)}."
+
+
 def campaign_path(cluster: Cluster) -> Path:
-    """Return the path of a cluster file's campaign: the working directory's, or one that came along."""
-    found = shipped(cluster.campaign)
-    return found if found.exists() else Path(cluster.campaign)
+    """Path of a cluster file's campaign."""
+    return given_file(cluster.campaign)
 
 
 def carbon_file(cluster: Cluster) -> Path | None:
-    """Return the path of a cluster's file of carbon intensity; None without one.
-
-    A relative path is relative to the working directory, or else to the project's folder.
-    """
-    given = (cluster.carbon_intensity or {}).get("file")
-    if given is None:
+    """Path of a cluster's file of carbon intensity; None without one."""
+    if cluster.carbon_intensity is None or "file" not in cluster.carbon_intensity:
         return None
-    found = shipped(given)
-    return found if found.exists() else Path(given)
+    return given_file(cluster.carbon_intensity["file"])
 
 
-def _cpu_powers(cpu: dict[str, Any]) -> str:
+def _cpu_powers(cpu: CpuPower) -> str:
     if not cpu.get("load_w"):
         return f"of {cpu['rated_w']} W"
     return ", ".join(f"{watts} W at {load} %" for load, watts in cpu["load_w"])
 
 
-def powers_by_device(given: str) -> Callable[[str, str], dict[str, Any]]:
-    """Function from names of a device, and of a run for messages, to the powers in the cluster `given`."""
-    return lambda device, run: powers(cluster_of_run(given, device, run)[1])
+def powers_by_device(site: str) -> Callable[[str, str], dict[str, Any]]:
+    """Function from a device and a run, for messages, to the powers in a site's cluster file."""
+    cluster = load_site(site)
+    return lambda device, run: powers(device_of_run(cluster, device, run))
 
 
 def powers(device: Device) -> dict[str, Any]:
-    """Return what the cluster file says of powers in W by device kind, for estimation."""
+    """Rated powers in W by device kind, for estimation."""
     return {"cpu": device.cpu, "gpu": device.gpu, "ram": device.ram}

@@ -1,7 +1,7 @@
-"""Which runs are left out, and which were asked to be measured again: a small table beside the campaign.
+"""A table next to the campaign: runs that are left out, and runs that were asked to be measured again.
 
-`<campaign>.exclusions.csv` is meant for version control. A row is about one measurement of a run: a
-run that was measured again since is not the one that was meant.
+`<campaign>.exclusions.csv` is meant for version control. A row is about one measurement of a run: it
+does not count for a run that was measured again since.
 """
 
 from __future__ import annotations
@@ -9,89 +9,76 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
-from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.load import SIMULATED
-from scalewatt.common.errors import InputError
+from scalewatt.common.errors import InputError, nearest
 from scalewatt.common.file_locks import waiting_lock
 from scalewatt.common.files import write_text
-from scalewatt.common.schema_validation import nearest, one_of
+from scalewatt.common.settings import Settings, matching, validated
 from scalewatt.common.tabular_files import csv_rows
 
 EXCLUDE, REMEASURE = "exclude", "remeasure"
-ACTIONS = (EXCLUDE, REMEASURE)
 REPLACED = "replaced"
 """In the note of a measurement that was set aside because Snakemake made another: no row of the table."""
-DIGITS = 12
-"""Of the SHA-256 of a run's provenance.json: they name its measurement."""
-_MEASUREMENT = re.compile(rf"[0-9a-f]{{{DIGITS}}}")
-_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
-_DATES = {"%Y-%m-%d": "2026-01-31", "%Y-%m-%dT%H:%M:%SZ": "2026-01-31T09:30:00Z"}
-"""How a date is written, with an example of each."""
+_DIGITS = 12
+"""Digits of the SHA-256 of a run's provenance.json that name its measurement."""
 
 
-@dataclass(frozen=True)
-class Exclusion:
-    """One row of the table."""
+class Exclusion(Settings):
+    """A row of the table."""
 
     configuration: str
-    repeat: int
-    action: str
-    """`exclude` or `remeasure`."""
-    reason: str
+    repeat: int = Field(ge=1)
+    action: Literal["exclude", "remeasure"]
+    reason: Annotated[str, matching(r"[^\r\n]+", "why, in one line")]
     date: str
     """UTC, as ISO 8601 writes it."""
-    measurement: str = ""
-    """Which measurement of the run it is about; empty: whatever measurement there is."""
+    measurement: Annotated[
+        str, matching(r"([0-9a-f]{12})?", f"the first {_DIGITS} digits of a SHA-256, or nothing")
+    ]
+    """Which measurement of the run it is about; empty: whatever measurement exists."""
 
     @property
     def run(self) -> tuple[str, int]:
-        """Return the run: configuration and repeat."""
+        """The run: configuration and repeat."""
         return self.configuration, self.repeat
 
     def excludes(self, measurement: str | None) -> bool:
-        """Return True if it leaves out a run whose measurement is this one, None if it has none."""
+        """True if it leaves out a run whose measurement is this one, None if it has none."""
         return self.action == EXCLUDE and self.measurement in ("", measurement)
 
 
-COLUMNS = tuple(one.name for one in fields(Exclusion))
+COLUMNS = tuple(Exclusion.model_fields)
 
 
 def exclusions_path(campaign: Campaign) -> Path:
-    """Return where the table of a campaign lies; that of simulated runs has another name."""
-    own = campaign.imported is None  # else the file's name says it
-    simulated = SIMULATED if own and campaign.name.endswith(SIMULATED) else ""
+    """Path of a campaign's table; that of simulated runs has another name."""
+    simulated = SIMULATED if campaign.name.endswith(SIMULATED) else ""
     return campaign.path.with_name(f"{campaign.path.stem}{simulated}.exclusions.csv")
 
 
 def read_exclusions(campaign: Campaign) -> tuple[Exclusion, ...]:
-    """Read the rows of a campaign's table, in order; none where there is no file.
+    """Read the rows of a campaign's table, in order; none without a file.
 
     InputError names the file, the line and what is allowed.
     """
     path = exclusions_path(campaign)
-    if not path.exists():
-        return ()
-    found: dict[tuple[object, ...], Exclusion] = {}
-    for line, row in csv_rows(path).items():
-        where = f"{path}: line {line}"
-        one = _exclusion(where, row, campaign)
-        same = (*one.run, one.action, one.measurement)
-        if same in found:
-            raise InputError(
-                f"{where}: duplicate row: {one.action} {one.configuration} {one.repeat} of the same "
-                "measurement; allowed: one"
-            )
-        found[same] = one
-    return tuple(found.values())
+    rows = []
+    for line, cells in csv_rows(path).items() if path.exists() else ():
+        repeat = cells.get("repeat", "")
+        content = {**cells, "repeat": int(repeat) if repeat.isdecimal() else repeat}
+        row: Exclusion = validated(Exclusion, content, f"{path}: line {line}")
+        check_run(campaign, *row.run, f"{path}: line {line}")
+        rows.append(row)
+    return tuple(rows)
 
 
 def write_exclusions(campaign: Campaign, rows: Iterable[Exclusion]) -> None:
@@ -99,7 +86,7 @@ def write_exclusions(campaign: Campaign, rows: Iterable[Exclusion]) -> None:
     path, text = exclusions_path(campaign), io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(asdict(row) for row in rows)
+    writer.writerows(row.model_dump() for row in rows)
     try:
         write_text(path, text.getvalue())
     except OSError as error:
@@ -115,13 +102,13 @@ def changing(results: Path) -> Iterator[None]:
 
 
 def measurement_of(results: Path, configuration: str, repeat: int) -> str | None:
-    """Name the present measurement of a run; None if the run is not finished.
+    """Name of a run's present measurement; None if the run is not finished.
 
-    `results` is the campaign's own folder.
+    `results` is the campaign's folder.
     """
     path = results / "runs" / configuration / str(repeat) / "provenance.json"
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()[:DIGITS]
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:_DIGITS]
     except OSError:
         return None
 
@@ -129,106 +116,53 @@ def measurement_of(results: Path, configuration: str, repeat: int) -> str | None
 def excluded_runs(
     exclusions: Iterable[Exclusion], results: Path, finished: bool = False
 ) -> list[dict[str, Any]]:
-    """Return {configuration, repeat, reason} of the runs that are left out, in order, each once.
+    """{configuration, repeat, reason} of the runs that are left out, in order, each once.
 
-    `results` is the campaign's own folder. `finished`: of the finished runs alone, where no other
-    will ever be one.
+    `results` is the campaign's folder. `finished`: of the finished runs alone, where no other will ever
+    be one.
     """
-    found: dict[tuple[str, int], str] = {}
-    for one in exclusions:
-        measurement = measurement_of(results, *one.run)
-        there = measurement is not None or not finished
-        if one.action == EXCLUDE and there and one.excludes(measurement):
-            found.setdefault(one.run, one.reason)
-    return [{"configuration": c, "repeat": r, "reason": found[c, r]} for c, r in sorted(found)]
+    reasons: dict[tuple[str, int], str] = {}
+    for row in exclusions:
+        measurement = measurement_of(results, *row.run)
+        if row.excludes(measurement) and (measurement or not finished):
+            reasons.setdefault(row.run, row.reason)
+    return [
+        {"configuration": configuration, "repeat": repeat, "reason": reason}
+        for (configuration, repeat), reason in sorted(reasons.items())
+    ]
 
 
 def remeasured_runs(exclusions: Iterable[Exclusion]) -> list[dict[str, Any]]:
-    """Return the rows of runs that were asked to be measured again, in order, as JSON-ready values."""
-    return [asdict(one) for one in exclusions if one.action == REMEASURE]
+    """Rows of runs that were asked to be measured again, in order, as JSON-ready values."""
+    return [row.model_dump() for row in exclusions if row.action == REMEASURE]
 
 
 def exclusion(run: tuple[str, int], action: str, reason: str | None, measurement: str) -> Exclusion:
-    """Return a new row, dated now; InputError if the reason says nothing."""
-    one_line_reason = " ".join((reason or "").split())
-    if not one_line_reason:
-        raise InputError(
-            f"--reason: is missing; expected why {run[0]} {run[1]} is to be "
-            f"{'left out' if action == EXCLUDE else 'measured again'}"
-        )
+    """A new row, dated now; InputError without a reason."""
+    reason = " ".join((reason or "").split())
+    if not reason:
+        raise InputError(f"--reason: is missing; expected why {run[0]} {run[1]} does not count")
     date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return Exclusion(*run, action, one_line_reason, date, measurement)
+    cells: dict[str, Any] = dict(
+        zip(COLUMNS, (*run, action, reason, date, measurement), strict=True)
+    )
+    # What replaced runs are noted by has this form, too, and an action that no row of the table has.
+    return Exclusion.model_construct(**cells)
 
 
 def check_run(campaign: Campaign, configuration: str, repeat: int, where: str) -> None:
     """Raise InputError if the campaign, all of it, has no such run."""
-    campaign = campaign.whole
-    if configuration not in campaign.configurations:
+    count = campaign.whole.repeats.get(configuration)
+    if count is None:
         raise InputError(
-            f"{where}: no configuration '{configuration}' in {campaign.path}; allowed: one of its "
-            f"{len(campaign.configurations)} (scalewatt campaign {campaign.path} lists them)"
-            f"{nearest(configuration, campaign.configurations)}"
+            f"{where}: no configuration '{configuration}' in {campaign.path}"
+            f"{nearest(configuration, campaign.whole.repeats)}; scalewatt campaign {campaign.path} lists all"
         )
-    count = campaign.repeats[configuration]
     if not 1 <= repeat <= count:
-        allowed = "1" if count == 1 else f"1 to {count}"
-        raise InputError(f"{where}: {configuration} has no repeat {repeat}; allowed: {allowed}")
-
-
-def _exclusion(where: str, row: dict[str, str], campaign: Campaign) -> Exclusion:
-    _check_columns(where, row)
-    if not _NUMBER.fullmatch(row["repeat"]):
-        raise InputError(f"{where}: repeat: '{row['repeat']}'; expected a whole number from 1")
-    one = Exclusion(**{**row, "repeat": int(row["repeat"])})  # type: ignore[arg-type]
-    check_run(campaign, *one.run, where)
-    if one.action not in ACTIONS:
-        raise InputError(f"{where}: action: '{one.action}'; {one_of(one.action, ACTIONS)}")
-    if not one.reason:
-        raise InputError(f"{where}: reason: is empty; expected why, in one line")
-    if "\n" in one.reason or "\r" in one.reason:
-        raise InputError(f"{where}: reason: has more than one line; expected one")
-    if not any(_is_date(one.date, pattern) for pattern in _DATES):
-        raise InputError(
-            f"{where}: date: '{one.date}'; expected a day or a time in UTC, as "
-            f"{' or '.join(_DATES.values())}"
-        )
-    _check_measurement(where, one)
-    return one
-
-
-def _check_columns(where: str, row: dict[str, str]) -> None:
-    where = f"{where.rpartition(': line ')[0]}: line 1"  # their names stand there
-    for name in row:
-        if name not in COLUMNS:
-            raise InputError(f"{where}: unknown column '{name}'; {one_of(name, COLUMNS)}")
-    missing = [name for name in COLUMNS if name not in row]
-    if missing:
-        raise InputError(
-            f"{where}: missing column {', '.join(missing)}; expected {', '.join(COLUMNS)}"
-        )
-
-
-def _is_date(text: str, pattern: str) -> bool:
-    try:  # and back: strptime takes single digits as well
-        return datetime.strptime(text, pattern).strftime(pattern) == text
-    except ValueError:
-        return False
-
-
-def _check_measurement(where: str, one: Exclusion) -> None:
-    if one.measurement and not _MEASUREMENT.fullmatch(one.measurement):
-        raise InputError(
-            f"{where}: measurement: '{one.measurement}'; expected the first {DIGITS} digits of the "
-            "SHA-256 of the run's provenance.json, or nothing: whatever measurement there is"
-        )
-    if one.action == REMEASURE and not one.measurement:
-        raise InputError(
-            f"{where}: measurement: is empty; a run is asked to be measured again by "
-            f"scalewatt remeasure {one.configuration} {one.repeat}, which names what it replaces"
-        )
+        raise InputError(f"{where}: {configuration} has no repeat {repeat}; allowed: 1 to {count}")
 
 
 def latest(exclusions: Sequence[Exclusion], run: tuple[str, int], action: str) -> Exclusion | None:
-    """Return the last row of a run with this action."""
-    found = [one for one in exclusions if one.run == run and one.action == action]
-    return found[-1] if found else None
+    """Last row of a run with this action; None without any."""
+    rows = [row for row in exclusions if row.run == run and row.action == action]
+    return rows[-1] if rows else None

@@ -5,23 +5,28 @@ Every point of a series is written out, as nothing is derived from a dataset or 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, NotRequired
 
+from pydantic import Field, with_config
+from typing_extensions import TypedDict
+
+from scalewatt.campaign.campaign_file import CampaignName, Figures, FileName, Label, Size
 from scalewatt.campaign.campaign_types import (
     PASS_KEYS,
     Campaign,
-    Cluster,
     Configuration,
-    Device,
     Series,
     check_accumulation,
     check_replicas,
+    shared_points,
 )
+from scalewatt.campaign.cluster import Cluster, Device
+from scalewatt.campaign.model_registry import model_key
 from scalewatt.campaign.operating_points import by_id, id_parts, point_of
 from scalewatt.common.errors import InputError
-from scalewatt.common.schema_validation import check, schema
+from scalewatt.common.settings import STRICT, Bounds, Count, Settings, matching, validated
 
 DATASET = {"name": "registered", "format": "registered"}
 """Stands for the dataset of a run that was made elsewhere."""
@@ -30,6 +35,79 @@ TARGET_PROTOCOL = "target"
 """Trained until the metric reached a target: repeats differ in samples; epochs is 1 by convention."""
 
 Point = dict[str, Any]
+Words = Annotated[str, matching(r"[A-Za-z0-9._]{1,100}", "letters, digits, '.' and '_'")]
+Name = Annotated[
+    str, matching(r"[a-z0-9][a-z0-9._-]{0,99}", "lower-case letters, digits, '.', '_' and '-'")
+]
+Phase = Annotated[
+    str, matching(r"[a-z0-9][a-z0-9_]{0,99}", "lower-case letters, digits and '_', at most 100")
+]
+
+
+@with_config(STRICT)
+class RegisteredPoint(TypedDict):
+    """A configuration of a series."""
+
+    gpus: Size
+    """GPUs of the run."""
+    nodes: NotRequired[Size]
+    """Nodes of the run; without this key 1."""
+    gpus_per_replica: NotRequired[Size]
+    """GPUs that share one copy of the model; without this key 1."""
+    gradient_accumulation_steps: NotRequired[Size]
+    """Passes whose gradients a copy of the model adds up for one update; without this key 1."""
+    local_batch_size: Annotated[int, Field(ge=1, le=10**9)]
+    """Samples per replica and update; a replica is one GPU unless gpus_per_replica says otherwise."""
+    dataset_samples: Count
+    """Samples in the training set."""
+    epochs: Annotated[int, Field(ge=1, le=10**8)]
+    """Passes over the training set."""
+    precision: NotRequired[Words]
+    """Precision of the training: letters, digits, '.' and '_'."""
+    variant: NotRequired[Words]
+    """What else sets it apart: letters, digits, '.' and '_'."""
+    gpu_clock_mhz: NotRequired[Annotated[float, Bounds(ge=100, le=10_000)]]
+    """Clock that the GPUs were set to, in MHz."""
+    gpu_power_limit_w: NotRequired[Annotated[float, Bounds(ge=10, le=10_000)]]
+    """Power limit that each GPU was set to, in W."""
+    cpu_clock_mhz: NotRequired[Annotated[float, Bounds(ge=100, le=20_000)]]
+    """Clock that the CPUs were set to, in MHz."""
+    protocol: NotRequired[Literal["paper", "corrected", "target", "other"]]
+    """Protocol of the training; without this key other."""
+    repeats: NotRequired[Annotated[int, Field(ge=1, le=10_000)]]
+    """Highest repeat that is registered; without this key 1."""
+
+
+@with_config(STRICT)
+class RegisteredSeries(TypedDict):
+    """A line in a figure."""
+
+    label: NotRequired[Label]
+    """Its name in the legends, at most 200 characters; a line break is kept."""
+    model: Name
+    """Name of the model: lower-case letters, digits, '.', '_' and '-'."""
+    phase: NotRequired[Phase]
+    """Phase of the model; without this key train."""
+    device: Name
+    """Name of the device in lower-case letters."""
+    metric_name: NotRequired[str]
+    """Name of the metric with its unit."""
+    seeds: NotRequired[Literal["same", "varied"]]
+    """same: its repeats had one seed; varied: each had its own. Without this key nothing is known of them."""
+    points: Annotated[list[RegisteredPoint], Field(min_length=1, max_length=10_000)]
+    """Its configurations, one for each number of GPUs."""
+
+
+class RegisteredFile(Settings):
+    """A campaign of runs that were made elsewhere."""
+
+    registered: bool
+    """The runs were registered: nothing is trained."""
+    name: CampaignName
+    """Names the results folder: lower-case letters, digits and hyphens, not ending in -simulated."""
+    series: dict[FileName, RegisteredSeries] = Field(min_length=1, max_length=10_000)
+    """The lines of the figures, by name."""
+    figures: Figures
 
 
 def expand_registered(content: dict[str, Any], path: Path) -> Campaign:
@@ -37,69 +115,72 @@ def expand_registered(content: dict[str, Any], path: Path) -> Campaign:
 
     The names in `figures` are not checked here.
     """
-    root = registered_schema()
-    check(content, root, str(path), root)
-    configurations: dict[str, Configuration] = {}
-    repeats: dict[str, tuple[str, int]] = {}
-    series: dict[str, Series] = {}
-    for name, entry in content["series"].items():
-        where = f"{path}: series.{name}"
-        points: dict[int, str] = {}
-        for point in sorted(entry["points"], key=lambda p: p["gpus"]):
-            gpus, count = point["gpus"], point.get("repeats", 1)
-            one = configuration(entry, point, where)
-            if gpus in points:
-                raise InputError(
-                    f"{where}.points: duplicate point at {gpus} GPUs; allowed: one point for each "
-                    "number of GPUs (put the other to a series of its own)"
-                )
-            points[gpus] = one.id
-            there = configurations.setdefault(one.id, one)
-            first, known = repeats.setdefault(one.id, (name, count))
-            if known != count:
-                raise InputError(
-                    f"{where}.points: {count} repeats of {one.id}, but series.{first} says {known}; "
-                    "allowed: the same number"
-                )
-            check_seeds(one, there, where, first)
-        series[name] = _series(name, entry, points, configurations)
-    protocols = sorted({c.protocol for c in configurations.values()})
+    file: RegisteredFile = validated(RegisteredFile, content, str(path))
+    lines = {
+        name: [
+            (configuration(entry, point, f"{path}: series.{name}"), point.get("repeats", 1))
+            for point in sorted(entry["points"], key=lambda point: point["gpus"])
+        ]
+        for name, entry in file.series.items()
+    }
+    series = {
+        name: _series(name, entry, lines[name], f"{path}: series.{name}")
+        for name, entry in file.series.items()
+    }
+    configurations, repeats, _ = shared_points(lines, str(path))
+    protocols = {point.protocol for point in configurations.values()}
     return Campaign(
-        name=content["name"],
+        name=file.name,
         path=path,
-        protocol=protocols[0] if len(protocols) == 1 else "several",
+        protocol=protocols.pop() if len(protocols) == 1 else "several",
         series=series,
         configurations=by_id(configurations),
-        repeats={id_: count for id_, (_, count) in repeats.items()},
-        figures=content["figures"],
+        repeats=repeats,
+        figures=file.figures.contents(),
         registered=True,
     )
 
 
-def check_seeds(one: Configuration, there: Configuration, where: str, series: str) -> None:
-    """Raise InputError if a configuration has other seeds in another series."""
-    if there.seeds != one.seeds:
+def _series(
+    name: str, entry: Mapping[str, Any], line: Sequence[tuple[Configuration, int]], where: str
+) -> Series:
+    """Series of these points, ascending in GPUs."""
+    points = [point for point, _ in line]
+    sizes = [point.gpus for point in points]
+    if len(set(sizes)) < len(sizes):
         raise InputError(
-            f"{where}.seeds: {one.seeds or 'not given'}, but series.{series} has "
-            f"{there.seeds or 'none'} for the same configuration {one.id}; allowed: the same in both"
+            f"{where}.points: duplicate GPUs in {sizes}; allowed: one point for each number of GPUs (put "
+            "others to a series of their own)"
         )
+    constant = [
+        key
+        for key in ("local_batch_size", "global_batch_size")
+        if len({getattr(point, key) for point in points}) == 1
+    ]
+    return Series(
+        name=name,
+        label=entry.get("label", name),
+        model=points[0].model,
+        phase=points[0].phase,
+        device=points[0].device,
+        constant=constant[0] if constant else "neither",
+        fraction_rule="1" if len({point.dataset_samples for point in points}) == 1 else "n",
+        repeats=max(count for _, count in line),
+        points={point.gpus: point.id for point in points},
+    )
 
 
-def registered_schema() -> dict[str, Any]:
-    """Return the schema of a registered campaign; its figures are those of any campaign."""
-    root, of_campaigns = schema("registered"), schema("campaign")
-    properties = {**root["properties"], "figures": of_campaigns["properties"]["figures"]}
-    return {**root, "properties": properties, "$defs": {**of_campaigns["$defs"], **root["$defs"]}}
+# --- a point ----------------------------------------------------------------------------------------
 
 
-def configuration(entry: dict[str, Any], point: Point, where: str) -> Configuration:
-    """Return the configuration at one point of a series; InputError if GPUs and nodes do not fit."""
+def configuration(entry: Mapping[str, Any], point: Mapping[str, Any], where: str) -> Configuration:
+    """Configuration at a point of a series; InputError if GPUs and nodes do not fit."""
     gpus, nodes = point["gpus"], point.get("nodes", 1)
+    local, per_replica = point["local_batch_size"], point.get("gpus_per_replica", 1)
     if gpus % nodes:
         raise InputError(
             f"{where}: gpus {gpus} on {nodes} nodes; allowed: the same number of GPUs on every node"
         )
-    local, per_replica = point["local_batch_size"], point.get("gpus_per_replica", 1)
     check_replicas(gpus, per_replica, where)
     check_accumulation(local, point.get("gradient_accumulation_steps", 1), where)
     return Configuration(
@@ -127,35 +208,34 @@ def configuration(entry: dict[str, Any], point: Point, where: str) -> Configurat
     )
 
 
-def configuration_id(entry: dict[str, Any], point: Point) -> str:
-    """Return the id: all that tells configurations apart; what is at its default does not appear."""
+def configuration_id(entry: Mapping[str, Any], point: Mapping[str, Any]) -> str:
+    """Id with all that tells configurations apart; what is at its default does not appear."""
     nodes = point.get("nodes", 1)
     parts = [
-        model_key(entry),
+        series_key(entry),
         entry["device"],
         f"n{point['gpus']:03d}",
         f"lbs{point['local_batch_size']:04d}",
         work_key(point),
-        f"nodes{nodes}" if nodes > 1 else "",
+        *([f"nodes{nodes}"] if nodes > 1 else []),
         *extras(point),
     ]
-    return "-".join(filter(None, parts))
+    return "-".join(parts)
 
 
-def model_key(entry: dict[str, Any]) -> str:
-    """Return the model, with its phase where that is not `train`."""
-    phase = entry.get("phase", "train")
-    return entry["model"] if phase == "train" else f"{entry['model']}.{phase}"
+def series_key(entry: Mapping[str, Any]) -> str:
+    """Model of a series, with its phase where that is not `train`."""
+    return model_key(entry["model"], entry.get("phase", "train"))
 
 
-def work_key(point: Point) -> str:
-    """Return samples of the training set and epochs, as ids show them."""
+def work_key(point: Mapping[str, Any]) -> str:
+    """Samples of the training set and epochs, as ids show them."""
     target = point.get("protocol") == TARGET_PROTOCOL
     return f"s{point['dataset_samples']:07d}-" + ("target" if target else f"e{point['epochs']:03d}")
 
 
-def extras(point: Point) -> list[str]:
-    """Return GPUs per replica, accumulation, precision, variant, protocol and levers, as ids show them."""
+def extras(point: Mapping[str, Any]) -> list[str]:
+    """GPUs per replica, accumulation, precision, variant, protocol and levers, as ids show them."""
     protocol = point.get("protocol", OTHER_PROTOCOL)
     return [
         *(f"{short}{point[key]}" for key, short in PASS_KEYS.items() if point.get(key, 1) > 1),
@@ -165,52 +245,25 @@ def extras(point: Point) -> list[str]:
     ]
 
 
+# --- devices ----------------------------------------------------------------------------------------
+
+
 def facility_cluster(campaign: Campaign, cluster: Cluster) -> Cluster:
-    """Return the cluster without PUE, carbon and price where not all runs were made on its devices."""
+    """Cluster without PUE, carbon and price where not all runs were made on its devices."""
     if campaign.devices() <= set(cluster.devices):
         return cluster
-    return replace(cluster, pue=None, carbon_intensity=None, price=None)
+    return cluster.model_copy(update={"pue": None, "carbon_intensity": None, "price": None})
 
 
 def registered_devices(campaign: Campaign, cluster: Cluster) -> dict[str, Device]:
-    """Return the campaign's devices by name: the cluster's own; any other without rated powers.
+    """The campaign's devices by name: the cluster's, and any other without rated powers.
 
     Another cluster's device of the same name may be another machine, so its powers are not used.
     """
-    most: dict[str, int] = {}
-    for one in campaign.configurations.values():
-        most[one.device] = max(one.ranks_per_node, most.get(one.device, 1))
+    gpus: dict[str, int] = {}
+    for made in campaign.configurations.values():
+        gpus[made.device] = max(made.ranks_per_node, gpus.get(made.device, 1))
     return {
-        name: cluster.devices.get(name)
-        or Device(name=name, gpus_per_node=gpus, cpus_per_rank=1, cpu={})
-        for name, gpus in most.items()
+        name: cluster.devices.get(name) or Device(name=name, gpus_per_node=most, cpus_per_rank=1)
+        for name, most in gpus.items()
     }
-
-
-def _series(
-    name: str,
-    entry: dict[str, Any],
-    points: dict[int, str],
-    configurations: dict[str, Configuration],
-) -> Series:
-    own = [configurations[id_] for id_ in points.values()]
-    return Series(
-        name=name,
-        written=name,
-        label=entry.get("label", name),
-        model=entry["model"],
-        phase=entry.get("phase", "train"),
-        device=entry["device"],
-        constant=constant_batch_size(own),
-        fraction_rule="1" if len({c.dataset_samples for c in own}) == 1 else "n",
-        repeats=max(p.get("repeats", 1) for p in entry["points"]),
-        points=points,
-    )
-
-
-def constant_batch_size(configurations: list[Configuration]) -> str:
-    """Return which batch size stays constant: local_batch_size, global_batch_size or neither."""
-    for key in ("local_batch_size", "global_batch_size"):
-        if len({getattr(c, key) for c in configurations}) == 1:
-            return key
-    return "neither"

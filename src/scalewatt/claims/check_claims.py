@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.campaign.cluster import given_cluster
+from scalewatt.campaign.cluster import Cluster
 from scalewatt.claims.evidence.claim_types import (
     BY_CONSTRUCTION,
     CONTRADICTED,
@@ -44,7 +44,7 @@ from scalewatt.results.tables.table_schema import with_metadata
 
 
 def check_claims(
-    results: Path, campaign: Path | None, cluster: str | None, out: Path | None
+    results: Path, campaign: Path | None, cluster: Cluster | None, out: Path | None
 ) -> tuple[str, str]:
     """Check all claims; write `out`.{parquet,csv,md,json} where it is given.
 
@@ -71,7 +71,7 @@ def _write(found: Sequence[Verdict], evidence: Evidence, out: Path) -> None:
     write_json(Path(f"{out}.json"), as_json(found))
 
 
-def _evidence(results: Path, campaign: Path | None, cluster: str | None) -> Evidence:
+def _evidence(results: Path, campaign: Path | None, cluster: Cluster | None) -> Evidence:
     if str(results) == REFERENCE.name or results.resolve() == REFERENCE.resolve():
         return published_evidence()
     tables = results / "tables"
@@ -80,8 +80,7 @@ def _evidence(results: Path, campaign: Path | None, cluster: str | None) -> Evid
             f"--results {results}: has no folder tables; expected results/<campaign> (`snakemake "
             f"tables` writes them) or {REFERENCE.name}"
         )
-    given = None if cluster is None else given_cluster(cluster)
-    return campaign_evidence(find_campaign(results, campaign, given), tables)
+    return campaign_evidence(find_campaign(results, campaign, cluster), tables)
 
 
 LEGEND = (
@@ -180,7 +179,7 @@ def basis(evidence: Evidence) -> str:
         return (
             "Checked on the paper's own published numbers; their energies are of origin published. What is "
             "tested is whether the paper's statements agree with its own and its authors' numbers. Claims "
-            "on configurations and definitions are checked on the specs of config.yaml."
+            "on configurations and definitions are checked on the specs of campaigns/paper.yaml."
         )
     counts = Counter(
         point.origin for point in evidence.points if point.mean("energy_kwh") is not None

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from scalewatt.campaign.campaign_types import VARIED, Campaign, Cluster, Series
-from scalewatt.campaign.imported_campaign import read_imported
+from scalewatt.campaign.campaign_types import VARIED, Campaign, Series
+from scalewatt.campaign.cluster import Cluster
 from scalewatt.campaign.load import SIMULATED, load_campaign
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.claims.evidence.evidence import (
@@ -26,7 +26,7 @@ from scalewatt.claims.evidence.evidence import (
     pooled_spreads,
 )
 from scalewatt.common.errors import InputError
-from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.results.figures.figure_schema import POWER
 from scalewatt.results.tables.frames import read_frame, records
@@ -35,7 +35,7 @@ from scalewatt.results.tables.read_table import PUBLISHED, RUN_KEY
 from scalewatt.results.tables.run_row import read_provenances
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, RUNS
 
-PAPER_CAMPAIGN = PROJECT_ROOT / "config.yaml"
+PAPER_CAMPAIGN = PROJECT_ROOT / "campaigns" / "paper.yaml"
 
 
 def published_evidence() -> Evidence:
@@ -67,7 +67,7 @@ def campaign_evidence(campaign: Campaign, tables: Path) -> Evidence:
     traces = read_frame(figure5, POWER) if figure5.exists() else None
     return with_points(
         Evidence(
-            campaign.recorded_name,
+            campaign.name,
             lines=lines_of(campaign, records(configurations)),
             runs=runs,
             traces=() if traces is None else traces_of(traces),
@@ -94,12 +94,11 @@ def find_campaign(results: Path, given: Path | None, cluster: Cluster | None = N
                 f"campaign {name}"
             )
         return campaign
-    files = [Path("config.yaml"), *sorted(Path("campaigns").glob("*.yaml"))]
+    files = sorted(Path("campaigns").glob("*.yaml"))
     unread = ""
     for path in filter(Path.exists, files):
         try:
-            imported = read_imported(path)
-            its = read_yaml(path).get("name") if imported is None else imported.name
+            its = read_yaml(path).get("name")
         except InputError as error:  # somebody may be writing it
             unread += f" (not read: {error})"
             continue

@@ -7,60 +7,43 @@ import errno
 import io
 import os
 import re
-import shutil
 import sys
-import textwrap
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from scalewatt import __version__
-from scalewatt.cli import (  # noqa: F401 (they add to COMMANDS)
-    campaigns,
-    comparing,
-    oversight,
-    reproducing,
-    runs,
-    tables,
-)
-from scalewatt.cli.command import COMMANDS, install_hint, print_error
-from scalewatt.cli.removed import removed
-from scalewatt.common.errors import InputError
-from scalewatt.common.schema_validation import one_of
+from scalewatt.cli import oversight, planning, results, sharing, steps  # noqa: F401 (add COMMANDS)
+from scalewatt.cli.command import COMMANDS, print_error
+from scalewatt.common.errors import InputError, one_of
+from scalewatt.common.project_files import INSTALLED
 
 _GROUPS = {
     "to begin": ("doctor", "campaign"),
     "before a campaign is submitted": ("plan", "advise", "pilot", "calibrate"),
     "while it runs": ("status", "exclude", "remeasure"),
     "recordings and results": ("energy", "register", "compare", "claims"),
-    "share and reproduce": ("export", "import", "manifest", "reproduce"),
-    "steps that the workflow runs": (
-        *("prepare", "probe", "train", "simulate", "account", "carbon", "idle", "table", "figure"),
-        *("run-pages", "prediction", "report"),
+    "share and reproduce": ("export", "import", "reproduce"),
+}
+"""What --help lists; the workflow's own steps are left out."""
+_EXTRAS = {
+    "figures": ("matplotlib", "seaborn"),
+    "workflow": ("snakemake", "snakemake_executor_plugin_slurm"),
+    "train": (
+        *("PIL", "aiohttp", "eccodes", "fsspec", "h5netcdf", "mpi4py", "perun", "sklearn", "torch"),
+        *("torchvision", "xarray", "zarr"),
     ),
 }
-"""All commands, in the order in which --help lists them."""
-_DRAWING = ("figure", "run-pages", "report", "reproduce")
-"""Commands that write pictures to files: matplotlib needs no display's backend, and fails for one unknown."""
+"""Modules of the packages that each extra brings (pyproject.toml)."""
 
 
 class _Parser(argparse.ArgumentParser):
     """A parser that suggests the word which was probably meant."""
 
-    _words: tuple[str, ...] = ()
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Keep the words for `error`, and parse them."""
-        self._words = tuple(sys.argv[1:] if args is None else args)
-        return super().parse_known_args(args, namespace)
-
     def error(self, message: str) -> NoReturn:
-        """Exit with the message: of what is removed, or of a choice with the nearest spelling."""
-        sentence = removed([*self.prog.split()[1:], *self._words])
-        if sentence:
-            super().error(sentence)
-        found = re.fullmatch(r"(.*)invalid choice: '(.*)' \(choose from (.*)\)", message)
-        if found:
-            allowed = one_of(found[2], re.findall(r"'([^']+)'", found[3]))
-            message = f"{found[1]}unknown '{found[2]}'; {allowed}"
+        """Exit with the message: of a choice, with the nearest spelling."""
+        match = re.fullmatch(r"(.*)invalid choice: '(.*)' \(choose from (.*)\)", message)
+        if match:
+            allowed = one_of(match[2], re.findall(r"'([^']+)'", match[3]))
+            message = f"{match[1]}unknown '{match[2]}'; {allowed}"
         super().error(message)
 
 
@@ -68,24 +51,15 @@ class _CommandLine(_Parser):
     """The whole command line, whose help lists the commands by what they are for."""
 
     def format_help(self) -> str:
-        """Return the usage, the commands in their groups, and the options."""
-        width = max(map(len, COMMANDS)) + 4
-        fill = textwrap.TextWrapper(
-            width=min(shutil.get_terminal_size().columns - 2, 100), subsequent_indent=" " * width
-        )
+        """Usage, the commands in their groups, and where their options are."""
         lines = [self.format_usage(), self.description or "", ""]
         for group, names in _GROUPS.items():
-            lines += [
-                f"{group}:",
-                *map(fill.fill, (f"  {n:{width - 2}}{COMMANDS[n].does}" for n in names)),
-                "",
-            ]
-        lines += ["scalewatt COMMAND --help shows a command's options and examples."]
-        return "\n".join(lines) + "\n"
+            lines += [f"{group}:", *(f"  {n:<11}{COMMANDS[n].summary}" for n in names), ""]
+        return "\n".join(lines) + "\nscalewatt COMMAND --help shows options and examples.\n"
 
 
 def command_line() -> argparse.ArgumentParser:
-    """Return the parser, whose result names the `command`."""
+    """Parser whose result names the `command`."""
     parser = _CommandLine(
         prog="scalewatt",
         description="Measure what data-parallel training of neural networks costs in energy.",
@@ -94,42 +68,61 @@ def command_line() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         required=True, dest="command", metavar="COMMAND", parser_class=_Parser
     )
-    for one in COMMANDS.values():
-        one.add_to(commands)
+    for name, command in COMMANDS.items():
+        of_command = commands.add_parser(
+            name,
+            help=command.summary,
+            description=command.description,
+            epilog="\n".join(["examples:", *(f"  {example}" for example in command.examples)]),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        for add_to in command.arguments:
+            add_to(of_command)
     return parser
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; an input error, or one of the system, is one line and exit code 1."""
+    """Run a command; an input error, or one of the system, is one line and exit code 1."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # names of files need not be text in its encoding
             stream.reconfigure(errors="backslashreplace")
     arguments = command_line().parse_args(argv)
-    if arguments.command in _DRAWING:
-        os.environ.pop("MPLBACKEND", None)
+    # Pictures go to files: a display's backend, or an unknown one, is of no use.
+    os.environ.pop("MPLBACKEND", None)
     try:
         return COMMANDS[arguments.command].handler(arguments) or 0
-    except InputError as error:
-        print_error(error)
-        return 1
-    except ModuleNotFoundError as error:  # a wheel without one of its extras
-        hint = install_hint(error.name or "")
-        if hint is None:
-            raise
-        print_error(f"{arguments.command}: {hint}")
-        return 1
-    except BrokenPipeError:
-        return 1
-    except OSError as error:  # a full disk, a folder that is read-only, a name that is too long
-        place = error.filename2 or error.filename
-        code = error.errno if error.errno in errno.errorcode else None
-        reason = " ".join(str(error).split()) if code is None else os.strerror(code)
-        print_error(f"{f'{place}: ' if place else ''}{reason}")
-        return 1
-    except RuntimeError as error:
-        if not str(error).startswith("Symlink loop"):  # as Python before 3.13 says it
-            raise
-        print_error(error)
-        return 1
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        return 1
+    except Exception as error:
+        problem = problem_of(error)
+        if problem is None:
+            raise
+        print_error(problem)
+        return 1
+
+
+def problem_of(error: Exception) -> str | None:
+    """A user's problem in one line; None for a fault of this program."""
+    if isinstance(error, InputError):
+        return str(error)
+    if isinstance(error, ModuleNotFoundError):  # a wheel without one of its extras
+        return install_hint(error.name or "")
+    if isinstance(error, OSError):  # a full disk, a read-only folder, a name that is too long
+        path = error.filename2 or error.filename
+        code = error.errno if error.errno in errno.errorcode else None
+        reason = " ".join(str(error).split()) if code is None else os.strerror(code)
+        return f"{path}: {reason}" if path else reason
+    # As Python before 3.13 says it.
+    return str(error) if str(error).startswith("Symlink loop") else None
+
+
+def install_hint(module: str) -> str | None:
+    """How a missing module is installed; None for one that no extra brings."""
+    name = module.partition(".")[0]
+    for extra, modules in _EXTRAS.items():
+        if name in modules:
+            way = f"pip install 'scalewatt[{extra}]'" if INSTALLED else "make setup"
+            return f"{name} is not installed here; `{way}` brings it"
+    return None

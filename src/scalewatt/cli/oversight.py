@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import argparse
 
-from scalewatt.cli.command import MAX_GPUS, PLACE, Amount, argument, as_json, command
+from scalewatt.cli.command import MAX_GPUS, PLACE, command, flag, option
 from scalewatt.common.errors import InputError
 
 
 @command(
     *PLACE,
     MAX_GPUS,
-    argument("--all", action="store_true", help="one line for each run"),
-    as_json("one JSON object, with all runs"),
-    argument(
-        "--watch",
-        type=Amount("seconds", "60"),
-        metavar="SECONDS",
-        help="show it again every SECONDS, until Ctrl-C",
-    ),
+    flag("--all", "one line for each run"),
+    flag("--json", "one JSON object, with all runs"),
+    option("--watch", "SECONDS", "show it again so often, until Ctrl-C", float),
     examples=(
         "scalewatt status",
-        "scalewatt status --profile profiles/horeka --watch 60",
+        "scalewatt status --site horeka --watch 60",
         "scalewatt status --max-gpus 16",
     ),
 )
@@ -32,16 +27,14 @@ def status(arguments: argparse.Namespace) -> int:
     if arguments.watch is not None and not 1 <= arguments.watch <= 86_400:
         raise InputError(f"--watch: {arguments.watch:g}; allowed: 1 to 86400 seconds")
     folders = arguments.campaign, arguments.results, arguments.work
-    most = arguments.max_gpus
-    return show_status(
-        arguments.profile, *folders, arguments.all, arguments.json, arguments.watch, most
-    )
+    shown = arguments.all, arguments.json, arguments.watch, arguments.max_gpus
+    return show_status(arguments.site, *folders, *shown)
 
 
 RUN = (
-    argument("configuration", nargs="?", metavar="CONFIGURATION", help="the name of its folder"),
-    argument("repeat", nargs="?", type=int, metavar="REPEAT", help="which of its runs, from 1"),
-    argument("--reason", metavar="TEXT", help="why, in one line"),
+    option("configuration", "CONFIGURATION", "the name of its folder", str, nargs="?"),
+    option("repeat", "REPEAT", "which of its runs, from 1", int, nargs="?"),
+    option("--reason", "TEXT", "why, in one line", str),
     *PLACE,
 )
 """A finished run, and why it does not count; without a run these commands list what is recorded."""
@@ -49,15 +42,18 @@ RUN = (
 
 @command(
     *RUN,
-    argument("--undo", action="store_true", help="include it again"),
+    flag("--undo", "include it again"),
     examples=(
         'scalewatt exclude resnet50-local-n002-lbs0032-full 1 --reason "the node was shared"',
         "scalewatt exclude",
     ),
 )
-def exclude(arguments: argparse.Namespace) -> int:
-    """Leave a finished run out of tables and figures; without a run, list those left out."""
-    return _change_run(arguments, arguments.undo)
+def exclude(arguments: argparse.Namespace) -> None:
+    """Leave a finished run out of tables and figures.
+
+    Without a run, list those that are left out.
+    """
+    _change_run(arguments, arguments.undo)
 
 
 @command(
@@ -66,16 +62,15 @@ def exclude(arguments: argparse.Namespace) -> int:
         'scalewatt remeasure resnet50-local-n002-lbs0032-full 1 --reason "the sensor failed"',
     ),
 )
-def remeasure(arguments: argparse.Namespace) -> int:
-    """Set a finished run's measurement aside, so that it is measured again."""
-    return _change_run(arguments)
+def remeasure(arguments: argparse.Namespace) -> None:
+    """Set a finished run's measurement aside, to measure it again."""
+    _change_run(arguments)
 
 
-def _change_run(arguments: argparse.Namespace, undo: bool = False) -> int:
+def _change_run(arguments: argparse.Namespace, undo: bool = False) -> None:
     from scalewatt.tracking.exclude import find_place, run_command
 
     folders = arguments.campaign, arguments.results, arguments.work
-    place = find_place(arguments.profile, *folders)
+    place = find_place(arguments.site, *folders)
     run = arguments.configuration, arguments.repeat
     print("\n".join(run_command(arguments.command, place, *run, arguments.reason, undo)))
-    return 0

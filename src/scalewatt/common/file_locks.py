@@ -10,8 +10,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -31,7 +29,6 @@ BEAT_S = 10.0
 """Period in which a holder renews the time of its record."""
 SILENT_S = 600.0
 """Silence after which a holder on another machine counts as dead."""
-_LOOK_S = 0.5
 
 
 def flock(file: int | TextIO, operation: int) -> bool:
@@ -66,47 +63,14 @@ def waiting_lock(path: Path, text: str) -> Iterator[int]:
                 say(text)
                 has_locks = flock(descriptor, fcntl.LOCK_EX)
             if not has_locks:
-                stack.callback(_leased(path, text).release)
+                stack.enter_context(_lease(path.with_name(f"{path.name}.held")))
         except OSError as error:
             raise InputError(f"{path}: cannot be locked ({error.strerror})") from error
         yield descriptor
 
 
-def _leased(path: Path, text: str) -> SoftFileLease:
-    """Wait for the lease of a file or folder."""
-    from filelock import SoftFileLease, Timeout
+def _lease(record: Path) -> SoftFileLease:
+    """Lease of a record, not yet waited for."""
+    from filelock import SoftFileLease
 
-    record = path.with_name(f"{path.name}.held")
-    lease = SoftFileLease(
-        record, lease_duration=SILENT_S, heartbeat_interval=BEAT_S, poll_interval=_LOOK_S
-    )
-    try:
-        lease.acquire(timeout=0)
-    except Timeout:
-        say(text)
-        lease.acquire()
-    return lease
-
-
-def exists(path: Path) -> bool | None:
-    """Look for a file; None if its file system does not tell."""
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:
-        return None
-    return True
-
-
-def silence_s(record: Path) -> float:
-    """Seconds since a file was renewed, in the time of its file system; infinite without one."""
-    try:
-        renewed_s = record.stat().st_mtime
-    except OSError:
-        return float("inf")
-    try:
-        with tempfile.TemporaryFile(dir=record.parent, prefix=".now-") as probe:
-            return os.fstat(probe.fileno()).st_mtime - renewed_s
-    except OSError:  # a folder that may only be read
-        return time.time() - renewed_s
+    return SoftFileLease(record, lease_duration=SILENT_S, heartbeat_interval=BEAT_S)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import socket
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _DEAD = ("Z", "X", "x")
@@ -23,24 +21,6 @@ def machine_id() -> str | None:
         return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"
     except OSError:
         return None
-
-
-def this_process() -> dict[str, Any]:
-    """Describe this process by what tells it from all others, for a record."""
-    pid = os.getpid()
-    return {
-        "host": socket.gethostname(),
-        "pid": pid,
-        "pid_started_s": process_started_s(pid),
-        "machine": machine_id(),
-    }
-
-
-def has_ended(process: dict[str, Any]) -> bool | None:
-    """Tell whether a process described by `this_process` has ended; None on another machine."""
-    if machine_id() is None or process.get("machine") != machine_id():
-        return None
-    return not runs_still(process["pid"], process["pid_started_s"])
 
 
 def process_started_s(pid: int) -> float | None:

@@ -3,10 +3,107 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, NotRequired
 
-from scalewatt.common.errors import InputError
-from scalewatt.common.schema_validation import check, schema
+from pydantic import AfterValidator, Field, with_config
+from typing_extensions import TypedDict
+
+from scalewatt.common.errors import shown
+from scalewatt.common.settings import STRICT, Bounds, Number, validated
+
+Watts = Annotated[float, Bounds(gt=0, le=10_000)]
+IdleWatts = Annotated[float, Bounds(ge=0, le=10_000)]
+Factor = Annotated[float, Bounds(ge=1, le=1000)]
+PartFactor = Annotated[
+    Factor,
+    Field(
+        description="The true power is within × or ÷ this of the estimate, by your own knowledge; without "
+        "this key 5.4."
+    ),
+]
+
+
+def _rising_loads(points: list[list[float]]) -> list[list[float]]:
+    pairs = [tuple(point) for point in points if len(point) == 2]
+    are_real = all(0 <= load <= 100 and 0 < watts <= 10_000 for load, watts in pairs)
+    loads = [load for load, _ in pairs]
+    if len(pairs) < len(points) or not are_real or loads != sorted(set(loads)):
+        raise ValueError(
+            f"{shown(points)} does not fit; allowed: rising loads from 0 to 100, each with its watts, "
+            "up to 10000"
+        )
+    return points
+
+
+def _idle_below_rated(part: Any) -> Any:
+    if part["rated_w"] < part["idle_w"]:
+        raise ValueError(
+            f"rated_w: {part['rated_w']:g} is below its idle_w {part['idle_w']:g}; allowed: "
+            f"{part['idle_w']:g} or more"
+        )
+    return part
+
+
+Loads = Annotated[
+    list[list[Number]],
+    Field(min_length=2, max_length=1000),
+    AfterValidator(_rising_loads),
+]
+
+
+@with_config(STRICT)
+class CpuPower(TypedDict):
+    """Per socket; used where no sensor is readable.
+
+    Only a device of registered runs may have none: their energy is then of the parts that were recorded.
+    """
+
+    sockets: Annotated[int, Field(ge=1, le=1000)]
+    """CPU sockets of a node."""
+    idle_w: IdleWatts
+    """Watts when idle: simulations begin there; estimates do not use it."""
+    rated_w: Watts
+    """The maker's rated power (TDP) in watts. Estimates without load_w: 0.74 · rated_w · (0.1 + 0.9 ·
+    load)."""
+    load_w: NotRequired[Loads]
+    """Measured power, as points of load in % of all cores and watts, in the order of load, such as
+    [[10, 60], [50, 210], [100, 270]] (docs/idle-probe.md says how). Estimates lie between the points."""
+    factor: NotRequired[Factor]
+    """The true power is within × or ÷ this of the estimate, by your own knowledge; without this key 5.4, with
+    load_w 0.77 to 1.28 times."""
+
+
+@with_config(STRICT)
+class GpuPower(TypedDict):
+    """Per GPU; used where no sensor is readable."""
+
+    idle_w: IdleWatts
+    """Watts when idle."""
+    rated_w: Watts
+    """Watts at full utilisation."""
+    factor: NotRequired[PartFactor]
+
+
+@with_config(STRICT)
+class RamPower(TypedDict):
+    """Per node; used where no sensor is readable."""
+
+    power_w: Annotated[float, Bounds(ge=0, le=100_000)]
+    """Watts, whatever the load."""
+    factor: NotRequired[PartFactor]
+
+
+Cpu = Annotated[CpuPower, AfterValidator(_idle_below_rated)]
+Gpu = Annotated[GpuPower, AfterValidator(_idle_below_rated)]
+
+
+@with_config(STRICT)
+class RatedPowers(TypedDict, total=False):
+    """Powers of a device's parts; what is not known is missing."""
+
+    cpu: Cpu
+    gpu: Gpu
+    ram: RamPower
 
 
 def check_rated_powers(powers: Any, where: str) -> None:
@@ -14,27 +111,6 @@ def check_rated_powers(powers: Any, where: str) -> None:
 
     Each may be empty or null.
     """
-    root = schema("cluster")
-    parts = root["$defs"]["device"]["properties"]
-    kinds = {kind: parts[kind] for kind in ("cpu", "gpu", "ram")}
-    if isinstance(powers, dict):
+    if isinstance(powers, Mapping):
         powers = {kind: power for kind, power in powers.items() if power}
-    check(
-        powers, {"type": "object", "additionalProperties": False, "properties": kinds}, where, root
-    )
-    check_idle_powers(powers, where)
-
-
-def check_idle_powers(powers: Mapping[str, Any], where: str) -> None:
-    """Raise InputError if a part draws more when idle than at full load, or a curve's loads do not rise."""
-    for kind in ("cpu", "gpu"):
-        part = powers.get(kind)
-        if part and part["rated_w"] < part["idle_w"]:
-            raise InputError(
-                f"{where}: {kind}.rated_w: {part['rated_w']:g} is below its idle_w "
-                f"{part['idle_w']:g}; allowed: {part['idle_w']:g} or more"
-            )
-    loads = [load for load, _ in (powers.get("cpu") or {}).get("load_w", [])]
-    if loads != sorted(set(loads)):
-        listed = ", ".join(f"{load:g}" for load in loads)
-        raise InputError(f"{where}: cpu.load_w: its loads are {listed}; allowed: rising ones")
+    validated(RatedPowers, powers, where)

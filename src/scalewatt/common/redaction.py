@@ -1,182 +1,121 @@
-"""Remove secrets and identifying details (own paths, names, addresses) from text."""
+"""Remove secrets, the user's name and paths of this machine from text that is published."""
 
 from __future__ import annotations
 
 import csv
-import os
 import posixpath
-import pwd
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.common.project_files import PROJECT_ROOT
 
-HOME, PATH, NAME, ADDRESS, HIDDEN = "$HOME", "<path>", "<name>", "<address>", "<secret>"
+HOME, PATH, NAME, HIDDEN = "$HOME", "<path>", "<name>", "<secret>"
 """Placeholders of what is removed; HIDDEN of a secret."""
 
 # --- values of options and variables whose name is a secret's -------------------------------------
 
-SECRET = (
-    *("TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL", "CREDENTIALS", "AUTH", "COOKIE"),
-    *("ACCOUNT", "USER", "USERNAME", "MAIL", "EMAIL"),
-)
-"""Last words of names whose values are hidden: `--hf-token`, but not `--max-tokens`."""
-_NAME_END = (
-    rf"(?:(?<![A-Za-z0-9])(?:API|ACCESS|AUTH|PRIVATE|HF|WANDB)?(?:{'|'.join(SECRET)})|PASSWORD)"
-    r"(?:[-_.]?(?:ID|\d{1,3}))?(?:\[[^\s\]]*\])*\]*"
-)
-_IN_NAME = r"[\w.+/@\[\]-]"
-_VALUE = r"""(?:"(?:\\.|[^"\\])*(?:"|\\?\Z)|'[^']*(?:'|\Z)|\\.|[^\s"'\\;&|<>])+"""
-_SECRET_NAME = re.compile(rf"{_NAME_END}\Z", re.IGNORECASE)
-_OPTION = re.compile(rf"-{_IN_NAME}*?{_NAME_END}", re.IGNORECASE)
-_ASSIGNMENT = re.compile(rf"({_IN_NAME}*?{_NAME_END}=).+", re.IGNORECASE | re.DOTALL)
-_WITHIN = re.compile(
-    rf"({_NAME_END}=|(?<!\S)-{_IN_NAME}*?{_NAME_END}\s+(?!-)){_VALUE}", re.IGNORECASE
-)
+_WORDS = r"(?:(?:API|AUTH|ACCESS)?(?:TOKEN|KEY)|[A-Z]*PASSWORD|SECRET|CREDENTIALS?)"
+_SECRET = rf"(?i:(?:[\w.+/@-]*[_.+/@-])?{_WORDS})"
+"""A name whose last word is a secret's: `--hf-token`, but not `--max-tokens`."""
+_VALUE = r"""(?:"[^"]*"?|'[^']*'?|[^\s"';&|<>])+"""
+_IN_SCRIPT = re.compile(rf"(?<![\w.+/@-])({_SECRET}=|-{_SECRET}\s+(?!-)){_VALUE}")
+_LOGIN = re.compile(r"(\w:/{1,2})[^\s/@]+@")
+"""Name and password in an address; as a path it has one slash."""
 
 
 def is_secret(name: str) -> bool:
-    """Tell whether a name's last word is a secret's, as of `AWS_ACCESS_KEY_ID`."""
-    return _SECRET_NAME.search(name) is not None
+    """Tell whether a name's last word is a secret's, as of `WANDB_API_KEY`."""
+    return re.fullmatch(_SECRET, name) is not None
+
+
+def without_logins(text: str) -> str:
+    """Hide the names and passwords in addresses of the web."""
+    return _LOGIN.sub(rf"\1{HIDDEN}@", text)
 
 
 def without_secrets(words: Sequence[str]) -> list[str]:
-    """Hide what options and assignments of a secret's name are given in a command's words.
+    """Hide what options and assignments of a secret's name are given in a command's words, and logins.
 
     `--wandb-key X`, `--hf-token=X` and `WANDB_API_KEY=X`, as words and within a script of `sh -c`.
     """
     shown = []
     for before, word in zip(["", *words], words, strict=False):
-        if _OPTION.fullmatch(before) and not word.startswith("-"):
+        name, equals, _ = word.partition("=")
+        if before.startswith("-") and is_secret(before) and not word.startswith("-"):
             shown.append(HIDDEN)
-        elif assigned := _ASSIGNMENT.fullmatch(word):
-            shown.append(f"{assigned[1]}{HIDDEN}")
+        elif equals and is_secret(name):
+            shown.append(f"{name}={HIDDEN}")
         else:
-            shown.append(_WITHIN.sub(rf"\1{HIDDEN}", word))
+            shown.append(without_logins(_IN_SCRIPT.sub(rf"\1{HIDDEN}", word)))
     return shown
 
 
-# --- keys and e-mail addresses in text ------------------------------------------------------------
+# --- keys in text ---------------------------------------------------------------------------------
 
 with (Path(__file__).parent / "keys.csv").open(encoding="utf-8", newline="") as _file:
     _KEYS = {row["kind"]: row["pattern"] for row in csv.DictReader(_file)}
 """Forms of keys by their kind: each is its provider's own and means nothing else."""
-_PEM_BODY = r"[\s\S]*?(?:-----END (?:[A-Z0-9]+ )*PRIVATE KEY-----|\Z)"
-_WHOLE_KEY = re.compile(
-    "|".join(
-        f"(?:{pattern}{_PEM_BODY if 'PEM' in kind else ''})"
-        for kind, pattern in _KEYS.items()
-        if "address" not in kind  # `Redaction` removes the whole address
-    )
-)
-_MAIL = r"(?<![\w.+-])(?!git@)[\w.+-]+@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,}\b"
 
 
 def known_keys(text: str) -> Iterator[tuple[int, str]]:
     """Yield the line, from 1, and the kind of each key or password of a known form, never the key itself."""
     for kind, pattern in _KEYS.items():
-        yield from ((line, kind) for line in _lines(pattern, text))
-
-
-def mail_addresses(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the line, from 1, of each e-mail address in a text, and that it is one."""
-    return ((line, "an e-mail address") for line in _lines(_MAIL, text))
-
-
-def _lines(pattern: str, text: str) -> Iterator[int]:
-    return (text.count("\n", 0, match.start()) + 1 for match in re.finditer(pattern, text))
+        for match in re.finditer(pattern, text):
+            yield text.count("\n", 0, match.start()) + 1, kind
 
 
 # --- paths and names ------------------------------------------------------------------------------
 
-_SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/dev", "/proc", "/sys")
-"""Top folders that are the same on all machines; /opt and /dev/shm may have a user's folders."""
-_END = r"\s:'\"`<>()"
+_SYSTEM = re.compile(r"/(?:usr|lib|lib64|bin|sbin|etc|dev(?!/shm/.)|proc|sys)?(?:/|\Z)")
+"""Begins of paths that are the same on all machines; /opt and /dev/shm may have a user's folders."""
 _ABSOLUTE = re.compile(
-    r"(?<![^\s'\"`=:,;(\[{>|])(?P<option>-[A-Za-z][\w-]*(?=/))?"
-    rf"(?P<path>/(?!/)[^{_END}]{{2,}}|~(?:/|[A-Za-z])[^{_END}]*)"
+    r"(?:(?<![^\s'\"`=:,;(\[{>|])|(?<=file://))"
+    r"(?:/(?!/)[^\s:'\"`<>()]{2,}|~(?:/|[A-Za-z])[^\s:'\"`<>()]*)"
 )
-"""A path, also in `-I/x`; not `f(x)/n`, `m²/s²` and `samples /s`."""
-_AT = re.compile(r"(?<![^\s,;])[^\s,;]+@[^\s,;]*")
-_COMMON_NAMES = {
-    *("root", "nobody", "admin", "user", "docker", "slurm", "conda", "python", "linux"),
-    *("ubuntu", "debian", "fedora", "centos", "rocky", "alma", "redhat", "suse", "arch"),
-    *("intel", "nvidia", "cuda"),
-}
-"""Users' names that are words of systems as well, and stay."""
-_USER_VARIABLES = (
-    *("USER", "LOGNAME", "USERNAME", "SUDO_USER", "SLURM_JOB_USER"),
-    *("SLURM_JOB_ACCOUNT", "SLURM_ACCOUNT", "SBATCH_ACCOUNT", "SALLOC_ACCOUNT"),
-)
+"""A path; not `f(x)/n`, `m²/s²` and `samples /s`."""
+_USER_VARIABLES = ("USER", "LOGNAME", "SLURM_JOB_USER", "SLURM_JOB_ACCOUNT", "SBATCH_ACCOUNT")
 
 
 @dataclass(frozen=True)
 class Redaction:
-    """Names, paths and addresses that must not be published."""
+    """Home folder, names of the user and of accounts, and the checkout, which must not be published."""
 
-    homes: tuple[str, ...]
-    """Home folders, absolute."""
+    home: str | None
     names: tuple[str, ...]
-    """Names of users and accounts."""
     project: str | None = None
-    """The checkout; paths in it are written relative to it."""
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Redaction:
-        """Collect those of this process's user, by its environment and the system."""
-        names = {environment.get(name) for name in _USER_VARIABLES}
-        homes = {environment.get("HOME")}
-        with suppress(KeyError):  # a number without a name, as in some containers
-            user = pwd.getpwuid(os.getuid())
-            names, homes = names | {user.pw_name}, homes | {user.pw_dir}
-        paths = {path for home in homes if home for path in (home, os.path.realpath(home))}
-        return cls(
-            homes=tuple(sorted({path.rstrip("/") for path in paths} - {""})),
-            names=tuple(sorted(n for n in names if n and n.lower() not in _COMMON_NAMES)),
-            project=str(PROJECT_ROOT),
-        )
+        """Collect those of this process's user, by its environment."""
+        names = {environment.get(name) for name in _USER_VARIABLES} - {None, "", "root"}
+        home = environment.get("HOME", "").rstrip("/") or None
+        return cls(home, tuple(sorted(map(str, names))), str(PROJECT_ROOT))
 
     def text(self, text: str) -> str:
-        """Remove keys, homes, paths outside of the system's folders, names and addresses."""
-        text = _WHOLE_KEY.sub(HIDDEN, text).replace("file://", "file:")
-        text = _ABSOLUTE.sub(lambda m: (m["option"] or "") + self._shown(m["path"]), text)
-        for home in sorted(self.homes, key=len, reverse=True):
-            text = re.sub(rf"{re.escape(home)}(?![\w.-])", HOME, text)
-        text = _AT.sub(ADDRESS, text)
-        for name in sorted(self.names, key=len, reverse=True):
-            # A name of three letters may be a part of another word.
-            pattern = re.escape(name) if len(name) > 3 else rf"\b(?<!_){re.escape(name)}\b(?!_)"
-            text = re.sub(pattern, NAME, text, flags=re.IGNORECASE)
+        """Remove keys, logins, names, and paths outside of the system's folders.
+
+        A path in the checkout is written relative to it, and one in the home with HOME.
+        """
+        text = without_logins(text)
+        for pattern in _KEYS.values():
+            text = re.sub(pattern, HIDDEN, text)
+        text = _ABSOLUTE.sub(lambda match: self._shown(match[0]), text)
+        for name in self.names:
+            text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])", NAME, text)
         return text
 
-    def word(self, word: str) -> str:
-        """`text` of a word of a command, in which a path may have blanks."""
-        option, slash, rest = word.partition("/")
-        is_path = re.fullmatch(r"([\w.+-]*=)?", option) and re.search(r"\s", rest)
-        return option + PATH if is_path and self._shown(slash + rest) == PATH else self.text(word)
-
     def _shown(self, path: str) -> str:
-        """A path relative to the checkout or the home; PATH if it is neither there nor the system's."""
         whole = posixpath.normpath(path)
         if self.project and f"{whole}/".startswith(f"{self.project}/"):
             return posixpath.relpath(whole, self.project)
-        for home in self.homes:
-            if f"{whole}/".startswith(f"{home}/"):
-                return HOME + whole.removeprefix(home)
-        return path if _is_of_system(path) else PATH
-
-
-def _is_of_system(path: str) -> bool:
-    """Tell whether a path is in one of the folders that are the same on all machines."""
-    whole = f"{posixpath.normpath(path)}/"
-    in_system = any(whole.startswith(f"{top}/") for top in _SYSTEM)
-    return not path.strip("/") or (in_system and not re.match(r"/dev/shm/.", whole))
+        if self.home and f"{whole}/".startswith(f"{self.home}/"):
+            return HOME + whole.removeprefix(self.home)
+        return path if _SYSTEM.match(whole) else PATH
 
 
 def absolute_paths(text: str) -> Iterator[str]:
-    """Paths in a text that `Redaction.text` removes whoever its user is."""
-    paths = (match["path"] for match in _ABSOLUTE.finditer(text.replace("file://", "file:")))
-    return (path for path in paths if not _is_of_system(path))
+    """Yield the paths in a text that `Redaction.text` removes whoever its user is."""
+    paths = _ABSOLUTE.findall(text)
+    return (path for path in paths if not _SYSTEM.match(posixpath.normpath(path)))

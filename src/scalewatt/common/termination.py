@@ -18,6 +18,7 @@ LAST_RESORT_S = 5.0
 FORWARDING_S = 0.5
 """What a launcher may need to pass on a rank's last words; after an abort it drops the rest."""
 _FILE_CHECK_INTERVAL_S = 0.5
+STOP_FILE = "stop"
 _NOWHERE: list[Any] = []
 
 
@@ -62,8 +63,9 @@ class StopRequest:
 
     def __init__(self) -> None:
         self.stop_file: Path | None = None
+        self.requests: set[str] = set()
+        """Requests from outside: names of signals, and STOP_FILE."""
         self._asked = False
-        self._requested = False
         self._next_look = 0.0
 
     def install(self) -> None:
@@ -72,8 +74,8 @@ class StopRequest:
             signal.signal(number, self._on_signal)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
-    def _on_signal(self, *_: object) -> None:
-        self._requested = True
+    def _on_signal(self, number: int, *_: object) -> None:
+        self.requests.add(signal.Signals(number).name)
 
     def ask(self) -> None:
         """Ask from within the process."""
@@ -86,7 +88,8 @@ class StopRequest:
     def requested(self) -> bool:
         """Tell whether this rank has been asked to stop from outside."""
         now = time.monotonic()
-        if not self._requested and self.stop_file and now >= self._next_look:
+        if not self.requests and self.stop_file and now >= self._next_look:
             self._next_look = now + _FILE_CHECK_INTERVAL_S
-            self._requested = os.path.exists(self.stop_file)
-        return self._requested
+            if os.path.exists(self.stop_file):
+                self.requests.add(STOP_FILE)
+        return bool(self.requests)

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.archive.archive_file import opened, read_manifest, write_content
+from scalewatt.archive.cluster_facts import ELSEWHERE, SUFFIX
 from scalewatt.archive.ro_crate import METADATA
-from scalewatt.campaign.imported_campaign import SUFFIX, parse_imported
 from scalewatt.campaign.run_spec import RunSpec, read_spec
-from scalewatt.common.errors import InputError
-from scalewatt.common.files import read_json, require_space
-from scalewatt.common.schema_validation import nearest
+from scalewatt.common.errors import InputError, nearest
+from scalewatt.common.files import require_space
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.reproduction.manifests import REFERENCE
 from scalewatt.results.tables.frames import read_frame, records
@@ -45,7 +44,7 @@ class Source:
     provenance: Mapping[tuple[str, int], Row]
     """Of the runs that have one."""
     facility: Mapping[str, float]
-    """What the tables were made with: pue, carbon_g_per_kwh, price_per_kwh, price_per_gpu_hour."""
+    """What the tables were made with: pue, carbon_g_per_kwh, price_per_kwh."""
     no_energy: Mapping[str, str]
     """Why the energy of a configuration is not known."""
     counts_processes: bool
@@ -131,10 +130,9 @@ def _finished(folder: Path) -> set[tuple[str, int]]:
 
 
 def _cluster_of(facts: Path) -> str | None:
-    """Return the cluster's name in the file that an archive has beside its campaign; None without one."""
-    if not facts.is_file():
-        return None
-    return parse_imported(read_json(facts), str(facts)).cluster or None
+    """Read the cluster's name from the facts of an archive; None without them."""
+    name = read_yaml(facts).get("cluster") if facts.is_file() else None
+    return None if name == ELSEWHERE else name
 
 
 def _of_archive(path: Path) -> Source:

@@ -20,7 +20,6 @@ _FACILITY = {
     "pue": "PUE",
     "carbon_g_per_kwh": "carbon intensity (g CO₂e/kWh)",
     "price_per_kwh": "price of a kWh",
-    "price_per_gpu_hour": "price of a GPU hour",
 }
 _THE_RUN = "the run"
 

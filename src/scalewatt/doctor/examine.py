@@ -1,373 +1,180 @@
-"""All checks at once, each with a time limit: what they find, and what follows for runs and their energy."""
+"""The doctor: all checks in turn, and what they mean for runs of a site and their energy."""
 
 from __future__ import annotations
 
 import socket
 import textwrap
-import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError
+from typing import Any, NamedTuple
 
-from scalewatt import __version__
-from scalewatt.campaign.campaign_types import Device
-from scalewatt.campaign.cluster import load_cluster, powers
-from scalewatt.doctor.doctor_types import (
-    LIMITED,
-    MISSING,
-    OK,
-    UNKNOWN,
-    Check,
-    CheckFunction,
-    Machine,
-    PlannedChecks,
-    Profile,
-    unknown,
-)
-from scalewatt.doctor.folder_checks import plan_folder_checks
-from scalewatt.doctor.sensor_checks import check_counters, check_gpus, check_meters
-from scalewatt.doctor.slurm_checks import plan_slurm_checks
-from scalewatt.doctor.software_checks import (
-    check_cores,
-    check_mpi,
-    check_packages,
-    check_perun,
-    check_python,
-)
-from scalewatt.doctor.subprocess_runner import Subprocesses
+from scalewatt.campaign.cluster import load_site, powers
+from scalewatt.common.errors import InputError
+from scalewatt.doctor import machine, sensors
+from scalewatt.doctor.check import FAIL, SET_UP, Check, CommandFailed, Site, fail, warn
 from scalewatt.recordings.terms import DEVICE_KINDS, ESTIMATED, MEASURED
 from scalewatt.results.text.number_format import listed
+from scalewatt.slurm.slurm_commands import NoAnswerError
 
-NEEDED = frozenset({"perun", "mpi", "folder_work", "folder_results"})
-"""Where these give no answer, it is undetermined whether runs can be made."""
+CheckFunction = Callable[[Site], Check]
 
-
-@dataclass(frozen=True)
-class Examination:
-    """All that was found."""
-
-    host: str
-    profile: Profile
-    device: str
-    checks: tuple[Check, ...]
-    conclusion: Conclusion
-    took_s: float
-
-    @property
-    def exit_code(self) -> int:
-        """1 where something that runs need is known to be missing, else 0."""
-        return 1 if self.conclusion.can_run is False else 0
-
-    def as_json(self) -> dict[str, Any]:
-        """Return all fields; the keys are always the same."""
-        return {
-            "scalewatt": __version__,
-            "host": self.host,
-            "profile": str(self.profile.folder),
-            "cluster": self.profile.cluster.name,
-            "device": self.device,
-            "took_s": round(self.took_s, 2),
-            "can_run": self.conclusion.can_run,
-            "decided_by": list(self.conclusion.reasons),
-            "runs_elsewhere": self.conclusion.elsewhere,
-            "energy": self.conclusion.as_json(),
-            "checks": [check.as_json() for check in self.checks],
-        }
+CHECKS: dict[str, CheckFunction] = {
+    "gpus": sensors.gpus,
+    "torch": sensors.torch,
+    "cpu_counters": sensors.cpu_counters,
+    "perun": sensors.perun,
+    "packages": machine.packages,
+    "mpi": machine.mpi,
+}
+SLURM_CHECKS: dict[str, CheckFunction] = {
+    "slurm_partitions": machine.slurm_partitions,
+    "slurm_account": machine.slurm_account,
+    "slurm_job": machine.slurm_job,
+}
+"""Where the site's runs are jobs."""
 
 
-def examine(
-    folder: Path, machine: Machine | None = None, results: Path | None = None
-) -> Examination:
-    """Examine this machine for runs of the profile in `folder`; InputError if that is wrong."""
-    began = time.monotonic()
-    machine = machine or Machine()
-    profile = Profile(folder, load_cluster(folder / "cluster.yaml"))
-    until_s = began + machine.limits.whole_s
-    # A second to kill what hangs, and to say so.
-    programs = Subprocesses(machine.python, machine.environment, until_s - 1.0)
-    planned = planned_checks(machine, programs, profile, results or Path("results"))
-    checks = run_checks(planned, until_s)
-    device = profile.device(machine.environment)
-    elsewhere = profile.submits and machine.job is None
-    found = conclude(checks, device, elsewhere)
-    took_s = time.monotonic() - began
-    return Examination(socket.gethostname(), profile, device.name, checks, found, took_s)
-
-
-def planned_checks(
-    machine: Machine, programs: Subprocesses, profile: Profile, results: Path
-) -> PlannedChecks:
-    """Return all checks, in the order in which they are reported."""
-    device = profile.device(machine.environment)
-    here = not profile.submits or machine.job is not None
-    needs_gpu = here and device.torch_device == "cuda"
-    # A job has the cores that it asked for, and the login node trains nothing.
-    cpus = 1 if profile.submits else device.gpus_per_node * device.cpus_per_rank
+def examine(site_name: str) -> dict[str, Any]:
+    """Examine this machine for the runs of a site, as `--site` names it."""
+    site = Site(site_name, load_site(site_name))
+    checks = {name: run_check(check, site) for name, check in checks_of(site).items()}
+    energy = energy_of(checks, site)
+    obstacles = obstacles_of(checks, site, energy)
     return {
-        ("gpus", "torch"): lambda: check_gpus(machine, programs, needs_gpu),
-        ("rapl",): lambda: check_counters(machine),
-        ("node_meters",): lambda: check_meters(machine),
-        ("perun",): lambda: check_perun(machine, programs, powers(device)),
-        ("python",): lambda: [check_python()],
-        ("packages",): lambda: [check_packages()],
-        ("cores",): lambda: [check_cores(machine, cpus)],
-        ("mpi",): lambda: check_mpi(machine, programs, profile),
-        **plan_slurm_checks(machine, programs, profile),
-        **plan_folder_checks(machine, programs, profile, results),
+        "host": socket.gethostname(),
+        "site": site_name,
+        "device": site.device.name,
+        "runs_here": site.runs_here,
+        "can_run": not obstacles,
+        "obstacles": obstacles,
+        "energy": energy,
+        "checks": [{"name": name, **asdict(check)} for name, check in checks.items()],
     }
 
 
-def run_checks(planned: PlannedChecks, until_s: float) -> tuple[Check, ...]:
-    """Run all at the same time; what has not ended at `until_s` (monotonic clock) is unknown."""
-    found: dict[tuple[str, ...], list[Check]] = {}
-
-    def run(names: tuple[str, ...], function: CheckFunction) -> None:
-        try:
-            found[names] = function()
-        except Exception as error:  # an unforeseen machine: the other checks still count
-            reason = f"the doctor failed: {type(error).__name__}: {error}"
-            found[names] = [unknown(name, reason, name in NEEDED) for name in names]
-
-    threads = {
-        # Daemons, since a file system without its server blocks them for ever.
-        names: threading.Thread(target=run, args=(names, function), daemon=True)
-        for names, function in planned.items()
-    }
-    for thread in threads.values():
-        thread.start()
-    for thread in threads.values():
-        thread.join(max(0.0, until_s - time.monotonic()))
-    known, late = dict(found), "gave no answer in time"  # threads may still add to `found`
-    return tuple(
-        check
-        for names in planned
-        for check in known.get(names) or [unknown(name, late, name in NEEDED) for name in names]
-    )
+def checks_of(site: Site) -> dict[str, CheckFunction]:
+    """All checks for a site, in the order in which they are reported."""
+    return {**CHECKS, **(SLURM_CHECKS if site.submits else {}), **machine.folder_checks(site)}
 
 
-# --- as text ------------------------------------------------------------------------------------
-
-_WIDTH = 110
-_KINDS = {"gpu": "GPU", "cpu": "CPU", "ram": "memory"}
-
-
-def examination_text(found: Examination) -> str:
-    """Return the examination as lines of text."""
-    conclusion = found.conclusion
-    where = "this node (runs go to others)" if conclusion.elsewhere else "this machine"
-    can_run = "can be submitted from here." if conclusion.elsewhere else "can be made here."
-    if not conclusion.can_run:
-        names = ", ".join(conclusion.reasons)
-        can_run = f"cannot be made yet because of {names}, see below."
-        if conclusion.can_run is None:
-            can_run = f"may be possible: undetermined because of {names}, see below."
-    lines = [
-        f"{found.host}, {found.profile.folder} (cluster {found.profile.cluster.name}, device "
-        f"{found.device}), {found.took_s:.1f} s",
-        "",
-        *_wrapped(f"Runs {can_run}", ""),
-        *_wrapped(f"On {where} energy is: {_energy(found.conclusion)}", ""),
-    ]
-    for kind, one in found.conclusion.kinds.items():
-        word = one.origin or ("unknown" if one.is_there else "left out")
-        lines += _wrapped(f"{_KINDS[kind]:<7} {word:<9}  {one.why}", "  ", 21)
-    lines.append("")
-    for check in found.checks:
-        lines += _check(check)
-    return "\n".join(lines)
+def run_check(check: CheckFunction, site: Site) -> Check:
+    """Run a check; what gives no answer is undetermined."""
+    try:
+        return check(site)
+    except PackageNotFoundError as error:
+        return fail(f"{error.name} is not installed, so no run can be made", *SET_UP)
+    except (NoAnswerError, CommandFailed, InputError, OSError) as error:
+        return warn(f"undetermined: {error}")
+    except Exception as error:  # an unforeseen machine: the other checks still count
+        return warn(f"undetermined: the doctor failed ({type(error).__name__}: {error})")
 
 
-def _energy(conclusion: Conclusion) -> str:
-    known = [
-        f"{_KINDS[kind]} {one.origin or 'unknown'}"
-        for kind, one in conclusion.kinds.items()
-        if one.is_there
-    ]
-    if conclusion.origin is None:
-        return f"{', '.join(known) or 'nothing'}; a run's total would be unknown (null)"
-    return f"{', '.join(known)} (energy_origin {conclusion.origin}, scope {conclusion.scope})"
+# --- what follows for energy --------------------------------------------------------------------
 
 
-def _check(check: Check) -> Iterator[str]:
-    yield from _wrapped(f"{check.outcome:<7}  {check.name:<16}  {check.found}", "", 27)
-    if check.means:
-        yield from _wrapped(check.means, " " * 27)
-    if check.outcome != OK or check.name == "slurm":
-        for fix in check.fix:
-            # Never wrapped, so that the command can be copied.
-            yield f"{'':<27}fix: {fix}"
-        for ask in check.ask:
-            yield from _wrapped(f"ask: {ask}", " " * 27)
-
-
-def _wrapped(text: str, indent: str, hanging: int = 0) -> list[str]:
-    after = indent + " " * hanging if not indent.strip() and hanging else indent
-    return textwrap.wrap(
-        text,
-        _WIDTH,
-        initial_indent=indent,
-        subsequent_indent=after,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-
-
-# --- the conclusion: whether runs can be made, and where their energy comes from ------------------
-
-MIXED = "mixed"
-
-
-@dataclass(frozen=True)
-class KindOrigin:
-    """The origin of one device kind's energy here: measured, estimated, or None with the reason."""
+class KindOrigin(NamedTuple):
+    """The origin of a device kind's energy: measured, estimated, or None, with the reason."""
 
     origin: str | None
     why: str
-    is_there: bool
-    """False if the device kind is out of scope."""
+    in_scope: bool = True
 
 
-@dataclass(frozen=True)
-class Conclusion:
-    """The energy origin and scope that runs on this machine would have."""
-
-    kinds: Mapping[str, KindOrigin]
-    can_run: bool | None
-    """None if a check that runs need gave no answer."""
-    reasons: tuple[str, ...]
-    """Names of the checks that decide `can_run`."""
-    elsewhere: bool
-    """True if runs go to other nodes than this one."""
-
-    @property
-    def origin(self) -> str | None:
-        """Return the origin of a run's total: measured, estimated or mixed; None if it is unknown."""
-        there = [kind for kind in self.kinds.values() if kind.is_there]
-        origins = {kind.origin for kind in there}
-        if not there or None in origins:
-            return None
-        return MIXED if len(origins) > 1 else str(origins.pop())
-
-    @property
-    def scope(self) -> str | None:
-        """Return the scope of a total as in column `energy_scope`; None if it is unknown."""
-        if self.origin is None:
-            return None
-        return "+".join(kind for kind in DEVICE_KINDS if self.kinds[kind].is_there)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return all fields."""
-        return {
-            "origin": self.origin,
-            "scope": self.scope,
-            "kinds": {
-                kind: {"origin": one.origin, "in_scope": one.is_there, "why": one.why}
-                for kind, one in self.kinds.items()
-            },
-        }
-
-
-def conclude(checks: Sequence[Check], device: Device, elsewhere: bool) -> Conclusion:
-    """Conclude from all checks; `device` is what this machine is in the cluster file.
-
-    `elsewhere`: runs go to other nodes, so that this node's sensors do not decide whether they can
-    be made.
-    """
-    by_name = {check.name: check for check in checks}
-    kinds = {
-        "gpu": _gpu(by_name, device, elsewhere),
-        "cpu": _cpu(by_name, device),
-        "ram": _ram(by_name, device),
+def energy_of(checks: Mapping[str, Check], site: Site) -> dict[str, Any]:
+    """Origin (None: unknown) and scope of a run's energy, as its tables have them, and of each kind."""
+    kinds = {kind: kind_origin(kind, checks, site) for kind in DEVICE_KINDS}
+    origins = {kind: part.origin for kind, part in kinds.items() if part.in_scope}
+    if None in origins.values():
+        origin = scope = None
+    else:
+        origin = origins["cpu"] if len(set(origins.values())) == 1 else "mixed"
+        scope = "+".join(origins)
+    return {
+        "origin": origin,
+        "scope": scope,
+        "kinds": {kind: part._asdict() for kind, part in kinds.items()},
     }
-    wrong = [check.name for check in checks if check.needed and check.outcome == MISSING]
-    silent = [check.name for check in checks if check.needed and check.outcome == UNKNOWN]
-    unknown_energy = [k for k, one in kinds.items() if one.is_there and one.origin is None]
-    if not elsewhere and "perun" not in wrong:
-        names = {"gpu": "gpus", "cpu": "rapl", "ram": "rapl"}
-        seen = "perun" not in silent
-        wrong += [names[k] for k in unknown_energy if seen and names[k] not in wrong]
-    can_run = False if wrong else (None if silent else True)
-    return Conclusion(kinds, can_run, tuple(wrong or silent), elsewhere)
 
 
-def _sampled(by_name: Mapping[str, Check], kind: str) -> Mapping[str, Any] | None:
-    """Return what perun's samples give for a device kind; None if it was not sampled."""
-    perun = by_name.get("perun")
-    return None if perun is None else perun.facts.get("kinds", {}).get(kind)
+def kind_origin(kind: str, checks: Mapping[str, Check], site: Site) -> KindOrigin:
+    """The origin of a device kind's energy, as the accounting of runs has it from perun's samples."""
+    gpus, perun = checks["gpus"], checks["perun"]
+    if kind == "gpu" and site.device.torch_device == "cpu":
+        return KindOrigin(None, "runs of this device use the CPU", in_scope=False)
+    if kind == "gpu" and gpus.facts.get("count") == 0:
+        return KindOrigin(None, gpus.text, in_scope=site.needs_gpu)
+    if not perun.facts:
+        return KindOrigin(None, "perun was not tested")
 
-
-def _gpu(by_name: Mapping[str, Check], device: Device, elsewhere: bool) -> KindOrigin:
-    gpus = by_name.get("gpus")
-    seen = list(gpus.facts.get("gpus", [])) if gpus else []
-    on_bus = gpus.facts.get("on_bus", 0) if gpus else 0
-    if device.torch_device == "cpu":
-        return KindOrigin(None, "runs of this device use the CPU", is_there=False)
-    sampled = _sampled(by_name, "gpu")
-    if sampled and sampled["origin"] == MEASURED:
-        why = f"perun reads {listed(sampled['sensors'], 4)}"
-        if gpus is not None and gpus.outcome == LIMITED:
-            why += f"; {gpus.means}"
-        missed = len(seen) - len(sampled["sensors"])
-        if missed > 0:
-            return KindOrigin(None, f"{why}, and not {missed} others of {len(seen)}", True)
-        return KindOrigin(MEASURED, why, is_there=True)
-    if not seen and not on_bus:
-        if gpus is not None and gpus.outcome == UNKNOWN:
-            return KindOrigin(None, gpus.found, is_there=True)
-        there = device.torch_device == "cuda" and not elsewhere
-        return KindOrigin(None, gpus.found if gpus else "no GPU", is_there=there)
-    if sampled is None and gpus is not None and gpus.outcome == OK:
-        return KindOrigin(MEASURED, "NVML gives their power; perun was not tested", is_there=True)
-    why = gpus.found if gpus and gpus.outcome != OK else "perun reads no power from them"
-    return KindOrigin(None, why, is_there=True)
-
-
-def _cpu(by_name: Mapping[str, Check], device: Device) -> KindOrigin:
-    sampled = _sampled(by_name, "cpu")
-    if sampled is None:
-        if _counter_works(by_name):
-            return KindOrigin(MEASURED, "its counters can be read; perun was not tested", True)
-        return _estimated_cpu(by_name, device, "; perun was not tested")
+    sampled = perun.facts["kinds"][kind]
+    reads = f"perun reads {listed(sampled['sensors'], 4)}"
+    if kind == "gpu" and 0 < len(sampled["sensors"]) < gpus.facts.get("count", 0):
+        return KindOrigin(None, f"{reads}, and not the other GPUs")
     if sampled["origin"] == MEASURED:
-        return KindOrigin(MEASURED, f"perun reads {listed(sampled['sensors'], 4)}", is_there=True)
+        return KindOrigin(MEASURED, reads)
     if sampled["origin"] == ESTIMATED:
-        return _estimated_cpu(by_name, device)
-    return KindOrigin(None, "perun delivers neither power nor busy share", is_there=True)
+        rated = ", ".join(f"{key} {value}" for key, value in powers(site.device)[kind].items())
+        why = f"perun reads no power; from the cluster file's {rated} (how far off: docs/energy.md)"
+        return KindOrigin(ESTIMATED, why)
+    if kind == "gpu":
+        return KindOrigin(None, f"perun reads no power: {gpus.text}")
+    why = f"perun reads no power, and the cluster file has no rated one (key {kind})"
+    return KindOrigin(None, why, in_scope=kind != "ram")
 
 
-def _estimated_cpu(by_name: Mapping[str, Check], device: Device, added: str = "") -> KindOrigin:
-    if not device.cpu:
-        why = f"{_no_counter(by_name)}, and the cluster file has no rated power (key cpu)"
-        return KindOrigin(None, why + added, is_there=True)
-    curve = device.cpu.get("load_w")
-    basis = "its load_w" if curve else f"rated_w {device.cpu['rated_w']:g} W"
-    why = (
-        f"from the busy share and the cluster file ({device.cpu['sockets']} socket(s), {basis}; "
-        f"docs/energy.md says how far off that may be), as {_no_counter(by_name)}"
+def obstacles_of(checks: Mapping[str, Check], site: Site, energy: Mapping[str, Any]) -> list[str]:
+    """Names of the checks because of which no run can be made."""
+    failed = [name for name, check in checks.items() if check.outcome == FAIL]
+    # Sensors of the nodes that runs are sent to are not seen from here.
+    if not site.runs_here or not checks["perun"].facts:
+        return failed
+    unknown = [k for k, part in energy["kinds"].items() if part["in_scope"] and not part["origin"]]
+    causes = {"gpu": "gpus", "cpu": "cpu_counters"}
+    return list(dict.fromkeys([*failed, *(causes[kind] for kind in unknown)]))
+
+
+# --- as text --------------------------------------------------------------------------------------
+
+KIND_NAMES = {"gpu": "GPU", "cpu": "CPU", "ram": "memory"}
+
+
+def as_text(report: dict[str, Any]) -> str:
+    """The conclusion, then each check with its fixes."""
+    here, energy = report["runs_here"], report["energy"]
+    verdict = "can be made here" if here else "can be submitted from here"
+    if report["obstacles"]:
+        verdict = f"cannot be made yet because of {', '.join(report['obstacles'])}, see below"
+    origins = ", ".join(
+        f"{KIND_NAMES[kind]} {part['origin'] or 'unknown'}"
+        for kind, part in energy["kinds"].items()
+        if part["in_scope"]
     )
-    return KindOrigin(ESTIMATED, why + added, is_there=True)
+    total = "a run's total would be unknown (null)"
+    if energy["origin"]:
+        total = f"energy_origin {energy['origin']}, scope {energy['scope']}"
+    lines = [
+        f"{report['host']}, site {report['site']}, device {report['device']}\n",
+        f"Runs {verdict}.",
+        f"On this {'machine' if here else 'node'} energy is: {origins} ({total})",
+    ]
+    for kind, part in energy["kinds"].items():
+        lines.append(_wrapped(f"  {KIND_NAMES[kind]:<7} {part['origin'] or '-':<9}  ", part["why"]))
+    lines.append("")
+    for check in report["checks"]:
+        lines.append(_wrapped(f"{check['outcome']:<4}  {check['name']:<16}  ", check["text"]))
+        # Never wrapped, so that a command can be copied.
+        lines += [f"{'':<24}fix: {fix}" for fix in check["fix"]]
+    return "\n".join(lines)
 
 
-def _ram(by_name: Mapping[str, Check], device: Device) -> KindOrigin:
-    sampled = _sampled(by_name, "ram")
-    if sampled and sampled["origin"] == MEASURED:
-        return KindOrigin(MEASURED, f"perun reads {listed(sampled['sensors'], 4)}", is_there=True)
-    if device.ram:
-        why = f"{device.ram['power_w']:g} W, the rated power of the cluster file"
-        return KindOrigin(ESTIMATED, why, is_there=True)
-    grace = " (a Grace socket's sensor may include it)" if "grace" in by_name else ""
-    why = f"no counter of memory, and no rated power in the cluster file{grace}"
-    return KindOrigin(None, why, is_there=False)
-
-
-def _no_counter(by_name: Mapping[str, Check]) -> str:
-    rapl = by_name.get("rapl")
-    if rapl is not None and rapl.outcome == LIMITED:
-        return "RAPL's counters cannot be read by you"
-    return "perun reads no counter" if _counter_works(by_name) else "there is no counter"
-
-
-def _counter_works(by_name: Mapping[str, Check]) -> bool:
-    return any(name in by_name and by_name[name].outcome == OK for name in ("rapl", "grace"))
+def _wrapped(begin: str, text: str) -> str:
+    """Text after its row's beginning, below which further lines are indented."""
+    return textwrap.fill(
+        text,
+        width=110,
+        initial_indent=begin,
+        subsequent_indent=" " * len(begin),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -1,19 +1,21 @@
 """Energy of a run: its recordings and stage events to traces and energy tables.
 
 The accounted window of a node is [first, last sample] of all its sensors, or the run's own time if that is
-known. If two segments overlap on a node, the earlier one keeps the time. A flag is about a segment, one of
-its nodes, or a device kind of that; `stage_short` is about a stage.
+known. If two segments overlap on a node, the first keeps the time. A flag is about a segment, one of its
+nodes, or a device kind of that; `stage_short` is about a stage.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
+import pandas as pd
 
 from scalewatt.common.rated_powers import check_rated_powers
 from scalewatt.energies.checks import (
@@ -28,30 +30,29 @@ from scalewatt.energies.checks import (
     slurm_check,
     state_flags,
     telemetry_table,
-    uneven_flags,
 )
 from scalewatt.energies.node import (
     UNUSED_GPU,
     KindEnergy,
     NodeFacts,
-    Window,
     node_kinds,
     node_window,
     sensors_of,
     shared_kinds,
-    stage_seconds,
 )
 from scalewatt.energies.node_clock import NodeClock
 from scalewatt.energies.run_inputs import Run, read_planned_run
 from scalewatt.energies.segments import NodeRecording, Segment, open_segment, segment_numbers
 from scalewatt.energies.stages import (
+    STAGES,
     UNATTRIBUTED,
-    StageIntervals,
+    Window,
+    interval_at,
     seconds_outside,
     segment_events,
     tile_window,
 )
-from scalewatt.energies.tables import Accounts, Collected, known_sum, nothing, tables
+from scalewatt.energies.tables import MAX_UNCOVERED, Accounts, Collected, known_sum, tables
 from scalewatt.energies.traces import Traces, write_traces
 from scalewatt.recordings.node_names import nodes_by_name, same_node
 from scalewatt.recordings.stage_log import EVALUATIONS
@@ -59,8 +60,6 @@ from scalewatt.recordings.terms import ALL_KINDS, NODE, Flag, flag
 
 _DISCARDING = {"killed": "was killed", "failed": "failed", "refused": "refused its input"}
 """Labels of the outcomes of a segment that lose the work since its last checkpoint."""
-
-Event = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +69,8 @@ class _Counted:
     run: Run
     traces: Traces | None = None
     rows: Collected = field(default_factory=Collected)
-    ends: dict[str, float] = field(default_factory=dict)
-    """Until when each node's time has been counted."""
+    windows: dict[str, list[Window]] = field(default_factory=dict)
+    """Time of each node that has been counted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +82,7 @@ class _Node:
     window: Window
     """The time that counts."""
     whole: Window
-    """That time together with what an earlier segment has counted."""
+    """That time together with what another segment has counted."""
     clock: NodeClock
     held: list[int] | None
     """GPUs that the run held; None if that is not recorded."""
@@ -94,25 +93,13 @@ class _Node:
         return self.recording.node
 
     @property
-    def overlap_s(self) -> float:
-        """Seconds of its recording that an earlier segment has counted."""
-        return self.window[0] - self.whole[0]
-
-
-class _NodeSums(NamedTuple):
-    """What a segment needs of a node that was accounted for."""
-
-    name: str
-    window: Window
-    clock_known: bool
-    lost_s: float = 0.0
-    """Seconds of work that was lost."""
-    measured_j: float | None = 0.0
-    """Energy of its parts; None if that was not measured."""
-
-    @property
     def length_s(self) -> float:
         return self.window[1] - self.window[0]
+
+    @property
+    def overlap_s(self) -> float:
+        """Seconds of its recording that another segment has counted."""
+        return self.window[0] - self.whole[0]
 
 
 def account(run: Run, traces: Traces | None = None) -> Accounts:
@@ -129,7 +116,7 @@ def account(run: Run, traces: Traces | None = None) -> Accounts:
 
 
 def account_segment(
-    run: Run, segment: Segment, events: list[Event], traces: Traces | None = None
+    run: Run, segment: Segment, events: pd.DataFrame, traces: Traces | None = None
 ) -> Accounts:
     """Account for what is the only segment of a run."""
     counted = _Counted(run, traces)
@@ -161,47 +148,39 @@ def write_energy(
 
 
 def _segments(run: Run) -> tuple[list[int], list[int]]:
-    """Numbers of all segments with content, in the order of their start, and of those without.
+    """Numbers of all segments with content, and of those without.
 
     A start that failed before the first sample and the first update has nothing to account for.
     """
     started = segment_numbers(run.recordings)
     numbers = {int(row["segment"]) for row in run.provenance.get("segments") or []} | started
     if run.events is not None:
-        named = run.events.filter(pc.is_valid(run.events["segment"]))
-        numbers |= set(named["segment"].to_pylist())
-        started |= set(named.filter(pc.not_equal(named["stage"], "startup"))["segment"].to_pylist())
-    idle = sorted(numbers - started) if started else []
-    numbers = started or numbers or {0}
-    starts_s = {number: _start_s(run, number) for number in numbers if len(numbers) > 1}
-    return sorted(numbers, key=lambda number: (starts_s.get(number), number)), idle
+        rows = run.events.to_pandas().dropna(subset="segment").astype({"segment": "int64"})
+        numbers |= set(rows["segment"])
+        started |= set(rows["segment"][rows["stage"] != "startup"])
+    return sorted(started or numbers or {0}), sorted(numbers - started) if started else []
 
 
-def _start_s(run: Run, number: int) -> float:
-    """Start of a segment, or else its first sample; infinite if neither has a known time."""
-    if (started_s := run.segment(number).get("started_s")) is not None:
-        return float(started_s)
-    with open_segment(run.recordings, number) as segment:
-        nodes = (segment.node(host) for host in segment.hosts)
-        windows = (node_window(node.blocks) for node in nodes if node.clock_known)
-        return min((window[0] for window in windows if window is not None), default=np.inf)
-
-
-def _add_segment(counted: _Counted, segment: Segment, events: list[Event]) -> None:
+def _add_segment(counted: _Counted, segment: Segment, events: pd.DataFrame) -> None:
     """Account for the nodes of a segment one by one, and for what concerns all of them."""
     run, number, rows = counted.run, segment.number, counted.rows
     for each in segment.flags:
         rows.flag([each], number, each.get("node"), each.get("kind"))
     lost = _discarded_span(run, number, events)
-    nodes = [_add_node(counted, node, events, lost) for node in _nodes(counted, segment)]
-    flags = [] if events else [flag("no_events", None, f"segment {number} has no stage events")]
-    if not events and all(node.clock_known for node in nodes):
-        flags += uneven_flags({node.name: node.window for node in nodes})
-    flags += _outcome_flags(run, number, max((node.lost_s for node in nodes), default=0.0))
+    nodes, energies_j, lost_s = [], [], 0.0
+    for node in _nodes(counted, segment):
+        of_node_j, of_node_s = _add_node(counted, node, events, lost)
+        nodes.append(node)
+        energies_j.append(of_node_j)
+        lost_s = max(lost_s, of_node_s)
+    flags = _outcome_flags(run, number, lost_s)
+    if events.empty:
+        flags.append(flag("no_events", None, f"segment {number} has no stage events"))
+        flags += _uneven_flags(nodes)
     missing, of_hosts = _missing_hosts(run, [node.name for node in nodes], segment)
     length_s = max((node.length_s for node in nodes), default=0.0)
     _add_unrecorded(rows, number, missing, events, length_s)
-    whole_j = None if missing else known_sum(node.measured_j for node in nodes)
+    whole_j = None if missing else known_sum(energies_j)
     checks = slurm_check(segment.slurm, whole_j, length_s)
     rows.cross_checks.extend({"segment": number, **row} for row in checks)
     rows.flag([*flags, *of_hosts, *cross_check_flags(checks, NODE)], number)
@@ -220,23 +199,38 @@ def _outcome_flags(run: Run, number: int, lost_s: float) -> list[Flag]:
     return []
 
 
-def _discarded_span(run: Run, number: int, events: list[Event]) -> Window:
+def _discarded_span(run: Run, number: int, events: pd.DataFrame) -> Window:
     """From when to when the work of a segment was lost: since its last checkpoint.
 
     Of a segment that stopped within an evaluation: the evaluations of that epoch, which a later
     segment did again. That time and its energy are in the run's totals.
     """
     if run.segment(number).get("outcome") in _DISCARDING:
-        saved = [float(e["end_s"]) for e in events[:-1] if e["stage"] == "checkpoint"]
+        saved = events[:-1].query("stage == 'checkpoint'")["end_s"]
         return max(saved, default=-np.inf), np.inf
-    later: set[tuple[str, int]] = set()
-    if run.events is not None:
-        rows = run.events.filter(pc.greater(run.events["segment"], number)).to_pylist()
-        later = {(row["stage"], row["epoch"]) for row in rows if row["epoch"] is not None}
-    again = [e for e in events if e["stage"] in EVALUATIONS and (e["stage"], e["epoch"]) in later]
-    if not again:
+    if run.events is None:
         return 0.0, 0.0
-    return min(float(e["start_s"]) for e in again), max(float(e["end_s"]) for e in again)
+    later = run.events.to_pandas().query("segment > @number")[["stage", "epoch"]].dropna()
+    again = events[events["stage"].isin(EVALUATIONS)].merge(later.drop_duplicates())
+    return (0.0, 0.0) if again.empty else (again["start_s"].min(), again["end_s"].max())
+
+
+def _uneven_flags(nodes: Sequence[_Node]) -> Iterator[Flag]:
+    """Flag nodes that were recorded for a part of the time from the first node's begin to the last's end.
+
+    A node counts from its first to its last sample, so where no stages tell how long the run was,
+    nothing else says that energy may be missing. Up to MAX_UNCOVERED of that time is no flag.
+    """
+    known = all(node.recording.clock_known for node in nodes)
+    length_s = float(np.ptp([node.window for node in nodes])) if nodes and known else 0.0
+    for node in nodes:
+        if length_s - node.length_s > MAX_UNCOVERED * length_s:
+            detail = (
+                f"{node.name}: recorded for {node.length_s:.1f} s of the {length_s:.1f} s that the nodes "
+                "were, and without stages it is not known whether it was at work in the rest, which does "
+                "not count"
+            )
+            yield flag("recording_short", None, detail)
 
 
 def _missing_hosts(
@@ -262,21 +256,20 @@ def _missing_hosts(
 
 
 def _add_unrecorded(
-    rows: Collected, number: int, names: Iterable[str], events: list[Event], others_s: float
+    rows: Collected, number: int, names: Sequence[str], events: pd.DataFrame, others_s: float
 ) -> None:
     """Add nodes that nothing was recorded of, with the stages of the events.
 
     Without events they had as much time as the others of the segment (`others_s`).
     """
-    ended = [event for event in events if event["end_s"] != np.inf]
-    window = (0.0, others_s)
-    if ended:
-        window = float(ended[0]["start_s"]), max(float(event["end_s"]) for event in ended)
-    seconds, _ = stage_seconds(tile_window(ended, window)[0])
-    same = {"segment": number, "coverage": 0.0, "recorded": False, "seconds": window[1] - window[0]}
+    ended = events[events["end_s"] < np.inf]
+    window = (0.0, others_s) if ended.empty else (ended["start_s"].min(), ended["end_s"].max())
+    intervals, _ = tile_window(ended, window)
     for name in names:
         for kind in (*ALL_KINDS, UNUSED_GPU):
-            rows.add({"node": name, "device_kind": kind, **same}, nothing(seconds))
+            nothing = KindEnergy(name, kind, 0.0)
+            part = {**nothing.part(number, window), "devices": None, "recorded": False}
+            rows.add(part, nothing.pieces(intervals))
 
 
 # --- nodes ----------------------------------------------------------------------------------------
@@ -284,89 +277,98 @@ def _add_unrecorded(
 
 def _nodes(counted: _Counted, segment: Segment) -> Iterator[_Node]:
     """Read the nodes of a segment that have samples, and say what of their time counts."""
-    run, number, ends = counted.run, segment.number, counted.ends
+    run, number = counted.run, segment.number
     noted = run.segment(number).get("clock_offsets") or ()
-    nodes = nodes_by_name(segment.hosts, ends, (str(row["host"]) for row in noted))
-    earlier = {nodes[host]: host for host in ends}
-    hosts = run.hosts_of(number)
-    rank_0 = same_node(hosts[0], segment.hosts) if hosts else None
+    nodes = nodes_by_name(segment.hosts, counted.windows, (str(row["host"]) for row in noted))
+    names = {nodes[host]: host for host in (*segment.hosts, *counted.windows)}
+    of_ranks = run.hosts_of(number)
+    rank_0 = same_node(of_ranks[0], segment.hosts) if of_ranks else None
     flags: list[Flag] = []
     # Rank 0's node first: offsets are to its clock, and correct no node if that was set.
-    for host in sorted(segment.hosts, key=lambda host: host != rank_0):
-        recording = segment.node(host)
+    hosts = sorted(segment.hosts, key=lambda host: host != rank_0)
+    for host, recording in zip(hosts, _read_ahead(segment, hosts), strict=True):
         flags += recording.flags if host == rank_0 else ()
         recorded = node_window(recording.blocks)
         if recorded is None:
             counted.rows.flag(recording.flags, number, host)
             continue
-        window, whole, offsets = recorded, recorded, []
+        window = whole = recorded
+        offsets = []
         if recording.clock_known:
-            key = earlier.get(nodes[host], host)
-            counted_s = min(ends.get(key, -np.inf), recorded[1])
-            ends[key] = max(ends.get(key, -np.inf), recorded[1])
+            before = counted.windows.setdefault(names[nodes[host]], [])
+            overlaps = [min(end, recorded[1]) for begin, end in before if begin < recorded[1]]
             window = whole = run.window_of(recorded)
-            if counted_s > recorded[0]:
+            if (counted_s := max(overlaps, default=-np.inf)) > recorded[0]:
                 window = float(np.clip(counted_s, *whole)), whole[1]
+            before.append(recorded)
             offsets = [row for row in noted if nodes[str(row["host"])] == nodes[host]]
         gpus = ((s.row.index, s.row.uuid) for s in sensors_of(recording.blocks))
         held = run.used_gpus(host, gpus, number, segment.hosts)
-        clock = NodeClock.of(host, offsets, [*flags, *recording.flags])
+        clock = NodeClock.of(offsets, [*flags, *recording.flags])
         period_s = recording.period_s or run.spec.sampling_period_s or 1.0
         yield _Node(number, recording, window, whole, clock, held, period_s)
 
 
-def _add_node(counted: _Counted, node: _Node, events: list[Event], lost: Window) -> _NodeSums:
+def _read_ahead(segment: Segment, hosts: Sequence[str]) -> Iterator[NodeRecording]:
+    """Read nodes in order, each in a thread while the node before it is accounted for."""
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        waiting = (thread.submit(segment.node, host) for host in hosts)
+        for node, _ in pairwise(chain(waiting, [None])):
+            yield node.result()  # type: ignore[union-attr]
+
+
+def _add_node(
+    counted: _Counted, node: _Node, events: pd.DataFrame, lost: Window
+) -> tuple[float | None, float]:
     """Account for a node: its flags, cross-checks and telemetry, and its pieces by device kind.
 
-    `events` and the span `lost`, whose work was lost, are by the clock of rank 0.
+    `events` and the span `lost`, whose work was lost, are by the clock of rank 0. The energy of its parts in
+    J, None if that was not measured, and the seconds of work that were lost.
     """
     run, rows, recording, window = counted.run, counted.rows, node.recording, node.window
-    events = node.clock.events(events)
-    lost = node.clock.of_node(lost[0]), node.clock.of_node(lost[1])
+    times = ["start_s", "end_s"]
+    events = events.assign(**{name: node.clock.node_s(events[name]) for name in times})
+    lost = tuple(node.clock.node_s(lost).tolist())
     intervals, of_stages = tile_window(events, window)
-    working = [event for event in events if event["stage"] not in run.uncounted_stages]
-    outside_s = seconds_outside(working, node.whole, node.period_s)
+    outside_s = seconds_outside(events, node.whole, node.period_s)
     rows.flag([*recording.flags, *of_stages], node.segment, node.name)
     rows.flag(_node_flags(node, intervals, outside_s), node.segment, node.name)
-    kinds = _kinds(run, node, intervals, outside_s)
+    kinds = _kinds(run, node, outside_s)
     point, telemetry = run.operating_point, recording.telemetry
-    training = intervals.spans_of(("train",)) or [window]
+    training = intervals.loc[intervals["stage"] == "train", times].itertuples(index=False)
     of_states = state_flags(telemetry, node.held, window, "gpu_power_limit_w" in point)
-    of_settings = setting_flags(telemetry, node.held, point, training, node.name)
+    of_settings = setting_flags(telemetry, node.held, point, [*training] or [window], node.name)
     rows.flag([*of_states, *of_settings], node.segment, node.name)
-    sums = _NodeSums(node.name, window, recording.clock_known)
-    if window[1] <= window[0] and node.overlap_s > 0:
-        return sums
+    if node.length_s <= 0 and node.overlap_s > 0:
+        return 0.0, 0.0
     checks = [*gpu_checks(telemetry, kinds, window), *perun_checks(recording.perun_j, kinds)]
     checks += meter_checks(kinds, window)
     rows.flag(cross_check_flags(checks, NODE), node.segment, node.name)
     rows.cross_checks.extend({"segment": node.segment, **row} for row in checks)
     rows.telemetry.append(telemetry_table(recording.blocks, telemetry, node.segment))
-    extended = _with_outside(intervals) if outside_s else intervals
     for kind in kinds:
-        spans = extended if kind.devices else intervals
-        part = kind.part(node.segment, spans, outside_s)
+        spans = _with_outside(intervals) if outside_s and kind.devices else intervals
+        part = kind.part(node.segment, window, outside_s)
         rows.add(part, kind.pieces(spans, lost, outside_s), kind.described)
         flags = [*kind.flags, *cross_check_flags(checks, kind.device_kind)]
         rows.flag(flags, node.segment, node.name, kind.device_kind)
     if all(kind.device_kind != NODE for kind in kinds):  # others may have a meter
-        meter = KindEnergy(node.name, NODE, None, ())
-        part = meter.part(node.segment, intervals, outside_s)
-        rows.add(part, meter.pieces(intervals, lost))
+        meter = KindEnergy(node.name, NODE, None)
+        rows.add(meter.part(node.segment, window, outside_s), meter.pieces(intervals, lost))
     if counted.traces is not None:
         _trace(counted.traces, node, kinds, intervals)
-    lost_s = float(np.sum(intervals.within(*lost).seconds))
-    return sums._replace(lost_s=lost_s, measured_j=measured_j(kinds, window))
+    lost_s = float(np.diff(np.clip(window, *lost))[0])
+    return measured_j(kinds, window), lost_s
 
 
-def _with_outside(intervals: StageIntervals) -> StageIntervals:
+def _with_outside(intervals: pd.DataFrame) -> pd.DataFrame:
     """Intervals after a first one without length, `unattributed`, for what lies outside of them."""
-    rows = zip(*(column.tolist() for column in vars(intervals).values()), strict=True)
-    begin_s = float(intervals.start_s[0])
-    return StageIntervals.of([(UNATTRIBUTED, None, begin_s, begin_s), *rows])
+    stage = pd.Categorical([UNATTRIBUTED], STAGES)
+    first = intervals[:1].assign(stage=stage, epoch=-1, end_s=intervals["start_s"])
+    return pd.concat([first, intervals], ignore_index=True)
 
 
-def _node_flags(node: _Node, intervals: StageIntervals, outside_s: float) -> Iterator[Flag]:
+def _node_flags(node: _Node, intervals: pd.DataFrame, outside_s: float) -> Iterator[Flag]:
     """Flags of a node's time: overlap, concurrent runs, its clock and what lies outside."""
     if node.overlap_s > 0:
         detail = f"{node.name}: {node.overlap_s:.1f} s were recorded by an earlier segment too"
@@ -374,15 +376,15 @@ def _node_flags(node: _Node, intervals: StageIntervals, outside_s: float) -> Ite
     if (blind_s := node.recording.unwatched_s(node.window)) > 0:
         detail = f"{node.name}: concurrent runs could not be detected for {blind_s:.1f} s"
         yield flag("concurrent_runs_unknown", None, detail)
-    yield from node.clock.flags(node.period_s)
+    yield from node.clock.flags(node.name, node.period_s)
     if outside_s:
         none = " and none within it: are the times of both right, and their zones?"
-        only = none if set(intervals.stage) == {UNATTRIBUTED} else ""
+        only = none if (intervals["stage"] == UNATTRIBUTED).all() else ""
         detail = f"{node.name}: {outside_s:.1f} s of the run lie outside of the recording{only}"
         yield flag("recording_short", None, detail)
 
 
-def _kinds(run: Run, node: _Node, intervals: StageIntervals, outside_s: float) -> list[KindEnergy]:
+def _kinds(run: Run, node: _Node, outside_s: float) -> list[KindEnergy]:
     """Energies of a node's device kinds, in the order of their names."""
     recording, held = node.recording, node.held
     expected = run.spec.ranks_per_node if held is None else len(held)
@@ -392,15 +394,13 @@ def _kinds(run: Run, node: _Node, intervals: StageIntervals, outside_s: float) -
         recording.period_s or run.spec.sampling_period_s,
         run.powers,
         lost_s=outside_s,
-        uncounted=intervals.spans_of(run.uncounted_stages),
         used_gpus=held,
         expected_gpus=run.gpus_per_node or expected,
         has_gpus=bool(run.gpus_per_node),
         model=run.provenance.get("device_name") or "",
     )
     telemetry = recording.telemetry
-    read = [*recording.blocks, *gpu_loads(telemetry), *node_meters(telemetry)]
-    kinds = node_kinds(facts, read)
+    kinds = node_kinds(facts, [*recording.blocks, *gpu_loads(telemetry), *node_meters(telemetry)])
     others = run.concurrent(node.name, node.window)
     shared_s = max([recording.shared_s(node.window), *(seconds for seconds, _ in others)])
     if shared_s > 0:
@@ -412,16 +412,19 @@ def _kinds(run: Run, node: _Node, intervals: StageIntervals, outside_s: float) -
 
 
 def _trace(
-    traces: Traces, node: _Node, kinds: Sequence[KindEnergy], intervals: StageIntervals
+    traces: Traces, node: _Node, kinds: Sequence[KindEnergy], intervals: pd.DataFrame
 ) -> None:
     """Write the samples of the sensors that count of a node, those of a block together."""
+    stages = np.append(intervals["stage"].cat.codes, STAGES.index(UNATTRIBUTED)).astype(np.int8)
     counted = [(kind.device_kind, device) for kind in kinds for device in kind.devices]
     for block in {id(device.block): device.block for _, device in counted}.values():
         names, devices = zip(*((k, d) for k, d in counted if d.block is block), strict=True)
-        sensors = block.sensors.iloc[[d.column for d in devices]].assign(kind=names)
-        powers = [device.validated.power_w for device in devices]
-        flags = [device.validated.sample_flags for device in devices]
-        stages = intervals.codes_at(block.time_s)
         traces.add(
-            node.segment, node.name, block.time_s, powers, sensors, flags, stages, node.clock
+            node.segment,
+            node.name,
+            node.clock.rank_0_s(block.time_s),
+            [device.validated.power_w for device in devices],
+            block.sensors.iloc[[d.column for d in devices]].assign(kind=names),
+            [device.validated.sample_flags for device in devices],
+            stages[interval_at(intervals, block.time_s)],
         )

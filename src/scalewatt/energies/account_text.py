@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 
 import pandas as pd
@@ -16,15 +17,6 @@ _LABELS = {
     **{"gpu": "GPU", "cpu": "CPU", "ram": "memory"},
     **{UNUSED_GPU: "GPUs not held", NODE: "whole node"},
 }
-_FORMATS = {
-    "kWh": "{:.6f}",
-    "J": "{:.1f}",
-    "W": "{:.1f}",
-    "W/device": "{:.1f}",
-    "s": "{:.3f}",
-    "coverage": "{:.1f} %",
-}
-"""Formats of numbers by the last word of their heading."""
 LEAST_INTERVAL_J = 3.6
 """Width of the last digit of kWh."""
 MOST_ROWS = 40
@@ -37,8 +29,8 @@ def account_text(account: Account) -> str:
         "device kinds": _kinds(account.totals),
         "devices": _devices(account.devices),
         "windows": _windows(account.windows),
-        "stages": _by(account, account.stages, "stage"),
-        "epochs": _by(account, account.epochs, "epoch"),
+        "stages": _energies_by(account, account.stages, "stage"),
+        "epochs": _energies_by(account, account.epochs, "epoch"),
     }
     flags = account.flags[["code", "sensor", "detail"]].drop_duplicates()
     sentences = (": ".join(filter(pd.notna, row)) for row in flags.itertuples(index=False))
@@ -58,30 +50,26 @@ def _facts(account: Account) -> Iterator[str]:
     yield ", ".join(filter(None, (account.path, run, round_, segments)))
     whole = account.totals.set_index("device_kind").loc[ALL].to_dict()
     joules, low, high = whole["energy_j"], whole["energy_low_j"], whole["energy_high_j"]
-    energy = "unknown" if pd.isna(joules) else f"{_kwh(joules)} kWh = {joules:.1f} J"
+    energy = "unknown" if pd.isna(joules) else f"{_kwh(joules)} = {joules:.1f} J"
     words = ", ".join(filter(None, (account.origin, account.scope)))
     yield f"energy    {energy}" + (f" ({words})" if words else "")
     if pd.isna(joules) and whole["recorded_j"] > 0:
         recorded = _kwh(whole["recorded_j"])
-        yield f"          {recorded} kWh were recorded; the flags say why that is not all"
+        yield f"          {recorded} were recorded; the flags say why that is not all"
     if high - low >= LEAST_INTERVAL_J:
-        ends = f"{_kwh(low)} to {_kwh(high)} kWh"
+        ends = f"{low / J_PER_KWH:.6f} to {_kwh(high)}"
         yield f"          {ends}: the true value may lie anywhere between (docs/energy.md)"
     yield f"run time  {account.runtime_s:.3f} s"
-    gpus = "-" if account.gpus is None else account.gpus
     invented = {host: f"{host} (the file's name)" for host in account.named_by_file}
     hosts = ", ".join(invented.get(host, host) for host in account.hosts)
-    yield f"hosts     {hosts or '-'}; GPUs {gpus}"
-    share = account.coverage
-    yield f"coverage  {'-' if share is None else f'{100 * share:.1f} %'}"
-    if account.runs:
-        yield f"runs      {', '.join(run['run'] for run in account.runs)} (--run NAME for another)"
+    yield f"hosts     {hosts or '-'}; GPUs {'-' if account.gpus is None else account.gpus}"
+    yield f"coverage  {'-' if account.coverage is None else f'{100 * account.coverage:.1f} %'}"
     if len(account.windows):
         yield f"windows   {len(account.windows)} (--run NAME for those of one name)"
 
 
 def _kwh(joules: float) -> str:
-    return _cell("kWh", joules / J_PER_KWH)
+    return f"{joules / J_PER_KWH:.6f} kWh"
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -106,39 +94,32 @@ def _devices(devices: pd.DataFrame) -> pd.DataFrame:
     kinds = pd.Categorical(devices["device_kind"], [*_LABELS])
     keys = ["node", "device_kind", "device_index", "sensor"]
     groups = devices.assign(device_kind=kinds).groupby(keys, observed=True)
-    sums = groups[["recorded_j", "covered_s", "duration_s", "samples"]].sum().reset_index()
+    rows = groups[["recorded_j", "covered_s", "duration_s", "samples"]].sum().reset_index()
     joules = groups["energy_j"].sum(skipna=False).array
-    covered_s, duration_s = sums["covered_s"], sums["duration_s"]
     table = {
-        "host": sums["node"],
-        "device": sums["sensor"],
+        "host": rows["node"],
+        "device": rows["sensor"],
         "kWh": joules / J_PER_KWH,
         "J": joules,
-        "mean W": sums["recorded_j"] / covered_s.where(covered_s > 0),
-        "coverage": 100
-        * (covered_s / duration_s.where(duration_s > 0)).fillna(0.0).clip(upper=1.0),
-        "samples": sums["samples"],
+        "mean W": rows["recorded_j"] / rows["covered_s"].where(rows["covered_s"] > 0),
+        "coverage": 100 * (rows["covered_s"] / rows["duration_s"]).fillna(0.0).clip(upper=1.0),
+        "samples": rows["samples"],
     }
     return pd.DataFrame(table)
 
 
 def _windows(windows: pd.DataFrame) -> pd.DataFrame:
-    """Table of windows, with each GPU's energy if there are several."""
+    """Table of windows, with the energy of each GPU."""
     if windows.empty:
         return windows
     within = windows["counted"].map({True: "", False: " (within another)"})
-    gpus = [name for name in map(str, windows) if name.startswith("gpu_")]
-    return pd.DataFrame(
-        {
-            "window": windows["window"] + within,
-            **{f"GPU {name[4:-2]} J": windows[name] for name in gpus if gpus[1:]},
-            "s": windows["duration_s"],
-            "J": windows["energy_j"],
-        }
-    )
+    names = {n: f"GPU {n[4:-2]} J" for n in windows.columns if n.startswith("gpu_")}
+    table = windows.assign(window=windows["window"] + within)
+    table = table[["window", *names, "duration_s", "energy_j"]]
+    return table.rename(columns={**names, "duration_s": "s", "energy_j": "J"})
 
 
-def _by(account: Account, frame: pd.DataFrame, name: str) -> pd.DataFrame:
+def _energies_by(account: Account, frame: pd.DataFrame, name: str) -> pd.DataFrame:
     """Table of the energies in scope by stage or epoch; unknown if too short for its samples."""
     scope = (account.scope or "").split("+")
     rows = frame[frame["device_kind"].isin(scope) & frame[name].notna()]
@@ -155,18 +136,9 @@ def _by(account: Account, frame: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 def _table(frame: pd.DataFrame, name: str) -> str:
-    """Print a frame as columns of text: words to the left, numbers to the right."""
+    """Print a frame, or how long it is."""
     if frame.empty or len(frame) > MOST_ROWS:
         return f"  {len(frame)} {name} (--json lists them)" if len(frame) else ""
-    columns = []
-    for heading in map(str, frame):
-        cells = [heading, *(_cell(heading, value) for value in frame[heading])]
-        width, is_text = max(map(len, cells)), isinstance(frame[heading].iloc[0], str)
-        columns.append([cell.ljust(width) if is_text else cell.rjust(width) for cell in cells])
-    return "\n".join("  " + "  ".join(row) for row in zip(*columns, strict=True))
-
-
-def _cell(heading: str, value: object) -> str:
-    if pd.isna(value):  # type: ignore[call-overload]
-        return "-"
-    return _FORMATS.get(heading.split()[-1], "{}").format(value)
+    forms = {"kWh": "{:.6f}".format, "s": "{:.3f}".format, "coverage": "{:.1f} %".format}
+    text = frame.to_string(index=False, na_rep="-", float_format="{:.1f}".format, formatters=forms)
+    return textwrap.indent(text, "  ")

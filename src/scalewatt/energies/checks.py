@@ -21,12 +21,11 @@ from scalewatt.energies.node import (
     MAX_DIFFERENCE,
     UNUSED_GPU,
     KindEnergy,
-    Window,
     part_of,
     tolerance_of,
 )
-from scalewatt.energies.stages import seconds_where
-from scalewatt.energies.tables import MAX_UNCOVERED, TELEMETRY_SCHEMA
+from scalewatt.energies.stages import Window, seconds_where
+from scalewatt.energies.tables import TELEMETRY_SCHEMA
 from scalewatt.recordings.block import Block, sensor_frame
 from scalewatt.recordings.terms import (
     DEVICE_KINDS,
@@ -64,73 +63,61 @@ _COMPARABLE = {"constant", "gap", "assumed"}
 """Flags of samples that perun counts as we do, where gaps are bridged."""
 
 Row = dict[str, Any]
-Bools = NDArray[np.bool_]
 
 
 # --- telemetry ------------------------------------------------------------------------------------
 
 
 class Reading(NamedTuple):
-    """What was read of one quantity of one device, (n,): a column of telemetry."""
+    """What was read of one quantity of one device: a column of telemetry."""
 
     block: Block
     sensor: Any
     """Row of the block's sensors; `quantity` is that of telemetry."""
     values: Floats
 
-    @property
-    def time_s(self) -> Floats:
-        """When it was read, (n,)."""
-        return self.block.time_s
 
-    def same_device(self, quantity: str) -> Floats | None:
-        """Another quantity of the same device, (n,); None if it was not read."""
-        sensors, row = self.block.sensors, self.sensor
-        same = (sensors["kind"] == row.kind) & (sensors["index"] == row.index)
-        columns = np.flatnonzero(same & (sensors["quantity"] == quantity))
-        return self.block.values[:, columns[0]] if columns.size else None
-
-
-def readings(telemetry: Iterable[Block], *quantities: str) -> list[Reading]:
-    """Columns of telemetry of some quantities."""
+def readings(
+    telemetry: Iterable[Block], *quantities: str, gpus: Sequence[int] | None = None
+) -> list[Reading]:
+    """Columns of telemetry of some quantities; of GPUs only those of some indices (None: all)."""
     return [
         Reading(block, row, block.values[:, i])
         for block in telemetry
-        for i, row in enumerate(block.sensors.itertuples(index=False))
-        if row.quantity in quantities
+        for i, row in enumerate(block.rows)
+        if row.quantity in quantities and (gpus is None or row.kind != "gpu" or row.index in gpus)
     ]
 
 
 def gpu_loads(telemetry: Iterable[Block]) -> list[Block]:
     """Loads of the GPUs (0..1), to estimate from where their power is unknown."""
     return [
-        _sensor(r, slice(None), 0.01, f"GPU {r.sensor.index} utilisation", "utilisation")
+        _sensor(r, 0.01, name=f"GPU {r.sensor.index} utilisation", quantity="utilisation")
         for r in readings(telemetry, "gpu_utilisation")
     ]
 
 
 def node_meters(telemetry: Iterable[Block]) -> list[Block]:
     """Power of the node's meter. How long a reading that failed is missing shows in the times."""
+    meters = (_sensor(r, 1.0, name=r.sensor.quantity) for r in readings(telemetry, *METERS))
+    known = ((block, np.isfinite(block.values[:, 0])) for block in meters)
     return [
-        _sensor(r, np.isfinite(r.values), 1.0, r.sensor.quantity, "power")
-        for r in readings(telemetry, *METERS)
-        if np.isfinite(r.values).any()
+        replace(block, time_s=block.time_s[is_known], values=block.values[is_known])
+        for block, is_known in known
+        if is_known.any()
     ]
 
 
-def _sensor(
-    reading: Reading, kept: Bools | slice, factor: float, name: str, quantity: str
-) -> Block:
-    """Block of a sensor that counts, of the readings kept."""
-    values = factor * reading.values[kept][:, None]
-    row = {"kind": reading.sensor.kind, "index": reading.sensor.index}
-    sensors = sensor_frame([{**row, "name": name, "quantity": quantity}])
-    return Block(reading.block.node, reading.time_s[kept], values, sensors)
+def _sensor(reading: Reading, factor: float, **row: Any) -> Block:
+    """Block of a reading, as a sensor that counts."""
+    block, sensor = reading.block, reading.sensor
+    sensors = sensor_frame([{"kind": sensor.kind, "index": sensor.index, **row}])
+    return Block(block.node, block.time_s, factor * reading.values[:, None], sensors)
 
 
 def telemetry_table(blocks: Sequence[Block], telemetry: Sequence[Block], segment: int) -> pa.Table:
     """Rows of TELEMETRY_SCHEMA of one node: its telemetry, and its CPUs' load."""
-    load, _ = node_utilisation(blocks)
+    load = node_utilisation(blocks)
     loads = []
     if load is not None:
         sensors = load.sensors.assign(index=0, quantity="cpu_utilisation", unit="%")
@@ -169,7 +156,7 @@ def cross_check_flags(rows: Iterable[Row], kind: str) -> list[Flag]:
             continue
         difference, tolerance = energy_j / recorded_j - 1, row["tolerance"]
         most = tolerance if scope is None else MOST_BEYOND if scope == ALL_PARTS else np.inf
-        if -tolerance <= difference <= most or not row.get("comparable", True):
+        if -tolerance <= difference <= most or row.get("is_partial"):
             continue
         words = [row["node"] or "all nodes"]
         words += [f"GPU {row['device_index']}"] if row["source"] in SOURCES.values() else []
@@ -194,20 +181,20 @@ def gpu_checks(
         if part_of(kind.device_kind) == "gpu" and kind.origin == MEASURED
         for device in kind.devices
     }
-    for reading in readings(telemetry, *SOURCES):
-        time_s, values, index = reading.time_s, reading.values, int(reading.sensor.index)
+    for block, sensor, values in readings(telemetry, *SOURCES):
+        time_s = block.time_s
         inside = np.isfinite(values) & (time_s >= window[0]) & (time_s <= window[1])
         time_s, values = time_s[inside], values[inside]
         if not time_s.size or (length_s := float(time_s[-1] - time_s[0])) < SHORTEST_S:
             continue
-        kind, curve = gpus.get(index, ("gpu", None))
-        recorded_j = None if curve is None else float(curve.between(time_s[0], time_s[-1]))
-        is_counter = reading.sensor.unit == "J"
+        kind, curve = gpus.get(sensor.index, ("gpu", None))
+        is_counter = sensor.unit == "J"
         energy_j = values[-1] - values[0] if is_counter else np.trapezoid(values, time_s)
         yield {
-            **{"node": reading.block.node, "device_kind": kind, "device_index": index},
-            **{"source": SOURCES[reading.sensor.quantity], "duration_s": length_s},
-            **{"energy_j": float(energy_j), "recorded_j": recorded_j},
+            **{"node": block.node, "device_kind": kind, "device_index": int(sensor.index)},
+            **{"source": SOURCES[sensor.quantity], "duration_s": length_s},
+            "energy_j": float(energy_j),
+            "recorded_j": curve and float(curve.between(time_s[0], time_s[-1])),
             "tolerance": MAX_DIFFERENCE if is_counter else tolerance_of(values),
         }
 
@@ -215,33 +202,30 @@ def gpu_checks(
 def perun_checks(perun_j: Mapping[str, float], kinds: Sequence[KindEnergy]) -> Iterator[Row]:
     """Compare perun's total of each kind with all samples of it.
 
-    `comparable` is False if another flag says already that perun has counted samples that are none.
+    It `is_partial` if other flags say that perun has counted samples that are none, or a gap of any length.
     """
     for kind in kinds:
         if (stated := perun_j.get(kind.device_kind)) is None or not kind.devices:
             continue
-        # GPUs that the run did not hold are in perun's total too, and it bridges a gap of any length.
+        # GPUs that the run did not hold are in perun's total too.
         parts = [other for other in kinds if part_of(other.device_kind) == kind.device_kind]
         codes = {each["code"] for part in parts for each in part.flags}
-        whole = all(part.coverage is None or part.coverage > 1 - 1e-9 for part in parts)
-        recorded = sum(part.recorded_j((-np.inf, np.inf)) for part in parts)
+        has_gap = any(part.coverage is not None and part.coverage < 1 - 1e-9 for part in parts)
         # Of power perun takes the same trapezoids.
         sizes = [d.block.time_s.size for d in kind.devices if d.row.quantity != "power"]
-        tolerance = max(PERUN_TOLERANCE, *(PERUN_STEPS / max(n - 1, 1) for n in sizes), 0.0)
         times = [d.curve.time_s for d in kind.devices if d.curve.time_s.size]
-        length_s = max((float(time[-1] - time[0]) for time in times), default=0.0)
         yield {
             **{"node": kind.node, "device_kind": kind.device_kind, "source": PERUN},
-            **{"duration_s": length_s, "energy_j": stated, "recorded_j": recorded},
-            **{"tolerance": tolerance, "comparable": whole and not codes - _COMPARABLE},
+            "duration_s": max((float(time[-1] - time[0]) for time in times), default=0.0),
+            "energy_j": stated,
+            "recorded_j": sum(part.recorded_j((-np.inf, np.inf)) for part in parts),
+            "tolerance": max(PERUN_TOLERANCE, *(PERUN_STEPS / max(n - 1, 1) for n in sizes), 0.0),
+            "is_partial": has_gap or bool(codes - _COMPARABLE),
         }
 
 
 def meter_checks(kinds: Sequence[KindEnergy], window: Window) -> Iterator[Row]:
-    """Compare a node's meter with the sum of what its parts were measured to use while it was read.
-
-    Of the parts only those count whose energy is measured and known.
-    """
+    """Compare a node's meter with the sum of what its parts were measured to use while it was read."""
     for meter in (kind for kind in kinds if kind.device_kind == NODE and kind.devices):
         device = meter.devices[0]
         first, last = device.block.ends_s or window
@@ -257,7 +241,7 @@ def meter_checks(kinds: Sequence[KindEnergy], window: Window) -> Iterator[Row]:
 
 
 def _parts(kinds: Iterable[KindEnergy], span: Window) -> tuple[str | None, float | None]:
-    """Kinds of a node's devices that were measured, joined by +, and their energy; None without any."""
+    """Kinds of a node's devices whose energy was measured and is known, joined by +, and that energy."""
     parts = {kind.device_kind: kind for kind in kinds if kind.device_kind != NODE}
     known = {name: part for name, part in parts.items() if part.origin == MEASURED and part.known}
     if UNUSED_GPU in parts and UNUSED_GPU not in known:
@@ -300,9 +284,7 @@ REASONS = {
 }
 """NVML's clock event reasons that slow a GPU down."""
 NOT_HELD_SHARE = 0.05
-"""Of the training's time; beyond it a run did not have the clock or limit that it asked for."""
-
-
+"""Share of the training; beyond it a run did not have the clock or limit that it asked for."""
 SETTINGS = {
     "gpu_clock_mhz": ("clock_sm", "MHz", 15.0, 0.02),
     "gpu_power_limit_w": ("power_limit", "W", 1.0, 0.01),
@@ -323,41 +305,19 @@ def state_flags(
     """
     flags = []
     length_s = window[1] - window[0]
-    for reading in _held(telemetry, held, "throttle_reasons"):
-        seconds = _reason_seconds(reading.time_s, reading.values, [window])
-        capped_s = seconds.pop(REASONS[POWER_CAP], 0.0)
-        device = f"{reading.block.node}: GPU {reading.sensor.index}"
-        if seconds:
-            detail = f"{device}: {_listed(seconds)} of {length_s:.0f} s"
+    for block, sensor, values in readings(telemetry, "throttle_reasons", gpus=held):
+        masks = np.nan_to_num(values).astype(np.int64)
+        seconds = {r: seconds_where(block.time_s, masks & r != 0, window) for r in REASONS}
+        capped_s = seconds.pop(POWER_CAP)
+        device = f"{block.node}: GPU {sensor.index}"
+        if any(seconds.values()):
+            slowed = ", ".join(f"{REASONS[r]} {s:.0f} s" for r, s in seconds.items() if s)
+            detail = f"{device}: {slowed} of {length_s:.0f} s"
             flags.append(flag("throttled", None, detail))
         if capped_s and not limit_is_wanted:
             detail = f"{device}: at its power limit for {capped_s:.0f} s of {length_s:.0f} s"
             flags.append(flag("power_capped", None, detail))
     return flags
-
-
-def _held(
-    telemetry: Iterable[Block], held: Sequence[int] | None, quantity: str
-) -> Iterator[Reading]:
-    """Readings of a quantity, of GPUs only those that the run held (None: all)."""
-    for reading in readings(telemetry, quantity):
-        if held is None or reading.sensor.kind != "gpu" or reading.sensor.index in held:
-            yield reading
-
-
-def _seconds(time_s: Floats, holds: Bools, spans: Iterable[Window]) -> float:
-    return sum(seconds_where(time_s, holds, span) for span in spans)
-
-
-def _reason_seconds(time_s: Floats, reasons: Floats, spans: Sequence[Window]) -> dict[str, float]:
-    """Seconds of each of NVML's reasons that there was."""
-    masks = np.nan_to_num(reasons).astype(np.int64)
-    seconds = {word: _seconds(time_s, masks & bit != 0, spans) for bit, word in REASONS.items()}
-    return {word: s for word, s in seconds.items() if s}
-
-
-def _listed(seconds: Mapping[str, float]) -> str:
-    return ", ".join(f"{word} {s:.0f} s" for word, s in seconds.items())
 
 
 def setting_flags(
@@ -375,20 +335,20 @@ def setting_flags(
     for name, asked in point.items():
         quantity, unit, *_ = SETTINGS[name]
         seen = set()
-        for reading in _held(telemetry, held, quantity):
-            at_work, outside, reasons = _deviation(
-                reading, name, asked, "gpu_power_limit_w" in point
+        for reading in readings(telemetry, quantity, gpus=held):
+            at_work, outside = _deviation(reading, name, asked, "gpu_power_limit_w" in point)
+            whole_s, outside_s = (
+                sum(seconds_where(reading.block.time_s, holds, span) for span in training)
+                for holds in (at_work, outside)
             )
-            whole_s, outside_s = (_seconds(reading.time_s, m, training) for m in (at_work, outside))
             seen |= {reading.sensor.index} if whole_s else set()
             if outside_s > NOT_HELD_SHARE * whole_s:
                 device = f"GPU {reading.sensor.index}" if reading.sensor.kind == "gpu" else "CPUs"
-                causes = _listed(_reason_seconds(reading.time_s, reasons, training))
                 detail = (
                     f"{node}: {device}: {reading.values[outside].mean():.0f} {unit} for "
                     f"{outside_s:.0f} s of {whole_s:.0f} s, where {asked:g} were asked for"
                 )
-                flags.append(flag("not_held", None, detail + (f" ({causes})" if causes else "")))
+                flags.append(flag("not_held", None, detail))
         if not seen or (name.startswith("gpu_") and not seen.issuperset(held or ())):
             detail = f"{node}: nothing recorded says whether {asked:g} {unit} were held"
             flags.append(flag("operating_point_unknown", None, detail))
@@ -397,42 +357,21 @@ def setting_flags(
 
 def _deviation(
     reading: Reading, name: str, asked: float, allows_capping: bool
-) -> tuple[Bools, Bools, Floats]:
-    """When a device was seen at work, when not at the value asked for, and NVML's reasons then."""
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """When a device was seen at work, and when not at the value asked for."""
     *_, least, share = SETTINGS[name]
     tolerance, values = max(least, share * asked), reading.values
-    at_work, reasons = np.isfinite(values), np.zeros(values.size)
+    at_work = np.isfinite(values)
     above, below = values > asked + tolerance, values < asked - tolerance
     if name == "cpu_clock_mhz":
-        return at_work, above, reasons  # CPUs that wait run slower, whatever was asked for
+        return at_work, above  # CPUs that wait run slower, whatever was asked for
     if name == "gpu_clock_mhz":
-        busy, known = (
-            reading.same_device("gpu_utilisation"),
-            reading.same_device("throttle_reasons"),
+        same = readings(
+            [reading.block], "gpu_utilisation", "throttle_reasons", gpus=[reading.sensor.index]
         )
-        # An idle GPU lowers its clock.
-        at_work = at_work if busy is None else at_work & (busy != 0)
-        reasons = reasons if known is None else np.nan_to_num(known)
-        if allows_capping:
-            below &= reasons.astype(np.int64) & POWER_CAP == 0
-    outside = at_work & (above | below)
-    return at_work, outside, np.where(outside, reasons, 0)
-
-
-def uneven_flags(nodes: Mapping[str, Window]) -> list[Flag]:
-    """Flag each node whose recording covers less of the time from the first node's begin to the last's end.
-
-    A node counts from its first to its last sample, so where no stages tell how long the run was,
-    nothing else says that energy may be missing. Up to MAX_UNCOVERED of that time is no flag.
-    """
-    length_s = float(np.ptp([*nodes.values()])) if nodes else 0.0
-    return [
-        flag(
-            "recording_short",
-            None,
-            f"{node}: recorded for {end - begin:.1f} s of the {length_s:.1f} s that the nodes were, and "
-            "without stages it is not known whether it was at work in the rest, which does not count",
-        )
-        for node, (begin, end) in nodes.items()
-        if length_s - (end - begin) > MAX_UNCOVERED * length_s
-    ]
+        others = {r.sensor.quantity: r.values for r in same}
+        at_work &= others.get("gpu_utilisation", values) != 0  # an idle GPU lowers its clock
+        if allows_capping and "throttle_reasons" in others:
+            reasons = np.nan_to_num(others["throttle_reasons"]).astype(np.int64)
+            below &= reasons & POWER_CAP == 0
+    return at_work, at_work & (above | below)

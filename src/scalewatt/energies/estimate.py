@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from scalewatt.recordings.block import Block, select, sensor_frame
-from scalewatt.recordings.terms import ESTIMATED, Flag, Floats, flag
+from scalewatt.recordings.terms import ESTIMATED, Floats
 
 TDP_SHARE, IDLE_SHARE = 0.74, 0.1
 """What a CPU draws at full load, of its TDP; and idle, of that."""
@@ -33,28 +33,13 @@ NEAR_ENDS = 0.05
 that does nothing, or all that it can, read a few points of % apart."""
 
 
-def node_utilisation(blocks: Sequence[Block]) -> tuple[Block | None, list[Flag]]:
-    """Utilisation (0..1) of all cores of one node as a block of one sensor, from the best there is.
-
-    The sampler's `CPU_BUSY` or perun's `CPU_USAGE` mean all cores. `CPU_USAGE_n` is core n: the mean of
-    those recorded stands in, flagged, because perun 1.0.0 records core 0 only by default, and with
-    more cores resets psutil's clock between them, so that only the first is right.
-    """
-    loads = loads_of(blocks, "cpu")
-    for name in ("CPU_BUSY", "^CPU_USAGE$"):
-        for block in loads:
-            if (whole := block.sensors["name"].str.contains(name)).any():
-                return select(block, [int(np.argmax(whole))]), []
-    if not loads:
-        return None, []
-    first = loads[0]
-    cores = np.hstack([b.values for b in loads if b.time_s.size == first.time_s.size])
-    mean = replace(select(first, [0]), values=cores.mean(axis=1)[:, None])
-    if (count := cores.shape[1]) == 1:
-        detail = "the only utilisation is that of one core, taken for all"
-        return mean, [flag("assumed", first.rows[0].name, detail)]
-    detail = f"utilisation is the mean of {count} cores read one after another"
-    return mean, [flag("assumed", None, detail)]
+def node_utilisation(blocks: Sequence[Block]) -> Block | None:
+    """Utilisation (0..1) of all cores of a node: the sampler's CPU_BUSY, or else perun's CPU_USAGE."""
+    for name in ("CPU_BUSY", "CPU_USAGE"):
+        for block in loads_of(blocks, "cpu"):
+            if (is_whole := block.sensors["name"] == name).any():
+                return select(block, is_whole.to_numpy())
+    return None
 
 
 def loads_of(blocks: Sequence[Block], kind: str) -> list[Block]:

@@ -49,7 +49,7 @@ Codes = NDArray[np.uint8]
 Indices = NDArray[np.intp]
 
 SAMPLE_FLAGS = ("", "clock", "missing_samples", "over_limit", "counter", "constant", "gap")
-"""Flag of a sample by its code; 0 is no flag."""
+"""Flag of a sample by its code; 0: none."""
 # Short peaks above a device's limit are real; twice the limit is not, and half as much again only where it
 # lasts. The limit is that of GPUs of its name where none is stated, else a third of what is plausible.
 LIMIT_FACTOR, SPIKE, PLAUSIBLE_FACTOR = 2.0, 1.5, 3.0
@@ -119,9 +119,9 @@ def validate(block: Block, column: int, period_s: float | None = None) -> Valida
     """Energy, power and quality flags of a sensor; `period_s` is the declared sampling period."""
     sensor = _Samples(block, column, period_s)
     if sensor.row.totals:
-        return _of_totals(sensor)
-    validate_by = {"counter": _of_counter, "mean_power": _of_means}
-    return validate_by.get(sensor.row.quantity, _of_powers)(sensor)
+        return _totals(sensor)
+    by_quantity = {"counter": _counter, "mean_power": _means}
+    return by_quantity.get(sensor.row.quantity, _powers)(sensor)
 
 
 def bounds(
@@ -141,51 +141,24 @@ def bounds(
 
 def cumulate(time_s: Floats, energy_j: Floats, known: Bools) -> EnergyCurve:
     """Curve of k samples from the energies of the k-1 steps; those that are not known add nothing."""
-    sums_j = np.zeros(time_s.size)
     if known.all():
-        np.cumsum(energy_j, out=sums_j[1:])
-        return EnergyCurve(time_s, sums_j, time_s)
-    np.cumsum(np.where(known, energy_j, 0.0), out=sums_j[1:])
-    covered_s = np.cumsum(np.where(known, np.diff(time_s), 0.0))
-    return EnergyCurve(time_s, sums_j, np.append(0.0, covered_s))
+        return EnergyCurve(time_s, np.append(0.0, np.cumsum(energy_j))[: time_s.size], time_s)
+    steps = (np.where(known, each, 0.0) for each in (energy_j, np.diff(time_s)))
+    return EnergyCurve(time_s, *(np.append(0.0, np.cumsum(each)) for each in steps))
 
 
 # --- what all quantities share ----------------------------------------------------------------------
-
-
-def _limits_w(row: Any) -> tuple[float, float]:
-    """What a sensor's device draws at most but for short peaks, and what it cannot exceed, in W."""
-    if row.origin == ESTIMATED:
-        return np.inf, np.inf
-    plausible_w, limit_w = PLAUSIBLE_W[row.kind], row.limit_w
-    if row.kind == "gpu" and not limit_w > 0:  # NaN is unknown
-        limit_w = gpu_limit_w(row.device)
-    if not limit_w > 0:
-        return plausible_w / PLAUSIBLE_FACTOR, plausible_w
-    return limit_w, min(plausible_w, LIMIT_FACTOR * limit_w)
-
-
-def _is_clock_known(block: Block, quantity: str, values: Floats) -> bool:
-    """Whether the clock was not set back for long, and does not show the time of most samples twice.
-
-    A counter that keeps rising has coarse stamps only.
-    """
-    backwards = block.backwards
-    again_s = np.diff(block.time_s[backwards])[np.diff(backwards) == 1]
-    if again_s[again_s > 0].sum() > MOST_AGAIN * block.steps_s.sum():
-        return False
-    if 2 * backwards.size < values.size:
-        return True
-    falls = np.count_nonzero(np.diff(values) < 0)
-    return quantity == "counter" and bool(falls < MOST_FALLS * (values.size - 1))
 
 
 class _Samples:
     """The n samples of a sensor while they are checked."""
 
     def __init__(self, block: Block, column: int, period_s: float | None) -> None:
-        self.row, self.values = block.rows[column], block.values[:, column]
-        self.time_s, self.steps_s = block.time_s, block.steps_s
+        self.row, self.values, self.time_s = (
+            block.rows[column],
+            block.values[:, column],
+            block.time_s,
+        )
         self.usual_w, self.limit_w = _limits_w(self.row)
         self.period_s = max(block.step_s, period_s or 0.0)
         self.gap_s = GAP_PERIODS * self.period_s
@@ -211,10 +184,11 @@ class _Samples:
 
     def usable(self) -> tuple[Indices, Floats, Floats]:
         """Indices and values of the samples without a flag, (m,), and the steps between them in s."""
-        if not self.marks:
-            return np.arange(self.codes.size), self.values, self.steps_s
         usable = np.flatnonzero(self.codes == 0)
-        return usable, self.values[usable], np.diff(self.time_s[usable])
+        values, time_s = self.values, self.time_s
+        if self.marks:
+            values, time_s = values[usable], time_s[usable]
+        return usable, values, np.diff(time_s)
 
     def validated(
         self, knots: Indices, energy_j: Floats, state: Codes, power_w: Floats
@@ -249,10 +223,36 @@ class _Samples:
             yield flag(code, self.row.name, detail)
 
 
+def _limits_w(row: Any) -> tuple[float, float]:
+    """What a sensor's device draws at most but for short peaks, and what it cannot exceed, in W."""
+    if row.origin == ESTIMATED:
+        return np.inf, np.inf
+    plausible_w, limit_w = PLAUSIBLE_W[row.kind], row.limit_w
+    if row.kind == "gpu" and not limit_w > 0:  # NaN is unknown
+        limit_w = gpu_limit_w(row.device)
+    if not limit_w > 0:
+        return plausible_w / PLAUSIBLE_FACTOR, plausible_w
+    return limit_w, min(plausible_w, LIMIT_FACTOR * limit_w)
+
+
+def _is_clock_known(block: Block, quantity: str, values: Floats) -> bool:
+    """Whether the clock was not set back for long, and does not show the time of most samples twice.
+
+    A counter that keeps rising has coarse stamps only.
+    """
+    backwards = block.backwards
+    again_s = np.diff(block.time_s[backwards])[np.diff(backwards) == 1]
+    if again_s[again_s > 0].sum() > MOST_AGAIN * block.steps_s.sum():
+        return False
+    falls = np.count_nonzero(np.diff(values) < 0)
+    is_rising = quantity == "counter" and falls < MOST_FALLS * (values.size - 1)
+    return 2 * backwards.size < values.size or bool(is_rising)
+
+
 # --- power ------------------------------------------------------------------------------------------
 
 
-def _of_powers(sensor: _Samples) -> Validated:
+def _powers(sensor: _Samples) -> Validated:
     """Validate every sample of power in W and integrate between the valid ones."""
     _mark_powers(sensor)
     knots, power_w, step_s = sensor.usable()
@@ -274,22 +274,22 @@ def _of_powers(sensor: _Samples) -> Validated:
 
 
 def _mark_powers(sensor: _Samples) -> None:
-    """Flag what is no power of the device."""
+    """Flag what the device cannot draw."""
     power_w, usual_w, limit_w = sensor.values, sensor.usual_w, sensor.limit_w
     spike_w, most_w = min(SPIKE * usual_w, limit_w), power_w.max(initial=0.0)
     if power_w.min(initial=1.0) > 0 and most_w <= spike_w and most_w < np.inf:
         return  # what holds of the extremes holds of every sample
-    has_value = (power_w >= 0) & (power_w < np.inf)
-    sensor.mark("missing_samples", "samples without a value", ~has_value)
+    sensor.mark(
+        "missing_samples", "samples without a value", ~((power_w >= 0) & (power_w < np.inf))
+    )
     if sensor.row.origin != ESTIMATED:  # no device draws nothing
         sensor.mark("missing_samples", "samples of 0 W", power_w == 0)
     sensor.mark("over_limit", f"samples above {limit_w:g} W", power_w > limit_w)
     is_usual = (sensor.codes == 0) & (power_w <= usual_w)
-    is_spike = power_w > spike_w
-    is_spike[[0, -1]] = False
-    is_spike[1:-1] &= is_usual[:-2] & is_usual[2:]
+    is_between = np.zeros_like(is_usual)
+    is_between[1:-1] = is_usual[:-2] & is_usual[2:]
     words = f"single samples above {spike_w:g} W between samples up to {usual_w:g} W"
-    sensor.mark("over_limit", words, is_spike)
+    sensor.mark("over_limit", words, is_between & (power_w > spike_w))
 
 
 def _standing_still(power_w: Floats, step_s: Floats) -> Bools:
@@ -330,7 +330,23 @@ def _centred(curve: EnergyCurve, last_w: float) -> EnergyCurve:
 # --- counters, and mean powers computed from them ---------------------------------------------------
 
 
-def _of_counter(sensor: _Samples) -> Validated:
+def _totals(sensor: _Samples) -> Validated:
+    """Validate totals of windows: the counter's rises. All else is between two windows, or unknown.
+
+    There is nothing to tell a wrap or a gap by, and nothing to bridge by.
+    """
+    usable, total_j, step_s = sensor.usable()
+    energy_j = np.diff(total_j)
+    sensor.mark("missing_samples", "samples without a value", ~np.isfinite(sensor.values))
+    over = energy_j > sensor.limit_w * (step_s + LAG_S)
+    sensor.mark("over_limit", f"totals above {sensor.limit_w:g} W", usable[1:][over])
+    known = (energy_j > 0) & ~over & sensor.is_trusted
+    shown_w = np.full(sensor.values.size, np.nan)
+    shown_w[usable[1:]] = np.where(known, energy_j / step_s, np.nan)
+    return sensor.validated(usable, energy_j, np.where(known, _EXACT, _UNCOVERED), shown_w)
+
+
+def _counter(sensor: _Samples) -> Validated:
     """Validate every sample of a counter in J and every step between the valid ones."""
     sensor.mark("missing_samples", "samples without a value", ~np.isfinite(sensor.values))
     # A counter in µJ is never exactly 0 by itself; perun writes 0 for a failed read.
@@ -339,10 +355,10 @@ def _of_counter(sensor: _Samples) -> Validated:
     energy_j = np.diff(counter_j)
     if not np.isnan(sensor.row.range_j):  # it wraps at most once in a step
         energy_j[energy_j < 0] += sensor.row.range_j
-    return _of_differences(sensor, usable, energy_j, step_s)
+    return _differences(sensor, usable, energy_j, step_s)
 
 
-def _of_means(sensor: _Samples) -> Validated:
+def _means(sensor: _Samples) -> Validated:
     """Validate mean powers in W, each over the time since the sample before.
 
     perun makes them of a counter. Failed reads (0) give a wrong one, 0 W for each further failed
@@ -350,96 +366,60 @@ def _of_means(sensor: _Samples) -> Validated:
     samples that are not 0 on both sides of it, and all between.
     """
     usable, mean_w, step_s = sensor.usable()
-    limit_w = sensor.limit_w
     energy_j = mean_w[1:] * step_s
     missing = ~((mean_w >= 0) & (mean_w < np.inf))
     over = mean_w == np.inf
-    over[1:] |= energy_j > limit_w * (step_s + LAG_S)
+    over[1:] |= energy_j > sensor.limit_w * (step_s + LAG_S)
     # A sample of 0 belongs to the next one that is not, and those after the last of these to one more.
     is_read = mean_w != 0
     spoilt = np.convolve(np.append(over[is_read], False), [1, 1, 1])[1:-1] > 0
     over = spoilt[np.cumsum(is_read) - is_read]
-    sensor.mark("over_limit", f"samples above {limit_w:g} W or next to one", usable[over])
+    sensor.mark("over_limit", f"samples above {sensor.limit_w:g} W or next to one", usable[over])
     sensor.mark("missing_samples", "samples without a value", usable[missing & ~over])
     energy_j[(missing | over)[1:]] = np.nan
-    return _of_differences(sensor, usable, energy_j, step_s)
+    return _differences(sensor, usable, energy_j, step_s)
 
 
-def _of_totals(sensor: _Samples) -> Validated:
-    """Validate totals of windows: the counter's rises. All else is between two windows, or unknown.
+def _differences(sensor: _Samples, usable: Indices, energy_j: Floats, step_s: Floats) -> Validated:
+    """Validate the energies in J, (m-1,), between m usable samples; NaN is an unknown one.
 
-    There is nothing to tell a wrap or a gap by, and nothing to bridge by.
+    Time without a change belongs to the change after it: that is a step.
     """
-    usable, total_j, step_s = sensor.usable()
-    energy_j, limit_w = np.diff(total_j), sensor.limit_w
-    sensor.mark("missing_samples", "samples without a value", ~np.isfinite(sensor.values))
-    over = energy_j > limit_w * (step_s + LAG_S)
-    sensor.mark("over_limit", f"totals above {limit_w:g} W", usable[1:][over])
-    known = (energy_j > 0) & ~over & sensor.is_trusted
-    shown_w = np.full(sensor.values.size, np.nan)
-    shown_w[usable[1:]] = np.where(known, energy_j / step_s, np.nan)
-    return sensor.validated(usable, energy_j, np.where(known, _EXACT, _UNCOVERED), shown_w)
-
-
-def _of_differences(
-    sensor: _Samples, usable: Indices, energy_j: Floats, step_s: Floats
-) -> Validated:
-    """Validate the energies in J, (m-1,), between m usable samples; NaN is an unknown one."""
     shown_w = np.full(sensor.values.size, np.nan)
     if usable.size < 2:
         return sensor.validated(usable, energy_j, np.full(energy_j.size, _UNCOVERED), shown_w)
-    limit_w, range_j = sensor.limit_w, sensor.row.range_j
-    range_j = LEAST_RANGE_J if np.isnan(range_j) else range_j
-    if _is_sure(sensor, energy_j, step_s, range_j):
-        shown_w[usable[1:]] = energy_j / step_s
-        return sensor.validated(usable, energy_j, np.full(energy_j.size, _EXACT), shown_w)
-    steps = _steps(energy_j, step_s, sensor.period_s)
-    possible, ambiguous = _possible(steps, limit_w, range_j)
+    steps, usual_s = _steps(energy_j, step_s, sensor.period_s)
+    possible, ambiguous = _possible(steps, usual_s, sensor)
     exact = _caught_up(possible & ~ambiguous & sensor.is_trusted, steps)
-    bridged, across_w = _bridged(exact, ambiguous, steps, sensor.bridge_s)
-    ends = usable[np.cumsum(steps.reads)]
-    # A change ends a step, and is no repeat.
-    repeats = np.repeat(steps.is_still & steps.is_long, steps.reads) & (energy_j == 0)
+    bridged, across_w = _bridged(exact, ~exact & ~ambiguous, steps, usual_s, sensor.bridge_s)
+
+    reads, step_s = steps["reads"].to_numpy(), steps["step_s"].to_numpy()
+    ends = usable[np.cumsum(reads)]
+    # A change ends a step; it does not repeat.
+    stands = (steps["is_still"] & steps["is_long"]).to_numpy()
+    repeats = np.repeat(stands, reads) & (energy_j == 0)
     sensor.mark("counter", "samples that repeat the one before", usable[1:][repeats])
-    impossible = ~possible & np.isfinite(steps.energy_j) & ~steps.is_outer
+    impossible = ~possible & (np.isfinite(steps["energy_j"]) & ~steps["is_outer"]).to_numpy()
     sensor.mark("counter", "steps that the counter cannot have made", ends[impossible])
     sensor.mark("counter", "steps that may hide a further wrap", ends[ambiguous])
-    shown_w[usable[1:]] = np.repeat(_resolved_w(steps, exact, limit_w), steps.reads)
+
+    power_w, known_j = (np.where(exact, steps[n], np.nan) for n in ("power_w", "energy_j"))
+    # A step too short to resolve its power shows that of it and the one before.
+    short = np.flatnonzero(power_w[1:] > sensor.limit_w) + 1
+    power_w[short] = (known_j[short] + known_j[short - 1]) / (step_s[short] + step_s[short - 1])
+    shown_w[usable[1:]] = np.repeat(power_w, reads)
     state = np.where(exact, _EXACT, np.where(bridged, _BRIDGED, _UNCOVERED))
-    known_j = np.where(bridged, across_w * steps.step_s, steps.energy_j)
+    known_j = np.where(bridged, across_w * step_s, steps["energy_j"])
     return sensor.validated(np.append(usable[0], ends), known_j, state, shown_w)
 
 
-def _is_sure(sensor: _Samples, energy_j: Floats, step_s: Floats, range_j: float) -> bool:
-    """Whether all steps of a counter are usual: all that follows would only find each of them exact."""
-    longest_s, least_j = step_s.max(), energy_j.min()
-    return bool(
-        sensor.is_trusted
-        and longest_s <= sensor.gap_s * _JITTER
-        and least_j > 0
-        and sensor.limit_w * longest_s < least_j + range_j
-        and (energy_j <= sensor.limit_w * step_s).all()
-    )
+def _steps(energy_j: Floats, step_s: Floats, period_s: float) -> tuple[pd.DataFrame, float]:
+    """The k steps of a counter from change to change, and the usual time of one in s.
 
-
-@dataclass(frozen=True, eq=False)
-class _Steps:
-    """The k steps of a counter from change to change, (k,): time without a change belongs to the next one."""
-
-    reads: Indices
-    step_s: Floats
-    energy_j: Floats
-    power_w: Floats
-    is_still: Bools
-    """The counter stood still for a part of the step."""
-    is_outer: Bools
-    """The first step of a slow counter, begun before, and a last one that is not over yet."""
-    is_long: Bools
-    usual_s: float
-
-
-def _steps(energy_j: Floats, step_s: Floats, period_s: float) -> _Steps:
-    """Join the steps between samples without a change to the one with the change after them."""
+    Columns: `reads`, `step_s`, `energy_j`, `power_w`; `is_still`, if the counter stood still for a part of
+    it; `is_outer` of the first step of a slow counter, begun before, and of a last one that is not over yet;
+    `is_long`.
+    """
     changes = np.flatnonzero(energy_j != 0)
     is_open = energy_j[-1] == 0
     begins = np.append(0, changes + 1)
@@ -450,60 +430,65 @@ def _steps(energy_j: Floats, step_s: Floats, period_s: float) -> _Steps:
     if 0 < changes.size < energy_j.size:
         usual_s = max(float(np.median(joined_s[: changes.size])), period_s)
         is_slow = float(np.median(reads[: changes.size])) >= SLOW_READS
-    is_last_open = (np.arange(reads.size) == reads.size - 1) & is_open
-    is_outer = is_last_open | ((np.arange(reads.size) == 0) & is_slow)
-    is_still, is_long = (reads > 1) | is_last_open, joined_s > GAP_PERIODS * usual_s * _JITTER
-    return _Steps(
-        reads, joined_s, joined_j, joined_j / joined_s, is_still, is_outer, is_long, usual_s
-    )
+    number = np.arange(reads.size)
+    is_last_open = (number == reads.size - 1) & is_open
+    columns = {
+        **{
+            "reads": reads,
+            "step_s": joined_s,
+            "energy_j": joined_j,
+            "power_w": joined_j / joined_s,
+        },
+        "is_still": (reads > 1) | is_last_open,
+        "is_outer": is_last_open | ((number == 0) & is_slow),
+        "is_long": joined_s > GAP_PERIODS * usual_s * _JITTER,
+    }
+    return pd.DataFrame(columns), usual_s
 
 
-def _possible(steps: _Steps, limit_w: float, range_j: float) -> tuple[Bools, Bools]:
+def _possible(steps: pd.DataFrame, usual_s: float, sensor: _Samples) -> tuple[Bools, Bools]:
     """Mark the steps that the counter can have made, and those of them that may hide a further wrap."""
-    energy_j, step_s, is_long = steps.energy_j, steps.step_s, steps.is_long
-    possible = (energy_j > 0) & (energy_j <= limit_w * (step_s + LAG_S)) & ~steps.is_outer
+    energy_j, step_s, is_long = (
+        steps[name].to_numpy() for name in ("energy_j", "step_s", "is_long")
+    )
+    power_w, limit_w, range_j = steps["power_w"].to_numpy(), sensor.limit_w, sensor.row.range_j
+    possible = (
+        (energy_j > 0) & (energy_j <= limit_w * (step_s + LAG_S)) & ~steps["is_outer"].to_numpy()
+    )
     # The mean power of a very short step is mostly the counter's lag.
-    usual_w = steps.power_w[possible & ~is_long & (step_s >= 0.5 * steps.usual_s)]
-    possible &= ~is_long | (steps.power_w <= RESET * usual_w.max(initial=0.0)) | (not usual_w.size)
+    usual_w = power_w[possible & ~is_long & (step_s >= 0.5 * usual_s)]
+    possible &= ~is_long | (power_w <= RESET * usual_w.max(initial=0.0)) | (not usual_w.size)
+    range_j = LEAST_RANGE_J if np.isnan(range_j) else range_j
     return possible, possible & (energy_j + range_j <= limit_w * step_s) & np.isfinite(limit_w)
 
 
-def _caught_up(exact: Bools, steps: _Steps) -> Bools:
+def _caught_up(exact: Bools, steps: pd.DataFrame) -> Bools:
     """Drop the steps in which a counter stood still for long and lost what was used meanwhile.
 
     If it did not, the step's mean power is at least CAUGHT_UP of that on both sides.
     """
-    doubtful = exact & steps.is_still & steps.is_long
+    doubtful = exact & steps["is_still"] & steps["is_long"]
     if not doubtful.any():
         return exact
-    sure_w = pd.Series(np.where(exact & ~doubtful, steps.power_w, np.nan))
-    floor_w = CAUGHT_UP * np.fmin(sure_w.ffill().to_numpy(), sure_w.bfill().to_numpy())
-    return exact & (~doubtful | (steps.power_w >= floor_w))
+    sure_w = steps["power_w"].where(exact & ~doubtful)
+    floor_w = CAUGHT_UP * np.fmin(sure_w.ffill(), sure_w.bfill())
+    return (exact & (~doubtful | (steps["power_w"] >= floor_w))).to_numpy()
 
 
 def _bridged(
-    exact: Bools, ambiguous: Bools, steps: _Steps, longest_s: float
+    exact: Bools, unknown: Bools, steps: pd.DataFrame, usual_s: float, longest_s: float
 ) -> tuple[Bools, Floats]:
     """Mark the steps of unknown energy that are bridged, with the power in W by those on both sides.
 
     A slow counter's lag at the beginning and the end is bridged from the one side there is.
     """
+    step_s, power_w, is_outer = (steps[n].to_numpy() for n in ("step_s", "power_w", "is_outer"))
     if exact.all() or not exact.any():
-        return np.zeros_like(exact), steps.power_w
-    unknown = ~exact & ~ambiguous
+        return np.zeros_like(exact), power_w
     before = np.cumsum(exact)  # exact steps before each: equal ones are an unbroken run
-    run_s = np.bincount(before, weights=np.where(exact, 0.0, steps.step_s))[before]
+    run_s = np.bincount(before, weights=np.where(exact, 0.0, step_s))[before]
     bridged = unknown & (before > 0) & (before < before[-1]) & (run_s <= longest_s)
-    if steps.is_outer[0]:
-        bridged |= unknown & steps.is_outer & (steps.step_s <= LAG_STEPS * steps.usual_s)
-    middle_s = np.cumsum(steps.step_s) - 0.5 * steps.step_s
-    return bridged, np.interp(middle_s, middle_s[exact], steps.power_w[exact])
-
-
-def _resolved_w(steps: _Steps, exact: Bools, limit_w: float) -> Floats:
-    """Power to show in W, (k,), NaN where unknown: a step too short to resolve it shares the one before."""
-    power_w, energy_j = (np.where(exact, e, np.nan) for e in (steps.power_w, steps.energy_j))
-    short = np.flatnonzero(power_w[1:] > limit_w) + 1
-    shared_j, shared_s = (each[short] + each[short - 1] for each in (energy_j, steps.step_s))
-    power_w[short] = shared_j / shared_s
-    return power_w
+    if is_outer[0]:
+        bridged |= unknown & is_outer & (step_s <= LAG_STEPS * usual_s)
+    middle_s = np.cumsum(step_s) - 0.5 * step_s
+    return bridged, np.interp(middle_s, middle_s[exact], power_w[exact])

@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
 
 from scalewatt.energies.estimate import (
     FACTOR,
@@ -24,14 +24,9 @@ from scalewatt.energies.estimate import (
     loads_of,
     node_utilisation,
 )
-from scalewatt.energies.integrate import (
-    EnergyCurve,
-    Validated,
-    bounds,
-    validate,
-)
-from scalewatt.energies.stages import STAGES, UNATTRIBUTED, StageIntervals, tile_window
-from scalewatt.energies.tables import MAX_UNCOVERED, PIECES, Pieces, nothing, pieces
+from scalewatt.energies.integrate import EnergyCurve, Validated, bounds, validate
+from scalewatt.energies.stages import STAGES, UNATTRIBUTED, Window, interval_at, short_pieces_s
+from scalewatt.energies.tables import MAX_UNCOVERED, SUMS
 from scalewatt.recordings.block import Block
 from scalewatt.recordings.terms import (
     DEVICE_KINDS,
@@ -53,12 +48,12 @@ SIGMAS = 3.0
 """Standard errors of the mean by which a power that was read now and then may differ."""
 MIRROR_S = 0.005
 """Two counters of one socket are read within so many seconds."""
+LEAST_UNCOVERED_S = 1e-4
+"""Less is the rounding of unix seconds, and of sums of their steps."""
 MODULE = re.compile(r"\bG[HB]200\b")
 """GPUs whose counter is that of their module."""
-_MODULE_DETAIL = "counts the whole module with its CPU and memory: it is a meter of the node"
 _DIE = re.compile(r"(package-\d+)-die-\d+")
 
-Window = tuple[float, float]
 Row = dict[str, Any]
 
 
@@ -109,7 +104,7 @@ class KindEnergy:
     device_kind: str
     coverage: float | None
     """Share of `device_s` with a known power; None if the node has nothing of the kind."""
-    flags: tuple[Flag, ...]
+    flags: tuple[Flag, ...] = ()
     devices: tuple[Sensor, ...] = ()
     """The sensor that counts of each device."""
     count: int = 0
@@ -118,8 +113,6 @@ class KindEnergy:
     """Device seconds of which the power should be known."""
     period_s: float = 0.0
     """What its samples resolve in time: the longest sampling period; 0 without any."""
-    uncounted_known: bool = True
-    """Whether the energy of the time that does not count may be stated."""
     most_w: tuple[float, ...] = ()
     """Most that each device can draw in W."""
     lacking_w: float = 0.0
@@ -141,80 +134,88 @@ class KindEnergy:
         """Energy recorded between two times in J, whether or not that is enough to state."""
         return sum(float(device.curve.between(*window)) for device in self.devices)
 
-    def bounds_j(self, window: Window) -> tuple[float, float]:
-        """Interval in J of what all devices used between two times, as `intervals_j` has it."""
-        _, low, high = self.intervals_j(tile_window((), window)[0])
-        return float(low.sum()), float(high.sum() + self.lacking_w * (window[1] - window[0]))
-
-    def intervals_j(self, intervals: StageIntervals, outside_s: float = 0.0) -> Floats:
-        """Energy in J of each device in each interval, and both ends of it, (3, devices, k).
-
-        The ends are what an estimate leaves open. In uncovered time a device used at least nothing, and at
-        most `most_w`; `outside_s` is uncovered time outside of the intervals, put to the first one. Sums
-        take it that the errors of all devices and nodes have the same sign.
-        """
-        energies_j = np.zeros((3, len(self.devices), intervals.seconds.size))
-        for i, (device, most_w) in enumerate(zip(self.devices, self.most_w, strict=True)):
-            energies_j[:, i] = [intervals.energy_j(curve) for curve in device.curves]
-            uncovered_s = intervals.uncovered_s(device.curve)
-            uncovered_s[0] += outside_s
-            energies_j[2, i] += most_w * uncovered_s
-        return energies_j
-
     @property
     def described(self) -> list[Row]:
         """Index, sensor and uuid of each device."""
         rows = (device.row for device in self.devices)
         return [{"device_index": r.index, "sensor": r.name, "uuid": r.uuid or None} for r in rows]
 
-    def part(self, segment: int, intervals: StageIntervals, unrecorded_s: float) -> Row:
-        """Row of the parts of a run (`tables.Collected`)."""
+    def part(self, segment: int, window: Window, unrecorded_s: float = 0.0) -> Row:
+        """Row of the parts of a run (`tables.PARTS`)."""
         return {
             **{"segment": segment, "node": self.node, "device_kind": self.device_kind},
-            **{"sensors": len(self.devices), "devices": self.count, "energy_origin": self.origin},
-            **{"coverage": self.coverage, "device_s": self.device_s, "shared": self.shared},
-            **{"seconds": float(intervals.seconds.sum()), "unrecorded_s": unrecorded_s},
-            **{"period_s": self.period_s, "uncounted_known": self.uncounted_known},
+            **{"sensors": len(self.devices), "devices": self.count},
+            **{"energy_origin": self.origin, "coverage": self.coverage, "shared": self.shared},
+            **{"device_s": self.device_s, "seconds": window[1] - window[0]},
+            **{"unrecorded_s": unrecorded_s, "period_s": self.period_s, "recorded": True},
         }
 
-    def pieces(self, intervals: StageIntervals, lost: Window, unrecorded_s: float = 0.0) -> Pieces:
-        """Energy of each device in each stage of each epoch, as PIECES; `lost`: span of discarded work.
+    def bounds_j(self, window: Window) -> tuple[float, float]:
+        """Interval in J of what all devices used between two times."""
+        whole = pd.DataFrame({"start_s": window[:1], "end_s": window[1:]})
+        rows = self._intervals(whole, (0.0, 0.0), 0.0)
+        return float(rows["low_j"].sum()), float(rows["high_j"].sum())
 
-        `unrecorded_s` is how long the run was at work outside of the recording: what it can have used then
-        is put to the first interval.
+    def pieces(
+        self, intervals: pd.DataFrame, lost: Window = (0.0, 0.0), unrecorded_s: float = 0.0
+    ) -> pd.DataFrame:
+        """Energy of each device in each stage of each epoch, a row an interval.
+
+        `lost`: span of discarded work. `unrecorded_s` is how long the run was at work outside of the
+        recording: what it can have used then is put to the first interval.
         """
-        stages, group = stage_seconds(intervals, self.period_s)
-        if not self.devices:
-            return nothing(stages)
-        count, size = len(self.devices), stages["stage"].size
+        stages = intervals["stage"].cat.codes.to_numpy(np.int64)
+        epochs = stages + len(STAGES) * intervals["epoch"].to_numpy()
+        seconds = (intervals["end_s"] - intervals["start_s"]).to_numpy()
+        short_s = short_pieces_s(stages, seconds, self.period_s)
+        short = short_pieces_s(epochs, seconds, self.period_s)
+        is_named = stages != STAGES.index(UNATTRIBUTED)
+        of_stages = np.array([short_s.get(code, np.nan) for code in stages.tolist()])
+        spans = intervals.assign(
+            short_s=np.where(is_named, of_stages, np.nan),
+            short_epoch=is_named & [code in short for code in epochs.tolist()],
+        )
+        return self._intervals(spans, lost, unrecorded_s)
 
-        def summed(values: NDArray[Any]) -> NDArray[Any]:
-            """Sums of the intervals, (devices, k), by stage and epoch, (devices * size,)."""
-            sums = np.zeros((size, len(values)), values.dtype)
-            np.add.at(sums, group, values.T)
-            return sums.T.ravel()
+    def _intervals(
+        self, intervals: pd.DataFrame, lost: Window, unrecorded_s: float
+    ) -> pd.DataFrame:
+        """Energy in J of each device in each interval, and the ends of what it can be.
 
-        energies = map(summed, self.intervals_j(intervals, unrecorded_s))
-        inside = {id(b): intervals.counts(np.sort(b.time_s)) for b in _blocks(self.devices)}
-        samples = np.array([inside[id(device.block)] for device in self.devices])
-        columns = {
-            **{name: np.tile(values, count) for name, values in stages.items()},
-            **dict(zip(("recorded_j", "low_j", "high_j"), energies, strict=True)),
-            "device": np.repeat(np.arange(count), size),
-            "discarded_j": summed(self.intervals_j(intervals.within(*lost))[0]),
-            "covered_s": summed(np.array([intervals.covered_s(d.curve) for d in self.devices])),
-            "samples": summed(samples[:, 1:-1]),
-        }
-        rows = [pieces(**columns)]
-        outside = samples[:, 0] + samples[:, -1]
-        for device in np.flatnonzero(outside):
-            of_device = {"device": device, "samples": outside[device], "outside": True}
-            rows.append(pieces(**of_device, stage=STAGES.index(UNATTRIBUTED)))
-        if self.lacking_w:
-            expected_s = intervals.seconds.copy()
-            expected_s[0] += unrecorded_s
-            rows.append(pieces(**stages, high_j=summed(self.lacking_w * expected_s[None])))
-        return {name: np.concatenate([row[name] for row in rows]) for name in PIECES}
+        These are what an estimate leaves open. In uncovered time a device used at least nothing, and at
+        most `most_w`. Sums take it that the errors of all devices and nodes have the same sign.
+        """
+        span = intervals["start_s"].to_numpy(), intervals["end_s"].to_numpy()
+        seconds = span[1] - span[0]
+        missing_s = np.where(np.arange(seconds.size) == 0, unrecorded_s, 0.0)
+        numbers = {id(b): interval_at(intervals, b.time_s) for b in _blocks(self.devices)}
+        rows = []
+        for device, most_w in zip(self.devices, self.most_w, strict=True):
+            curve, low, high = device.curves
+            covered_s = curve.covered_s(*span)
+            uncovered_s = seconds - covered_s
+            uncovered_s = np.where(uncovered_s > LEAST_UNCOVERED_S, uncovered_s, 0.0) + missing_s
+            inside = numbers[id(device.block)]
+            rows.append(
+                {
+                    **{"covered_s": covered_s, "recorded_j": curve.between(*span)},
+                    "low_j": low.between(*span),
+                    "high_j": high.between(*span) + most_w * uncovered_s,
+                    "discarded_j": curve.between(*np.clip(span, *lost)),
+                    "samples": np.bincount(inside[inside >= 0], minlength=seconds.size),
+                }
+            )
+        number = np.repeat(np.arange(len(rows)), seconds.size)
+        if self.lacking_w or not rows:  # devices without a series
+            none = np.full(seconds.size, 0.0 if rows else np.nan)
+            lacking_j = self.lacking_w * (seconds + missing_s)
+            rows.append({"covered_s": 0 * seconds, "samples": (0 * seconds).astype(int)})
+            rows[-1] |= {**dict.fromkeys(SUMS, none), "high_j": none + lacking_j}
+            number = np.append(number, np.full(seconds.size, -1))
+        columns = {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+        same = intervals.iloc[np.tile(np.arange(seconds.size), len(rows))]
+        same = same.drop(columns=["start_s", "end_s"]).reset_index(drop=True)
+        return same.assign(device=number, duration_s=np.tile(seconds, len(rows)), **columns)
 
 
 def _blocks(devices: Iterable[Sensor]) -> Iterable[Block]:
@@ -225,27 +226,6 @@ def _blocks(devices: Iterable[Sensor]) -> Iterable[Block]:
 def part_of(kind: str) -> str:
     """gpu of the GPUs that the run did not hold, any other kind as it is."""
     return kind.removeprefix("unused_")
-
-
-def stage_seconds(
-    intervals: StageIntervals, period_s: float = 0.0
-) -> tuple[Pieces, NDArray[np.intp]]:
-    """Columns of pieces that hold of any device, for each stage of an epoch, and the row of each interval.
-
-    `period_s` is what the samples resolve.
-    """
-    stage = np.array([STAGES.index(name) for name in intervals.stage])
-    epoch = np.array([-1 if number is None else number for number in intervals.epoch])
-    keys, group = np.unique(epoch * len(STAGES) + stage, return_inverse=True)
-    epochs, stages = np.divmod(keys, len(STAGES))
-    known = stages != STAGES.index(UNATTRIBUTED)
-    return {
-        "stage": stages,
-        "epoch": epochs,
-        "duration_s": np.bincount(group, intervals.seconds, keys.size),
-        "short_s": np.where(known, intervals.short_pieces_s(period_s, stage)[stages], np.nan),
-        "short_epoch": known & ~np.isnan(intervals.short_pieces_s(period_s, group)),
-    }, group
 
 
 # --- the devices of a node ------------------------------------------------------------------------
@@ -264,8 +244,6 @@ class NodeFacts:
     """Rated powers by device kind, to estimate what was not measured."""
     lost_s: float = 0.0
     """Known run time outside of the recording, uncovered for every kind."""
-    uncounted: Sequence[Window] = ()
-    """Spans in the window that do not count."""
     used_gpus: Sequence[int] | None = None
     """Indices of the GPUs that the run held; None: all recorded."""
     expected_gpus: int | None = None
@@ -274,6 +252,10 @@ class NodeFacts:
     """Whether there are GPUs, even if none was recorded."""
     model: str = ""
     """Name of the GPUs, if no sensor states it."""
+
+    def rated(self, kind: str) -> Mapping[str, Any]:
+        """Rated powers of a device kind, empty if unknown."""
+        return self.powers.get(part_of(kind)) or {}
 
 
 def node_window(blocks: Iterable[Block]) -> Window | None:
@@ -295,7 +277,7 @@ def node_kinds(facts: NodeFacts, blocks: Iterable[Block]) -> list[KindEnergy]:
 
     If the node's meter is all that there is, nothing is expected or estimated of its parts.
     """
-    blocks = _as_named(blocks, facts.model)
+    blocks = [_as_named(block, facts.model) for block in blocks]
     sensors = [s for s in sensors_of(blocks, facts.period_s) if s.row.quantity != "utilisation"]
     recorded = {sensor.row.kind for sensor in sensors}
     if recorded == {NODE}:
@@ -303,58 +285,59 @@ def node_kinds(facts: NodeFacts, blocks: Iterable[Block]) -> list[KindEnergy]:
     kinds = []
     for kind in (*DEVICE_KINDS, NODE) if NODE in recorded else DEVICE_KINDS:
         of_kind = [sensor for sensor in sensors if sensor.row.kind == kind]
-        flags: list[Flag] = []
         if not of_kind:
-            estimates, flags = _estimates(kind, blocks, facts.powers.get(kind))
-            of_kind = sensors_of(estimates, facts.period_s)
+            of_kind = sensors_of(_estimates(kind, blocks, facts.rated(kind)), facts.period_s)
         devices, of_others = _devices(kind, of_kind, facts)
-        used = devices
-        if kind == "gpu" and facts.used_gpus is not None:
-            used = [device for device in devices if device.row.index in facts.used_gpus]
-        kinds.append(_kind_energy(kind, used, [*flags, *of_others], facts))
-        if unused := [device for device in devices if device not in used]:
+        is_used = [
+            kind != "gpu" or facts.used_gpus is None or device.row.index in facts.used_gpus
+            for device in devices
+        ]
+        used, unused = (
+            [d for d, u in zip(devices, is_used, strict=True) if u is v] for v in (True, False)
+        )
+        kinds.append(_kind_energy(kind, used, of_others, facts))
+        if unused:
             kinds.append(_kind_energy(UNUSED_GPU, unused, [], facts))
     return kinds
 
 
-def _as_named(blocks: Iterable[Block], model: str) -> list[Block]:
-    """Blocks with what the name of their GPUs tells, where a sensor states none that of `model`.
+def _as_named(block: Block, model: str) -> Block:
+    """Block with what the name of its GPUs tells, where a sensor states none that of `model`.
 
     A power's samples are those of GPUs of its name, and the counter of a module is one of the node.
     """
-    named = []
-    for block in blocks:
-        sensors = block.sensors
-        names = sensors["device"].where(sensors["device"] != "", model)
-        of_gpu = (sensors["kind"] == "gpu") & (names != "")
-        unknown = of_gpu & (sensors["quantity"] == "power") & (sensors["samples"] == "")
-        is_module = of_gpu & (sensors["quantity"] == "counter") & names.str.contains(MODULE)
-        if (unknown | is_module).any():
-            samples = names.map(lambda name: gpu_quantity(name) or "")
-            sensors = sensors.assign(
-                samples=sensors["samples"].mask(unknown, samples),
-                kind=sensors["kind"].mask(is_module, NODE),
-            )
-            flags = (
-                flag("second_sensor", name, _MODULE_DETAIL) for name in sensors["name"][is_module]
-            )
-            block = replace(block, sensors=sensors, flags=(*block.flags, *flags))
-        named.append(block)
-    return named
+    sensors = block.sensors
+    names = sensors["device"].where(sensors["device"] != "", model)
+    of_gpu = (sensors["kind"] == "gpu") & (names != "")
+    unknown = of_gpu & (sensors["quantity"] == "power") & (sensors["samples"] == "")
+    is_module = of_gpu & (sensors["quantity"] == "counter") & names.str.contains(MODULE)
+    if not (unknown | is_module).any():
+        return block
+    samples = names.map(lambda name: gpu_quantity(name) or "")
+    detail = "counts the whole module with its CPU and memory: it is a meter of the node"
+    return replace(
+        block,
+        sensors=sensors.assign(
+            samples=sensors["samples"].mask(unknown, samples),
+            kind=sensors["kind"].mask(is_module, NODE),
+        ),
+        flags=(
+            *block.flags,
+            *(flag("second_sensor", name, detail) for name in sensors["name"][is_module]),
+        ),
+    )
 
 
-def _estimates(
-    kind: str, blocks: Sequence[Block], rated: Mapping[str, Any] | None
-) -> tuple[list[Block], list[Flag]]:
+def _estimates(kind: str, blocks: Sequence[Block], rated: Mapping[str, Any]) -> list[Block]:
     """Estimated powers of the devices of a kind, from the rated power and the load."""
     if not rated or not blocks:
-        return [], []
+        return []
     if kind == "ram":
-        return [estimated_ram(max(blocks, key=lambda block: block.time_s.size), rated)], []
+        return [estimated_ram(max(blocks, key=lambda block: block.time_s.size), rated)]
     if kind == "cpu":
-        load, flags = node_utilisation(blocks)
-        return [] if load is None else [estimated_cpu(load, rated)], flags
-    return [estimated_gpus(load, rated) for load in loads_of(blocks, "gpu")], []
+        load = node_utilisation(blocks)
+        return [] if load is None else [estimated_cpu(load, rated)]
+    return [estimated_gpus(load, rated) for load in loads_of(blocks, "gpu")]
 
 
 # --- the sensor that counts -----------------------------------------------------------------------
@@ -406,7 +389,8 @@ def _energies(first: Sensor, other: Sensor, window: Window) -> tuple[float, floa
         return 0.0, 0.0, 0.0
     begin = max(window[0], *(float(sensor.curve.time_s[0]) for sensor in sensors))
     end = max(begin, min(window[1], *(float(sensor.curve.time_s[-1]) for sensor in sensors)))
-    if any(_covered_s([s], (begin, end)) < (1 - MAX_UNCOVERED) * (end - begin) for s in sensors):
+    covered_s = min(float(sensor.curve.covered_s(begin, end)) for sensor in sensors)
+    if covered_s < (1 - MAX_UNCOVERED) * (end - begin):
         return 0.0, 0.0, 0.0
     first_j, other_j = (float(sensor.curve.between(begin, end)) for sensor in sensors)
     return first_j, other_j, end - begin
@@ -454,69 +438,50 @@ def _kind_energy(
     kind: str, devices: Sequence[Sensor], flags: Sequence[Flag], facts: NodeFacts
 ) -> KindEnergy:
     """Energy of the devices of a kind, of which some or all may lack a sensor."""
-    rated = facts.powers.get(part_of(kind)) or {}
+    name, rated = facts.name, facts.rated(kind)
     expected = facts.expected_gpus if kind == "gpu" else None
     # What the run held exists, with or without a sensor.
     exists = bool(rated) and expected != 0
     exists |= kind == "gpu" and (bool(facts.used_gpus) or facts.has_gpus)
     if expected is not None and len(devices) != expected and (devices or exists):
-        detail = f"{facts.name}: power of {len(devices)} GPUs, {expected} expected"
+        detail = f"{name}: power of {len(devices)} GPUs, {expected} expected"
         flags = [*flags, flag("device_count", None, detail)]
     if not devices and exists:
-        detail = (
-            f"{facts.name}: there are {kind} devices, but neither power nor utilisation of them"
-        )
-        return KindEnergy(facts.name, kind, 0.0, (*flags, flag("not_recorded", None, detail)))
+        detail = f"{name}: there are {kind} devices, but neither power nor utilisation of them"
+        return KindEnergy(name, kind, 0.0, (*flags, flag("not_recorded", None, detail)))
     if not devices:
-        detail = f"{facts.name}: no {kind} sensor and nothing to estimate from"
-        return KindEnergy(facts.name, kind, None, (*flags, flag("absent", None, detail)))
-    return _measured(kind, devices, max(len(devices), expected or 0), flags, facts)
+        detail = f"{name}: no {kind} sensor and nothing to estimate from"
+        return KindEnergy(name, kind, None, (*flags, flag("absent", None, detail)))
 
-
-def _measured(
-    kind: str, devices: Sequence[Sensor], count: int, flags: Sequence[Flag], facts: NodeFacts
-) -> KindEnergy:
-    """Energy of devices with a sensor, of `count` that there must be."""
-    rated = facts.powers.get(part_of(kind)) or {}
-    apart_s = sum(end - begin for begin, end in facts.uncounted)
-    counted_s = facts.window[1] - facts.window[0] + facts.lost_s - apart_s
-    covered_apart_s = sum(_covered_s(devices, span) for span in facts.uncounted)
-    covered_s = _covered_s(devices, facts.window) - covered_apart_s
-    coverage = min(covered_s / (count * counted_s), 1.0) if counted_s > 0 else float(apart_s > 0)
-    most_w = _most_w(kind, devices, rated)
+    count = max(len(devices), expected or 0)
+    counted_s = facts.window[1] - facts.window[0] + facts.lost_s
+    covered_s = sum(float(device.curve.covered_s(*facts.window)) for device in devices)
+    coverage = min(covered_s / (count * counted_s), 1.0) if counted_s > 0 else 0.0
     flags = [*flags, *_sensor_flags(devices, facts)]
     if coverage < 1 - MAX_UNCOVERED:
         recorded_j = sum(float(device.curve.between(*facts.window)) for device in devices)
         detail = (
-            f"{facts.name}: {100 * coverage:.1f} % of {counted_s:.1f} s of {kind} covered; "
+            f"{name}: {100 * coverage:.1f} % of {counted_s:.1f} s of {kind} covered; "
             f"{recorded_j:.1f} J were recorded"
         )
         flags.append(flag("coverage", None, detail))
-    of_sockets = kind == "cpu" and devices[0].row.origin == ESTIMATED and rated
-    return KindEnergy(
-        facts.name,
-        kind,
-        coverage,
-        tuple(flags),
-        tuple(devices),
-        int(rated["sockets"]) if of_sockets else len(devices),
-        count * counted_s,
-        _resolved_s(devices, facts.period_s),
-        uncounted_known=covered_apart_s >= (1 - MAX_UNCOVERED) * count * apart_s,
-        most_w=most_w,
-        lacking_w=(count - len(devices)) * max(most_w),
-    )
-
-
-def _most_w(kind: str, devices: Sequence[Sensor], rated: Mapping[str, Any]) -> tuple[float, ...]:
-    """Most that each device can draw in W: if nothing tells, what its like drew or none exceeds."""
+    # If nothing tells what a device can draw, what its like drew or none exceeds.
     rated_w = float(rated.get("rated_w") or rated.get("power_w") or 0.0)
     most_w = [max(device.most_w, rated_w) for device in devices]
-    return tuple(w or max(most_w) or PLAUSIBLE_W[part_of(kind)] for w in most_w)
-
-
-def _covered_s(devices: Iterable[Sensor], span: Window) -> float:
-    return sum(float(device.curve.covered_s(*span)) for device in devices)
+    most_w = [w or max(most_w) or PLAUSIBLE_W[part_of(kind)] for w in most_w]
+    of_sockets = kind == "cpu" and devices[0].row.origin == ESTIMATED and rated
+    return KindEnergy(
+        node=name,
+        device_kind=kind,
+        coverage=coverage,
+        flags=tuple(flags),
+        devices=tuple(devices),
+        count=int(rated["sockets"]) if of_sockets else len(devices),
+        device_s=count * counted_s,
+        period_s=_resolved_s(devices, facts.period_s),
+        most_w=tuple(most_w),
+        lacking_w=(count - len(devices)) * max(most_w),
+    )
 
 
 def _sensor_flags(devices: Sequence[Sensor], facts: NodeFacts) -> list[Flag]:

@@ -46,8 +46,8 @@ from scalewatt.recordings.times import zone_named
 Powers = Callable[[str, str], dict[str, Any]]
 """Rated powers of a device, by its name and that of the run, which messages name."""
 
+_NOTHING = Recording({}, True, None, "")
 _NUMBER = re.compile(r"segment-(\d+)")
-_MOST_NAMED = 10
 
 
 @dataclass(frozen=True)
@@ -82,11 +82,6 @@ class Reading:
         columns = None if self.columns is None else Path(self.columns)
         return Options(node, self.time_zone, columns, self.run)
 
-    def refuse_run(self, path: Path, what: str) -> None:
-        """Raise InputError if a run or a round is asked of what holds one."""
-        if self.run is not None or self.round is not None:
-            raise InputError(f"{path}: {what} holds one run; leave out --run and --round")
-
     @property
     def nodes(self) -> Mapping[str, str]:
         """Names of nodes by those of their files."""
@@ -103,8 +98,6 @@ class Account:
     segments: list[int]
     """Starts of a run, by number; of a file one, 0."""
     format: str
-    runs: list[dict[str, Any]]
-    """Runs of a perun file that holds several: `run`, `rounds`, `started`."""
     hosts: list[str]
     named_by_file: list[str]
     """Hosts that nothing but the name of their file names."""
@@ -160,22 +153,29 @@ def read_account(
     if not (path.is_file() or path.is_dir()):
         expected = "expected a recording or a folder of one run"
         raise InputError(f"{path}: no such file or folder; {expected}")
+    events = read_stages(Path(reading.stages)) if reading.stages else None
     files: list[tuple[Path, Options]] = []
     if path.is_dir():
         is_run = segment_numbers(_perun_folder(path)) or (path / "spec.json").exists()
         files = [] if is_run else files_in(path, reading.options(path), reading.nodes)
         perun_file = None if is_run or files else _only_perun_file(path)
-        if perun_file is None:
-            reading.refuse_run(path, "a folder")
         if not files and perun_file is None:
-            return _account_for_run(path, reading, traces)
+            return _account_for_run(path, reading, events, traces)
         path = perun_file or path
-    events = read_stages(Path(reading.stages)) if reading.stages else None
     with _only_segment(path, files, reading) as segment:
+        recording = segment.recordings[0]
+        _refuse_choice(path, reading, recording)
         spec = PlannedRun(nodes=len(segment.hosts))
         run = Run(path.parent, spec, {}, {}, events, reading.gpus_per_node)
         accounts = account_segment(run, segment, _events_of(events, path), traces)
-    return _account(path, accounts, events is not None, segment.recordings[0])
+    return _account(path, accounts, events is not None, recording)
+
+
+def _refuse_choice(path: Path, reading: Reading, recording: Recording) -> None:
+    """Raise InputError if a run or a round is asked of what holds none."""
+    for name in ("run", "round"):
+        if getattr(reading, name) is not None and getattr(recording, name) is None:
+            raise InputError(f"{path}: holds no {name}s to choose from; leave out --{name}")
 
 
 def _perun_folder(path: Path) -> Path:
@@ -187,16 +187,18 @@ def _only_perun_file(folder: Path) -> Path | None:
     files = sorted(p for p in folder.glob("*.hdf5") if not p.name.startswith((".", "failed_")))
     held = [path for path in files if path.is_file() and list_runs(path)]
     if len(held) > 1:
-        named = shlex.join(map(str, held[:_MOST_NAMED])) + " …" * (len(held) > _MOST_NAMED)
         raise InputError(
             f"{folder}: holds {len(held)} perun files, not said to be of one run; "
-            f"expected them by name: scalewatt energy {named}"
+            f"expected them by name: scalewatt energy {shlex.join(map(str, held))}"
         )
     return held[0] if held else None
 
 
-def _account_for_run(path: Path, reading: Reading, traces: Traces | None) -> Account:
+def _account_for_run(
+    path: Path, reading: Reading, events: pa.Table | None, traces: Traces | None
+) -> Account:
     """Account for all segments of a run folder, or of a folder with a segment's files in it."""
+    _refuse_choice(path, reading, _NOTHING)
     spec_path = path / "spec.json"
     spec = read_planned_run(spec_path) if spec_path.exists() else PlannedRun()
     run = Run.of(path, spec, {})
@@ -210,7 +212,7 @@ def _account_for_run(path: Path, reading: Reading, traces: Traces | None) -> Acc
         powers = reading.powers(spec.device, str(spec.configuration))
     else:
         check_rated_powers(powers, f"{path / 'provenance.json'}: rated_powers")
-    events = read_stages(Path(reading.stages)) if reading.stages else run.events
+    events = run.events if events is None else events
     run = replace(run, powers=powers, gpus_per_node=reading.gpus_per_node, events=events)
     return _account(path, account(run, traces), events is not None)
 
@@ -228,12 +230,9 @@ def _only_segment(
             recording = read_together(files)
             flags = flag_unread(path, [*(file for file, _ in files), *stages])
         elif is_journal(path):
-            reading.refuse_run(path, "a journal")
             recording = read_journal(path)
             telemetry, flags = read_telemetry(telemetry_of(path))
         elif find_format(path, options) is not None:
-            if reading.round is not None:
-                raise InputError(f"{path}: holds no rounds, as perun's files do; leave out --round")
             recording = read_foreign(path, options)
         elif not (path.suffix in (".hdf5", ".h5") or h5py.is_hdf5(path)):
             raise InputError(unknown_format(path))
@@ -253,7 +252,7 @@ def _in_zone(started: str | None, zone: tzinfo | None) -> str | None:
     return started
 
 
-def _events_of(events: pa.Table | None, path: Path) -> list[dict[str, Any]]:
+def _events_of(events: pa.Table | None, path: Path) -> pd.DataFrame:
     """Events of a file's segment, by its name; all, if it names none."""
     number = _NUMBER.search(path.name)
     if events is not None and number is None:
@@ -265,10 +264,9 @@ def _events_of(events: pa.Table | None, path: Path) -> list[dict[str, Any]]:
 
 
 def _account(
-    path: Path, accounts: Accounts, with_stages: bool, recording: Recording | None = None
+    path: Path, accounts: Accounts, with_stages: bool, recording: Recording = _NOTHING
 ) -> Account:
     """Account of the tables of a run, or of those of one recording."""
-    recording = recording or Recording({}, True, None, "")
     sums = EnergyTotals(accounts.energy, with_staging=True)
     frames = {
         name: frame.drop(columns=["configuration", "repeat"], errors="ignore")
@@ -281,7 +279,6 @@ def _account(
         round=recording.round,
         segments=sorted(map(int, stages["segment"].unique())),
         format=recording.format,
-        runs=_several_runs(path) if recording.format == PERUN else [],
         hosts=sorted(stages["node"].unique()),
         named_by_file=[*recording.named_by_file],
         runtime_s=sums.runtime_s,
@@ -298,16 +295,6 @@ def _account(
         if recording.windows is None
         else recording.windows,
     )
-
-
-def _several_runs(path: Path) -> list[dict[str, Any]]:
-    """Runs of a perun file; empty if it holds one, of one round."""
-    runs = list_runs(path) if h5py.is_hdf5(path) else []
-    if len(runs) < 2 and all(len(run.round_ids) < 2 for run in runs):
-        return []
-    return [
-        {"run": run.run_id, "rounds": [*run.round_ids], "started": run.execution_dt} for run in runs
-    ]
 
 
 def _totals(sums: EnergyTotals, checks: pd.DataFrame) -> pd.DataFrame:
@@ -341,7 +328,7 @@ def _flags(flags: pd.DataFrame, with_stages: bool, in_scope: bool) -> pd.DataFra
     if not in_scope:
         detail = (
             "no sensor of power or energy was recorded, and nothing is estimated without rated powers (of "
-            "a run folder: --cluster FILE)"
+            "a run folder: --site FILE)"
         )
         shown.loc[len(shown), ["code", "detail"]] = ["not_recorded", detail]
     return shown

@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pyarrow as pa
+from pydantic import Field, StrictFloat, StrictInt, StrictStr
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import read_json
-from scalewatt.common.schema_validation import check, schema
-from scalewatt.energies.checks import SETTINGS
-from scalewatt.energies.node import Window
-from scalewatt.provenance.versions import Gpu, held_gpus
+from scalewatt.common.files import read_json, read_json_object
+from scalewatt.common.settings import Bounds, validated
+from scalewatt.energies.stages import Window
+from scalewatt.provenance.rank_placement import held_gpus
 from scalewatt.recordings.node_names import same_node
 from scalewatt.recordings.stages import read_stages
+
+_Count = Annotated[StrictInt, Field(ge=1)]
+_Setting = Literal["gpu_clock_mhz", "gpu_power_limit_w", "cpu_clock_mhz"]
 
 
 @dataclass(frozen=True)
 class PlannedRun:
     """The part of a spec.json that accounting reads, whoever wrote it; None if absent."""
 
-    configuration: str | None = None
-    repeat: int | None = None
-    device: str | None = None
-    nodes: int | None = None
-    ranks_per_node: int | None = None
-    sampling_period_s: float | None = None
-    protocol: str | None = None
-    operating_point: dict[str, Any] | None = None
+    configuration: StrictStr | None = None
+    repeat: _Count | None = None
+    device: StrictStr | None = None
+    nodes: _Count | None = None
+    ranks_per_node: _Count | None = None
+    sampling_period_s: StrictInt | StrictFloat | None = None
+    operating_point: dict[_Setting, Annotated[float, Bounds(gt=0)]] | None = None
 
     @classmethod
     def of(cls, spec: Any) -> PlannedRun:
@@ -38,30 +40,13 @@ class PlannedRun:
         return cls(**{f.name: getattr(spec, f.name) for f in fields(cls)})
 
 
-_TEXT = {"type": ["string", "null"]}
-_COUNT = {"type": ["integer", "null"], "minimum": 1}
-_SPEC = {
-    "type": "object",
-    "properties": {
-        **dict.fromkeys(("configuration", "device", "protocol"), _TEXT),
-        **dict.fromkeys(("repeat", "nodes", "ranks_per_node"), _COUNT),
-        "sampling_period_s": {"type": ["number", "null"]},
-        "operating_point": {
-            "type": ["object", "null"],
-            "additionalProperties": False,
-            "properties": {name: {"type": "number", "exclusiveMinimum": 0} for name in SETTINGS},
-        },
-    },
-}
-
-
 def read_planned_run(path: Path) -> PlannedRun:
-    """Read a spec.json; InputError if it is no JSON object or a value in it has another type."""
+    """Read a spec.json; InputError if it is not a JSON object, or a value in it has another type."""
     content = read_json(path)
     if not isinstance(content, dict):
-        raise InputError(f"{path}: is no spec; expected a JSON object")
-    check(content, _SPEC, str(path), _SPEC)
-    return PlannedRun(**{f.name: content.get(f.name) for f in fields(PlannedRun)})
+        raise InputError(f"{path}: is not a spec; expected a JSON object")
+    known = {f.name: content.get(f.name) for f in fields(PlannedRun)}
+    return validated(PlannedRun, known, str(path))
 
 
 @dataclass(frozen=True)
@@ -80,7 +65,7 @@ class Run:
     def of(cls, folder: Path, spec: PlannedRun, powers: dict[str, Any]) -> Run:
         """Read a run folder. Raises InputError for a damaged file of events or provenance."""
         path, events = folder / "provenance.json", folder / "events.parquet"
-        provenance = read_provenance(path) if path.exists() else {}
+        provenance = read_json_object(path) if path.exists() else {}
         stages = read_stages(events, own=True) if events.exists() else None
         return cls(folder, spec, powers, provenance, stages)
 
@@ -96,15 +81,10 @@ class Run:
         return (begin, end) if is_within else (recorded[0], recorded[0])
 
     @property
-    def operating_point(self) -> dict[str, float]:
+    def operating_point(self) -> Mapping[Any, float]:
         """Clocks and power limit whose keeping its telemetry shows; none of a registered run."""
         is_registered = self.spec.sampling_period_s is None
         return {} if is_registered else self.spec.operating_point or {}
-
-    @property
-    def uncounted_stages(self) -> tuple[str, ...]:
-        """Stages that are no part of its totals, and need not be covered."""
-        return ("stage_data",) if self.spec.protocol == "paper" else ()
 
     @property
     def recordings(self) -> Path:
@@ -154,8 +134,7 @@ class Run:
         """
         segments = self.provenance.get("segments") or []
         if segment is not None and any(row.get("ranks") for row in segments):
-            ranks = self.segment(segment).get("ranks") or []
-            return held_gpus((rank["host"], Gpu(rank["gpu"], rank["gpu_uuid"])) for rank in ranks)
+            return held_gpus(self.segment(segment).get("ranks") or [])
         return {name: self.provenance.get(name) for name in ("gpus", "gpu_uuids")}
 
     def concurrent(self, node: str, window: Window) -> list[tuple[float, list[int] | None]]:
@@ -174,10 +153,3 @@ def _of_node(
 ) -> list[Any] | None:
     name = same_node(node, by_host or (), hosts)
     return by_host[name] if by_host and name else None
-
-
-def read_provenance(path: Path, required: Sequence[str] = ()) -> dict[str, Any]:
-    """Read a run's provenance.json; InputError if it is none, or lacks one of the `required` keys."""
-    content, root = read_json(path), schema("provenance")
-    check(content, {**root, "required": list(required)}, str(path), root)
-    return dict(content)

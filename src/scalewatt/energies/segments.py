@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import numpy as np
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json
 from scalewatt.energies.checks import readings
-from scalewatt.energies.stages import seconds_where, start_of
+from scalewatt.energies.stages import Window, seconds_where
 from scalewatt.recordings.block import Block, Recording
 from scalewatt.recordings.concurrent_samplers import read_samplers
 from scalewatt.recordings.detect import read_together
@@ -49,17 +50,19 @@ class NodeRecording:
     perun_j: Mapping[str, float] = field(default_factory=dict)
     """What perun itself computed, by device kind, in J."""
 
-    def shared_s(self, window: tuple[float, float]) -> float:
+    def shared_s(self, window: Window) -> float:
         """Seconds of a window for which another run was measured on the node."""
         return self._samplers_s(lambda count: count > 0, window)
 
-    def unwatched_s(self, window: tuple[float, float]) -> float:
+    def unwatched_s(self, window: Window) -> float:
         """Seconds of a window for which the sampler could not see other samplers."""
         return self._samplers_s(np.isnan, window)
 
-    def _samplers_s(self, holds: Callable[[Floats], Any], window: tuple[float, float]) -> float:
+    def _samplers_s(self, holds: Callable[[Floats], Any], window: Window) -> float:
         counts = readings(self.telemetry, "concurrent_samplers")
-        return max((seconds_where(c.time_s, holds(c.values), window) for c in counts), default=0.0)
+        return max(
+            (seconds_where(c.block.time_s, holds(c.values), window) for c in counts), default=0.0
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +131,13 @@ def _placed(source: Recording, host: str, blocks: Sequence[Block]) -> NodeRecord
         flags = tuple(f for block in blocks for f in block.flags if f["device"] is None)
         blocks = [replace(block, node=host) for block in blocks]
         return NodeRecording(host, blocks, source.period_s, flags=flags)
-    start_s, of_clock = start_of(source.started, host)
+    try:
+        start_s = datetime.fromisoformat(source.started or "").timestamp()
+        detail = f"{host}: no journal; times count from perun's start {source.started} (local time)"
+        of_clock = flag("time_assumed", None, detail)
+    except ValueError:
+        detail = f"{host}: no journal and no start time in the file"
+        start_s, of_clock = 0.0, flag("time_unknown", None, detail)
     blocks = [replace(block, node=host, time_s=block.time_s + start_s) for block in blocks]
     known = of_clock["code"] != "time_unknown"
     return NodeRecording(host, blocks, source.period_s, flags=(of_clock,), clock_known=known)

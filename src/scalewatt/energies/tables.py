@@ -1,8 +1,8 @@
 """Tables of a run: what its nodes used by device, stage and epoch, and what of that may be stated.
 
-Nodes give `pieces`, a row per device, stage and epoch (PIECES), and `parts`, a row per device kind of a node
-in a segment (PART). Every table is a sum over pieces, in which null stays null: a sum with an unknown energy
-in it is unknown.
+Nodes give `pieces`, a row per device and interval, and `parts`, a row per device kind of a node in a
+segment. Every table is a sum over pieces, in which null stays null: a sum with an unknown energy in it is
+unknown.
 
 What may be stated is decided over the whole run: up to MAX_UNCOVERED of the device seconds of a kind may be
 without a known power, of one node or of all together, and what they can have cost is in the interval. But a
@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from scalewatt.common.files import write_table
 from scalewatt.energies.stages import STAGES
@@ -72,7 +71,7 @@ DEVICES_SCHEMA = _schema(
     *(*_ENERGY, "recorded_j", "mean_power_w", "samples", "energy_origin"),
 )
 """One row per segment, device with a power and stage. `energy_j` is null if that of its device kind is,
-`mean_power_w` is over the covered time. Samples outside of the accounted window count as `unattributed`."""
+`mean_power_w` is over the covered time."""
 
 FLAGS_SCHEMA = _schema(*_RUN, *PLACE, "stage", "code", "sensor", "detail")
 """One row per quality flag. It concerns all nodes of the segment where `node` is null, all device kinds where
@@ -101,39 +100,20 @@ TELEMETRY_SCHEMA = pa.schema(
 """One row per reading of anything but power; null: it could not be read."""
 
 SUMS = ["recorded_j", "low_j", "high_j", "discarded_j"]
-PIECES = {
-    "part": 0,
-    "device": -1,
-    "stage": 0,
-    "epoch": -1,
-    "duration_s": 0.0,
-    "covered_s": 0.0,
-    **dict.fromkeys(SUMS, 0.0),
-    "samples": 0,
-    "short_s": np.nan,
-    "short_epoch": False,
-    "outside": False,
-}
-"""Columns of pieces, with what stands where nothing is stated.
+"""Energies in J of pieces, whose other columns are duration_s, covered_s, samples, and
 
-part        row of `parts`
-device      row of `devices`; -1: of devices without a series, whose recorded_j is null if all lack one
-stage       index in STAGES
+part        number of the part
+device      number of the device; -1: of devices without a series, whose recorded_j is null if all lack one
+stage       category of STAGES
 epoch       -1 outside of all epochs
 short_s     mean length of the stage's pieces if the samples do not resolve them, else NaN
 short_epoch whether they do not resolve the stage in this epoch
-outside     whether it stands for samples outside of the window
 """
-Pieces = dict[str, NDArray[Any]]
-"""Columns of PIECES, all of one length."""
-
-PART: Row = {
-    **{"segment": 0, "node": "", "device_kind": "", "sensors": 0, "devices": None},
-    **{"energy_origin": None, "coverage": np.nan, "device_s": 0.0, "seconds": 0.0},
-    **{"unrecorded_s": 0.0, "period_s": 0.0},
-    **{"recorded": True, "shared": False, "uncounted_known": True},
-}
-"""Columns of parts, with what stands for a kind that a node has no sensor of.
+PARTS = [
+    *(*PLACE, "sensors", "devices", "energy_origin", "coverage", "device_s", "seconds"),
+    *("unrecorded_s", "period_s", "recorded", "shared"),
+]
+"""Columns of parts.
 
 sensors         number of devices with a series
 devices         number of devices that the energy belongs to
@@ -142,19 +122,7 @@ seconds         time of the node; `unrecorded_s`: run time outside of its record
 period_s        what the samples resolve in time
 recorded        whether anything was recorded of the node
 shared          whether another run was measured on the node
-uncounted_known whether the energy of the time that does not count may be stated
 """
-
-
-def pieces(**columns: Any) -> Pieces:
-    """Columns of PIECES from some of them: arrays of one length, or a value for all rows."""
-    size = max(np.size(values) for values in columns.values())
-    return {name: np.broadcast_to(columns.get(name, PIECES[name]), size) for name in PIECES}
-
-
-def nothing(seconds: Pieces) -> Pieces:
-    """Pieces of a kind of which nothing was recorded, from `stage`, `epoch` and `duration_s`."""
-    return pieces(**seconds, **dict.fromkeys(SUMS, np.nan))
 
 
 # --- from pieces to tables ------------------------------------------------------------------------
@@ -164,7 +132,7 @@ def nothing(seconds: Pieces) -> Pieces:
 class Collected:
     """What the nodes of a run gave, before it is known what may be stated."""
 
-    pieces: list[Pieces] = field(default_factory=list)
+    pieces: list[pd.DataFrame] = field(default_factory=list)
     parts: list[Row] = field(default_factory=list)
     devices: list[Row] = field(default_factory=list)
     """Rows with `device_index`, `sensor` and `uuid`."""
@@ -172,12 +140,12 @@ class Collected:
     telemetry: list[pa.Table] = field(default_factory=list)
     cross_checks: list[Row] = field(default_factory=list)
 
-    def add(self, part: Row, pieces: Pieces, devices: Sequence[Row] = ()) -> None:
+    def add(self, part: Row, pieces: pd.DataFrame, devices: Sequence[Row] = ()) -> None:
         """Add a device kind of a node; its pieces number its devices from 0."""
-        device = np.where(pieces["device"] < 0, -1, pieces["device"] + len(self.devices))
-        number = np.full(device.size, len(self.parts))
-        self.pieces.append({**pieces, "part": number, "device": device})
-        self.parts.append({**PART, **part})
+        device = pieces["device"] + len(self.devices)
+        device = device.where(pieces["device"] >= 0, -1)
+        self.pieces.append(pieces.assign(part=len(self.parts), device=device))
+        self.parts.append(part)
         self.devices.extend(devices)
 
     def flag(
@@ -207,24 +175,16 @@ class Accounts:
         """Write <repeat>.parquet and, before it, the others as <repeat>.<name>.parquet."""
         for name, schema in _SCHEMAS.items():
             suffix = "" if name == "energy" else f".{name.replace('_', '-')}"
-            table = arrow_table(getattr(self, name), schema)
+            table = pa.Table.from_pandas(getattr(self, name), schema, preserve_index=False)
+            table = table.replace_schema_metadata(schema.metadata)
             write_table(table, energy_path.with_suffix(f"{suffix}.parquet"))
 
 
 _SCHEMAS = {
-    "epochs": EPOCHS_SCHEMA,
-    "devices": DEVICES_SCHEMA,
-    "flags": FLAGS_SCHEMA,
-    "telemetry": TELEMETRY_SCHEMA,
-    "cross_checks": CROSS_CHECKS_SCHEMA,
+    **{"epochs": EPOCHS_SCHEMA, "devices": DEVICES_SCHEMA, "flags": FLAGS_SCHEMA},
+    **{"telemetry": TELEMETRY_SCHEMA, "cross_checks": CROSS_CHECKS_SCHEMA},
     "energy": ENERGY_SCHEMA,
 }
-
-
-def arrow_table(frame: pd.DataFrame, schema: pa.Schema) -> pa.Table:
-    """Arrow table of a frame; what is NaN in it is null."""
-    table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
-    return table.replace_schema_metadata(schema.metadata)
 
 
 def records(frame: pd.DataFrame) -> list[Row]:
@@ -234,13 +194,23 @@ def records(frame: pd.DataFrame) -> list[Row]:
 
 def tables(collected: Collected, configuration: str | None, repeat: int | None) -> Accounts:
     """Sum up the pieces of a run, and state what may be stated."""
-    parts = _stated(_counted(collected.parts))
-    rows = _with_energy(_frame(collected.pieces).join(parts, on="part", how="inner"))
-    cells, devices = _cells(rows), _devices(rows, collected.devices)
-    flags = [*collected.flags, *_duplicates(devices), *_short(cells)]
+    parts = _stated(pd.DataFrame(collected.parts, columns=PARTS))
+    added = ["duration_s", "covered_s", *SUMS, "samples"]
+    of_stage = ["part", "device", "epoch", "stage"]
+    pieces = _sums(pd.concat(collected.pieces), of_stage, added, ["short_s", "short_epoch"])
+    pieces = pieces.join(parts, on="part", how="inner")
+    stated = dict(zip((*_ENERGY, "discarded_j"), SUMS, strict=True))
+    pieces = pieces.assign(**{k: pieces[v].where(pieces["known"]) for k, v in stated.items()})
+
+    of_part = [*PLACE, "devices", "unrecorded_s", "energy_origin", "covered", "absent", "period_s"]
+    of_piece = [*of_part, "duration_s", "short_s", "short_epoch"]
+    cells = _sums(pieces, ["order", "epoch", "stage"], _JOULES, of_piece)
+    energy = _sums(cells, ["order", "stage"], ["duration_s", *_JOULES], [*of_part, "short_s"])
+    devices = _devices(pieces[pieces["device"] >= 0], collected.devices)
+    flags = [*collected.flags, *_duplicates(devices), *_short(energy)]
     frames = {
-        "energy": _energy(cells),
-        "epochs": _epochs(cells),
+        "energy": energy.assign(coverage=energy["covered"], short=energy["short_s"].notna()),
+        "epochs": _epochs(cells[~cells["absent"]]),
         "devices": devices,
         "flags": _flags(flags, parts),
         "cross_checks": _compared(collected.cross_checks),
@@ -253,10 +223,77 @@ def tables(collected: Collected, configuration: str | None, repeat: int | None) 
     return Accounts(**typed, telemetry=telemetry.unify_dictionaries().to_pandas())
 
 
-def _frame(rows: Sequence[Pieces]) -> pd.DataFrame:
-    none = {name: np.array([value])[:0] for name, value in PIECES.items()}
-    names = PIECES.keys()
-    return pd.DataFrame({name: np.concatenate([r[name] for r in (none, *rows)]) for name in names})
+def _sums(rows: pd.DataFrame, by: list[str], added: list[str], same: list[str]) -> pd.DataFrame:
+    """Sums of the columns `added`, null if a row is, and what is the `same` in all rows of a group."""
+    groups = rows.groupby(by, observed=True)
+    return groups[same].first().join(groups[added].sum(skipna=False)).reset_index()
+
+
+def _typed(frame: pd.DataFrame, schema: pa.Schema) -> pd.DataFrame:
+    """Columns of a schema; those that the frame lacks are null."""
+    types = {pa.string(): "str", pa.float64(): "float64", pa.bool_(): "bool"}
+    dtypes = {column.name: types.get(column.type, "Int64") for column in schema}
+    return frame.reindex(columns=schema.names).astype(dtypes).reset_index(drop=True)
+
+
+def _stated(parts: pd.DataFrame) -> pd.DataFrame:
+    """Add to parts what may be stated of them.
+
+    Without a node's meter or an unrecorded node's kinds that no node has a sensor of; if no node has any, an
+    unrecorded one has its three parts.
+
+    absent    no node of the run has anything of the kind
+    missing   the node has nothing of it, but others have
+    known     its energy may be stated, whatever is unknown of other nodes
+    covered   share of the kind's device seconds in the run with a known power
+    order     number among the parts: by segment, node and kind
+    """
+    kinds = set(parts["device_kind"][parts["sensors"] > 0]) or DEVICE_KINDS
+    is_part = parts["recorded"] & (parts["device_kind"] != NODE)
+    parts = parts[is_part | parts["device_kind"].isin(kinds)].astype({"coverage": "float64"})
+    has, lacks = parts["sensors"] > 0, parts["coverage"].isna()
+    most = parts["sensors"].groupby(parts["device_kind"]).transform("max")
+    absent = lacks & (most == 0)
+    # A node without a sensor of a kind lacks as many devices as the others have.
+    device_s = parts["device_s"].where(has, parts["seconds"] * most.clip(lower=1)).clip(LEAST_S)
+    covered_s = (parts["coverage"] * device_s).where(has, 0.0)
+    seconds = pd.DataFrame({"covered": covered_s, "device": device_s})
+
+    def share(rows: pd.Series, *keys: str) -> pd.Series:
+        """Share of the device seconds of some rows with a known power."""
+        sums = seconds.where(rows, 0.0).groupby([parts[key] for key in keys]).transform("sum")
+        return sums["covered"] / sums["device"]
+
+    of_node = share(has, "device_kind", "node")
+    known = has & ~parts["shared"] & (of_node >= LEAST_OF_A_NODE)
+    known &= np.maximum(of_node, share(has, "device_kind")) >= 1 - MAX_UNCOVERED
+    return parts.assign(
+        absent=absent,
+        missing=lacks & ~absent,
+        known=known,
+        covered=share(~absent, "device_kind").where(~absent),
+        order=pd.Series(np.arange(len(parts)), parts.sort_values(PLACE, kind="stable").index),
+    )
+
+
+def _epochs(cells: pd.DataFrame) -> pd.DataFrame:
+    groups = cells.groupby(["epoch", "stage", "device_kind"], observed=True)
+    origins = groups["energy_origin"]
+    sums = groups[[*_ENERGY]].sum(skipna=False)
+    sums = sums.assign(
+        node_s=groups["duration_s"].sum(),
+        short=groups["short_epoch"].any(),
+        energy_origin=origins.first().where(origins.nunique() <= 1, "mixed"),
+    ).reset_index()
+    return sums.assign(epoch=sums["epoch"].where(sums["epoch"] >= 0))
+
+
+def _devices(pieces: pd.DataFrame, devices: list[Row]) -> pd.DataFrame:
+    added = ["duration_s", "covered_s", *_JOULES, "samples"]
+    sums = _sums(pieces, ["order", "device", "stage"], added, [*PLACE, "energy_origin"])
+    described = pd.DataFrame(devices, columns=["device_index", "sensor", "uuid"])
+    watts = sums["recorded_j"] / sums["covered_s"].where(sums["covered_s"] > 0)
+    return sums.assign(mean_power_w=watts).join(described, on="device")
 
 
 def _compared(rows: Sequence[Row]) -> pd.DataFrame:
@@ -271,131 +308,17 @@ def _compared(rows: Sequence[Row]) -> pd.DataFrame:
     )
 
 
-def _typed(frame: pd.DataFrame, schema: pa.Schema) -> pd.DataFrame:
-    """Columns of a schema; those that the frame lacks are null."""
-    types = {pa.string(): "str", pa.float64(): "float64", pa.bool_(): "bool"}
-    dtypes = {column.name: types.get(column.type, "Int64") for column in schema}
-    return frame.reindex(columns=schema.names).astype(dtypes).reset_index(drop=True)
-
-
-def _counted(rows: Sequence[Row]) -> pd.DataFrame:
-    """Frame of parts, without a node's meter or an unrecorded node's kinds that no node has a sensor of.
-
-    If no node has any, an unrecorded one has its three parts.
-    """
-    seconds = ("device_s", "seconds", "unrecorded_s", "period_s")
-    types = {
-        **dict.fromkeys(("coverage", *seconds), "float64"),
-        **dict.fromkeys(("recorded", "shared", "uncounted_known"), "bool"),
-    }
-    parts = pd.DataFrame([*rows], columns=[*PART]).astype({"sensors": "int64", **types})
-    kind = parts["device_kind"]
-    kinds = set(kind[parts["sensors"] > 0]) or DEVICE_KINDS
-    return parts[kind.isin(kinds) | (parts["recorded"] & (kind != NODE))]
-
-
-def _stated(parts: pd.DataFrame) -> pd.DataFrame:
-    """Add to parts what may be stated of them.
-
-    absent    no node of the run has anything of the kind
-    missing   the node has nothing of it, but others have
-    known     its energy may be stated, whatever is unknown of other nodes
-    covered   share of the kind's device seconds in the run with a known power
-    order     number among the parts: by segment, as these come, node and kind
-    """
-    has, lacks = parts["sensors"] > 0, parts["coverage"].isna()
-    most = parts["sensors"].groupby(parts["device_kind"]).transform("max")
-    absent = lacks & (most == 0)
-    # A node without a sensor of a kind lacks as many devices as the others have.
-    device_s = parts["device_s"].where(has, parts["seconds"] * most.clip(lower=1)).clip(LEAST_S)
-    covered_s = (parts["coverage"] * device_s).where(has, 0.0)
-    seconds = pd.DataFrame({"covered": covered_s, "device": device_s})
-
-    def share(rows: pd.Series, *keys: str) -> pd.Series:
-        """Share of the device seconds of some rows with a known power."""
-        groups = seconds.where(rows, 0.0).groupby([parts[key] for key in keys])
-        sums = groups.transform("sum")
-        return sums["covered"] / sums["device"]
-
-    of_node = share(has, "device_kind", "node")
-    known = has & ~parts["shared"] & (of_node >= LEAST_OF_A_NODE)
-    known &= np.maximum(of_node, share(has, "device_kind")) >= 1 - MAX_UNCOVERED
-    places = parts.assign(segment=pd.factorize(parts["segment"])[0])
-    order = pd.Series(np.arange(len(parts)), places.sort_values(PLACE, kind="stable").index)
-    return parts.assign(
-        absent=absent,
-        missing=lacks & ~absent,
-        known=known,
-        covered=share(~absent, "device_kind").where(~absent),
-        order=order,
-    )
-
-
-def _with_energy(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add the energies that may be stated; time that does not count may be too little covered."""
-    is_staging = rows["stage"] == STAGES.index("stage_data")
-    known = rows["known"] & (rows["uncounted_known"] | ~is_staging)
-    stated = {**dict(zip(_ENERGY, SUMS, strict=False)), "discarded_j": "discarded_j"}
-    return rows.assign(**{name: rows[column].where(known) for name, column in stated.items()})
-
-
-def _cells(rows: pd.DataFrame) -> pd.DataFrame:
-    """Sum up the devices of each part, by stage and epoch."""
-    groups = rows[~rows["outside"]].groupby(["order", "epoch", "stage"])
-    joules = groups[_JOULES].sum(skipna=False)
-    same = [*PLACE, "devices", "unrecorded_s", "energy_origin", "covered", "absent", "period_s"]
-    same += ["duration_s", "short_s", "short_epoch"]
-    return groups[same].first().join(joules).reset_index()
-
-
-def _energy(cells: pd.DataFrame) -> pd.DataFrame:
-    groups = cells.groupby(["order", "stage"])
-    kept = [*PLACE, "devices", "unrecorded_s", "energy_origin", "covered", "short_s"]
-    sums = groups[kept].first().join(groups[["duration_s", *_JOULES]].sum(skipna=False))
-    sums = sums.reset_index()
-    short = sums["short_s"].notna()
-    return sums.assign(stage=_stage_names(sums), coverage=sums["covered"], short=short)
-
-
-def _epochs(cells: pd.DataFrame) -> pd.DataFrame:
-    groups = cells[~cells["absent"]].groupby(["epoch", "stage", "device_kind"])
-    sums = groups[["duration_s", *_ENERGY]].sum(skipna=False)
-    origins = groups["energy_origin"]
-    sums = sums.assign(
-        short=groups["short_epoch"].any(),
-        energy_origin=origins.first().where(origins.nunique() <= 1, "mixed"),
-        node_s=sums["duration_s"],
-    ).reset_index()
-    epoch = sums["epoch"].where(sums["epoch"] >= 0)
-    return sums.assign(epoch=epoch, stage=_stage_names(sums))
-
-
-def _devices(rows: pd.DataFrame, devices: list[Row]) -> pd.DataFrame:
-    groups = rows[rows["device"] >= 0].groupby(["order", "device", "stage"])
-    sums = groups[["duration_s", "covered_s", *_JOULES, "samples"]].sum(skipna=False)
-    sums = sums.join(groups[[*PLACE, "energy_origin"]].first()).reset_index()
-    described = pd.DataFrame(devices, columns=["device_index", "sensor", "uuid"])
-    watts = sums["recorded_j"] / sums["covered_s"].where(sums["covered_s"] > 0)
-    sums = sums.assign(stage=_stage_names(sums), mean_power_w=watts)
-    return sums.join(described, on="device")
-
-
-def _stage_names(rows: pd.DataFrame) -> Any:
-    return np.array(STAGES, dtype=object)[rows["stage"].astype("int64")]
-
-
 def _flags(flags: list[Row], parts: pd.DataFrame) -> pd.DataFrame:
     """Flags by segment, node, device kind and stage; a kind that others have is not `absent`."""
     missing = parts.loc[parts["missing"], PLACE]
-    frame = pd.DataFrame([*flags, *_not_recorded(missing)], columns=FLAGS_SCHEMA.names)
+    for place in missing.itertuples(index=False):
+        detail = f"{place.node}: no {place.device_kind} sensor, but other nodes of the run have one"
+        flags.append(_flag_row(place, flag("not_recorded", None, detail)))
+    frame = pd.DataFrame(flags, columns=FLAGS_SCHEMA.names)
     is_missing = pd.MultiIndex.from_frame(frame[PLACE]).isin(pd.MultiIndex.from_frame(missing))
-    numbers = {name: i for i, name in enumerate(parts["segment"].unique())}
-    order = {"segment": numbers, "stage": {name: i for i, name in enumerate(STAGES)}}
-    return frame[~(is_missing & (frame["code"] == "absent"))].sort_values(
-        [*PLACE, "stage"],
-        key=lambda column: column.map(order.get(str(column.name), lambda name: name)),
-        na_position="first",
-    )
+    frame = frame[~(is_missing & (frame["code"] == "absent"))]
+    stages = pd.Categorical(frame["stage"], STAGES)
+    return frame.assign(stage=stages).sort_values([*PLACE, "stage"], na_position="first")
 
 
 def _duplicates(devices: pd.DataFrame) -> Iterator[Row]:
@@ -404,34 +327,25 @@ def _duplicates(devices: pd.DataFrame) -> Iterator[Row]:
     They count for both: a sampler names its own machine's devices.
     """
     gpus = devices[["segment", "uuid", "node"]].dropna().drop_duplicates()
-    pairs = gpus.merge(gpus, on=["segment", "uuid"], suffixes=("", "_first"))
-    pairs = pairs[pairs["node_first"] < pairs["node"]].drop(columns="uuid").drop_duplicates()
-    names = pairs.groupby(["segment", "node"])["node_first"].agg(", ".join).reset_index()
-    for row in records(names):
-        same = f"{row['node']}: its GPUs are those of {row['node_first']}"
-        duplicate = flag("duplicate", None, f"{same}, by their uuid; they count for both")
-        yield _flag_row((row["segment"], row["node"], None), duplicate)
-
-
-def _not_recorded(missing: pd.DataFrame) -> Iterator[Row]:
-    """Flag nodes that lack a kind which others have."""
-    for place in missing.itertuples(index=False):
-        detail = f"{place.node}: no {place.device_kind} sensor, but other nodes of the run have one"
-        yield _flag_row(place, flag("not_recorded", None, detail))
-
-
-def _short(cells: pd.DataFrame) -> Iterator[Row]:
-    """Flag stages whose energy cannot be resolved."""
-    short = cells[cells["short_s"].notna()].drop_duplicates(["order", "stage"])
-    for row in short.to_dict("records"):
-        stage = STAGES[row["stage"]]
+    first = gpus.groupby(["segment", "uuid"])["node"].transform("min")
+    rows = gpus.assign(first=first)[first < gpus["node"]].drop(columns="uuid").drop_duplicates()
+    for row in rows.itertuples(index=False):
         detail = (
-            f"{stage}: pieces of {_seconds(row['short_s'])} on average, {row['device_kind']} "
+            f"{row.node}: its GPUs are those of {row.first}, by their uuid; they count for both"
+        )
+        yield _flag_row((row.segment, row.node, None), flag("duplicate", None, detail))
+
+
+def _short(energy: pd.DataFrame) -> Iterator[Row]:
+    """Flag stages whose energy cannot be resolved."""
+    for row in energy[energy["short_s"].notna()].to_dict("records"):
+        detail = (
+            f"{row['stage']}: pieces of {_seconds(row['short_s'])} on average, {row['device_kind']} "
             f"resolved to {_seconds(row['period_s'])}: "
             "their energy cannot be separated from that of the stages around them"
         )
         place = [row[name] for name in PLACE]
-        yield _flag_row(place, flag("stage_short", None, detail), stage)
+        yield _flag_row(place, flag("stage_short", None, detail), row["stage"])
 
 
 def _seconds(seconds: float) -> str:

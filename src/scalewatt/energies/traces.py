@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from scalewatt.common.files import atomic_path
 from scalewatt.energies.integrate import SAMPLE_FLAGS
-from scalewatt.energies.node_clock import NodeClock
 from scalewatt.energies.stages import STAGES
 from scalewatt.energies.tables import METADATA_KEY
 from scalewatt.recordings.terms import ESTIMATED, MEAN, Floats
@@ -86,13 +85,12 @@ class Traces:
         sensors: pd.DataFrame,
         sample_flags: Sequence[NDArray[np.uint8]],
         stages: NDArray[np.int8],
-        clock: NodeClock,
     ) -> None:
         """Add the k sensors that count of a block of a node.
 
         `power_w` (W, NaN where unknown) and `sample_flags` (indices in SAMPLE_FLAGS) are k arrays (n,).
         `sensors` has the k rows of the block's frame; their `kind` may be unused_gpu. `stages` (n,) are
-        indices in STAGES. `clock` is the node's.
+        indices in STAGES.
         """
         if not time_s.size or sensors.empty:
             return
@@ -104,7 +102,7 @@ class Traces:
 
         def write() -> None:
             n = time_s.size
-            time_us = np.rint(clock.of_rank_0(time_s) * 1e6).astype("datetime64[us]")
+            time_us = np.rint(time_s * 1e6).astype("datetime64[us]")
             columns = [
                 *(pa.repeat(pa.scalar(segment, pa.int32()), n), pa.array(time_us).cast(_TIME)),
                 pa.DictionaryArray.from_arrays(np.zeros(n, np.int16), [node]),

@@ -1,24 +1,23 @@
-"""Why a segment failed, in one line: what a rank recorded, or the log's most informative line."""
+"""Why a segment failed, in one line: the most informative line of its log."""
 
 from __future__ import annotations
 
 import errno
-import json
 import re
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass
-from pathlib import Path
 
-from scalewatt.common.files import read_note
-from scalewatt.run_files.attempt_log import one_line
-
+REASON_CHARACTERS = 300
+REFUSED, ERROR = "scalewatt: refused: ", "scalewatt: error: "
+"""How a rank's last line begins: its input is wrong, or anything else."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FULL_TEXT = re.compile(r"No space left on device|Disk quota exceeded", re.IGNORECASE)
-_OURS = re.compile(r"^(?:\[\w+\]:? ?)?scalewatt: error: (.*)")
+_OURS = re.compile(r"^(?:\[\w+\]:? ?)?scalewatt: (?:error|refused): (.*)")
+_IS_REFUSED = re.compile(r"^(?:\[\w+\]:? ?)?scalewatt: refused: ", re.MULTILINE)
+_EVENTS = re.compile(r"RuntimeError: scalewatt: (.*)")
+"""What scalewatt.events writes in a user's script, whose rank learns an exit code alone."""
 _EXCEPTION = re.compile(r"^(?:\[rank\d+\]: ?)?((?:\w+\.)*\w*(?:Error|Exception|Failed)(?::.*|$))")
-_SIGNALS = {signal.strsignal(one): one.name for one in signal.Signals}
+_SIGNALS = {signal.strsignal(number): number.name for number in signal.Signals}
 _SIGNALLED = re.compile(
     r"(?:Fatal Python error|srun: error: \S+ tasks? [\d,-]+|exited on signal \d+):? \(?"
     rf"({'|'.join(re.escape(text) for text in _SIGNALS if text)}|Floating-point exception)\b"
@@ -44,33 +43,8 @@ _CONSEQUENCE = re.compile(
 """How a rank reports the others' death, in an exception `_OF_RANKS`."""
 
 
-_OF_EVENTS = re.compile(r"RuntimeError: scalewatt: (.*)")
-"""What scalewatt.events says in a user's script, from which the rank learns an exit code alone."""
-
-
-@dataclass(frozen=True)
-class Failure:
-    """The error of the first rank that failed."""
-
-    code: int
-    """ExitCode.REFUSED or ExitCode.FAILED."""
-    rank: int | None
-    reason: str
-
-
-def record_failure(path: Path, failure: Failure) -> None:
-    """Note how a rank failed, unless another has done so before; on a full disk not at all."""
-    with suppress(OSError), open(path, "x", encoding="utf-8") as note:
-        note.write(json.dumps(asdict(failure)) + "\n")
-
-
-def read_failure(path: Path) -> Failure | None:
-    """Return the recorded failure; None if there is none."""
-    return read_note(path, Failure)
-
-
 def is_full(error: BaseException | None) -> bool:
-    """Return True if an exception, or one that led to it, is due to a full file system."""
+    """Whether an exception, or one that led to it, is due to a full file system."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -80,17 +54,25 @@ def is_full(error: BaseException | None) -> bool:
     return False
 
 
-def most_informative_line(recorded: str | None, log: str) -> str | None:
-    """Return the line that says most about why ranks failed; None if the log says nothing.
+def was_refused(log: str) -> bool:
+    """Whether a rank found its input wrong."""
+    return bool(_IS_REFUSED.search(log))
 
-    `recorded` is the error of the first rank that failed; the log is preferred only where that says no
-    more than that the connection to the others broke.
+
+def reports_full_disk(text: str) -> bool:
+    """Whether a text reports a full file system."""
+    return bool(_FULL_TEXT.search(text))
+
+
+def most_informative_line(log: str) -> str | None:
+    """The line that says most about why ranks failed; None if the log says nothing.
+
+    In this order: causes, signals, kills, messages, broken connections to other ranks, the last line.
     """
     lines = log.splitlines()
-    found = [match[1] for line in lines if (match := _OF_EVENTS.search(line))]
-    found += [recorded] if recorded else []
-    found += [*_matches(_OURS, lines), *_matches(_EXCEPTION, lines)]
-    causes = [one for one in found if not (_OF_RANKS.match(one) and _CONSEQUENCE.search(one))]
+    errors = [match[1] for line in lines if (match := _EVENTS.search(line))]
+    errors += [*_matches(_OURS, lines), *_matches(_EXCEPTION, lines)]
+    causes = [text for text in errors if not (_OF_RANKS.match(text) and _CONSEQUENCE.search(text))]
     crashed = [
         f"a rank was ended by signal {name}"
         for name in map(_signal_of, lines)
@@ -103,24 +85,23 @@ def most_informative_line(recorded: str | None, log: str) -> str | None:
     ]
     messages = [*_matches(_ABORTED, lines), *_matches(_SAID, lines)]
     rest = [line.strip() for line in lines if line.strip()][-1:]
-    best = next(iter([*causes, *crashed, *killed, *messages, *found, *rest]), None)
+    best = next(iter([*causes, *crashed, *killed, *messages, *errors, *rest]), None)
     if best and _BUS.search(best):
         best = f"{one_line(best)}: {_SHARED_MEMORY}"
     return one_line(best) if best else None
 
 
+def one_line(text: str) -> str:
+    """A text in one line of at most REASON_CHARACTERS."""
+    line = " ".join(text.split())
+    return line if len(line) <= REASON_CHARACTERS else line[: REASON_CHARACTERS - 1] + "…"
+
+
 def _signal_of(line: str) -> str | None:
-    """Return the signal that ended a process, if a line of the log says so."""
-    found = _SIGNALLED.search(line)
-    return _SIGNALS.get(found[1].replace("-", " ")) if found else None
-
-
-def reports_full_disk(text: str) -> bool:
-    """Return True if a text reports a full file system."""
-    return bool(_FULL_TEXT.search(text))
+    """Signal that ended a process, if a line of the log says so."""
+    match = _SIGNALLED.search(line)
+    return _SIGNALS.get(match[1].replace("-", " ")) if match else None
 
 
 def _matches(pattern: re.Pattern[str], lines: Sequence[str]) -> Iterator[str]:
-    for line in lines:
-        if found := pattern.match(line):
-            yield found.group(1)
+    return (match[1] for line in lines if (match := pattern.match(line)))

@@ -12,9 +12,10 @@ import math
 import shlex
 import shutil
 import signal
+import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -31,27 +32,17 @@ from scalewatt.campaign.operating_points import commands_of, launcher_options, r
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.exit_codes import ExitCode
-from scalewatt.common.file_locks import exists
-from scalewatt.common.files import (
-    NO_ROOM,
-    full_text,
-    has_room,
-    read_json,
-    read_json_object,
-    write_json,
-)
-from scalewatt.common.termination import say
-from scalewatt.datasets.prepared_check import content_of_prepared, is_staged
+from scalewatt.common.files import NO_ROOM, full_text, has_room, read_json_object
+from scalewatt.common.termination import STOP_FILE, say
+from scalewatt.data.prepared import content_of_prepared, is_staged
 from scalewatt.execution.failure_reason import (
-    Failure,
     is_full,
     most_informative_line,
-    read_failure,
+    one_line,
     reports_full_disk,
+    was_refused,
 )
 from scalewatt.execution.launcher_process import (
-    CLOSING_MARGIN_S,
-    Arrival,
     RanksProcess,
     forking,
     last_lines,
@@ -59,29 +50,32 @@ from scalewatt.execution.launcher_process import (
     require_launcher,
 )
 from scalewatt.execution.publish import already_published, publish
-from scalewatt.execution.rank import MONITOR_LOST
 from scalewatt.execution.watchdog import Limits
 from scalewatt.provenance.versions import made_with
-from scalewatt.run_files.attempt_log import AttemptNote, current_job, one_line
-from scalewatt.run_files.progress_files import find_workdirs, read_segments
-from scalewatt.run_files.run_inventory import work_name
-from scalewatt.run_files.work_directory import (
+from scalewatt.run_files.inventory import find_workdirs, work_name
+from scalewatt.run_files.lock import current_job
+from scalewatt.run_files.record import (
     COMPILED,
     FINISHED,
+    MONITOR_LOST,
     STOPPED,
     WorkDir,
-    began_path,
     description_path,
-    failure_path,
-    made_with_path,
+    has_begun,
     open_workdir,
-    outcome_path,
+    read_outcome,
+    read_segments,
     segment_name,
 )
+from scalewatt.scheduling.retries import no_further_try, retry
 from scalewatt.slurm.step_energy import note_slurm_energies
 
 MONITOR_RESTARTS = 3
 """How often one call restarts a training because its energy was no longer recorded."""
+CLOSING_MARGIN_S = 10.0
+"""How much later than the ranks themselves this process ends what does not close."""
+_LOOK_S = 1.0
+"""How often a shared file system is looked at: many jobs ask its one server."""
 
 
 @dataclass(frozen=True)
@@ -101,72 +95,71 @@ class LaunchOptions:
     """`weights.pt` of the run whose weights this one starts from."""
     max_updates: int | None = None
     """Stop each segment after so many updates."""
-    levers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    checkpoint_every_s: float = 600.0
+    levers: Mapping[str, Any] = field(default_factory=dict)
     """How the cluster sets clocks and power limits."""
     rated_powers: Mapping[str, Any] = field(default_factory=dict)
     """Powers of the device's parts in W, as the cluster file states them."""
+    check_budget: Callable[[], None] = lambda: None
+    """Raises InputError if the campaign's energy budget is used up."""
+    crash_retries: int = 3
+    requeue: bool = False
+    """Put the job back into Slurm's queue if it stops because Slurm warned it."""
 
 
-def run_training(
-    spec_path: Path,
-    out: Path,
-    options: LaunchOptions,
-    note: AttemptNote | None = None,
-) -> int:
+def run_training(spec_path: Path, out: Path, options: LaunchOptions) -> int:
     """Train one segment of the run in `spec_path`; when it is the last, publish to `out`.
 
     A segment whose energy is no longer recorded is followed by another at once. Returns
-    ExitCode.FINISHED, STOPPED when it waits at a checkpoint, REFUSED or FAILED. The reason for not
-    finishing goes to `note`.
+    ExitCode.FINISHED, STOPPED when it waits at a checkpoint, REFUSED or FAILED.
     """
     spec = read_spec(spec_path)
     _check_initial_weights(spec, spec_path, options.initial_weights)
     data_folder = options.data_folder
     dataset_sha256 = None if data_folder is None else content_of_prepared(data_folder)
-    require_launcher(options.launcher)
-    asked = dict.fromkeys(spec.operating_point or {}, spec.configuration)
-    require_ways(asked, options.levers, "of this run")
     files = _checked_files(spec, options.max_updates) if is_command_spec(spec) else None
     if files is not None:
         _check_begun_with_files(options.work_root, spec, files)
+    if reason := no_further_try(options.work_root, spec, options.crash_retries):
+        raise InputError(reason)
     with open_workdir(options.work_root, spec, dataset_sha256, files) as work:
-        if note is not None:
-            note.begin()
         if already_published(out, work):
-            return 0
-        try:
-            return _continue_run(work, out, options, note)
-        except OSError as error:
-            if not is_full(error):
-                raise
-            return _report_failure(work, f"{full_text(work.path)} ({error})", note)
-
-
-def _continue_run(
-    work: WorkDir,
-    out: Path,
-    options: LaunchOptions,
-    note: AttemptNote | None,
-) -> int:
-    """Train a segment of a locked run unless it is finished; publish the run if it is then."""
-    if not work.finished:
-        _check_packed(work.spec, options)
-        code = _train(work, options)
+            return ExitCode.FINISHED
+        work.open_record()
         if not work.finished:
-            if note is not None:
-                note.reason = work.segments()[-1].get("detail")
-            return code
-    work.close_segment()
-    _note_slurm_energies(work)
-    publish(work, out, options.rated_powers)
-    return 0
+            try:
+                _check_startable(work, options)
+                code = _train(work, options)
+            except InputError as error:
+                work.refuse(str(error))
+                raise
+            except OSError as error:
+                if not is_full(error):
+                    raise
+                say(f"scalewatt: error: {spec.configuration}: {full_text(work.path)} ({error})")
+                return ExitCode.FAILED
+            if not work.finished:
+                return code
+        work.close_segment()
+        _note_slurm_energies(work)
+        if read_spec(spec_path).sha256 != spec.sha256:
+            raise InputError(
+                f"{spec_path}: is of another run by now; this one stays in {work.path}"
+            )
+        publish(work, out, options.rated_powers)
+    return ExitCode.FINISHED
 
 
-def _report_failure(work: WorkDir, reason: str, note: AttemptNote | None) -> int:
-    if note is not None:
-        note.reason = reason
-    say(f"scalewatt: error: {work.spec.configuration}: {reason}")
-    return ExitCode.FAILED
+def _check_startable(work: WorkDir, options: LaunchOptions) -> None:
+    """Raise InputError if the ranks cannot start."""
+    spec = work.spec
+    options.check_budget()
+    require_launcher(options.launcher)
+    require_ways(spec.operating_point or (), options.levers, spec.configuration)
+    if options.data_folder is not None and is_staged(spec, options.scratch):
+        from scalewatt.data.node_copy import check_packed  # with numpy and pyarrow
+
+        check_packed(options.data_folder)
 
 
 def _note_slurm_energies(work: WorkDir) -> None:
@@ -190,9 +183,17 @@ def _train(work: WorkDir, options: LaunchOptions) -> int:
     for start in range(MONITOR_RESTARTS + 1):
         if work.files is not None:
             check_unchanged(work.spec, work.files)
-        code = _Segment(work, options).run()
+        segment = _Segment(work, options)
+        code = segment.run()
         last = work.segments()[-1]
         if last["outcome"] != MONITOR_LOST:
+            if (
+                options.requeue
+                and last["outcome"] == STOPPED
+                and segment.was_warned_alone()
+                and retry(work.record(), work.spec, options.crash_retries)[1] is None
+            ):
+                _requeue()
             return code
         if not has_room(work.path):
             raise OSError(errno.ENOSPC, f"the energy is not recorded: {last['detail']}")
@@ -201,7 +202,7 @@ def _train(work: WorkDir, options: LaunchOptions) -> int:
                 f"{name}: the energy was no longer recorded ({last['detail']}); "
                 f"resumes from its checkpoint ({start + 1} of {MONITOR_RESTARTS})"
             )
-    work.end_segment(MONITOR_LOST, last["detail"], ExitCode.FAILED)  # no further retries
+    work.end_segment(MONITOR_LOST, last["detail"], ExitCode.FAILED)
     say(
         f"scalewatt: error: {name}: the energy was not recorded in {MONITOR_RESTARTS + 1} starts "
         f"({last['detail']}); the training waits at its checkpoint, its log is "
@@ -210,12 +211,15 @@ def _train(work: WorkDir, options: LaunchOptions) -> int:
     return ExitCode.FAILED
 
 
-def _check_packed(spec: RunSpec, options: LaunchOptions) -> None:
-    """Check, before any rank starts, that the file that nodes unpack is there and current."""
-    if options.data_folder is not None and is_staged(spec, options.scratch):
-        from scalewatt.datasets.packed_tar import check_packed  # with numpy and pyarrow
-
-        check_packed(options.data_folder)
+def _requeue() -> None:
+    """Put this job back into Slurm's queue; Slurm ends it at once."""
+    job = current_job()
+    if job is not None:
+        done = subprocess.run(
+            ["scontrol", "requeue", job], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            say(f"job {job} cannot be put back into the queue: {one_line(done.stderr)}")
 
 
 def _checked_files(spec: RunSpec, max_updates: int | None) -> dict[str, str]:
@@ -244,11 +248,11 @@ def _check_begun_with_files(work_root: Path, spec: RunSpec, files: Mapping[str, 
 
     One that failed begins afresh: its script may have been mended.
     """
-    if exists(work_root / work_name(spec.key, None, files)):
+    if (work_root / work_name(spec.key, None, files)).exists():
         return
     for path in find_workdirs(work_root, spec):
         segments = read_segments(path)
-        if segments and segments[-1]["outcome"] == STOPPED and not exists(path / "result.json"):
+        if segments and segments[-1]["outcome"] == STOPPED and not (path / "result.json").exists():
             raise InputError(
                 f"{spec.configuration}: its files have changed since it stopped at a checkpoint; restore "
                 f"them to go on, or remove {path} to begin afresh"
@@ -279,39 +283,37 @@ class _Segment:
         software = made_with()  # here, because it takes a moment that is not the training's
         if work.files is not None:
             software = {**software, "files": work.files}
-        self.number = work.begin_segment()
-        write_json(made_with_path(work.path, self.number), software)
-        self.stop_file = work.path / "stop"
+        self.stop_file = work.path / STOP_FILE
         self.stop_file.unlink(missing_ok=True)
-        self.order = work.path / "order.json"
-        weights = options.initial_weights
-        write_json(
-            self.order,
-            {
-                "work": str(work.path.resolve()),
-                "segment": self.number,
-                "data_folder": str(options.data_folder.resolve()) if options.data_folder else "",
-                "scratch": options.scratch,
-                "torch_device": options.torch_device,
-                "initial_weights": str(weights.resolve()) if weights else None,
-                "max_updates": options.max_updates,
-                "stop_file": str(self.stop_file.resolve()),
-                "lock_token": work.lock_token,
-                "limits": asdict(options.limits),
-                "lever_commands": commands_of(work.spec.operating_point, options.levers),
-            },
-        )
+        self.number = work.begin_segment(self._order(), software)
+        self.asked_by: set[int] = set()
+        """Signals that asked it to stop."""
         self.times_asked_to_stop = 0
-        self._outcome = Arrival(outcome_path(work.path, self.number))
-        self._began = Arrival(began_path(work.path, self.number))
-        self._says_none_began_s = math.inf
         self._log_start = 0
+        self._began_s = self._looked_s = time.monotonic()
+        self._returned_s: float | None = None
+        self._says_none_began = True
+
+    def _order(self) -> dict[str, Any]:
+        """What the ranks are to do, for `rank`."""
+        options, work = self.options, self.work
+        weights = options.initial_weights
+        return {
+            "data_folder": str(options.data_folder.resolve()) if options.data_folder else "",
+            "scratch": options.scratch,
+            "torch_device": options.torch_device,
+            "initial_weights": str(weights.resolve()) if weights else None,
+            "max_updates": options.max_updates,
+            "checkpoint_every_s": options.checkpoint_every_s,
+            "token": work.token,
+            "limits": asdict(options.limits),
+            "lever_commands": commands_of(work.spec.operating_point, options.levers),
+        }
 
     def run(self) -> int:
         """Start the ranks, wait for them, record the outcome."""
         path = self.work.path / "train.log"
         self._log_start = path.stat().st_size if path.exists() else 0
-        self._says_none_began_s = time.monotonic() + self.options.limits.begin_s
         with (
             open(path, "ab") as log,
             RanksProcess(self._command(), log, self.work.lock, self._environment()) as ranks,
@@ -335,7 +337,7 @@ class _Segment:
         )
         # The signals are ignored until the rank has installed its own handlers.
         shell = ["sh", "-c", 'trap "" USR1 TERM; exec "$@"', "sh"]
-        rank = [sys.executable, "-m", "scalewatt.execution.rank", str(self.order.resolve())]
+        rank = [sys.executable, "-m", "scalewatt.execution.rank", str(self.work.path.resolve())]
         levers = launcher_options(spec.operating_point, self.options.levers)
         return [*shlex.split(launcher), *levers, *shell, *rank]
 
@@ -351,6 +353,7 @@ class _Segment:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         scheduler = number == signal.SIGUSR1 or (number == signal.SIGTERM and current_job())
+        self.asked_by.add(number)
         if scheduler and self.times_asked_to_stop:
             return  # it may ask more than once, and ends by itself what does not end
         self.times_asked_to_stop += 1
@@ -362,50 +365,62 @@ class _Segment:
         else:
             say(f"{name}: stops at its next step; ask again to end it at once")
 
+    def was_warned_alone(self) -> bool:
+        """Whether nothing but Slurm's warning before the time limit asked to stop."""
+        outcome = read_outcome(self.work.path, self.number) or {"requests": []}
+        asked = {signal.Signals(number).name for number in self.asked_by}
+        # A stop file that this process made when it was warned is no other request.
+        return {*outcome["requests"], *asked} - ({STOP_FILE} if asked else set()) == {"SIGUSR1"}
+
     def _must_end(self) -> bool:
-        """Return True if the ranks were asked twice to end, or perun does not close."""
-        self._say_if_none_began()
-        returned_s = self._outcome.seen_s()
+        """Whether the ranks were asked twice to end, or perun does not close."""
+        now_s = time.monotonic()
+        if now_s - self._looked_s >= _LOOK_S:
+            self._looked_s = now_s
+            self._say_if_none_began()
+            if self._returned_s is None and read_outcome(self.work.path, self.number):
+                self._returned_s = now_s
         closing_s = self.options.limits.closing_s + CLOSING_MARGIN_S
-        hangs = returned_s is not None and time.monotonic() - returned_s > closing_s
-        return hangs or self.times_asked_to_stop > 1
+        is_hanging = now_s - (self._returned_s or math.inf) > closing_s
+        return is_hanging or self.times_asked_to_stop > 1
 
     def _say_if_none_began(self) -> None:
         """Say once, also in the log, that the launcher has started no rank for long."""
-        if time.monotonic() < self._says_none_began_s or self._began.seen_s() is not None:
+        limit_s = self.options.limits.begin_s
+        if not self._says_none_began or time.monotonic() - self._began_s < limit_s:
             return
-        self._says_none_began_s = math.inf
+        self._says_none_began = False
+        if has_begun(self.work.path, self.number):
+            return
         text = (
-            f"scalewatt: {self.work.spec.configuration}: no rank has begun for "
-            f"{self.options.limits.begin_s:g} s: `{self.options.launcher.strip()}` waits, "
-            "perhaps for what another step of its job holds"
+            f"scalewatt: {self.work.spec.configuration}: no rank has begun for {limit_s:g} s: "
+            f"`{self.options.launcher.strip()}` waits, perhaps for what another step of its job holds"
         )
         say(text)
         with suppress(OSError), open(self.work.path / "train.log", "a", encoding="utf-8") as log:
             log.write(text + "\n")
 
     def _conclude(self, code: int) -> int:
-        outcome = outcome_path(self.work.path, self.number)
-        if exists(outcome):
-            return self._end_as(read_json(outcome), code)
+        """Record how the ranks ended; their exit code may be that of ranks which the launcher ended."""
+        outcome = read_outcome(self.work.path, self.number)
+        if outcome:
+            return self._end_as(outcome, code)
         path = self.work.path / "train.log"
-        failure = read_failure(failure_path(self.work.path, self.number))
-        reason = self._reason(failure, log_text(path, self._log_start))
-        code_of_ranks = failure.code if failure else code
-        refused = code_of_ranks == ExitCode.REFUSED
+        log = log_text(path, self._log_start)
+        reason, refused = self._reason(log), was_refused(log)
         ended = ExitCode.REFUSED if refused else ExitCode.FAILED
-        say(last_lines(path, start=self._log_start))
+        say(last_lines(log))
         say(
             f"scalewatt: error: {self.work.spec.configuration}: training failed (exit code "
-            f"{code_of_ranks}){': ' + reason if reason else ''}; its log is {path}"
+            f"{ended if refused else code}){': ' + reason if reason else ''}; its log is {path}"
         )
         self.work.end_segment("refused" if refused else "failed", reason, ended)
         return ended
 
-    def _reason(self, failure: Failure | None, log: str) -> str | None:
-        reason = most_informative_line(failure.reason if failure else None, log)
+    def _reason(self, log: str) -> str | None:
+        reason = most_informative_line(log)
         full = not has_room(self.work.path) or (reason is not None and reports_full_disk(reason))
-        if full and (failure is None or NO_ROOM not in failure.reason):
+        if full and NO_ROOM not in (reason or ""):
             return one_line(f"{full_text(self.work.path)} ({reason})")
         return reason
 

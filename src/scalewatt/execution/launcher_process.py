@@ -1,7 +1,7 @@
 """The launcher of a run's ranks: started, waited for, and ended with all it started here.
 
-mpiexec gives its ranks process groups of their own, so they are known by a mark in their
-environment. On other nodes the launcher ends its ranks.
+mpiexec gives its ranks sessions of their own, so they are known by a mark in their environment. On other
+nodes the launcher ends its ranks.
 """
 
 from __future__ import annotations
@@ -23,19 +23,13 @@ from typing import BinaryIO
 import psutil
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.file_locks import exists
 from scalewatt.common.processes import signal_at_parents_death
 from scalewatt.common.termination import say
 from scalewatt.execution.node_levers import PATIENCE_S, RESETS
 
-CLOSING_MARGIN_S = 10.0
-"""How much later than the ranks themselves the launching process ends what does not close."""
 GRACE_S = 10.0
 """How long all may take to end after TERM, or after the launcher's end, and then after KILL."""
 _LOOK_S = 0.1
-"""How often this machine's processes are looked at."""
-_SHARED_LOOK_S = 1.0
-"""How often a shared file system is: many jobs ask its one server."""
 MARK = "SCALEWATT_RANKS"
 """Variable of a launcher and all that it starts, by which they are found."""
 CALLERS_PATH = "SCALEWATT_CALLERS_PATH"
@@ -84,13 +78,13 @@ class RanksProcess:
         self.end()
 
     def wait(self, must_end: Callable[[], bool]) -> int:
-        """Wait for the launcher, ending it once `must_end()`; return its exit code when all have ended."""
+        """Wait for the launcher, ending it once `must_end()`; its exit code when all have ended."""
         while not self._has_ended() and not must_end():
             time.sleep(_LOOK_S)
         return self.end()
 
     def end(self) -> int:
-        """End all that are still alive, by TERM, after GRACE_S by KILL; return the launcher's exit code.
+        """End all that are alive, by TERM, after GRACE_S by KILL; the launcher's exit code.
 
         Shells that reset clocks and power limits are not killed, but waited for.
         """
@@ -98,71 +92,57 @@ class RanksProcess:
             return self._process.returncode
         if not self._has_ended():
             os.killpg(self._process.pid, signal.SIGTERM)
-        if not self._gone_within(GRACE_S):
-            alive = self._alive()
-            resetting = [process for process in alive if _resets(process)]
+        if alive := self._alive_after(GRACE_S):
+            resetting = [process for process in alive if RESETS in _environment(process)]
             for process in alive:
                 if process not in resetting:
-                    _kill(process)
-            if not self._gone_within(PATIENCE_S if resetting else GRACE_S):
-                pids = ", ".join(str(process.pid) for process in self._alive())
+                    with suppress(psutil.Error):
+                        process.kill()
+            if alive := self._alive_after(PATIENCE_S if resetting else GRACE_S):
+                pids = ", ".join(str(process.pid) for process in alive)
                 say(f"scalewatt: cannot be ended: {pids}")
         return self._process.wait()
 
     def _has_ended(self) -> bool:
-        """Return True if the launcher has ended; as a zombie it keeps its process id."""
+        """Whether the launcher has ended; as a zombie it keeps its process id."""
         try:
             options = os.WEXITED | os.WNOHANG | os.WNOWAIT
             return os.waitid(os.P_PID, self._process.pid, options) is not None
         except ChildProcessError:
             return True
 
-    def _gone_within(self, seconds: float) -> bool:
+    def _alive_after(self, seconds: float) -> list[psutil.Process]:
+        """Those that are alive after `seconds`; none as soon as all have ended."""
         until = time.monotonic() + seconds
-        while self._alive():
+        while alive := [p for p in psutil.process_iter() if self._is_ours(p)]:
             if time.monotonic() > until:
-                return False
+                break
             time.sleep(_LOOK_S)
-        return True
-
-    def _alive(self) -> list[psutil.Process]:
-        return [process for process in psutil.process_iter() if self._is_ours(process)]
+        return alive
 
     def _is_ours(self, process: psutil.Process) -> bool:
         try:
-            if process.status() == psutil.STATUS_ZOMBIE:
-                return False
-            if os.getpgid(process.pid) == self._process.pid:
-                return True
-            return process.environ().get(MARK) == self.mark
-        except (psutil.Error, OSError):  # it has just ended, or is another user's
+            is_in_group = os.getpgid(process.pid) == self._process.pid
+            is_ours = is_in_group or _environment(process).get(MARK) == self.mark
+            return is_ours and process.status() != psutil.STATUS_ZOMBIE
+        except (psutil.Error, OSError):  # it has just ended
             return False
 
 
-class Arrival:
-    """When a file appeared, by this process's monotonic clock; to be asked as often as one likes."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._seen_s: float | None = None
-        self._next_look_s = 0.0
-
-    def seen_s(self) -> float | None:
-        """Return when the file was first seen, within a second of its appearance; None before."""
-        now = time.monotonic()
-        if self._seen_s is None and now >= self._next_look_s:
-            self._next_look_s = now + _SHARED_LOOK_S
-            self._seen_s = now if exists(self.path) else None
-        return self._seen_s
+def _environment(process: psutil.Process) -> dict[str, str]:
+    """Environment of a process; empty if it is another user's or has ended."""
+    with suppress(psutil.Error, OSError):
+        return dict(process.environ())
+    return {}
 
 
 def command_path() -> str:
-    """Return PATH with this Python's commands first, among them the environment's mpiexec."""
+    """PATH with this Python's commands first, among them the environment's mpiexec."""
     return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 
 
 def forking(nodes: int) -> dict[str, str]:
-    """Return the variables by which MPICH's mpiexec forks the ranks of a run on one node.
+    """Variables by which MPICH's mpiexec forks the ranks of a run on one node.
 
     In a step of Slurm, such as an interactive one, it would ask srun, which waits for what the step holds.
     """
@@ -178,22 +158,10 @@ def require_launcher(launcher: str) -> None:
 
 
 def log_text(log: Path, start: int = 0) -> str:
-    """Return a log from byte `start` on."""
+    """Text of a log from byte `start` on."""
     return log.read_bytes()[start:].decode(errors="replace")
 
 
-def last_lines(log: Path, count: int = 25, start: int = 0) -> str:
-    """Return the last lines of a log from byte `start` on, for a message about a failure."""
-    return "\n".join(log_text(log, start).splitlines()[-count:])
-
-
-def _resets(process: psutil.Process) -> bool:
-    """Return True if a process resets what a run has set on its node."""
-    with suppress(psutil.Error):
-        return RESETS in process.environ()
-    return False
-
-
-def _kill(process: psutil.Process) -> None:
-    with suppress(psutil.Error):
-        process.kill()
+def last_lines(text: str, count: int = 25) -> str:
+    """The last lines of a log, for a message about a failure."""
+    return "\n".join(text.splitlines()[-count:])

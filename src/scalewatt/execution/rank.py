@@ -1,7 +1,8 @@
 """One rank of a monitored training: perun around the training loop, with a crash-safe journal.
 
-Started once per GPU by the cluster's launcher (`python -m scalewatt.execution.rank ORDER`).
-Exit codes: 0 finished, 75 stopped at a checkpoint, 64 wrong input, 70 failure.
+Started once per GPU by the cluster's launcher (`python -m scalewatt.execution.rank WORKDIR`).
+Exit codes: 0 finished, 75 stopped at a checkpoint, 64 wrong input, 70 failure. Whatever a launcher makes
+of exit codes and last words, the line that begins with `scalewatt: error` or `refused` is in the run's log.
 """
 
 from __future__ import annotations
@@ -21,34 +22,27 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.exit_codes import ExitCode
-from scalewatt.common.files import full_text, read_json, write_json
-from scalewatt.common.termination import (
-    ABORT_S,
-    StopRequest,
-    abort,
-    end_within,
-    say,
-)
+from scalewatt.common.files import full_text, read_json
+from scalewatt.common.termination import ABORT_S, STOP_FILE, StopRequest, abort, end_within, say
 from scalewatt.execution.command_rank import CommandFailed, run_command
-from scalewatt.execution.failure_reason import Failure, is_full, record_failure
+from scalewatt.execution.failure_reason import ERROR, REFUSED, is_full, one_line
 from scalewatt.execution.node_levers import reset_levers, set_levers
 from scalewatt.execution.watchdog import Limits, Watchdog, watch_rank
-from scalewatt.run_files.attempt_log import one_line
-from scalewatt.run_files.work_directory import (
+from scalewatt.run_files.lock import HeldError
+from scalewatt.run_files.record import (
     FINISHED,
+    MONITOR_LOST,
+    RUN,
     STOPPED,
     Job,
-    began_path,
-    failure_path,
-    outcome_path,
+    begin_progress,
+    note_outcome,
     segment_name,
 )
 
 if TYPE_CHECKING:
     from scalewatt.provenance.rank_placement import Ranks
 
-MONITOR_LOST = "monitor_lost"
-"""An outcome that ranks give: stopped because the energy was no longer recorded."""
 _CODES = {FINISHED: 0, STOPPED: ExitCode.STOPPED, MONITOR_LOST: ExitCode.STOPPED}
 
 
@@ -57,8 +51,8 @@ class End:
     """One rank's report at the end of its training."""
 
     host: str
-    requested: bool
-    """True if it was asked to stop, by the scheduler or a person."""
+    requests: frozenset[str]
+    """Who asked it to stop (`StopRequest.requests`)."""
     enough: bool
     """True if it has done as many updates as this segment was to do."""
     lost: str | None
@@ -66,14 +60,15 @@ class End:
 
 
 def outcome_of(trained: str, ends: Sequence[End]) -> dict[str, Any]:
-    """Return the content of the outcome file: the segment's outcome and lost samplers (host, reason).
+    """How a segment ended: outcome, lost samplers (host, reason), and who asked it to stop.
 
     A training has stopped because of a lost sampler only if nothing else asked it to.
     """
     losses = [{"host": end.host, "reason": end.lost} for end in ends if end.lost]
-    wanted = any(end.requested or end.enough for end in ends)
+    requests = sorted(set().union(*(end.requests for end in ends)))
+    wanted = requests or any(end.enough for end in ends)
     outcome = MONITOR_LOST if trained == STOPPED and losses and not wanted else trained
-    return {"outcome": outcome, "losses": losses}
+    return {"outcome": outcome, "losses": losses, "requests": requests}
 
 
 def train(
@@ -91,11 +86,10 @@ def train(
     if is_command_spec(job.spec):
         return run_command(job, ranks, torch_device, stop, started_s, closing_s)
     from scalewatt.recordings.stage_log import EventLog
-    from scalewatt.training.out_of_memory import within_memory
-    from scalewatt.training.process_group import choose_device, start_process_group
+    from scalewatt.training.device import within_device
+    from scalewatt.training.distributed import choose_device, start_process_group
     from scalewatt.training.staging import staged
-    from scalewatt.training.step_timer import finish
-    from scalewatt.training.trainer import Trainer
+    from scalewatt.training.train import Trainer
 
     events = EventLog(
         job.work / "events.jsonl" if ranks.rank == 0 else None, job.segment, started_s
@@ -105,12 +99,11 @@ def train(
     start_process_group(ranks, device)
     with staged(job, ranks, device, events) as job:
         trainer = Trainer(job, ranks, device, stop, events)
-        within_memory(trainer, trainer.warm_up)
-        trainer.resume()
-        _describe(job, ranks, device, trainer.provenance())
-        trained = within_memory(trainer, trainer.run)
-        events.enter("shutdown")
-        finish(device)
+        with within_device(job.spec, device):
+            trainer.warm_up()
+            trainer.resume()
+            _describe(job, ranks, device, trainer.provenance())
+            trained = trainer.run()
         trainer.close()
     events.end()
     return trained, job.max_updates is not None and trainer.updates_here >= job.max_updates
@@ -137,16 +130,17 @@ def guarded_train(
         trained, enough = train(job, ranks, torch_device, stop, started_s, limits.closing_s)
         end_within(limits.closing_s)
         add_clock_offsets(job, ranks)
-        end = End(ranks.host, stop.requested(), enough, watch.training_ended())
+        stop.requested()  # looks at the stop file
+        end = End(ranks.host, frozenset(stop.requests), enough, watch.training_ended())
         outcome = outcome_of(trained, ranks.comm.allgather(end))
         if ranks.rank == 0:
-            write_json(outcome_path(job.work, job.segment), outcome, job.require_lock)
+            note_outcome(job.work, job.segment, outcome, job.require_lock)
         ranks.comm.Barrier()  # from here on a rank may end the others
         if outcome["losses"]:
             leave(watch, ranks, exit_code(outcome["outcome"]))
         return str(outcome["outcome"])
     except BaseException as error:
-        fail(error, failure_path(job.work, job.segment), ranks.rank)
+        fail(error, job.work)
 
 
 def exit_code(outcome: str | None) -> int:
@@ -168,21 +162,23 @@ def leave(watch: Watchdog, ranks: Ranks, code: int) -> NoReturn:
     os._exit(code)
 
 
-def fail(error: BaseException, note: Path | None = None, rank: int | None = None) -> NoReturn:
-    """Report an error, record it in `note`, and end all ranks, which may wait in collectives."""
+_LOG: list[Any] = []
+"""The run's log, open until the end: of a rank that dies, a launcher drops the last words."""
+
+
+def fail(error: BaseException, work: Path | None = None) -> NoReturn:
+    """Report an error in the run's log, and end all ranks, which may wait in collectives."""
     end_within(ABORT_S)  # even if the rest hangs
-    code = ExitCode.REFUSED if isinstance(error, InputError) else ExitCode.FAILED
-    if isinstance(error, InputError | CommandFailed):
-        reason = text = str(error)
-    else:
-        reason = "".join(traceback.format_exception_only(error))
-        text = "".join(traceback.format_exception(error))
-    if is_full(error) and note is not None:
-        reason = text = f"{full_text(note.parent)} ({error})"
+    refused = isinstance(error, InputError) and not isinstance(error, HeldError)
+    trace = "" if isinstance(error, InputError | CommandFailed) else traceback.format_exc()
+    reason = str(error) if not trace else "".join(traceback.format_exception_only(error))
+    if is_full(error) and work is not None:
+        trace, reason = "", f"{full_text(work)} ({error})"
+    line = f"{trace}{REFUSED if refused else ERROR}{one_line(reason)}"
+    with suppress(OSError, ValueError):
+        print(line, file=_LOG[0] if _LOG else sys.stderr, flush=True)
     reset_levers(ABORT_S / 2)  # a scheduler may end all of a job at once
-    if note is not None:
-        record_failure(note, Failure(code, rank, one_line(reason)))
-    abort(code, text if text.startswith("Traceback") else f"scalewatt: error: {text}")
+    abort(ExitCode.REFUSED if refused else ExitCode.FAILED)
 
 
 def _describe(job: Job, ranks: Ranks, device: Any, of_workload: dict[str, Any]) -> None:
@@ -191,7 +187,7 @@ def _describe(job: Job, ranks: Ranks, device: Any, of_workload: dict[str, Any]) 
     from mpi4py import MPI
 
     from scalewatt.execution.segment_description import describe_segment
-    from scalewatt.provenance.versions import gpu_identity
+    from scalewatt.provenance.rank_placement import gpu_identity
 
     on_gpu = device.type == "cuda"
     further = {
@@ -209,50 +205,43 @@ def report_loss(host: str, stop: StopRequest, reason: str) -> None:
     say(f"scalewatt: {host}: {reason}")
 
 
-_OPEN: list[Any] = []
-
-
 def main(argv: list[str]) -> NoReturn:
-    """Run one rank of the segment that the order file describes."""
+    """Run one rank of a run's last segment, as the launcher's record orders it."""
     started_s = time.time()
     stop = StopRequest()
     stop.install()
-    note = None
+    work = Path(argv[0])
     try:
-        order = read_json(argv[0])
-        work, segment = Path(order["work"]), order["segment"]
-        note = failure_path(work, segment)
-        began_path(work, segment).touch()
-        # Into the log itself: of a rank that dies, a launcher drops the last words.
-        _OPEN.append(open(work / "train.log", "ab"))  # noqa: SIM115 (open until the end)
-        faulthandler.enable(_OPEN[-1])
-        _run(order, stop, started_s)
+        _LOG.append(open(work / "train.log", "a", encoding="utf-8"))  # noqa: SIM115 (until the end)
+        faulthandler.enable(_LOG[0])
+        _run(work, read_json(work / RUN)["order"], stop, started_s)
     except BaseException as error:
-        fail(error, note)
+        fail(error, work)
 
 
 def _is_orphan(work: Path) -> bool:
-    """Return True if the launching process died before this rank could be told by a signal."""
+    """Whether the launching process died before this rank could hear a signal of it."""
     from scalewatt.common.processes import runs_still
-    from scalewatt.run_files.lock_owner import read_owner
+    from scalewatt.run_files.lock import read_holder
 
-    owner = read_owner(work)
-    if owner is None or not owner.is_here:
+    holder = read_holder(work)
+    if holder is None or not holder.is_here:
         return False
-    return not runs_still(owner.pid, owner.pid_started_s)
+    return not runs_still(holder.pid, holder.pid_started_s)
 
 
-def _run(order: dict[str, Any], stop: StopRequest, started_s: float) -> NoReturn:
+def _run(work: Path, order: dict[str, Any], stop: StopRequest, started_s: float) -> NoReturn:
     from scalewatt.campaign.run_spec import read_spec
     from scalewatt.monitoring.perun_session import monitored
-    from scalewatt.training.process_group import join_ranks
+    from scalewatt.training.distributed import join_ranks
 
-    work = Path(order["work"])
     spec = read_spec(work / "spec.json")
     if spec.sampling_period_s is None or spec.seed is None:
         raise InputError(f"{spec.name}: is a registered run; expected one to train")
     ranks = join_ranks(spec.configuration, spec.gpus, spec.nodes)
-    stop.stop_file = Path(order["stop_file"]) if ranks.rank == 0 else None
+    if ranks.rank == 0:
+        stop.stop_file = work / STOP_FILE
+        begin_progress(work, order["segment"])
     if _is_orphan(work):
         stop.ask()
     weights = order["initial_weights"]
@@ -265,7 +254,8 @@ def _run(order: dict[str, Any], stop: StopRequest, started_s: float) -> NoReturn
         segment=order["segment"],
         initial_weights=Path(weights) if weights else None,
         max_updates=order["max_updates"],
-        lock_token=order["lock_token"],
+        checkpoint_every_s=order["checkpoint_every_s"],
+        token=order["token"],
     )
     set_levers(order["lever_commands"], ranks)
     limits = Limits(**order["limits"])

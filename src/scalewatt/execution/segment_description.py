@@ -14,14 +14,26 @@ from scalewatt.common.redaction import Redaction, is_secret
 from scalewatt.common.termination import say
 from scalewatt.execution.clock_offsets import measured_clock_offsets
 from scalewatt.monitoring.perun_session import settings_in_effect
+from scalewatt.provenance.node_description import cpu_name
 from scalewatt.provenance.rank_placement import gathered_placement
-from scalewatt.provenance.versions import Gpu, cpu_name, package_versions
-from scalewatt.run_files.work_directory import description_path
+from scalewatt.provenance.versions import package_versions
+from scalewatt.run_files.record import description_path
 from scalewatt.slurm.step_energy import slurm_step
 
 if TYPE_CHECKING:
-    from scalewatt.provenance.rank_placement import Ranks
-    from scalewatt.run_files.work_directory import Job
+    from scalewatt.provenance.rank_placement import Gpu, Ranks
+    from scalewatt.run_files.record import Job
+
+VARIABLES = (
+    *("OMP_*", "GOMP_*", "KMP_*", "MKL_*", "OPENBLAS_*", "BLIS_*", "MALLOC_*", "NUMEXPR_*"),
+    *("TORCH_*", "TORCHINDUCTOR_*", "TORCHDYNAMO_*", "PYTORCH_*", "CUDA_*", "CUDNN_*", "CUBLAS*"),
+    *("NCCL_*", "GLOO_*", "NVIDIA_TF32_*", "FI_*", "UCX_*", "MPICH_*", "I_MPI_*", "OMPI_MCA_btl*"),
+    *("OMPI_MCA_pml*", "OMPI_MCA_mtl*", "OMPI_MCA_coll*", "*_VISIBLE_DEVICES", "HDF5_USE_*"),
+    *("PYTHONHASHSEED", "PYTHONOPTIMIZE", "LD_PRELOAD", "LD_LIBRARY_PATH"),
+    *("SLURM_*_BIND*", "SLURM_GPUS_*", "SLURM_CPU*", "SLURM_NTASKS*", "SLURM_MPI_TYPE"),
+    *("SLURM_DISTRIBUTION", "SLURM_HINT", "SLURM_THREADS_PER_CORE"),
+)
+"""Patterns of the names of environment variables that are written."""
 
 
 def describe_segment(
@@ -36,134 +48,71 @@ def describe_segment(
     clock_offsets = measured_clock_offsets(ranks)
     if placement is None:
         return
-    from mpi4py import MPI
-
-    write_json(
-        description_path(job.work, job.segment),
-        {
-            **placement,
-            "clock_offsets": clock_offsets,
-            "torch_device": "cpu" if gpu is None else "cuda",
-            "device_name": cpu_name() if gpu is None else gpu.name,
-            **flags(os.environ, job.spec.seed, torch),
-            "packages": package_versions(),
-            "software": software(torch, MPI),
-            "perun": settings_in_effect(),
-            "environment_variables": variables(os.environ, Redaction.of(os.environ)),
-            "slurm": slurm_step(os.environ),
-            **further,
-        },
-    )
+    description = {
+        **placement,
+        "clock_offsets": clock_offsets,
+        "torch_device": "cpu" if gpu is None else "cuda",
+        "device_name": cpu_name() if gpu is None else gpu.name,
+        "seed": job.spec.seed,
+        "cublas_workspace_config": os.environ.get("CUBLAS_WORKSPACE_CONFIG"),
+        "python_hash_seed": os.environ.get("PYTHONHASHSEED"),
+        **(torch_settings(torch) if torch else {}),
+        "python": platform.python_version(),
+        "packages": package_versions(),
+        "perun": settings_in_effect(),
+        "environment_variables": variables(os.environ, Redaction.of(os.environ)),
+        "slurm": slurm_step(os.environ),
+        **further,
+    }
+    write_json(description_path(job.work, job.segment), description)
 
 
 def add_clock_offsets(job: Job, ranks: Ranks) -> None:
     """Add the offsets of the nodes' clocks as they are now to the description; all ranks must call this.
 
-    A training that has ended well is not lost because its description cannot be written: this is said.
+    A training that has ended well is not lost because its description cannot be written.
     """
-    found = measured_clock_offsets(ranks)
-    if not found:
+    offsets = measured_clock_offsets(ranks)
+    if not offsets:
         return
     path = description_path(job.work, job.segment)
     try:
         content = read_json(path)
-        content["clock_offsets"] += found
+        content["clock_offsets"] += offsets
         write_json(path, content, job.require_lock)
     except (OSError, InputError) as error:
         say(f"scalewatt: the clocks' offsets at the end are not noted: {error}")
 
 
-_FLAGS = (
-    *("threads_per_rank", "interop_threads", "cudnn_deterministic", "cudnn_benchmark"),
-    *("cudnn_allow_tf32", "matmul_allow_tf32", "deterministic_algorithms"),
-    "float32_matmul_precision",
-)
-
-
-def software(torch: Any = None, mpi: Any = None) -> dict[str, str | None]:
-    """Return versions by name; null if the library is not in use, or does not tell.
-
-    python, python_implementation; mpi_library, mpi_version, mpi_standard of `mpi` (mpi4py.MPI); cuda,
-    cudnn and nccl of `torch`, which brings its own.
-    """
-    name, version = (None, None) if mpi is None else mpi.get_vendor()
+def torch_settings(torch: Any) -> dict[str, Any]:
+    """Threads and flags of determinism as they are now, and `software`: the libraries that torch brings."""
+    has_nccl = torch.distributed.is_available() and torch.distributed.is_nccl_available()
     return {
-        "python": platform.python_version(),
-        "python_implementation": platform.python_implementation(),
-        "mpi_library": name,
-        "mpi_version": _dotted(version),
-        "mpi_standard": None if mpi is None else _dotted(mpi.Get_version()),
-        "cuda": None if torch is None else torch.version.cuda,
-        "cudnn": None if torch is None else cudnn_version(torch.backends.cudnn.version()),
-        "nccl": None if torch is None else _nccl(torch),
+        "threads_per_rank": torch.get_num_threads(),
+        "cudnn_deterministic": torch.backends.cudnn.deterministic,
+        "cudnn_benchmark": torch.backends.cudnn.benchmark,
+        "cudnn_allow_tf32": torch.backends.cudnn.allow_tf32,
+        "matmul_allow_tf32": torch.backends.cuda.matmul.allow_tf32,
+        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
+        "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "software": {
+            "cudnn": _dotted(torch.backends.cudnn.version()),
+            "nccl": ".".join(map(str, torch.cuda.nccl.version())) if has_nccl else None,
+        },
     }
 
 
-def cudnn_version(number: int | None) -> str | None:
-    """Return cuDNN's number as text: 90501 is 9.5.1, and before version 9, 8907 is 8.9.7."""
-    if number is None:
+def _dotted(cudnn: int | None) -> str | None:
+    """Version of cuDNN from its number, of which 90501 is 9.5.1."""
+    if cudnn is None:
         return None
-    thousands = 10_000 if number >= 90_000 else 1_000
-    return f"{number // thousands}.{number % thousands // 100}.{number % 100}"
-
-
-def _nccl(torch: Any) -> str | None:
-    try:
-        return _dotted(torch.cuda.nccl.version())
-    except Exception:  # torch without CUDA
-        return None
-
-
-def _dotted(version: tuple[int, ...] | None) -> str | None:
-    return None if version is None else ".".join(map(str, version))
-
-
-def flags(environment: Mapping[str, str], seed: int | None, torch: Any = None) -> dict[str, Any]:
-    """Return seed, threads and flags of determinism as they are now; null if `torch` is not in use.
-
-    `cublas_workspace_config` and `python_hash_seed` are the variables' values, null if not set.
-    """
-    of_torch = (
-        dict.fromkeys(_FLAGS)
-        if torch is None
-        else {
-            "threads_per_rank": torch.get_num_threads(),
-            "interop_threads": torch.get_num_interop_threads(),
-            "cudnn_deterministic": torch.backends.cudnn.deterministic,
-            "cudnn_benchmark": torch.backends.cudnn.benchmark,
-            "cudnn_allow_tf32": torch.backends.cudnn.allow_tf32,
-            "matmul_allow_tf32": torch.backends.cuda.matmul.allow_tf32,
-            "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
-            "float32_matmul_precision": torch.get_float32_matmul_precision(),
-        }
-    )
-    return {
-        **of_torch,
-        "cublas_workspace_config": environment.get("CUBLAS_WORKSPACE_CONFIG"),
-        "python_hash_seed": environment.get("PYTHONHASHSEED"),
-        "seed": seed,
-    }
-
-
-VARIABLES = (
-    *("OMP_*", "GOMP_*", "KMP_*", "MKL_*", "OPENBLAS_*", "BLIS_*", "MALLOC_*", "NUMEXPR_*"),
-    *("TORCH_*", "TORCHINDUCTOR_*", "TORCHDYNAMO_*", "PYTORCH_*", "CUDA_*", "CUDNN_*", "CUBLAS*"),
-    *("NCCL_*", "GLOO_*", "NVIDIA_TF32_*", "FI_*", "UCX_*", "MPICH_*", "I_MPI_*", "OMPI_MCA_btl*"),
-    *("OMPI_MCA_pml*", "OMPI_MCA_mtl*", "OMPI_MCA_coll*", "*_VISIBLE_DEVICES", "HDF5_USE_*"),
-    *("PYTHONHASHSEED", "PYTHONOPTIMIZE", "LD_PRELOAD", "LD_LIBRARY_PATH"),
-    *("SLURM_*_BIND*", "SLURM_GPUS_*", "SLURM_CPU*", "SLURM_NTASKS*", "SLURM_MPI_TYPE"),
-    *("SLURM_DISTRIBUTION", "SLURM_HINT", "SLURM_THREADS_PER_CORE"),
-)
-"""Names of the variables that are written, as patterns of a shell."""
-
-
-def is_written(name: str) -> bool:
-    """Return True if a variable is one that a run's provenance has: listed, and of no secret's name."""
-    return any(fnmatchcase(name, pattern) for pattern in VARIABLES) and not is_secret(name)
+    return f"{cudnn // 10_000}.{cudnn % 10_000 // 100}.{cudnn % 100}"
 
 
 def variables(environment: Mapping[str, str], redaction: Redaction) -> dict[str, str]:
-    """Return the variables that are set and matter, by name, without anything personal in their values."""
+    """Variables that are set and matter, by name, without secrets or anything personal in their values."""
     return {
-        name: redaction.text(environment[name]) for name in sorted(environment) if is_written(name)
+        name: redaction.text(value)
+        for name, value in sorted(environment.items())
+        if any(fnmatchcase(name, pattern) for pattern in VARIABLES) and not is_secret(name)
     }

@@ -34,15 +34,15 @@ class CpuBusyBackend(Backend):
         """Do nothing: there is nothing to close."""
 
     def availableSensors(self) -> dict[str, tuple]:
-        """Return the one sensor."""
+        """Name the sensor."""
         return {SENSOR: (self.id, DeviceType.CPU, Unit.PERCENT)}
 
     def getSensors(self, deviceList: set[str]) -> list[Sensor]:
-        """Return the one sensor, if it is asked for."""
+        """Give the sensor, if it is asked for."""
         psutil.cpu_percent()  # from now on
         read = lambda: np.float32(psutil.cpu_percent())  # noqa: E731
-        found = Sensor(SENSOR, DeviceType.CPU, dict(self._metadata), _PERCENT, read)
-        return [found] if SENSOR in deviceList else []
+        sensor = Sensor(SENSOR, DeviceType.CPU, dict(self._metadata), _PERCENT, read)
+        return [sensor] if SENSOR in deviceList else []
 
 
 def register() -> None:

@@ -22,7 +22,7 @@ EXCLUDED_SENSORS = (
     r"CPU_FREQ_ CPU_USAGE_ RAM_USAGE DISK_ NET_ CUDA:\d+_(?:MEM|CLOCK) ROCM:[^_]+_MEM"
 )
 SAMPLER_S = 60
-"""How long perun waits after a run for its sampler's data, unless `monitored` is told otherwise."""
+"""Seconds that perun waits after a run for its sampler's data, if `monitored` gets no others."""
 SETTINGS: dict[str, dict[str, Any]] = {
     "monitor": {"queue_timeout": SAMPLER_S, "exclude_sensors": EXCLUDED_SENSORS},
     "output": {"format": "hdf5"},
@@ -76,7 +76,7 @@ def _answer_for_cpuinfo() -> None:
     from perun import core
     from perun.backend import hwmon_grace, powercap_rapl
 
-    from scalewatt.provenance.versions import cpu_name
+    from scalewatt.provenance.node_description import cpu_name
 
     facts = {"brand_raw": cpu_name(), "arch": platform.machine()}
     for module in (core, hwmon_grace, powercap_rapl):
@@ -102,10 +102,7 @@ _PERSONAL = ("data_out", "log_file", "starttime")
 
 
 def settings_in_effect() -> dict[str, Any]:
-    """Return perun's version and its options as they are now, by section; to be called while it measures.
-
-    What names a path is left out.
-    """
+    """perun's version and options, but paths, by section; to be called while it measures."""
     from importlib.metadata import version
 
     from perun.configuration import config

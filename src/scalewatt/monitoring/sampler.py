@@ -27,7 +27,7 @@ Sensors = dict[str, dict[str, Any]]
 
 
 def describe_sensors(backends: Iterable[Any]) -> Sensors:
-    """Return what perun's backends say of their sensors of power, energy and load, by perun's sensor id.
+    """Describe the sensors of power, energy and load of perun's backends, by perun's sensor id.
 
     {"kind", "index", "unit", "mag"} and, where stated, "valid_max" (raw), "uuid" and "device_name", in the
     order of kinds and devices. A sensor that cannot be described is left out. To be called before perun
@@ -40,7 +40,8 @@ def describe_sensors(backends: Iterable[Any]) -> Sensors:
         except Exception:  # a broken backend: perun has none of its sensors either
             continue
         for name, (_, kind, unit, *_) in available.items():
-            facts = {"kind": str(kind.value), "index": index_in_name(name), "unit": str(unit.value)}
+            facts: dict[str, Any] = {"kind": str(kind.value), "unit": str(unit.value)}
+            facts["index"] = index_in_name(name, facts["kind"])
             with suppress(Exception):  # one bad sensor, as a lost GPU's
                 if is_of_use(facts):
                     (sensor,) = backend.getSensors({name})
@@ -91,13 +92,13 @@ class JournalWriter:
         self._keys: list[str] | None = None
 
     def __call__(self) -> Callable[[dict[str, Any]], None]:
-        """Return what is called with every sample; to be called once in the sampler."""
+        """Give what is called with every sample; to be called once in the sampler."""
         ignore_stop_signals()
         die_with(self._training_pid)
         return self.callback(socket.gethostname())
 
     def callback(self, host: str) -> Callable[[dict[str, Any]], None]:
-        """Return what records the samples of a host, given as {"<host>_<sensor>": raw value}."""
+        """Give what records the samples of a host, which come as {"<host>_<sensor>": raw value}."""
         self._host, self._path = host, self._folder / f"{self._stem}.{host}.csv"
         self._samplers = ConcurrentSamplers(self._run, host)
         self._telemetry = TelemetryWriter(self._path, working_sources(self._count_others))
@@ -152,7 +153,7 @@ class JournalWriter:
         if others is None:
             return None
         new = [each for each in others if (each["run"], each["pid"]) not in self._met]
-        if new:  # they are counted nevertheless where they cannot be noted, and noted next time
+        if new:  # if they cannot be noted, they are counted nevertheless, and noted next time
             self._guarded("the other samplers of this node", lambda: self._note(new))
         return len(others)
 

@@ -1,14 +1,14 @@
-"""Where a rank runs: its node, its GPU and its CPUs."""
+"""Where the ranks of a training run: nodes and GPUs."""
 
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scalewatt.provenance.node_description import grouped, node_description
-from scalewatt.provenance.versions import Gpu, held_gpus
+from scalewatt.provenance.node_description import node_description
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -26,70 +26,99 @@ class Ranks:
     nodes: int
 
 
-def rank_placement(rank: int, local_rank: int, host: str, gpu: Gpu | None) -> dict[str, Any]:
-    """Return where this process, a rank, runs; null if unknown, and a GPU's without one.
+@dataclass(frozen=True)
+class Gpu:
+    """GPU of a rank; None: not known."""
 
-    rank, local_rank, host; gpu (NVML's index), gpu_uuid; cpus (the CPUs it may use, as "0-3,8").
+    index: int | None
+    """NVML's, which perun's sensors carry; CUDA's own may be masked."""
+    uuid: str | None
+    """As NVML writes it."""
+    name: str | None = None
+
+
+def gpu_identity(device: Any) -> Gpu:
+    """GPU of a CUDA device, by its uuid."""
+    import torch
+
+    uuid = f"GPU-{torch.cuda.get_device_properties(device).uuid}"
+    return _gpu_by_nvml([uuid]) or Gpu(None, uuid)
+
+
+def visible_gpu(torch_device: str, local_rank: int) -> Gpu | None:
+    """GPU that a program takes on its local rank, without a context on it.
+
+    None if it takes none (`cpu`, or `auto` on a machine without GPUs).
     """
-    cpus = allowed_cpus()
-    return {
-        "rank": rank,
-        "local_rank": local_rank,
-        "host": host,
-        "gpu": None if gpu is None else gpu.index,
-        "gpu_uuid": None if gpu is None else gpu.uuid,
-        "cpus": None if cpus is None else ranges(cpus),
-    }
+    if torch_device == "cpu":
+        return None
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    words = None if visible is None else visible.split(",")
+    return _gpu_by_nvml(words, local_rank) or (Gpu(None, None) if torch_device == "cuda" else None)
+
+
+def _gpu_by_nvml(words: list[str] | None, local_rank: int = 0) -> Gpu | None:
+    """GPU of a local rank among indices and uuids, by default all of the node; None if not known."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        words = words or [str(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        word = words[local_rank % len(words)].strip()
+        handle = (
+            pynvml.nvmlDeviceGetHandleByIndex(int(word))
+            if word.isdigit()
+            else pynvml.nvmlDeviceGetHandleByUUID(word)
+        )
+        return Gpu(
+            pynvml.nvmlDeviceGetIndex(handle),
+            pynvml.nvmlDeviceGetUUID(handle),
+            pynvml.nvmlDeviceGetName(handle),
+        )
+    except Exception:  # no NVML, or a partitioned GPU: perun has no sensor of it either
+        return None
 
 
 def gathered_placement(ranks: Ranks, gpu: Gpu | None) -> dict[str, Any] | None:
-    """Return what a segment's description says of its place, on rank 0; None on others. All take part.
+    """Nodes and GPUs of all ranks, on rank 0; None on the others. All must call this.
 
-    hostnames; gpus and gpu_uuids (`held_gpus`); nodes (`node_description.grouped`, each by its
-    first rank); ranks (`rank_placement` of each, in order); allocation (`slurm_allocation`).
+    `ranks` and `nodes` have a row each, `gpus` and `gpu_uuids` are `held_gpus`.
     """
-    own = rank_placement(ranks.rank, ranks.local_rank, ranks.host, gpu)
-    node = node_description() if ranks.local_rank == 0 else None
-    found = ranks.comm.gather((own, gpu, node), root=0)
-    if found is None:
+    row = {
+        "rank": ranks.rank,
+        "local_rank": ranks.local_rank,
+        "host": ranks.host,
+        "gpu": gpu and gpu.index,
+        "gpu_uuid": gpu and gpu.uuid,
+    }
+    node = {"host": ranks.host, **node_description()} if ranks.local_rank == 0 else None
+    gathered = ranks.comm.gather((row, node), root=0)
+    if gathered is None:
         return None
-    places = [place for place, _, _ in found]
+    rows = [row for row, _ in gathered]
     return {
-        "hostnames": sorted({place["host"] for place in places}),
-        **held_gpus((place["host"], one) for place, one, _ in found),
-        "nodes": grouped((place["host"], told) for place, _, told in found if told is not None),
-        "ranks": places,
-        "allocation": slurm_allocation(os.environ),
+        "hostnames": sorted({row["host"] for row in rows}),
+        **held_gpus(rows),
+        "nodes": [node for _, node in gathered if node],
+        "ranks": rows,
     }
 
 
-def allowed_cpus() -> set[int] | None:
-    """Return the CPUs that this process may use; None if the system does not tell."""
-    try:
-        return set(os.sched_getaffinity(0))
-    except (AttributeError, OSError):  # not Linux
-        return None
+def held_gpus(ranks: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, list[Any] | None] | None]:
+    """`gpus` ({host: indices}) and `gpu_uuids` ({host: uuids}) of rows of ranks.
 
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Numbers as the kernel writes a list of CPUs: "0-3,8"."""
-    runs: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
-
-
-def slurm_allocation(environment: Mapping[str, str]) -> dict[str, str | None] | None:
-    """Job and nodes of the Slurm allocation that a process runs in; None outside of one."""
-    job = environment.get("SLURM_JOB_ID") or environment.get("SLURM_JOBID")
-    if not job:
-        return None
+    A host's are null where a rank's GPU is not known, and both are null where none is.
+    """
+    rows = list(ranks)
     return {
-        "job": job,
-        "step": environment.get("SLURM_STEP_ID") or environment.get("SLURM_STEPID") or None,
-        "nodes": environment.get("SLURM_JOB_NODELIST") or environment.get("SLURM_NODELIST") or None,
-        "partition": environment.get("SLURM_JOB_PARTITION") or None,
+        "gpus": _by_host((row["host"], row["gpu"]) for row in rows),
+        "gpu_uuids": _by_host((row["host"], row["gpu_uuid"]) for row in rows),
     }
+
+
+def _by_host(gpus: Iterable[tuple[str, Any]]) -> dict[str, list[Any] | None] | None:
+    sets: dict[str, set[Any]] = defaultdict(set)
+    for host, gpu in gpus:
+        sets[host].add(gpu)
+    lists = {h: None if None in sets[h] else sorted(sets[h]) for h in sorted(sets)}
+    return lists if any(lists.values()) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import UserDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -136,6 +136,43 @@ def sensor_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame([{**SENSOR, **row} for row in rows], columns=list(SENSOR))
 
 
+def blocks_by_time(node: str, rows: Iterable[Mapping[str, Any]]) -> list[Block]:
+    """Blocks of a node's sensors, each of those that were read at the same times.
+
+    Rows are those of a frame of sensors, with `time_s` and `values`, (n,), and `flags` if there are any.
+    """
+    blocks: dict[bytes, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        blocks.setdefault(row["time_s"].tobytes(), []).append(row)
+    return [
+        Block(
+            node,
+            sensors[0]["time_s"],
+            np.asfortranarray(np.column_stack([row["values"] for row in sensors])),
+            sensor_frame(sensors),
+            flags=tuple(flag for row in sensors for flag in row.get("flags", ())),
+        )
+        for sensors in blocks.values()
+    ]
+
+
+def with_values(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of the sensors, as `blocks_by_time` takes them, that have a value.
+
+    Of a device without any the first of its power and energy stays, so that it is known to be without.
+    """
+    valued = [bool(np.isfinite(row["values"]).any()) for row in rows]
+    energetic = [row["quantity"] != "utilisation" for row in rows]
+    devices = [(row["kind"], row["index"]) for row in rows]
+    known = {d for d, *is_known in zip(devices, valued, energetic, strict=True) if all(is_known)}
+    kept = []
+    for row, device, has_value, is_energetic in zip(rows, devices, valued, energetic, strict=True):
+        if has_value or (is_energetic and device not in known):
+            kept.append(row)
+            known |= {device} if is_energetic else set()
+    return kept or rows[:1]
+
+
 def sampling_period(time_s: Floats) -> float:
     """Median in s of the steps that go forward; 0 without any."""
     steps_s = np.diff(time_s)
@@ -146,7 +183,7 @@ def sampling_period(time_s: Floats) -> float:
 def forward(time_s: Floats) -> NDArray[np.bool_]:
     """Mark the samples whose clock runs forward: the most that strict order allows.
 
-    A stamp far in the future costs itself alone, not everything until then.
+    A stamp far in the future costs itself alone, not everything until then; of equal ones the first counts.
     """
     good = np.isfinite(time_s)
     if good.all() and (np.diff(time_s) > 0).all():
@@ -160,8 +197,7 @@ def forward(time_s: Floats) -> NDArray[np.bool_]:
         stamp = -float(time_s[index])
         k = bisect_left(heads, stamp)
         after[index] = first[k - 1] if k else -1
-        if k == len(heads) or stamp < heads[k]:
-            heads[k : k + 1], first[k : k + 1] = [stamp], [index]
+        heads[k : k + 1], first[k : k + 1] = [stamp], [index]
     kept, index = [], first[-1] if first else -1
     while index >= 0:
         kept.append(index)

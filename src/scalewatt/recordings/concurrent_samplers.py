@@ -66,13 +66,15 @@ def _announced(host: str) -> dict[str, dict[str, Any]] | None:
     return {m[1]: {"run": m[3], "host": host, "pid": int(m[2])} for m in matches if m}
 
 
-def note_samplers(path: Path, met: Iterable[dict[str, Any]]) -> None:
-    """Add those that were met just now to the notes in `path`, a JSON object a line. Raises OSError."""
+def note_samplers(path: Path, samplers: Iterable[dict[str, Any]]) -> None:
+    """Add samplers that were seen just now to the notes in `path`, a JSON object a line. Raises OSError."""
     with open(path, "a", encoding="utf-8") as file:
-        file.write("".join(json.dumps({"t": time.time(), **sampler}) + "\n" for sampler in met))
+        file.write(
+            "".join(json.dumps({"t": time.time(), **sampler}) + "\n" for sampler in samplers)
+        )
 
 
 def read_samplers(paths: Iterable[Path]) -> list[dict[str, Any]]:
-    """Return {"t" (unix s), "run", "host", "pid"} of all who were met, in order of time."""
+    """Return {"t" (unix s), "run", "host", "pid"} of all samplers that were seen, in order of time."""
     noted = (sampler for path in paths for sampler in read_json_lines(path))
     return sorted(noted, key=lambda sampler: float(sampler["t"]))

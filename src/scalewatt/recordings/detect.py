@@ -7,6 +7,7 @@ one.
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -55,12 +56,13 @@ def read_head(path: Path) -> str:
     A binary file has a NUL in its first line; in a later line a full disk left it.
     """
     try:
-        if not path.is_file():
-            raise InputError(f"{path}: not a regular file; expected a recording")
         with path.open("rb") as file:
-            lines = [line for line in decoded(file.read(HEAD_BYTES)).splitlines() if line.strip()]
+            head = file.read(HEAD_BYTES)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    if len(head) == HEAD_BYTES:
+        head = head[: head.rfind(b"\n") + 1] or head
+    lines = [line for line in decoded(head).splitlines() if line.strip()]
     return "" if "\0" in "".join(lines[:1]) else "\n".join(x for x in lines if "\0" not in x)
 
 
@@ -117,21 +119,26 @@ def read_foreign(path: Path, options: Options = NO_OPTIONS) -> Recording:
     preset = find_format(path, options)
     if preset is None:
         raise InputError(unknown_format(path))
-    zone_named(options.time_zone, f"{path}: time zone")
+    try:
+        recording = _read(path, preset, options)
+    except (InputError, csv.Error) as error:
+        raise InputError(f"{path}: {error}") from error
+    flags = tuple({**each, "detail": f"{path.name}: {each['detail']}"} for each in recording.flags)
+    by_file = node_of(path, NO_OPTIONS)
+    is_named = options.node is not None or list(recording.nodes) != [by_file]
+    return replace(recording, flags=flags, named_by_file=() if is_named else (by_file,))
+
+
+def _read(path: Path, preset: Preset, options: Options) -> Recording:
+    zone_named(options.time_zone, "time zone")
     if "totals" in preset:
-        recording = read_totals(path, preset, options)
-    elif options.run is not None:
+        return read_totals(path, preset, options)
+    if options.run is not None:
         name = preset["name"]
-        raise InputError(
-            f"{path}: a recording of {name} holds one run; leave out the name of a run"
-        )
-    elif preset is PROMETHEUS:
-        recording = read_prometheus(path, options)
-    else:
-        recording = read_table(path, preset, options)
-    by_file = [node_of(path, NO_OPTIONS)]
-    is_named = options.node is not None or list(recording.nodes) != by_file
-    return recording if is_named else replace(recording, named_by_file=tuple(by_file))
+        raise InputError(f"a recording of {name} holds one run; leave out the name of a run")
+    if preset is PROMETHEUS:
+        return read_prometheus(path, options)
+    return read_table(path, preset, options)
 
 
 def read_together(files: Iterable[tuple[Path, Options]]) -> Recording:
@@ -151,44 +158,42 @@ def joined(records: Sequence[Recording]) -> Recording:
     """
     if len(records) == 1:
         return records[0]
-    if len({record.clock_known for record in records}) > 1:
-        unknown = next(record for record in records if not record.clock_known)
-        raise InputError(f"{unknown.source}: states no wall-clock time, as the other files do")
+    unknown = [record for record in records if not record.clock_known]
+    if 0 < len(unknown) < len(records):
+        raise InputError(f"{unknown[0].source}: states no wall-clock time, as the other files do")
     names = nodes_by_name(*(record.nodes for record in records))
-    sensors = pd.DataFrame([row for record in records for row in _sensors(record, names)])
+    sensors = pd.concat([_sensors(record, names) for record in records], ignore_index=True)
     _refuse_mixed(sensors)
-    assumed = _check_nodes(sensors)
-    blocks, second = _join_blocks(sensors, records[0].clock_known)
-    invented = {names[node] for record in records for node in record.named_by_file}
+    flags = [each for record in records for each in record.flags] + _check_nodes(sensors)
+    blocks = _join_blocks(sensors, flags)
     return Recording(
         nodes={node: [b for b in blocks if b.node == node] for node in sorted({*names.values()})},
-        clock_known=records[0].clock_known,
+        clock_known=not unknown,
         period_s=None,
         source=records[0].source,
-        flags=(*(each for record in records for each in record.flags), *assumed, *second),
+        flags=tuple(flags),
         format="+".join(sorted({record.format for record in records})),
-        named_by_file=tuple(sorted(invented)),
+        named_by_file=tuple(sorted({names[n] for record in records for n in record.named_by_file})),
     )
 
 
-def _sensors(record: Recording, names: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Rows of a recording's sensors, with node, file, block, column, and the ends of their time."""
-    return [
-        {
-            **{str(key): value for key, value in row.items()},
-            "node": names[node],
-            "file": record.source,
-            "is_named": node not in record.named_by_file,
-            "clock_known": record.clock_known,
-            "block": block,
-            "column": column,
-            "begin_s": float(block.time_s.min(initial=np.inf)),
-            "end_s": float(block.time_s.max(initial=-np.inf)),
-        }
+def _sensors(record: Recording, names: Mapping[str, str]) -> pd.DataFrame:
+    """Sensors of a recording, with node, file, block, column, and the ends of their time."""
+    frames = [
+        block.sensors.assign(
+            node=names[node],
+            file=record.source,
+            is_named=node not in record.named_by_file,
+            clock_known=record.clock_known,
+            block=pd.Series([block] * len(block.sensors), dtype=object),
+            column=range(len(block.sensors)),
+            begin_s=block.time_s.min(initial=np.inf),
+            end_s=block.time_s.max(initial=-np.inf),
+        )
         for node, blocks in record.nodes.items()
         for block in blocks
-        for column, row in enumerate(block.sensors.to_dict("records"))
     ]
+    return pd.concat(frames) if frames else pd.DataFrame()
 
 
 def _refuse_mixed(sensors: pd.DataFrame) -> None:
@@ -197,8 +202,9 @@ def _refuse_mixed(sensors: pd.DataFrame) -> None:
     for key, facts in (["uuid"], ["node", "index"]), (["node", "index"], ["uuid"]):
         for _, same in known.groupby(key):
             first = same.iloc[0]
-            others = same[(same[facts] != first[facts]).any(axis=1)]
-            others = others[others["file"] != first["file"]]
+            others = same[
+                (same[facts] != first[facts]).any(axis=1) & (same["file"] != first["file"])
+            ]
             if len(others):
                 both = (others.iloc[0], first)
                 gpus = [f"GPU {s['index']} of {s['node']} is {s['uuid']}" for s in both]
@@ -216,7 +222,7 @@ def _check_nodes(sensors: pd.DataFrame) -> list[Flag]:
     parts = sensors[(sensors["quantity"] != "utilisation") & (sensors["kind"] != NODE)]
     parts = parts[parts["uuid"] == ""].drop_duplicates(DEVICE)
     nodes = [
-        {(sensor.kind, sensor.index): sensor for sensor in devices.itertuples()}
+        {(sensor.kind, sensor.index): sensor for sensor in devices.itertuples(index=False)}
         for _, devices in parts.groupby("node")
     ]
     assumed: dict[str, None] = {}
@@ -226,10 +232,8 @@ def _check_nodes(sensors: pd.DataFrame) -> list[Flag]:
             continue
         files = [str(sensor.file) for sensor in pairs[0]]
         if all(_is_alike(*pair) for pair in pairs):
-            raise InputError(
-                f"{files[0]} and {Path(files[1]).name} hold like values of the same time, as two processes "
-                f"of one node do; {BY_NODE}"
-            )
+            what = "hold like values of the same time, as two processes of one node do"
+            raise InputError(f"{files[0]} and {Path(files[1]).name} {what}; {BY_NODE}")
         assumed |= {Path(file).name: None for file in files}
     detail = (
         f"{', '.join(assumed)}: a node each, as their names say; --node FILE=NAME says otherwise"
@@ -259,50 +263,46 @@ def _mean_w(sensor: Any, begin_s: float, end_s: float) -> tuple[float, float]:
         return np.nan, np.nan
     if sensor.quantity != "counter":
         return float(values.mean()), float(values.std() / np.sqrt(values.size))
-    rises = np.diff(values)
-    return float(rises[rises > 0].sum() / np.ptp(time_s)), 0.0
+    return float(np.diff(values).clip(0).sum() / np.ptp(time_s)), 0.0
 
 
-def _join_blocks(sensors: pd.DataFrame, clock_known: bool) -> tuple[list[Block], list[Flag]]:
+def _join_blocks(sensors: pd.DataFrame, flags: list[Flag]) -> list[Block]:
     """Blocks of all files under their nodes' names; a sensor of several files is a block of its own."""
     keys = [*DEVICE, "name", "quantity"]
     is_shared = sensors.groupby(keys)["file"].transform("nunique") > 1
     blocks: list[Block] = []
-    flags: list[Flag] = []
     for _, single in sensors[~is_shared].groupby(sensors["block"].map(id), sort=False):
         block, node = single.iloc[0][["block", "node"]]
         blocks.append(replace(select(block, list(single["column"])), node=node))
     for _, parts in sensors[is_shared].groupby(keys, sort=False):
-        blocks.append(_one_after_the_other(parts.sort_values("begin_s"), clock_known, flags))
-    return blocks, flags
+        blocks.append(_one_after_the_other(parts.sort_values("begin_s"), flags))
+    return blocks
 
 
-def _one_after_the_other(parts: pd.DataFrame, clock_known: bool, flags: list[Flag]) -> Block:
+def _one_after_the_other(parts: pd.DataFrame, flags: list[Flag]) -> Block:
     """Join a sensor's samples of several files in order of time; time that two have counts once."""
-    first, *rest = list[Any](parts.itertuples())
-    whole = replace(select(first.block, [first.column]), node=first.node)
-    before = first
+    first, *rest = list[Any](parts.itertuples(index=False))
+    time_s, values, before = first.block.time_s, first.block.values[:, [first.column]], first
     for part in rest:
-        block = select(part.block, [part.column])
-        end_s = whole.time_s.max(initial=-np.inf)
-        is_after = block.time_s > end_s
-        follows = is_after.all() or not (part.totals or (block.time_s < end_s).any())
+        end_s = time_s.max(initial=-np.inf)
+        is_after = part.block.time_s > end_s
+        follows = is_after.all() or not (part.totals or (part.block.time_s < end_s).any())
         is_same = first.uuid and part.uuid == first.uuid
         is_same = is_same or (first.is_named and part.is_named and _is_alike(part, first))
-        if not clock_known or not (follows or is_same):
-            raise InputError(
-                f"{part.file}: overlaps {before.file} in time, or may: {part.name} of {part.node}; {BY_NODE}"
-            )
+        if not part.clock_known or not (follows or is_same):
+            what = f"overlaps {before.file} in time, or may: {part.name} of {part.node}"
+            raise InputError(f"{part.file}: {what}; {BY_NODE}")
         if part.totals and not is_after.all():  # a part of a total is unknown
             is_after[:] = False
         if not follows:
             count, names = (~is_after).sum(), [Path(of.file).name for of in (part, before)]
             detail = f"not added: {count} samples in {names[0]}, of a time that {names[1]} has"
             flags.append(flag("second_sensor", part.name, detail))
-        time_s = np.concatenate((whole.time_s, block.time_s[is_after]))
-        values = np.asfortranarray(np.concatenate((whole.values, block.values[is_after])))
-        limit_w = np.fmax(whole.sensors["limit_w"], block.sensors["limit_w"])
-        sensors = whole.sensors.assign(limit_w=limit_w)
-        whole = replace(whole, time_s=time_s, values=values, sensors=sensors)
+        time_s = np.concatenate((time_s, part.block.time_s[is_after]))
+        values = np.concatenate((values, part.block.values[is_after][:, [part.column]]))
         before = part if is_after.any() else before
-    return whole
+    whole = select(first.block, [first.column])
+    sensors = whole.sensors.assign(limit_w=parts["limit_w"].max())
+    return replace(
+        whole, node=first.node, time_s=time_s, values=np.asfortranarray(values), sensors=sensors
+    )

@@ -17,6 +17,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def beside(path: Path, suffix: str) -> Path:
 
 
 def is_journal(path: Path | str) -> bool:
-    """Return True if a file begins with a journal's heading and has its sensors in a file beside it."""
+    """True if a file begins with a journal's heading and has its sensors in a file beside it."""
     path = Path(path)
     is_telemetry = path.name.endswith(TELEMETRY)
     return not is_telemetry and _has_heading(path) and beside(path, ".sensors.json").exists()
@@ -147,7 +148,9 @@ def read_journal(paths: Iterable[Path | str] | Path | str) -> Recording:
     errors: list[InputError] = []
     for path in files:
         try:
-            about = _described(path)
+            about = read_description(path)
+            if not _has_sample(path):
+                raise InputError(f"{path}: no samples; expected at least one line of numbers")
         except InputError as error:
             errors.append(error)
             continue
@@ -166,15 +169,9 @@ def read_journal(paths: Iterable[Path | str] | Path | str) -> Recording:
     )
 
 
-def _described(path: Path) -> dict[str, Any]:
-    """What the columns of a journal with a sample are; InputError for any other file."""
-    about = read_description(path)
+def _has_sample(path: Path) -> bool:
     with open(path, "rb") as file:
-        file.readline()
-        has_sample = file.readline().endswith(b"\n")
-    if not has_sample:
-        raise InputError(f"{path}: no samples; expected at least one line after the heading")
-    return about
+        return [line.endswith(b"\n") for line in islice(file, 2)] == [True, True]
 
 
 def _read(path: Path) -> list[Block]:
@@ -201,24 +198,17 @@ def described_sensors(about: Mapping[str, Any]) -> tuple[pd.DataFrame, list[floa
             continue
         quantity, mag = QUANTITIES[facts["unit"]], float(facts.get("mag", 1.0))
         top = float(facts.get("valid_max") or np.nan) * mag
-        rows.append(
-            {
-                **{key: facts.get(key) or "" for key in ("kind", "uuid")},
-                "name": name,
-                "index": facts["index"],
-                "quantity": quantity,
-                "range_j": top if quantity == "counter" else np.nan,
-                "limit_w": top if quantity == "power" else np.nan,
-                "origin": origin_stated(about),
-                "factor": mag / 100 if quantity == "utilisation" else mag,
-            }
-        )
+        tops = {"counter": {"range_j": top}, "power": {"limit_w": top}}
+        row = {key: facts.get(key) or "" for key in ("kind", "uuid")}
+        row |= {"name": name, "index": facts["index"], "quantity": quantity}
+        row |= {"origin": origin_stated(about), **tops.get(quantity, {})}
+        rows.append({**row, "factor": mag / 100 if quantity == "utilisation" else mag})
     rows.sort(key=lambda row: (row["kind"], row["index"], row["name"]))
     return sensor_frame(rows), [row["factor"] for row in rows]
 
 
 def is_of_use(facts: Mapping[str, Any]) -> bool:
-    """Return True for a sensor that energy needs, by its kind and unit."""
+    """True for a sensor that energy needs, by its kind and unit."""
     kind, quantity = facts["kind"], QUANTITIES.get(facts["unit"])
     return kind in DEVICE_KINDS and quantity is not None and (kind, facts["unit"]) != ("ram", "%")
 
@@ -249,7 +239,7 @@ def read_table(path: Path) -> tuple[dict[str, Any], pd.DataFrame, list[Flag]]:
 
 def _parsed(content: bytes) -> pd.DataFrame:
     """Cells of the whole lines; ArrowInvalid where some are not numbers."""
-    heading = content.split(b"\n", 1)[0].decode(errors="replace").split(",")
+    heading = content[: content.find(b"\n")].decode(errors="replace").split(",")
     options = pc.ConvertOptions(column_types=dict.fromkeys(heading, pa.float64()), null_values=[""])
     whole = pa.py_buffer(content).slice(0, content.rfind(b"\n") + 1)
     return pc.read_csv(pa.BufferReader(whole), convert_options=options).to_pandas(split_blocks=True)

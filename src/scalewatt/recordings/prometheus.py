@@ -9,7 +9,6 @@ Which metrics are read, of which exporters, is the table prometheus_metrics.csv,
 samples  of a power: instantaneous, or `model` where it depends on the GPU's name
 index    labels that tell the devices of a kind apart
 where    a label, and the expression that its value matches
-sum      a label whose values are parts to be added, such as Kepler's idle and dynamic energy
 unless   the metric is left out where the node has one that matches
 
 Steps: the label sets (`series`: a row each, a column a label) and their samples; the device of each series;
@@ -26,13 +25,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.block import Block, Recording, sensor_frame
+from scalewatt.recordings.block import Recording, blocks_by_time, with_values
 from scalewatt.recordings.tables import Options, damage_flags, decoded, node_of
 from scalewatt.recordings.terms import Flag, flag, gpu_quantity
 from scalewatt.recordings.times import as_numbers, within, zoned_times
@@ -60,16 +59,9 @@ MAX_LOST = 0.05
 DEVICE = ["node", "kind", "index"]
 
 
-class _Content(NamedTuple):
-    """What a file holds."""
-
-    series: pd.DataFrame
-    """A row a label set, a column a label."""
-    samples: pd.DataFrame
-    """`series`, `time_s` (unix, NaN without a time) and `value`, in order of the file or of time."""
-    damaged: int = 0
-    torn: bool = False
-    flags: Sequence[Flag] = ()
+Content = tuple[pd.DataFrame, pd.DataFrame, int, bool, list[Flag]]
+"""Series, a row a label set and a column a label; samples (`series`, `time_s`: unix, NaN without a time,
+`value`) in order of the file or of time; number of damaged lines; True if the end is torn; flags."""
 
 
 @cache
@@ -96,35 +88,35 @@ def recognises(head: str) -> bool:
 
 def read_prometheus(path: Path, options: Options) -> Recording:
     """Read one or several nodes' metrics. Raises InputError if no sample that is read has a time."""
-    try:
-        text = decoded(path.read_bytes())
-        content = _read_json(text) if _JSON.match(text) else _read_text(text, path.name, options)
-        sensors, samples = _sensors(content.series), content.samples
-        samples = samples[samples["series"].isin(sensors["series"])]
-        timed = samples[within(samples["time_s"].to_numpy(np.float64)) > 0]
-        untimed = len(samples) - len(timed)
-        _refuse_lost(len(timed), content.damaged, untimed)
-        begins = timed.groupby("series")["time_s"].min().rename("begin_s")
-        sensors = sensors.merge(begins, on="series").sort_values(["begin_s", "series"])
-        sensors["sure"] = (sensors["node"] != "") | bool(options.node)
-        sensors["node"] = sensors["node"].replace("", node_of(path, options))
-        flags = [*content.flags, *_merge_nodes(sensors)]
-        joined = _join_series(_number_devices(sensors), timed, flags)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
-    flags += damage_flags(path, content.damaged + untimed, content.torn)
-    return Recording(_blocks(joined), True, None, str(path), tuple(flags), format="prometheus")
+    text = decoded(path.read_bytes())
+    is_export = '"timestamps"' in text.partition("\n")[0]
+    read = _read_export if is_export else _read_answer if _JSON.match(text) else _read_text
+    series, samples, damaged, torn, flags = read(text, options)
+    sensors = _sensors(series)
+    samples = samples[samples["series"].isin(sensors["series"])]
+    timed = samples[within(samples["time_s"].to_numpy(np.float64)) > 0]
+    untimed = len(samples) - len(timed)
+    _refuse_lost(len(timed), damaged, untimed)
+    begins = timed.groupby("series")["time_s"].min().rename("begin_s")
+    sensors = sensors.merge(begins, on="series").sort_values(["begin_s", "series"])
+    sensors["sure"] = (sensors["node"] != "") | bool(options.node)
+    sensors["node"] = sensors["node"].replace("", node_of(path, options))
+    flags += _merge_nodes(sensors)
+    rows = _join_series(_number_devices(sensors), timed, flags)
+    nodes = {node: blocks_by_time(node, rows[node]) for node in sorted(rows)}
+    flags += damage_flags(damaged + untimed, torn)
+    return Recording(nodes, True, None, str(path), tuple(flags), format="prometheus")
 
 
 # --- forms of files -----------------------------------------------------------------------------------
 
 
-def _read_text(text: str, name: str, options: Options) -> _Content:
+def _read_text(text: str, options: Options) -> Content:
     """Read scrapes of exporters, or of Prometheus' /federate."""
     *whole, rest = text.split("\n")
     lines = pd.Series(whole, dtype="str").str.strip()
     stamps = lines.str.extract(_STAMP, expand=False)
-    stamp_s, flags = zoned_times(name, stamps.dropna().tolist(), options.time_zone)
+    stamp_s, flags = zoned_times(stamps.dropna().tolist(), options.time_zone)
     is_known = lines.str.contains(_known_names()) & ~lines.str.startswith("#")
     rows = lines[is_known].str.extract(_SAMPLE).assign(stamp=stamps.notna().cumsum())
     damaged = int(rows["value"].isna().sum())
@@ -136,10 +128,9 @@ def _read_text(text: str, name: str, options: Options) -> _Content:
     stated_s = pd.to_numeric(rows["time"]).astype(float)
     stated_s = stated_s.where(stated_s <= _MS, stated_s / 1e3)
     codes, keys = pd.factorize(rows["key"])
-    labels = pd.DataFrame(map(_parse_labels, keys))
     times = stated_s.fillna(of_stamp)
     samples = pd.DataFrame({"series": codes, "time_s": times, "value": rows["value"]})
-    return _Content(labels, samples, damaged, bool(rest.strip()), flags)
+    return pd.DataFrame(map(_parse_labels, keys)), samples, damaged, bool(rest.strip()), flags
 
 
 def _parse_labels(key: str) -> dict[str, str]:
@@ -149,28 +140,24 @@ def _parse_labels(key: str) -> dict[str, str]:
     return {"__name__": name, **pairs}
 
 
-def _read_json(text: str) -> _Content:
-    """Read an answer of Prometheus' API, or lines of VictoriaMetrics' export."""
-    first, _, _ = text.partition("\n")
-    if first.rstrip().endswith("}") and '"timestamps"' in first:
-        return _read_export(text)
+def _read_answer(text: str, *_: Any) -> Content:
+    """Read an answer of Prometheus' API."""
     try:
         answer = json.loads(text)
-    except ValueError as error:
-        raise InputError(f"not whole JSON ({error})") from error
-    if answer.get("status") == "error":
-        raise InputError(f"Prometheus' answer to a query that failed: {answer.get('error')}")
-    try:
+        if answer.get("status") == "error":
+            raise InputError(f"Prometheus' answer to a query that failed: {answer.get('error')}")
         results = answer["data"]["result"]
         pairs = [r["values"] if "values" in r else [r["value"]] for r in results]
-        return _in_order_of_time([r["metric"] for r in results], pairs)
+        return *_in_order_of_time([r["metric"] for r in results], pairs), 0, False, []
+    except json.JSONDecodeError as error:
+        raise InputError(f"not whole JSON ({error})") from error
     except (KeyError, TypeError, ValueError) as error:
-        message = "is JSON, but no answer of Prometheus' API; expected data.result"
+        message = "is JSON, but not an answer of Prometheus' API; expected data.result"
         raise InputError(message) from error
 
 
-def _read_export(text: str) -> _Content:
-    """Read lines {"metric": {labels}, "values": […], "timestamps": [ms, …]}."""
+def _read_export(text: str, *_: Any) -> Content:
+    """Read lines {"metric": {labels}, "values": […], "timestamps": [ms, …]} of VictoriaMetrics."""
     *lines, rest = text.split("\n")
     lines = [line for line in lines if line.strip()]
     labels, pairs = [], []
@@ -180,17 +167,19 @@ def _read_export(text: str) -> _Content:
             times_s = [time_ms / 1e3 for time_ms in row["timestamps"]]
             pairs.append([*zip(times_s, row["values"], strict=True)])
             labels.append(row["metric"])
-    content = _in_order_of_time(labels, pairs)
-    return content._replace(damaged=len(lines) - len(labels), torn=bool(rest.strip()))
+    damaged = len(lines) - len(labels)
+    return *_in_order_of_time(labels, pairs), damaged, bool(rest.strip()), []
 
 
-def _in_order_of_time(labels: Sequence[Any], pairs: Sequence[Any]) -> _Content:
-    """Content of series with their labels and pairs of time and value, in order of time."""
+def _in_order_of_time(
+    labels: Sequence[Any], pairs: Sequence[Any]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Series with their labels, and their samples, of pairs of time and value, in order of time."""
     each = pd.Series(pairs, dtype=object).rename_axis("series").explode().dropna()
     samples = pd.DataFrame(each.tolist(), each.index, columns=["time_s", "value"])
     samples["time_s"] = as_numbers(samples["time_s"])
     samples = samples.reset_index().sort_values("time_s", kind="stable", ignore_index=True)
-    return _Content(pd.DataFrame(labels), samples)
+    return pd.DataFrame(labels), samples
 
 
 def _refuse_lost(timed: int, damaged: int, untimed: int) -> None:
@@ -202,7 +191,7 @@ def _refuse_lost(timed: int, damaged: int, untimed: int) -> None:
     if damaged + untimed > MAX_LOST * count:
         raise InputError(
             f"of {count} samples {damaged} cannot be read and {untimed} have no time of their own; expected "
-            "whole lines, a file for each node, and a time before each scrape "
+            "a file for each node, and a time before each scrape "
             "((date +%s.%N; curl -s HOST:9400/metrics) >> FILE)"
         )
 
@@ -236,8 +225,7 @@ def _sensors(series: pd.DataFrame) -> pd.DataFrame:
             fit = fit[~fit["node"].isin(series["node"][names.str.fullmatch(row["unless"])])]
         if row["quantity"] == "utilisation":  # a part's is not the board's
             fit = fit[_label(fit, PART_LABEL) == ""]
-        device, part = _label(fit, *row["index"].split()), _label(fit, row["sum"])
-        frames.append(fit.assign(device=device, part=part, **row))
+        frames.append(fit.assign(device=_label(fit, row["index"]), **row))
     return pd.concat(frames, ignore_index=True)
 
 
@@ -288,8 +276,10 @@ def _number_devices(sensors: pd.DataFrame) -> pd.DataFrame:
 # --- samples of sensors -------------------------------------------------------------------------------
 
 
-def _join_series(sensors: pd.DataFrame, samples: pd.DataFrame, flags: list[Flag]) -> pd.DataFrame:
-    """A row a sensor, with its times and values in W, J or as a share, of its series joined in time."""
+def _join_series(
+    sensors: pd.DataFrame, samples: pd.DataFrame, flags: list[Flag]
+) -> dict[str, list[dict[str, Any]]]:
+    """Rows of each node's sensors, with times and values in W, J or as a share, joined in time."""
     numbers = as_numbers(samples["value"])
     # DCGM's numbers for a missing value
     missing = ((numbers >= 2.0**47) & (numbers <= 2.0**47 + 8)) | (numbers >= 9.2e18)
@@ -297,17 +287,18 @@ def _join_series(sensors: pd.DataFrame, samples: pd.DataFrame, flags: list[Flag]
     by_series = {series: rows.drop(columns="series") for series, rows in samples.groupby("series")}
     is_counted = (sensors["quantity"] == "counter").groupby([sensors[k] for k in DEVICE])
     sensors["sure"] |= (sensors["uuid"] != "") | is_counted.transform("any")
-    joined = []
-    for _, sensor in sensors.groupby([*DEVICE, "metric"]):
-        parts = [_join_sources(part, by_series, flags) for _, part in sensor.groupby("part")]
-        whole = pd.concat(parts)
-        if len(parts) > 1:
-            times = whole.groupby("time_s", sort=False)["value"]
-            whole = times.sum(min_count=len(parts)).reset_index()
-        facts = sensor.iloc[0]
-        values = whole["value"].to_numpy() * facts["factor"]
-        joined.append({**facts, "time_s": whole["time_s"].to_numpy(), "values": values})
-    return pd.DataFrame(joined)
+    nodes: dict[str, list[dict[str, Any]]] = {}
+    for (node, *_), device in sensors.groupby(DEVICE):
+        rows = []
+        for _, sensor in device.groupby("metric"):
+            whole = _join_sources(sensor, by_series, flags)
+            row: dict[str, Any] = {**sensor.iloc[0], "time_s": whole["time_s"].to_numpy()}
+            if row["samples"] == "model":
+                row["samples"] = gpu_quantity(row["model"]) or ""
+            values = whole["value"].to_numpy() * row["factor"]
+            rows.append({**row, "device": row["model"], "values": values})
+        nodes.setdefault(str(node), []).extend(with_values(rows))
+    return nodes
 
 
 def _join_sources(
@@ -353,25 +344,3 @@ def _refuse_two_nodes(sensor: pd.Series, samples: pd.DataFrame) -> None:
             f"{sensor['name']} has two values at a time, as of two nodes; expected a label that names the "
             "node (Hostname, instance), a file for each node, or --node NAME if it is one node's"
         )
-
-
-def _blocks(sensors: pd.DataFrame) -> dict[str, list[Block]]:
-    """Blocks of each node, of sensors that were read at the same times.
-
-    Sensors without a value are left out where another of their device has one.
-    """
-    valued = sensors["values"].map(lambda values: bool(np.isfinite(values).any()))
-    energetic = sensors["quantity"] != "utilisation"
-    is_known = (valued & energetic).groupby([sensors[k] for k in DEVICE]).transform("any")
-    kept = sensors[valued | (energetic & ~is_known)]
-    kept = kept.rename(columns={"device": "label", "model": "device"})
-    quantities = kept["device"].map(lambda model: gpu_quantity(model) or "")
-    kept["samples"] = kept["samples"].mask(kept["samples"] == "model", quantities)
-    nodes: dict[str, list[Block]] = {node: [] for node in sorted(kept["node"].unique())}
-    axes = kept["time_s"].map(np.ndarray.tobytes)
-    for _, group in kept.groupby(["node", axes], sort=False):
-        values = np.asfortranarray(np.column_stack(group["values"].tolist()))
-        node, time_s = group.iloc[0][["node", "time_s"]]
-        rows: list[Any] = group.to_dict("records")
-        nodes[node].append(Block(node, time_s, values, sensor_frame(rows)))
-    return nodes

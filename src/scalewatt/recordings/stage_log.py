@@ -50,12 +50,8 @@ class EventLog:
 
 def read_json_lines(path: Path) -> list[Row]:
     """Objects of a JSON-lines file without torn lines; none where it does not exist."""
-    return _objects(path.read_text(encoding="utf-8")) if path.exists() else []
-
-
-def _objects(text: str) -> list[Row]:
     rows = []
-    for line in text.splitlines():
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         with suppress(TypeError, ValueError):
             rows.append(dict(json.loads(line)))
     return rows
@@ -75,17 +71,12 @@ def final_reports(path: Path) -> list[Row]:
     return [kept[epoch] for epoch in sorted(kept)]
 
 
-def read_events(path: Path, segment_ends_s: dict[int, float]) -> list[Row]:
-    """Stages of a run as rows (segment, stage, epoch, start_s, end_s), in order of time.
+def stages_between(marks: Sequence[Row], segment_ends_s: dict[int, float]) -> list[Row]:
+    """Stages of a run as rows (segment, stage, epoch, start_s, end_s), in order of time, from its marks.
 
     A stage that was cut off ends where its segment's recording ends (`segment_ends_s`, by segment),
-    or has no length where nothing was recorded. A torn last line is skipped.
+    or has no length where nothing was recorded.
     """
-    return stages_between(_objects(path.read_text(encoding="utf-8")), segment_ends_s)
-
-
-def stages_between(marks: Sequence[Row], segment_ends_s: dict[int, float]) -> list[Row]:
-    """Stages between the marks of an EventLog, as `read_events` has them."""
     rows = []
     for mark, following in zip_longest(marks, marks[1:]):
         if mark["stage"] is None:

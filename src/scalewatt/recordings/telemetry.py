@@ -42,15 +42,6 @@ POWER_METERS = {"power_meter", "acpi_power_meter", "power_meter-acpi"}
 # --- sources --------------------------------------------------------------------------------------
 
 
-def _throttling(nvml: Any, gpu: Any) -> int:
-    """NVML's bit mask of reasons."""
-    name = "nvmlDeviceGetCurrentClocksEventReasons"
-    try:
-        return int(getattr(nvml, name)(gpu))
-    except Exception:  # a binding or a driver that knows only the older name
-        return int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu))
-
-
 def _field_w(field: int, nvml: Any, gpu: Any) -> float | None:
     """Power of an NVML field (mW) in W; None if NVML has none."""
     (answer,) = nvml.nvmlDeviceGetFieldValues(gpu, [field])
@@ -65,7 +56,7 @@ GPU_QUANTITIES: tuple[tuple[str, str, Callable[[Any, Any], float | None]], ...] 
     ("temperature", "°C", lambda nvml, gpu: nvml.nvmlDeviceGetTemperature(gpu, 0)),
     ("clock_sm", "MHz", lambda nvml, gpu: nvml.nvmlDeviceGetClockInfo(gpu, 1)),
     ("clock_memory", "MHz", lambda nvml, gpu: nvml.nvmlDeviceGetClockInfo(gpu, 2)),
-    ("throttle_reasons", "", _throttling),
+    ("throttle_reasons", "", lambda nvml, gpu: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu)),
     ("power_limit", "W", lambda nvml, gpu: nvml.nvmlDeviceGetEnforcedPowerLimit(gpu) * 1e-3),
     ("gpu_utilisation", "%", lambda nvml, gpu: nvml.nvmlDeviceGetUtilizationRates(gpu).gpu),
     ("memory_utilisation", "%", lambda nvml, gpu: nvml.nvmlDeviceGetUtilizationRates(gpu).memory),

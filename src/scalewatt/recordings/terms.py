@@ -48,7 +48,8 @@ GAP_PERIODS = 3.0
 BRIDGE_S = 30.0
 """Up to this, or GAP_PERIODS periods if that is longer, a gap is bridged from both sides of it."""
 
-_INDEX = re.compile(r"^(?:CUDA:|cpu_power_socket_|cpu_|ram_|CPU_USAGE_)(\d+)")
+# Newer ROCm names hold a UUID in place of an index.
+_INDEX = re.compile(r"(?:CUDA:|ROCM:(?=\d\d?_)|cpu_|ram_|CPU_USAGE_|[a-z_]+_socket_)(\d+)")
 
 
 def flag(code: str, device: str | None, detail: str) -> Flag:
@@ -61,9 +62,9 @@ def origin_stated(metadata: Mapping[str, Any]) -> str:
     return SIMULATED if metadata.get(SIMULATED_KEY) else MEASURED
 
 
-def index_in_name(sensor: str) -> int | None:
-    """Device index that a sensor's name states, or None (ROCm names hold a UUID)."""
-    match = _INDEX.match(sensor)
+def index_in_name(sensor: str, kind: str) -> int | None:
+    """Device index that the name of a perun sensor of a device kind states, or None."""
+    match = _INDEX.match(sensor) or re.search(rf"(?i:{kind})\D?(\d{{1,4}})", sensor)
     return int(match[1]) if match else None
 
 

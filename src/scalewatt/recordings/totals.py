@@ -1,8 +1,8 @@
 """Tables of totals: rows with energies and a duration, without samples. Driven by `totals` of a preset.
 
 A row is a run's or a task's (CodeCarbon), or a window's (Zeus). Its energies become counters that rise from
-0 J at its begin to the energy at its end. `Options.run` names a run, a task, a row's number or a window;
-without it the last run counts, or the outermost windows.
+0 J at its begin to the energy at its end. `Options.run` names a run or a window; without it the last run
+counts, or the outermost windows.
 
 run, task    columns; the tasks of a run add up, and of its other rows the last counts
 window       column; windows may lie within others
@@ -18,7 +18,6 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,48 +45,20 @@ DOUBTFUL = 1.5
 MOST_DEVICES = 1024
 
 Rules = Mapping[str, Any]
-
-
-@dataclass(frozen=True, eq=False)
-class _Table:
-    """Rows of a file, and the energies that they state."""
-
-    name: str
-    """Of the file."""
-    rules: Rules
-    options: Options
-    rows: pd.DataFrame
-    """Texts, by column in lower case."""
-    sensors: Sequence[Rules]
-    """Rules of the columns of energies, with `column`, `index` and `key`."""
-    joules: pd.DataFrame
-    """Energies of the rows by the sensors' keys, NaN if below 0."""
-
-    def texts(self, key: str) -> pd.Series:
-        """Column that the rule `key` names; empty texts where the file lacks it."""
-        name = str(self.rules[key])
-        return self.rows[name] if name in self.rows else pd.Series("", self.rows.index)
-
-    def flag(self, code: str, detail: str) -> Flag:
-        return flag(code, None, f"{self.name}: {detail}")
+Totals = tuple[pd.DataFrame, list[Flag]]
+"""Rows with `window`, `begin_s`, `end_s`, `counted` and energies in J by the sensors' keys; and flags."""
 
 
 def read_totals(path: Path, preset: Preset, options: Options) -> Recording:
     """Read totals by a preset. Raises InputError if there is no row, or none of the name asked for."""
-    rules = preset["totals"]
+    rules, node = preset["totals"], node_of(path, options)
     lines, torn = read_lines(path)
-    try:
-        rows, damaged = _read_rows(lines, rules)
-        sensors = _find_sensors(rows, rules)
-        joules = {s["key"]: _numbers(rows, s["column"]) * UNITS[s["unit"]][1] for s in sensors}
-        energies = pd.DataFrame(joules)
-        table = _Table(path.name, rules, options, rows, sensors, energies.where(energies >= 0))
-        totals, flags = _choose_windows(table) if "window" in rules else _choose_run(table)
-    except (InputError, csv.Error) as error:
-        raise InputError(f"{path}: {error}") from error
+    rows, damaged = _read_rows(lines, rules)
+    sensors = _find_sensors(rows, rules)
+    choose = _choose_windows if "window" in rules else _choose_run
+    totals, flags = choose(rows, sensors, rules, options)
     counted = totals[totals["counted"]].sort_values("begin_s")
     is_unix = bool(counted["begin_s"].iloc[0] >= UNIX_S)
-    node = node_of(path, options)
     row = rows.loc[counted.index[-1]]
     devices = [device for s in sensors for device in _devices(row, s, counted, node, flags)]
     return Recording(
@@ -95,18 +66,15 @@ def read_totals(path: Path, preset: Preset, options: Options) -> Recording:
         clock_known=is_unix,
         period_s=None,
         source=str(path),
-        flags=(*flags, *damage_flags(path, damaged, torn)),
+        flags=(*flags, *damage_flags(damaged, torn)),
         run=counted["window"].iloc[0] if "run" in rules else options.run,
         format=preset["name"],
-        windows=_windows(totals, list(joules), is_unix) if "window" in rules else None,
+        windows=_windows(totals, sensors, is_unix) if "window" in rules else None,
     )
 
 
-# --- rows and sensors ---------------------------------------------------------------------------------
-
-
 def _read_rows(lines: Sequence[str], rules: Rules) -> tuple[pd.DataFrame, int]:
-    """Rows as texts by column, and the number of lines that do not fit."""
+    """Rows as texts by column in lower case, and the number of lines that do not fit."""
     header, *cells = csv.reader(lines)
     header = [name.strip().lower() for name in header]
     if "window" in rules:  # names of windows hold commas
@@ -121,114 +89,109 @@ def _read_rows(lines: Sequence[str], rules: Rules) -> tuple[pd.DataFrame, int]:
 
 
 def _find_sensors(rows: pd.DataFrame, rules: Rules) -> list[dict[str, Any]]:
-    """Rules of the columns of energies, each with `column`, `index` and `key`, such as gpu_0_j."""
+    """Rules of the columns of energies with `column`, `index`, `key`, such as gpu_0_j, and `joules` (n,)."""
     sensors = []
     for rule in rules["sensors"]:
         pattern = rule.get("pattern", rule.get("column"))
         matches = [m for name in map(str, rows) if (m := re.fullmatch(pattern, name))]
-        indices = [int(match[1]) if match.groups() else 0 for match in matches]
-        if not matches or len(set(indices)) < len(indices):
+        if not matches or len({match[0] for match in matches}) < len(matches):
             raise InputError(f"expected columns {pattern}, each once")
-        for match, index in zip(matches, indices, strict=True):
+        for match in matches:
+            index = int(match[1]) if match.groups() else 0
+            joules = _numbers(rows, match[0]) * UNITS[rule["unit"]][1]
             facts = {"column": match[0], "index": index, "key": f"{rule['kind']}_{index}_j"}
-            sensors.append({"origin": "measured", **rule, **facts})
+            sensors.append({**rule, **facts, "joules": joules.where(joules >= 0)})
     return sensors
 
 
 def _numbers(rows: pd.DataFrame, column: str | None) -> pd.Series:
     """Numbers in a column, NaN where there is none."""
-    if column not in rows:
-        return pd.Series(np.nan, rows.index)
-    return pd.Series(as_numbers(rows[column]), rows.index)
+    texts = rows[column] if column in rows else pd.Series("", rows.index)
+    return pd.Series(as_numbers(texts), rows.index)
 
 
 # --- the total of a run, or of its tasks --------------------------------------------------------------
 
 
-def _choose_run(table: _Table) -> tuple[pd.DataFrame, list[Flag]]:
+def _choose_run(
+    rows: pd.DataFrame, sensors: Sequence[Rules], rules: Rules, options: Options
+) -> Totals:
     """Choose the total of a run, its last row's or that of all its tasks; and flag what is doubtful of it."""
-    name, rows, flags = _rows_of_run(table)
-    pue = max(1.0, _numbers(rows, table.rules["overhead"]).fillna(1.0).max())
-    used_j = table.joules.loc[rows.index].sum(skipna=False) / pue
-    used_j = used_j.where(used_j > 0)  # a task may use nothing, a run does not
-    length_s = _length_s(table, rows, name, pue, flags)
-    stamps = table.texts("end")[rows.index].tolist()
-    ends_s, of_times = zoned_times(table.name, stamps, table.options.time_zone)
+    runs = rows[str(rules["run"])]
+    name = str(runs.iloc[-1]) if options.run is None else options.run
+    flags: list[Flag] = []
+    if others := [run for run in runs.unique() if run != name]:
+        detail = f"run {name} is read; others: {_listed(others)}"
+        flags.append(flag("several", None, detail))
+    rows = rows[runs == name]
+    if rows.empty:
+        raise InputError(f"holds no run {name}; allowed: {_listed(runs.unique())}")
+    if rules["task"] not in rows or (rows[rules["task"]] == "").any():
+        rows = rows.iloc[-1:]  # only tasks add up
+    if (overhead := _numbers(rows, rules["overhead"]).max()) > 1:
+        raise InputError(f"its energies hold a PUE of {overhead:g}; expected 1")
+
+    length_s = _length_s(rows, sensors, rules, name, flags)
+    stamps = rows[str(rules["end"])].tolist()
+    ends_s, of_times = zoned_times(stamps, options.time_zone)
     end_s = float(np.fmax.reduce(ends_s))
     if np.isnan(end_s):
-        flags.append(table.flag("time_unknown", f"run {name} has no time stamp"))
+        flags.append(flag("time_unknown", None, f"run {name} has no time stamp"))
         end_s = length_s
-    if pue > 1:
-        detail = f"energies are divided by the PUE of {pue:g} that they hold"
-        flags.append(table.flag("assumed", detail))
-    if (table.texts("mode")[rows.index] == "process").any():
+    if rules["mode"] in rows and (rows[rules["mode"]] == "process").any():
         detail = "CPU and memory count for one process's share of the machine only"
-        flags.append(table.flag("assumed", detail))
+        flags.append(flag("assumed", None, detail))
+    used_j = {s["key"]: s["joules"][rows.index].sum(skipna=False) for s in sensors}
+    used_j = {key: joules if joules > 0 else np.nan for key, joules in used_j.items()}
     total = {"window": name, "begin_s": end_s - length_s, "end_s": end_s, "counted": True}
     return pd.DataFrame([{**total, **used_j}], index=rows.index[-1:]), [*flags, *of_times]
 
 
-def _length_s(table: _Table, rows: pd.DataFrame, name: str, pue: float, flags: list[Flag]) -> float:
+def _length_s(
+    rows: pd.DataFrame, sensors: Sequence[Rules], rules: Rules, name: str, flags: list[Flag]
+) -> float:
     """Duration of rows in s, as stated or as the energy of a constant power needs."""
-    stated_s = _numbers(rows, table.rules["duration"])
+    stated_s = _numbers(rows, rules["duration"])
     if not 0 < stated_s.sum(skipna=False) < LATEST_S:
-        cell = str(rows[table.rules["duration"]].iloc[-1]) or "empty"
+        cell = str(rows[rules["duration"]].iloc[-1]) or "empty"
         raise InputError(f"duration {cell} of {name}; expected s above 0")
     needed_s = pd.Series(np.nan, rows.index)
-    for sensor in table.sensors:
+    for sensor in sensors:
         power_w = _numbers(rows, sensor.get("steady_power"))
-        joules = table.joules[str(sensor["key"])][rows.index]
-        needed_s = needed_s.fillna(joules.where(joules > 0) / power_w.where(power_w > 0) / pue)
+        needed_s = needed_s.fillna(sensor["joules"][rows.index] / power_w.where(power_w > 0))
     is_wrong = needed_s > DOUBTFUL * stated_s
     length_s = float(stated_s.mask(is_wrong, needed_s).sum())
     if is_wrong.any():
-        detail = (
-            f"the duration {stated_s.sum():.0f} s of {name} contradicts its energies at their powers; "
-            f"{length_s:.0f} s are taken"
-        )
-        flags.append(table.flag("time_assumed", detail))
+        what = f"the duration {stated_s.sum():.0f} s of {name} contradicts its energies"
+        detail = f"{what} at their powers; {length_s:.0f} s are taken"
+        flags.append(flag("time_assumed", None, detail))
     return length_s
-
-
-def _rows_of_run(table: _Table) -> tuple[str, pd.DataFrame, list[Flag]]:
-    """Choose the rows of a run, a task or a number, and flag the others."""
-    rows, runs, tasks = table.rows, table.texts("run"), table.texts("task")
-    numbers = pd.Series(range(1, len(rows) + 1), rows.index).astype("str")
-    runs = runs.mask(runs == "", numbers)
-    name = table.options.run or str(runs.iloc[-1])
-    chosen = next((rows[key == name] for key in (runs, tasks, numbers) if name in set(key)), None)
-    if chosen is None:
-        names = _listed(tasks.mask(tasks == "", runs))
-        raise InputError(f"holds no run {name}; allowed: {names}")
-    run = runs[chosen.index[-1]]
-    if run != name or (tasks[chosen.index] == "").any():  # but the tasks of a run add up
-        chosen = chosen.iloc[-1:]
-    others = runs[runs != run].unique()
-    detail = f"run {name} is read; others: {_listed(others)}"
-    return name, chosen, [table.flag("several", detail)] if len(others) else []
 
 
 # --- windows ------------------------------------------------------------------------------------------
 
 
-def _choose_windows(table: _Table) -> tuple[pd.DataFrame, list[Flag]]:
+def _choose_windows(
+    rows: pd.DataFrame, sensors: Sequence[Rules], rules: Rules, options: Options
+) -> Totals:
     """Totals of windows, of a name if one is asked for; the outermost are counted."""
-    rows, rules, asked = table.rows, table.rules, table.options.run
+    flags: list[Flag] = []
     begin_s = _numbers(rows, rules["begin"])
     end_s = begin_s + _numbers(rows, rules["duration"])
-    joules = table.joules.where(table.joules > 0)
-    totals = joules.assign(window=table.texts("window"), begin_s=begin_s, end_s=end_s)
+    joules = {s["key"]: s["joules"].where(s["joules"] > 0) for s in sensors}
+    totals = pd.DataFrame(
+        {**joules, "window": rows[rules["window"]], "begin_s": begin_s, "end_s": end_s}
+    )
     totals = totals[(begin_s >= 0) & (begin_s < end_s) & (end_s < LATEST_S)]
-    flags = []
     if left_out := len(rows) - len(totals):
         detail = f"{left_out} windows without a time or a length are left out"
-        flags.append(table.flag("damaged", detail))
+        flags.append(flag("damaged", None, detail))
     if totals.empty:
         raise InputError("holds no window with a begin and a length")
-    if asked is not None and asked not in set(totals["window"]):
-        names = _listed(totals["window"].unique())
-        raise InputError(f"holds no window {asked}; allowed: {names}")
-    totals = totals[totals["window"] == (asked or totals["window"])]
+    names = totals["window"].unique()
+    totals = totals[totals["window"] == (options.run or totals["window"])]
+    if totals.empty:
+        raise InputError(f"holds no window {options.run}; allowed: {_listed(names)}")
     # A line is written as its window ends, so the ends of one program's monotonic clock never go back.
     if (totals["end_s"].where(totals["end_s"] < UNIX_S).dropna().diff() < -TOUCHING_S).any():
         raise InputError(
@@ -238,7 +201,7 @@ def _choose_windows(table: _Table) -> tuple[pd.DataFrame, list[Flag]]:
     inner = totals["window"][~totals["counted"]]
     if len(inner):
         detail = f"{len(inner)} windows lie within others and are left out: {_listed(inner)}"
-        flags.append(table.flag("total_only", detail))
+        flags.append(flag("total_only", None, detail))
     return totals, flags
 
 
@@ -259,12 +222,12 @@ def outermost(windows: pd.DataFrame) -> pd.Series:
     return (is_after & is_longer).reindex(windows.index)
 
 
-def _windows(totals: pd.DataFrame, keys: list[str], is_unix: bool) -> pd.DataFrame:
+def _windows(totals: pd.DataFrame, sensors: Sequence[Rules], is_unix: bool) -> pd.DataFrame:
     """Windows as `Recording.windows` has them."""
     columns = {
         "start_s": totals["begin_s"] if is_unix else np.nan,
         "duration_s": totals["end_s"] - totals["begin_s"],
-        "energy_j": totals[keys].sum(axis=1, skipna=False),
+        "energy_j": totals[[s["key"] for s in sensors]].sum(axis=1, skipna=False),
     }
     return totals.assign(**columns).drop(columns=["begin_s", "end_s"]).reset_index(drop=True)
 
@@ -279,7 +242,12 @@ def _devices(
 
     A sum is not divided by a number that the model contradicts ("8 x A100"): not all devices may be in it.
     """
-    model = str(row.get(sensor.get("model", ""), ""))
+    model, kind, column = (
+        str(row.get(sensor.get("model", ""), "")),
+        sensor["kind"],
+        sensor["column"],
+    )
+    is_apple = "apple" in model.lower()  # estimated
     count_cell = row.get(sensor["count"], "") if "count" in sensor else "1"
     stated = float(as_numbers(pd.Series([count_cell]))[0])
     named = re.match(r"(\d+) x ", model)
@@ -288,22 +256,20 @@ def _devices(
     unknown = totals["window"][totals[str(sensor["key"])].isna()]
     if not stated >= 1 and len(unknown):  # a machine without GPUs
         return []
-    is_apple = "apple" in model.lower()  # estimated
     details = [("total_only", f"totals without samples: {_listed(totals['window'])}")]
     if len(unknown):
         details.append(("unreadable", f"no energy above 0 J of {_listed(unknown)}"))
-    if sensor["kind"] == "cpu" and "model" in sensor and not is_apple:
+    if kind == "cpu" and "model" in sensor and not is_apple:
         what = "by RAPL, load or TDP, the file does not say; taken as estimated"
         details.append(("assumed", what))
     if stated > 1:
         how = "each is given the same part" if count > 1 else "taken for one device"
         details.append(("assumed", f"a sum of several devices: {how}"))
-    column = sensor["column"]
     names = [column] if count == 1 else [f"{column}:{i}" for i in range(count)]
-    about = {"kind": sensor["kind"], "node": node}
-    flags += [{**flag(code, names[0], f"{node}: {text}"), **about} for code, text in details]
-    origin = ESTIMATED if is_apple else sensor["origin"]
-    common = {"kind": sensor["kind"], "origin": origin, "key": sensor["key"], "share": 1 / count}
+    about = {"kind": kind, "node": node}
+    flags += [{**flag(code, names[0], text), **about} for code, text in details]
+    origin = ESTIMATED if is_apple else sensor.get("origin", "measured")
+    common = {"kind": kind, "origin": origin, "key": sensor["key"], "share": 1 / count}
     return [{**common, "name": n, "index": sensor["index"] + i} for i, n in enumerate(names)]
 
 

@@ -14,7 +14,7 @@ from scalewatt.campaign.registered_campaign import (
     TARGET_PROTOCOL,
     configuration_id,
     extras,
-    model_key,
+    series_key,
     work_key,
 )
 from scalewatt.common.errors import InputError
@@ -137,7 +137,7 @@ def _series_of(
         return name
     return wanted or "-".join(
         [
-            model_key(one.entry),
+            series_key(one.entry),
             one.entry["device"],
             _batch(one, point, "{}bs{:04d}").lower(),
             work_key(point),

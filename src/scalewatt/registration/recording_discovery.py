@@ -16,7 +16,7 @@ from scalewatt.energies.node import node_window
 from scalewatt.recordings.block import Block
 from scalewatt.recordings.foreign_files import options_name
 from scalewatt.recordings.journal import beside, is_journal, read_journal
-from scalewatt.recordings.perun_file import RunInfo, choose_run, list_runs, open_perun_file
+from scalewatt.recordings.perun_file import choose_run, list_runs, open_perun_file
 from scalewatt.recordings.terms import Flag
 from scalewatt.registration.plausible_power import GpuPower, gpu_powers
 
@@ -188,30 +188,13 @@ def _read(path: Path, run: str | None, round_: str | None) -> _Read:
         windows, gpus, powers = facts_of(recording.nodes.items(), recording.clock_known)
         return _Read(path, True, tuple(recording.nodes), gpus, windows, "", recording.flags, powers)
     runs = list_runs(path)
-    chosen = _chosen(runs, path, run)
-    with open_perun_file(path, chosen.name, round_) as recording:
-        if round_ is None and sum(name.isdecimal() for name in chosen.round_ids) > 1:
-            rounds = ", ".join(chosen.round_ids)
-            raise InputError(
-                f"{path}: run {chosen.run_id} holds several rounds, the key round says which; "
-                f"allowed: {rounds}"
-            )
+    with open_perun_file(path, run, round_) as recording:
+        chosen = choose_run(runs, run)
         others = len(runs) > 1 or (round_ is not None and len(chosen.round_ids) > 1)
         part = (chosen.app, chosen.run_id, recording.round or "") if others else None
         windows, gpus, powers = facts_of(recording.nodes.items(), recording.clock_known)
         facts = (gpus, windows, recording.started or "", tuple(recording.flags), powers, part)
         return _Read(path, False, tuple(recording.nodes), *facts)
-
-
-def _chosen(runs: list[RunInfo], path: Path, run: str | None) -> RunInfo:
-    try:
-        chosen, several = choose_run(runs, run)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
-    if several:
-        names = ", ".join(one.name for one in runs)
-        raise InputError(f"{path}: holds several runs, the key run says which; allowed: {names}")
-    return chosen
 
 
 def facts_of(

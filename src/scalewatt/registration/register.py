@@ -6,6 +6,7 @@ Everything is read and checked before anything is written.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.campaign.cluster import known_devices
-from scalewatt.campaign.load import expand
+from scalewatt.campaign.expansion import expand
 from scalewatt.campaign.registered_campaign import configuration_id
 from scalewatt.common.errors import InputError
 from scalewatt.common.file_locks import waiting_lock
@@ -40,6 +41,8 @@ from scalewatt.registration.run_folder import (
 _IF_GIVEN = ("metric_goal", "window", "updates")
 """What a description has only where it is known."""
 _MOST_NOTES = 10
+_MANY, _FEW = 20, 5
+"""Of more lines of one kind than the first, as many as the second are shown."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 
 
@@ -111,6 +114,25 @@ def _register(name: str, wanted: list[_Wanted], folder: Path, campaigns: Path) -
     command = f"snakemake --profile profiles/local all --config campaign={path}"
     where = "" if Path("Snakefile").is_file() else ", in a clone"
     return [*lines, *_notes(folder, content), f"now{where}: {command}"]
+
+
+def shortened(lines: list[str]) -> list[str]:
+    """Lines of which those of a kind, where they are many, are the first few and a count."""
+    kinds = Counter(line.partition(": ")[0] for line in lines)
+    seen: Counter[str] = Counter()
+    kept = []
+    for line in lines:
+        kind = line.partition(": ")[0]
+        seen[kind] += 1
+        if (
+            kind not in ("registered", "already there")
+            or kinds[kind] <= _MANY
+            or seen[kind] <= _FEW
+        ):
+            kept.append(line)
+        elif seen[kind] == _FEW + 1:
+            kept.append(f"{kind}: … and {kinds[kind] - _FEW} more, {kinds[kind]} in all")
+    return kept
 
 
 def _further_lines(wanted: list[_Wanted]) -> dict[str, tuple[str, list[tuple[Any, Any]]]]:
@@ -286,7 +308,7 @@ def _limits_w(one: Description) -> dict[str, float]:
     if "gpu_power_limit_w" in one.point:
         limits["the gpu_power_limit_w of its description"] = float(one.point["gpu_power_limit_w"])
     if device in _rated_w():
-        limits[f"the rated_w of '{device}' in profiles/*/cluster.yaml"] = _rated_w()[device]
+        limits[f"the rated_w of '{device}' in config/*.yaml"] = _rated_w()[device]
     return limits
 
 

@@ -6,15 +6,28 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, NotRequired
 
+from pydantic import Field, with_config
+from typing_extensions import TypedDict
+
+from scalewatt.campaign.campaign_file import Size
 from scalewatt.campaign.campaign_types import PASS_KEYS, check_accumulation, check_replicas
-from scalewatt.campaign.model_registry import PHASES
+from scalewatt.campaign.model_registry import known_models
 from scalewatt.campaign.operating_points import LEVERS
-from scalewatt.campaign.registered_campaign import OTHER_PROTOCOL, TARGET_PROTOCOL, Point
-from scalewatt.common.errors import InputError
+from scalewatt.campaign.registered_campaign import OTHER_PROTOCOL, TARGET_PROTOCOL, Point, Words
+from scalewatt.common.errors import InputError, one_of
 from scalewatt.common.files import parse_json
-from scalewatt.common.schema_validation import check, one_of, schema
+from scalewatt.common.settings import (
+    STRICT,
+    Bounds,
+    Count,
+    EachOnce,
+    Number,
+    json_schema,
+    matching,
+    validated,
+)
 from scalewatt.common.tabular_files import csv_rows
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.recordings.tables import NO_OPTIONS, Options
@@ -29,6 +42,118 @@ _SAID = ("device_name", "metric_goal")
 Row = dict[str, Any]
 Rows = list[tuple[str, Row]]
 """Descriptions, each with where it stands."""
+
+
+Text = Annotated[str, Field(min_length=1)]
+Name = Annotated[
+    str, matching(r"[a-z0-9][a-z0-9._-]*", "lower-case letters, digits, '.', '_', '-'")
+]
+Key = Annotated[str, matching(r"[a-z0-9][a-z0-9_]*", "lower-case letters, digits and '_'")]
+FileName = Annotated[
+    str, matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", "letters, digits, '.', '_' and '-'")
+]
+Gpus = Annotated[int, Field(ge=1, le=100_000)]
+Indices = Annotated[list[Annotated[int, Field(ge=0, le=65_535)]], Field(min_length=1), EachOnce]
+LARGEST_BATCH = 10**9
+Batch = Annotated[int, Field(ge=1, le=LARGEST_BATCH)]
+
+
+@with_config(STRICT)
+class RunWindow(TypedDict):
+    """When a run lasted."""
+
+    start_s: Number
+    """Begin of the run in unix seconds."""
+    end_s: Number
+    """End of the run in unix seconds."""
+
+
+@with_config(STRICT)
+class RunDescription(TypedDict):
+    """The description of one run that was made elsewhere."""
+
+    path: NotRequired[Text]
+    """Recording: a perun file, a journal, another tool's file, or a folder of them; relative to the file
+    that says so. Only in tables."""
+    model: Name
+    """Name of the model: lower-case letters, digits, '.', '_' and '-'."""
+    phase: NotRequired[Key]
+    """Phase of the model in lower-case letters; of fourcastnet pretrain or finetune; without this key
+    train."""
+    device: Name
+    """Name of the device in lower-case letters, such as a100."""
+    device_name: NotRequired[str]
+    """The hardware's own name for the device, shown in figures."""
+    torch_device: NotRequired[Literal["cuda", "cpu"]]
+    """Where the model computed; on cpu `gpus` counts processes. ROCm is cuda, as torch has it."""
+    gpus: Gpus
+    """GPUs that the run held, one rank each."""
+    gpus_per_replica: NotRequired[Gpus]
+    """GPUs that share one copy of the model (tensor, pipeline or context parallel): batch sizes count
+    copies."""
+    gradient_accumulation_steps: NotRequired[Size]
+    """Passes whose gradients a copy of the model adds up for one update; batch sizes count an update."""
+    nodes: NotRequired[Gpus]
+    """Nodes of the run; by default the hosts in the recording."""
+    gpu_indices: NotRequired[Indices | Annotated[dict[str, Indices], Field(min_length=1)]]
+    """Indices of the GPUs that the run held: a list such as [0, 1] for every node, or one list per host
+    name."""
+    local_batch_size: NotRequired[Batch]
+    """Samples per GPU and update; per replica where the model is split over several GPUs."""
+    global_batch_size: NotRequired[Batch]
+    """Samples per update over all GPUs."""
+    dataset_samples: NotRequired[Count]
+    """Samples in the training set; goes with epochs, but of a training to a target."""
+    epochs: NotRequired[Size]
+    """Passes over the training set; goes with dataset_samples."""
+    samples: NotRequired[Annotated[int, Field(ge=1, le=10**15)]]
+    """Samples trained on in the whole run, instead of dataset_samples and epochs; of a training to a
+    target beside dataset_samples."""
+    metric: NotRequired[Annotated[float, Bounds(ge=-1e100, le=1e100)]]
+    """The quality metric after the last epoch."""
+    metric_goal: NotRequired[Literal["min", "max"]]
+    """Whether a smaller or a larger metric is better; without this key min."""
+    metric_name: NotRequired[Key]
+    """Name of the metric with its unit, in lower-case letters and '_', such as top1_error_percent."""
+    label: NotRequired[Text]
+    """The series' name in the legends."""
+    series: NotRequired[FileName]
+    """The line in the figures that the run belongs to: letters, digits, '.', '_' and '-'."""
+    lines: NotRequired[Annotated[dict[str, Text], Field(min_length=1)]]
+    """Further lines in the figures through the run's point: labels by name."""
+    seeds: NotRequired[Literal["same", "varied"]]
+    """same: the repeats of its series had one seed; varied: each had its own."""
+    window: NotRequired[RunWindow]
+    """When the run lasted: what was recorded outside of it is not of the run."""
+    repeat: NotRequired[Annotated[int, Field(ge=1, le=10_000)]]
+    """Which execution of its configuration, from 1; by default the next free one."""
+    run: NotRequired[str]
+    """Which run of a file that holds several: of perun, or a window or row of another tool's."""
+    round: NotRequired[str]
+    """Which round of that run, where there are several."""
+    host: NotRequired[FileName]
+    """Name of the node, where another tool's file has none; by default the file's own name."""
+    time_zone: NotRequired[Text]
+    """Zone of local times that name none in another tool's file, such as Europe/Berlin; by default this
+    machine's."""
+    columns: NotRequired[Text]
+    """YAML file that says what the columns of a CSV are; relative to the file that says so."""
+    events: NotRequired[Text]
+    """Table of stages (Parquet, CSV or JSON): segment, stage, epoch, start_s, end_s in unix seconds."""
+    precision: NotRequired[Words]
+    """Precision of the training, such as fp32 or bf16: letters, digits, '.' and '_'."""
+    variant: NotRequired[Words]
+    """What else sets this configuration apart, in a word: letters, digits, '.' and '_'."""
+    gpu_clock_mhz: NotRequired[Annotated[float, Bounds(gt=0, le=10_000)]]
+    """Clock that the GPUs were set to, in MHz."""
+    gpu_power_limit_w: NotRequired[Annotated[float, Bounds(gt=0, le=10_000)]]
+    """Power limit that each GPU was set to, in W."""
+    cpu_clock_mhz: NotRequired[Annotated[float, Bounds(gt=0, le=20_000)]]
+    """Clock that the CPUs were set to, in MHz."""
+    protocol: NotRequired[Literal["paper", "corrected", "target", "other"]]
+    """paper: stage_data does not count, evaluation as in the paper; target: trained until the metric
+    reached a target, so that repeats differ in samples; other (without this key): the training's own
+    (docs/protocols.md)."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +233,7 @@ def _beside(path: Path) -> list[Description]:
 def _description(where: str, base: Path, path: Path, values: dict[str, Any]) -> Description:
     """Check one description; paths in it are relative to `base`."""
     values = {k: _as_text(v) if k in ("run", "round") else v for k, v in values.items()}
-    root = schema("registration")
-    check(values, root, where, root)
+    validated(RunDescription, values, where)
     local, constant = _batch_size(values, where)
     check_accumulation(local, values.get("gradient_accumulation_steps", 1), where)
     dataset_samples, epochs, samples = _work(values, where)
@@ -164,10 +288,9 @@ def _as_text(value: Any) -> Any:
 
 def _entry(values: dict[str, Any], where: str) -> dict[str, Any]:
     model = values["model"]
-    phases = PHASES.get(model)
-    phase = values.get("phase", "train")
-    if phases and phase not in phases:
-        raise InputError(f"{where}: phase: '{phase}' of {model}; {one_of(phase, phases)}")
+    known, phase = known_models().get(model), values.get("phase", "train")
+    if known and phase not in known.phases:
+        raise InputError(f"{where}: phase: '{phase}' of {model}; {one_of(phase, known.phases)}")
     metric_name = values.get("metric_name", METRIC_OF_MODEL.get(model))
     if metric_name is None and "metric" in values:
         raise InputError(
@@ -198,11 +321,10 @@ def _batch_size(values: dict[str, Any], where: str) -> tuple[int, str]:
             "global_batch_size (over all GPUs)"
         )
     if total is None:
-        largest = schema("registration")["properties"]["global_batch_size"]["maximum"]
-        if values["local_batch_size"] * replicas > largest:
+        if values["local_batch_size"] * replicas > LARGEST_BATCH:
             raise InputError(
                 f"{where}: local_batch_size: {local} on {held} is too large; allowed: at most "
-                f"{largest} samples per update over all GPUs"
+                f"{LARGEST_BATCH} samples per update over all GPUs"
             )
         return int(values["local_batch_size"]), "local_batch_size"
     if total % replicas:
@@ -284,8 +406,8 @@ def _yaml_rows(table: Path) -> Rows:
 
 
 def _typed(key: str, cell: str) -> Any:
-    """A cell in the schema's type of its key; text that does not fit is refused later."""
-    properties = schema("registration")["properties"]
+    """A cell in the type of its key; text that does not fit is refused later."""
+    properties = json_schema(RunDescription)["properties"]
     kind = properties[key].get("type") if key in properties else "string"
     if kind == "string":
         return cell

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from scalewatt.campaign.campaign_types import Campaign, Cluster
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.cluster import Cluster
 
 _LISTS = ("figures", "basis", "remeasured", "limits")
 _IF_LIMITED = ("only", "limits")
@@ -67,7 +68,7 @@ def report_definition(
             campaign_file=str(campaign.path),
             figures=tuple(campaign.figures),
             planned=dict(campaign.repeats),
-            currency=(cluster.price or {}).get("currency", ""),
+            currency=cluster.currency,
             basis=tuple(basis),
             results_only=bool(results_only),
             remeasured=tuple(remeasured),

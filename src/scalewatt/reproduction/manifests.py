@@ -10,15 +10,17 @@ import hashlib
 import json
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Annotated
+
+from pydantic import Field
 
 from scalewatt import __version__
-from scalewatt.common.errors import InputError
+from scalewatt.common.errors import InputError, shown
 from scalewatt.common.files import file_sha256, read_json, write_json
-from scalewatt.common.schema_validation import check, schema
-from scalewatt.provenance.package_lock import LOCK, lock_sha256
+from scalewatt.common.settings import matching, validated
+from scalewatt.provenance.package_lock import LOCK
 from scalewatt.provenance.versions import source_commit
 
 MANIFEST = "manifest.json"
@@ -41,9 +43,11 @@ ALL_RUNS = ("runs", "configurations", "scaling", "comparisons")
 class FileEntry:
     """One file, below the campaign's folder."""
 
-    path: str
-    sha256: str
-    size_bytes: int
+    path: Annotated[
+        str, matching(r"(tables|figures)/(?!.*\.\.)[^\x00-\x1f\\]+", "a file of the results")
+    ]
+    sha256: Annotated[str, matching("[0-9a-f]{64}", "a SHA-256")]
+    size_bytes: Annotated[int, Field(ge=0)]
     step: str
     """How it is made: figure, run page, text (a table's CSV, Markdown, LaTeX), runs, claims, …"""
     made_from: tuple[str, ...]
@@ -61,7 +65,7 @@ class Manifest:
     python: str
     lock_sha256: str | None
     """Of the list of packages that the environment is made from; null if there is none."""
-    files: tuple[FileEntry, ...]
+    files: Annotated[tuple[FileEntry, ...], Field(min_length=1)]
 
 
 def write_manifest(results: Path) -> Path:
@@ -107,7 +111,7 @@ def files_below(results: Path, folder: str) -> list[str]:
 
 def current_lock_sha256() -> str | None:
     """Return the SHA-256 of the lock that this checkout has; None if it has none."""
-    return lock_sha256() if LOCK.exists() else None
+    return file_sha256(LOCK) if LOCK.exists() else None
 
 
 def made(path: str) -> tuple[str, tuple[str, ...]]:
@@ -130,28 +134,22 @@ def made(path: str) -> tuple[str, tuple[str, ...]]:
     return _OWN_STEP.get(stem, RUNS), ()
 
 
-_OF_FILE = tuple(field.name for field in fields(FileEntry))
-
-
 def read_manifest(results: Path) -> Manifest:
     """Read a campaign's manifest; InputError if there is none, or it is damaged."""
     path = results / MANIFEST
     if not path.exists():
         raise InputError(
             f"{path}: does not exist, so there is nothing to compare results with; `snakemake all` with "
-            "the campaign's profile writes it when it has made everything, "
-            f"`scalewatt manifest --results {results}` at once"
+            "the campaign's profile writes it when it has made everything"
         )
-    found = read_json(path)
-    check(found, schema("manifest"), str(path), schema("manifest"))
+    content = read_json(path)
+    version = content.get("manifest_version") if isinstance(content, dict) else None
+    if version != RESULTS_VERSION:
+        raise InputError(f"{path}: manifest_version: {shown(version)} is not known; allowed: 1")
     # Unknown keys are ignored: what changes a meaning has another version.
-    entries = tuple(
-        FileEntry(**{name: one[name] for name in _OF_FILE} | {"made_from": tuple(one["made_from"])})
-        for one in found["files"]
-    )
-    rest = {name: found.get(name) for name in ("commit", "lock_sha256")}
-    known = {name: found.get(name, "unknown") for name in ("scalewatt", "python")}
-    return Manifest(found["campaign"], **known, **rest, files=entries)
+    defaults = {"commit": None, "lock_sha256": None, "scalewatt": "unknown", "python": "unknown"}
+    manifest: Manifest = validated(Manifest, defaults | content, str(path))
+    return manifest
 
 
 # --- of an archive --------------------------------------------------------------------------------

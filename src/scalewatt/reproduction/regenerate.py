@@ -10,7 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.campaign.campaign_types import Campaign, Cluster
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.cluster import Cluster
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import atomic_path, write_text
 from scalewatt.reproduction.manifests import (
@@ -47,8 +48,6 @@ class Remaking:
     """The campaign's folder."""
     campaign: Campaign
     cluster: Cluster
-    cluster_given: str
-    """The cluster file, or its content as JSON."""
     name: str
     """The name of the campaign when the files were made."""
     folder: Path
@@ -131,23 +130,20 @@ def _text(place: Remaking, stem: str, out: Path) -> None:
     """Write the texts of a Parquet table: CSV, and Markdown and LaTeX where the table has them."""
     import pyarrow.csv as pc
 
-    from scalewatt.results.figures import variants_table as variants
-    from scalewatt.results.text.markdown_latex import latex, markdown
+    from scalewatt.results.figures.table_text import TEXTS
 
     table = place.table(stem)
     out = out / stem
     with atomic_path(out.with_name(f"{out.name}.csv")) as temporary:
         pc.write_csv(table, temporary)
-    if out.name == "table1":
-        write_text(out.with_suffix(".md"), markdown(table))
-        write_text(out.with_suffix(".tex"), latex(table))
-    if out.name == "variants":
-        write_text(out.with_suffix(".md"), variants.markdown(table))
+    for (name, suffix), text in TEXTS.items():
+        if name == out.name:
+            write_text(out.with_suffix(suffix), text(table))
 
 
 def _runs(place: Remaking, stem: str, out: Path) -> None:
     """Build a table from the files of its runs, by the definition in its metadata."""
-    from scalewatt.results.build import write_tables
+    from scalewatt.results.build import write_figure_table, write_runs
 
     definition = metadata(place.table(stem)).get("definition")
     if definition is None:
@@ -156,8 +152,10 @@ def _runs(place: Remaking, stem: str, out: Path) -> None:
         )
     place.needs(_needed(place.results, definition))
     out = out / stem
-    target = out.parent if "figure" not in definition else out.with_name(f"{out.name}.parquet")
-    write_tables(definition, place.results, target)
+    if "figure" in definition:
+        write_figure_table(definition, place.results, out.with_name(f"{out.name}.parquet"))
+    else:
+        write_runs(definition, place.results, out.parent)
 
 
 def _needed(results: Path, definition: dict[str, Any]) -> list[Path]:
@@ -215,7 +213,7 @@ def _plan(place: Remaking, stem: str, out: Path) -> None:
             f"it was made for another cluster file or campaign than '{place.cluster.name}' and "
             f"{place.campaign.path} are now"
         )
-    write_plan(plan_campaign(place.cluster_given, place.campaign.path), out / stem)
+    write_plan(plan_campaign(place.cluster, place.campaign.path), out / stem)
 
 
 def _prediction(place: Remaking, stem: str, out: Path) -> None:
@@ -224,7 +222,7 @@ def _prediction(place: Remaking, stem: str, out: Path) -> None:
     _check_model(place, metadata(place.table("tables/prediction")))
     place.needs([place.results / "tables" / "configurations.parquet"])
     table = out / f"{stem}.parquet"
-    write_prediction(place.results, place.campaign.path, place.cluster_given, table)
+    write_prediction(place.results, place.campaign.path, place.cluster, table)
 
 
 def _check_model(place: Remaking, plan_metadata: dict[str, Any]) -> None:

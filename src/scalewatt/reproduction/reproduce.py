@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt import __version__
-from scalewatt.campaign.campaign_types import Campaign, Cluster
-from scalewatt.campaign.cluster import campaign_path, given_cluster
-from scalewatt.campaign.imported_campaign import with_imported
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.cluster import Cluster, campaign_path
 from scalewatt.campaign.load import load_campaign
 from scalewatt.common.files import write_json, write_text
 from scalewatt.report.html_tables import STYLE, templates
@@ -85,22 +84,20 @@ class Reproduction:
 
 
 def reproduce(
-    given: str, campaign: Path | None, results: Path, failed: str | None = None
+    cluster: Cluster, campaign: Path | None, results: Path, failed: str | None = None
 ) -> Reproduction:
     """Run all checks of a campaign and write its page; its stored files are only read.
 
-    `given`: the cluster file, or its content as JSON; `campaign`: its file, by default the cluster's;
+    `campaign`: its file, by default the cluster's;
     `results`: the folder of all campaigns; `failed`: the run, CONFIGURATION/REPEAT, whose re-run
     failed, which is a difference. InputError if there is no manifest, or a file is wrong.
     """
-    cluster = given_cluster(given)
     found = load_campaign(campaign or campaign_path(cluster), cluster, to_run=False)
     folder = results / found.name
     manifest = read_manifest(folder)
     findings = environment_findings(manifest)
     with tempfile.TemporaryDirectory(prefix="scalewatt-reproduce-") as temporary:
-        whole = with_imported(found, cluster)
-        place = Remaking(folder, found, whole, given, manifest.campaign, Path(temporary))
+        place = Remaking(folder, found, cluster, manifest.campaign, Path(temporary))
         findings += file_findings(manifest, place)
     findings += run_findings(manifest, folder)
     repeated = repeat_findings(folder, found)

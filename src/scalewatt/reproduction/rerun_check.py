@@ -31,7 +31,7 @@ from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.repeat_statistics import summarise
 from scalewatt.results.tables.run_row import RunFiles, run_row
 from scalewatt.results.text.number_format import number
-from scalewatt.run_files.run_inventory import json_object, published_runs
+from scalewatt.run_files.inventory import json_object, published_runs
 
 GPU_RELATIVE = 0.05
 """By how much of the larger one two values may differ on a GPU; the page says why."""

@@ -7,12 +7,13 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from scalewatt.campaign.campaign_types import Campaign, Cluster, is_made_here
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.cluster import Cluster, is_made_here
 from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.prepared_check import content_of_prepared
-from scalewatt.run_files.run_inventory import json_object, published_runs
+from scalewatt.data.prepared import content_of_prepared
+from scalewatt.run_files.inventory import json_object, published_runs
 
 KEY = "reproduce_run"
 FOLDER = "reproduction"
@@ -32,9 +33,7 @@ class Choice:
 def choose_run(campaign: Campaign, cluster: Cluster, results: Path) -> Choice:
     """Choose among a campaign's finished runs, whose folder is `results`.
 
-    `cluster` is that of the profile, as in its file. No run of an imported campaign is chosen unless it
-    is asked for: what an archive names is never run automatically. InputError if `reproduce_run` is
-    not a finished run, or cannot be run here.
+    InputError if `reproduce_run` is not a finished run, or cannot be run here.
     """
     if cluster.results_only or campaign.registered:
         why = "its runs are recordings from elsewhere" if campaign.registered else "results_only"
@@ -60,12 +59,6 @@ def choose_run(campaign: Campaign, cluster: Cluster, results: Path) -> Choice:
         return Choice(None, _some(reasons) if reasons else f"{results} has no finished run")
     costs = {run: gpu_hours(results, run) for run in possible}
     run = min(possible, key=lambda one: (costs[one], one))
-    if campaign.imported:
-        return Choice(
-            None,
-            "the campaign came with an archive, of which nothing is run automatically; "
-            f"--config {KEY}={run[0]}/{run[1]} repeats the cheapest of {len(possible)} runs",
-        )
     return Choice(run, f"the fewest GPU hours ({costs[run]:.3g}) of {len(possible)} possible runs")
 
 
@@ -114,8 +107,6 @@ def _obstacle(campaign: Campaign, cluster: Cluster, results: Path, run: Run) -> 
         return f"{run[0]}/{run[1]} has no history.parquet to compare with"
     if run[0] not in campaign.configurations:
         return f"{campaign.path} no longer has the configuration {run[0]}"
-    if campaign.imported and is_command_spec(spec):
-        return "the run is of a program that the archive names, which is never started"
     simulated = "simulated" in json_object(folder / "provenance.json")
     if simulated != cluster.simulates:
         how = ("simulated", "trains") if simulated else ("trained", "simulates")

@@ -9,11 +9,7 @@ import pandas as pd
 
 from scalewatt.campaign.campaign_types import SAME, VARIED
 from scalewatt.campaign.run_spec import read_spec
-from scalewatt.common.errors import InputError
-from scalewatt.common.files import write_text
-from scalewatt.common.schema_validation import check, schema
-from scalewatt.energies.run_inputs import read_provenance
-from scalewatt.results.figures import variants_table
+from scalewatt.common.files import read_json_object
 from scalewatt.results.figures.figure_schema import SCHEMAS
 from scalewatt.results.figures.figure_tables import builder
 from scalewatt.results.figures.footnotes import notes
@@ -21,9 +17,8 @@ from scalewatt.results.figures.power_trace import panels
 from scalewatt.results.other_sources import CROSS_CHECKS, cross_checks_of
 from scalewatt.results.tables.comparisons import comparisons_of
 from scalewatt.results.tables.derived_quantities import Facility
-from scalewatt.results.tables.frames import frame_of, records, to_table, write_frame
+from scalewatt.results.tables.frames import frame_of, records, write_frame
 from scalewatt.results.tables.idle import without_baseline
-from scalewatt.results.tables.published import is_overlaid
 from scalewatt.results.tables.repeat_statistics import configurations_of, unlike_energies
 from scalewatt.results.tables.run_row import RunFiles, run_record, runs_of
 from scalewatt.results.tables.scaling import scaling_of
@@ -32,7 +27,6 @@ from scalewatt.results.tables.table_schema import (
     CONFIGURATIONS,
     RUNS,
     SCALING,
-    with_metadata,
 )
 from scalewatt.results.text.flag_labels import (
     FLAG_WORDS,
@@ -41,7 +35,6 @@ from scalewatt.results.text.flag_labels import (
     details_of,
     read_flags,
 )
-from scalewatt.results.text.markdown_latex import latex, markdown
 
 
 def _runs(definition: dict[str, Any], results: Path) -> pd.DataFrame:
@@ -65,26 +58,6 @@ def _files(definition: dict[str, Any], results: Path) -> list[RunFiles]:
 def _idle(definition: dict[str, Any], results: Path) -> Path | None:
     """Return the table of idle probes, where the campaign has them and they count for this table."""
     return results / "tables" / "idle.parquet" if definition.get("idle") else None
-
-
-def check_definition(definition: Any) -> None:
-    """Raise InputError if it is no definition of a table, with the key and what is allowed."""
-    root = schema("table")
-    of_any = {key: part for key, part in root.items() if key != "allOf"}
-    for part in (of_any, root):  # what every definition has, then what its figure needs
-        check(definition, part, "--definition", root)
-    if definition.get("figure") == "variants" and is_overlaid(definition):
-        raise InputError("--definition: options.overlay: variants have none; leave it out")
-
-
-def write_tables(definition: Any, results: Path, out: Path) -> None:
-    """Write what `definition` is of: a figure's table, or those of all runs.
-
-    InputError if it is no definition.
-    """
-    check_definition(definition)
-    write = write_figure_table if "figure" in definition else write_runs
-    write(definition, results, out)
 
 
 def write_runs(definition: dict[str, Any], results: Path, out: Path) -> None:
@@ -112,12 +85,6 @@ def write_figure_table(definition: dict[str, Any], results: Path, out: Path) -> 
     frame = builder(figure, results)(told, configurations_of(runs))
     metadata = _metadata(definition, told, runs, results)
     write_frame(frame, out, SCHEMAS[figure], metadata)
-    built = with_metadata(to_table(frame, SCHEMAS[figure]), metadata)
-    if figure == "table1":
-        write_text(out.with_suffix(".md"), markdown(built))
-        write_text(out.with_suffix(".tex"), latex(built))
-    if figure == "variants":
-        write_text(out.with_suffix(".md"), variants_table.markdown(built))
 
 
 def _told(definition: dict[str, Any], runs: pd.DataFrame) -> dict[str, Any]:
@@ -180,7 +147,7 @@ def _seed(files: RunFiles) -> int | None:
     seed = read_spec(files.folder / "spec.json").seed
     path = files.folder / "provenance.json"
     if seed is None and path.is_file():
-        told = read_provenance(path).get("description") or {}
+        told = read_json_object(path).get("description") or {}
         seed = told.get("seed")
     return seed
 

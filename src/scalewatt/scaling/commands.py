@@ -10,8 +10,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.campaign_types import Campaign, Cluster
-from scalewatt.campaign.cluster import campaign_path, given_cluster
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.cluster import Cluster, campaign_path
 from scalewatt.campaign.load import check_devices, load_campaign
 from scalewatt.campaign.run_spec import run_spec, text_sha256
 from scalewatt.common.errors import InputError
@@ -21,7 +21,7 @@ from scalewatt.results.figures.figure_schema import PREDICTION
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.frames import records, write_frame
 from scalewatt.results.tables.run_row import RunFiles, run_record, runs_of
-from scalewatt.run_files.run_inventory import published_runs
+from scalewatt.run_files.inventory import published_runs
 from scalewatt.scaling.model.calibrate import calibratable, calibrate_kind
 from scalewatt.scaling.model.calibration_points import points_of, table_of
 from scalewatt.scaling.model.cross_validate import scores, validate
@@ -66,7 +66,7 @@ def _check_once(points: Iterable[Point]) -> None:
 
 
 def plan_campaign(
-    given: str,
+    cluster: Cluster,
     campaign: Path | None = None,
     model: Path | None = None,
     results: Path | None = None,
@@ -75,9 +75,9 @@ def plan_campaign(
     step: tuple[int | None, int | None] = (None, None),
     max_gpus: int | None = None,
 ) -> Plan:
-    """Return the plan of a campaign on a cluster; by default the campaign and model that it names.
+    """Plan of a campaign on a cluster; by default the campaign and model that it names.
 
-    `given`: the cluster file, or its content as JSON. `results`: the campaign's folder with finished
+    `results`: the campaign's folder with finished
     runs; None: all is predicted. `step`: two n to compare; `max_gpus`: points of
     more GPUs are left out, by default the cluster's. InputError if the
     files or n are wrong, there is no scaling model, or nothing can be predicted.
@@ -85,46 +85,36 @@ def plan_campaign(
     smaller, larger = step
     if (smaller is None) != (larger is None):
         raise InputError("--from, --to: expected both, or none")
-    cluster, where = _cluster(given)
     intensity_of(cluster)  # a wrong file is said now, not when runs are made
     found = load_campaign(campaign or campaign_path(cluster), cluster, max_gpus)
     check_devices(found, cluster)
-    forecaster = forecaster_for(found, cluster, model, where)
+    forecaster = forecaster_for(found, cluster, model)
     used = None if results is None else used_by(found, results)
     both = None if smaller is None or larger is None else (smaller, larger)
     return make_plan(found, cluster, forecaster, used, deadline_h, energy_kwh, both)
 
 
-def forecaster_for(
-    campaign: Campaign, cluster: Cluster, model: Path | None, where: str
-) -> Forecaster:
-    """Return the forecaster of a model's file, or of the cluster file's; InputError without both."""
+def forecaster_for(campaign: Campaign, cluster: Cluster, model: Path | None) -> Forecaster:
+    """Forecaster of a model's file, or of the cluster file's; InputError without both."""
     forecaster = forecaster_of(model or cluster.scaling_model)
     if forecaster is None:
-        raise no_model(where, campaign)
+        raise no_model(f"the cluster '{cluster.name}'", campaign)
     return forecaster
 
 
-def write_prediction(results: Path, campaign: Path, given: str, out: Path) -> None:
+def write_prediction(results: Path, campaign: Path, cluster: Cluster, out: Path) -> None:
     """Write the table that compares a campaign's results with their prediction, and its CSV.
 
-    `results`: the campaign's folder; `given`: the cluster file, or its content as JSON. InputError
-    if the cluster simulates.
+    `results`: the campaign's folder. InputError if the cluster simulates.
     """
-    cluster, where = _cluster(given)
     if cluster.simulates:
         raise InputError(
-            f"{where}: mode simulate: its runs are made by the scaling model, so they are no test of it;"
-            " allowed: a cluster that trains"
+            f"the cluster '{cluster.name}': mode simulate: its runs are made by the scaling model, so "
+            "they are no test of it; allowed: a cluster that trains"
         )
     found = load_campaign(campaign, cluster)
-    forecaster = forecaster_for(found, cluster, None, where)
+    forecaster = forecaster_for(found, cluster, None)
     write_frame(prediction_table(results, found, forecaster), out, PREDICTION)
-
-
-def _cluster(given: str) -> tuple[Cluster, str]:
-    """Return the cluster from its file, or its content as JSON, and its name in messages."""
-    return given_cluster(given), "cluster" if given.lstrip().startswith("{") else given
 
 
 def write_plan(plan: Plan, stem: Path) -> None:

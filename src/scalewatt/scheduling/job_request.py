@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import os
 import shlex
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.cluster import Cluster, Device
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
 
@@ -18,8 +19,13 @@ STARTUP_MIN = 15
 MARGIN = 1.25
 """What is asked for above the rough upper bound of the updates' time by `step_time`."""
 ROUNDING_MIN = 10
+UNKNOWN_SEGMENTS = 20
 NICE_PER_REPEAT = 100
 """Each repeat waits behind the one before, in Slurm's queue too."""
+
+
+UpperS = Callable[[RunSpec], float | None]
+"""Upper bound of a run's time in s by the scaling model; None if unknown."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +60,10 @@ def training_request(
     done_updates: int = 0,
     upper_s: float | None = None,
 ) -> Request:
-    """Return what the next segment of a run asks for; InputError if no node of the device holds it.
+    """Return what the next segment of a run asks for.
 
     `upper_s`: upper bound of the whole run's time by the scaling model; None if it has none.
     """
-    _check_cpus(spec.ranks_per_node, device, spec.configuration)
     nice = NICE_PER_REPEAT * (spec.repeat - 1)
     return _request(
         device,
@@ -70,14 +75,38 @@ def training_request(
             # Without "B:", so that it reaches the ranks and not only the batch shell.
             f"--signal=USR1@{cluster.stop_warning_s}",
             *([f"--nice={nice}"] if nice else []),
+            # A lost node's job is submitted again: Slurm itself would start it a second time.
+            "--requeue" if cluster.requeue else "--no-requeue",
+            "--open-mode=append",
         ),
     )
+
+
+def refused_request(request: Request) -> Request:
+    """The request of a job that only says why its run is not tried again: one node for a minute."""
+    tasks = None if request.tasks is None else request.tasks_per_node
+    return replace(request, nodes=1, tasks=tasks, runtime=1, held_gpus=0)
+
+
+def training_retries(specs: Iterable[RunSpec], cluster: Cluster, upper_s: UpperS) -> int:
+    """How often a job of these runs is submitted again at most: segments, twice as many as predicted.
+
+    Runs of which nothing is predicted count with UNKNOWN_SEGMENTS; so do runs of other campaigns.
+    """
+    most = 0
+    for spec in specs:
+        device = cluster.devices[spec.device]
+        step_s = step_time_s(spec, device)
+        if (runtime_s := upper_s(spec)) is None and step_s and spec.updates:
+            runtime_s = spec.updates * step_s
+        needed = segments(runtime_s, device, cluster.stop_warning_s) if runtime_s else None
+        most = max(most, 2 * needed if needed else UNKNOWN_SEGMENTS)
+    return (most or UNKNOWN_SEGMENTS) + cluster.crash_retries
 
 
 def probe_request(device: Device, cluster: Cluster, minutes: int) -> Request:
     """Return what an idle probe asks for: one node with all its GPUs, as a training that fills it."""
     what = f"the idle probe of {device.name}"
-    _check_cpus(device.probe_ranks, device, what)
     if device.time_limit_min is not None and minutes > device.time_limit_min:
         raise InputError(
             f"{what}: takes {minutes} min with its start and end, but devices.{device.name}."
@@ -217,22 +246,11 @@ def _check_progress(spec: RunSpec, device: Device, pace: _Pace | None, warning_m
         )
 
 
-def _check_cpus(ranks_per_node: int, device: Device, what: str) -> None:
-    """Raise InputError if the ranks of a node need more CPUs than it has."""
-    wanted, there = ranks_per_node * device.cpus_per_rank, device.cpus_per_node
-    if there is not None and wanted > there:
-        raise InputError(
-            f"{what}: no node of devices.{device.name} holds it: {ranks_per_node} ranks × "
-            f"cpus_per_rank {device.cpus_per_rank} = {wanted} CPUs, but cpus_per_node is {there}; "
-            f"allowed: cpus_per_rank of at most {there // ranks_per_node}"
-        )
-
-
 def check_requests(
     campaign: Campaign,
     cluster: Cluster,
     where: str = "cluster file",
-    upper_s: Callable[[RunSpec], float | None] = lambda _: None,
+    upper_s: UpperS = lambda _: None,
 ) -> None:
     """Raise InputError if a job of the campaign could not run on the cluster, before anything starts.
 

@@ -1,9 +1,10 @@
-"""Calls of Slurm's commands, each with a time limit."""
+"""Calls of Slurm's commands, each with a time limit, and what its refusals mean."""
 
 from __future__ import annotations
 
 import getpass
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -11,6 +12,17 @@ from collections.abc import Mapping
 TIMEOUT_S = 10.0
 _USERS_VARIABLES = ("SQUEUE_", "SACCT_", "SINFO_", "SLURM_TIME_FORMAT")
 """Beginnings of variables by which a user selects and formats what Slurm's commands print for people."""
+UNREACHABLE = re.compile(
+    r"(?i)timed out|unable to contact|temporarily un|connection refused|zero bytes|standby mode"
+)
+"""Errors of Slurm's commands while slurmctld gives no answer."""
+_FULL = re.compile(r"(?i)slurm job queue full|slurm temporarily unable to accept job")
+_LIMIT = re.compile(r"\b(?:QOS|Assoc|Max|Grp)[A-Z]\w*")
+"""Slurm's names of limits."""
+_OF_JOBS = re.compile(
+    r"(?:(?:QOS|Assoc)?(?:Max|Grp)(?:Submit)?Jobs?(?:PerUser|PerAccount)?|(?:QOS|Association)Job)(?:Limit)?"
+)
+"""The limits of how many jobs there may be."""
 
 
 class NoAnswerError(Exception):
@@ -62,8 +74,23 @@ def accounted_states(jobs: list[str]) -> dict[str, str]:
     return {job.strip(): state.partition(" ")[0].strip() for job, state in rows}
 
 
-def own_accounts() -> list[str]:
+def user_accounts() -> list[str]:
     """Accounts that the user may charge, none without Slurm's accounting; NoAnswerError."""
     user = f"user={getpass.getuser()}"
     lines = ask("sacctmgr", "-nP", "show", "assoc", user, "format=account")
     return sorted({line.strip() for line in lines})
+
+
+def may_pass(message: str) -> bool:
+    """Whether what sbatch refused it takes later: there are too many jobs now, or slurmctld is away.
+
+    At submission Slurm compares two kinds of limits: how many jobs there may be in the queue, which ends
+    when others have ended, and what one job may ask for, which is never met. An error that names no limit
+    may be of either kind.
+    """
+    if _FULL.search(message) or UNREACHABLE.search(message):
+        return True
+    limits = _LIMIT.findall(message)
+    if not limits:
+        return "violates accounting/qos policy" in message.lower()
+    return all(_OF_JOBS.fullmatch(limit) for limit in limits)

@@ -10,7 +10,7 @@ from scalewatt.campaign.external_command import command_files, differing_files, 
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.results.text.number_format import listed
-from scalewatt.run_files.run_inventory import published_run, work_folders, work_name
+from scalewatt.run_files.inventory import published_run, work_folders, work_name
 
 _NAMED = 3
 

@@ -27,13 +27,11 @@ from scalewatt.energies.tables import (
     MAX_UNCOVERED,
     EnergyTotals,
 )
-from scalewatt.provenance.versions import joined_gpus
 from scalewatt.recordings.journal import journal_files
 from scalewatt.recordings.node_names import nodes_by_name
 from scalewatt.recordings.stage_log import read_json_lines
 from scalewatt.recordings.terms import J_PER_KWH
-from scalewatt.run_files.progress_files import read_segments
-from scalewatt.run_files.run_inventory import (
+from scalewatt.run_files.inventory import (
     Published,
     WorkFolder,
     began_s,
@@ -43,6 +41,7 @@ from scalewatt.run_files.run_inventory import (
     superseded_runs,
     work_folders,
 )
+from scalewatt.run_files.record import read_segments
 from scalewatt.tracking.running_total import JournalSum, read_so_far
 
 if TYPE_CHECKING:
@@ -255,7 +254,8 @@ def described_segment(folder: Path, segment: int) -> dict[str, Any]:
             description = {**description, **run.held(segment), "hostnames": run.hosts_of(segment)}
         hosts = [str(host) for host in description.get("hostnames") or []]
         device = description.get("torch_device")
-        return {**joined_gpus([description]), "torch_device": device, "hostnames": hosts}
+        held = {name: description.get(name) for name in ("gpus", "gpu_uuids")}
+        return {**held, "torch_device": device, "hostnames": hosts}
     except (TypeError, AttributeError, KeyError):
         return {}
 
@@ -334,8 +334,8 @@ def _of_probe(folder: Path, rated: dict[str, Any]) -> RunEnergy:
     probe = json_object(folder / "probe.json")
     held = {name: probe.get(name) for name in ("gpus", "gpu_uuids", "torch_device")}
     run = Run(folder, PlannedRun(nodes=1), rated, held, None)
-    places = (folder / "perun", folder / ".unfinished" / "perun")
-    journals = next((found for place in places if (found := journal_files(place))), {})
+    recordings = (folder / "perun", *folder.glob(".work/*/perun"))
+    journals = next((files for path in recordings if (files := journal_files(path))), {})
     try:
         sums = {number: _sums(own, run) for number, own in journals.items()}
         gpus = sum(len(indices) for indices in (held["gpus"] or {}).values())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from scalewatt.run_files.progress_files import Progress
+from scalewatt.run_files.record import Progress
 
 _BETWEEN_EPOCHS = ("evaluate_train", "validate", "checkpoint")
 _TRAIN = "train"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scalewatt.campaign.cluster import campaign_path, load_cluster
+from scalewatt.campaign.cluster import campaign_path, load_site
 from scalewatt.campaign.exclusions import (
     EXCLUDE,
     REMEASURE,
@@ -23,9 +23,9 @@ from scalewatt.common.errors import InputError
 from scalewatt.tracking.remeasure import Place, remeasure
 
 
-def find_place(profile: Path, campaign: Path | None, results: Path, work: Path | None) -> Place:
-    """Return the campaign that a command is about, as `scalewatt status` finds it; InputError."""
-    cluster = load_cluster(profile / "cluster.yaml")
+def find_place(site: str, campaign: Path | None, results: Path, work: Path | None) -> Place:
+    """Campaign that a command is about, as `scalewatt status` finds it."""
+    cluster = load_site(site)
     found = load_campaign(campaign or campaign_path(cluster), cluster, to_run=False).whole
     root = work or Path(cluster.work_root)
     return Place(found, cluster, results / found.name, root / found.name)

@@ -17,11 +17,11 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-from scalewatt.campaign.campaign_types import Campaign, Cluster
-from scalewatt.campaign.cluster import is_results_only
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.cluster import Cluster
 from scalewatt.campaign.exclusions import (
     REMEASURE,
     REPLACED,
@@ -35,22 +35,21 @@ from scalewatt.campaign.exclusions import (
     read_exclusions,
     write_exclusions,
 )
+from scalewatt.campaign.load import is_results_only
 from scalewatt.campaign.run_spec import RunSpec, read_spec, run_spec
 from scalewatt.common.errors import InputError
-from scalewatt.common.file_locks import exists
 from scalewatt.common.files import atomic_path, write_json
-from scalewatt.run_files.attempt_log import read_attempt, read_submission
-from scalewatt.run_files.lock_owner import owner_is_alive, read_owner
-from scalewatt.run_files.progress_files import find_workdirs
-from scalewatt.run_files.run_inventory import (
+from scalewatt.run_files.inventory import (
     RUN,
     SET_ASIDE,
     SUPERSEDED,
+    find_workdirs,
     json_object,
     published_run,
     work_folders,
 )
-from scalewatt.slurm.job_queue import GONE, ask_queue
+from scalewatt.run_files.lock import is_alive, read_holder
+from scalewatt.scheduling.preflight import queued_runs
 
 WEIGHTS, SPEC = "weights.pt", "spec.json"
 _INCOMPLETE = "results incomplete or out of date"
@@ -147,8 +146,8 @@ def _why_again(place: Place, job: ToTrain) -> str | None:
         WEIGHTS,
         *(f"perun/{path.name}" for path in (published.folder / "perun").glob("[!.]*")),
     ]
-    needed = ["result.json", *(name for name in measured if exists(published.folder / name))]
-    return None if all(exists(kept / name) for name in needed) else _INCOMPLETE
+    needed = ["result.json", *(name for name in measured if (published.folder / name).exists())]
+    return None if all((kept / name).exists() for name in needed) else _INCOMPLETE
 
 
 def set_replaced_aside(place: Place, replaced: Iterable[tuple[ToTrain, str]]) -> None:
@@ -186,8 +185,8 @@ def _check_trainable(place: Place, run: tuple[str, int]) -> None:
     if is_results_only(campaign, cluster):
         raise InputError(
             f"{name}: on the cluster '{cluster.name}' finished runs are used as they are "
-            "(results_only), so nothing would train it again; give the profile that does, e.g. "
-            "--profile profiles/horeka"
+            "(results_only), so nothing would train it again; give the site that does, e.g. "
+            "--site horeka"
         )
     found = published_run(place.folder(run), *run)
     if found is None or found.spec_sha256 != place.spec(run).sha256:
@@ -198,28 +197,16 @@ def _check_trainable(place: Place, run: tuple[str, int]) -> None:
 
 
 def _check_unused(place: Place, run: tuple[str, int]) -> None:
-    """Raise InputError if a run is being trained, or a job for it may be in Slurm's queue."""
-    spec = place.spec(run)
-    for folder in find_workdirs(place.work, spec):
-        owner = read_owner(folder)
-        if owner is not None and owner_is_alive(owner, folder) is not False:
-            raise InputError(f"{_name(run)}: is being trained by {owner}; wait for it or end it")
-    submission = read_submission(place.work, spec)
-    if submission is None:
-        return
-    job, queue = submission.job, ask_queue([submission.job])
-    if queue is None:
-        attempt = read_attempt(place.work, spec, job)
-        if attempt is None or attempt.ended_s is None:
+    """Raise InputError if a run is being trained, or a job for it is in Slurm's queue."""
+    for folder in find_workdirs(place.work, place.spec(run)):
+        holder = read_holder(folder)
+        if holder is not None and is_alive(folder, holder):
             raise InputError(
-                f"{_name(run)}: whether its job {job} is in the queue, Slurm does not say; "
-                "ask again where squeue answers"
+                f"{_name(run)}: {holder} trains it; wait for it or end it ({holder.how_to_end})"
             )
-    elif (state := queue.get(job, GONE).state) != "gone":
-        raise InputError(
-            f"{_name(run)}: its job {job} is in Slurm's queue ({state}); wait for it or end "
-            f"it (scancel {job})"
-        )
+    if any(device.partition for device in place.cluster.devices.values()):
+        for problem in queued_runs([run]):
+            raise InputError(problem)
 
 
 def _note(place: Place, run: tuple[str, int], reason: str | None, measurement: str) -> None:
@@ -256,7 +243,7 @@ def _set_aside(
             _set_work_aside(place, run, number)
         # Snakemake sees by it that the run is needed again: one that is missing alone does not make it
         # train, as long as all tables are there. Its time makes each note another one.
-        note = {**(asdict(row) if row else {}), "set_aside_s": time.time()}
+        note = {**(row.model_dump() if row else {}), "set_aside_s": time.time()}
         write_json(kept / SET_ASIDE, note)
         _move(place.folder(run), kept / RUN)
         _leave_weights(place, run, kept / RUN / WEIGHTS)
@@ -268,12 +255,10 @@ def _set_aside(
 
 
 def _set_work_aside(place: Place, run: tuple[str, int], number: int) -> None:
-    """Move a run's working directories and the notes of its attempts."""
+    """Move a run's working directories."""
     kept, key = superseded(place.work, run, number), place.spec(run).key
     for folder in work_folders(place.work).get(key, ()):
         _move(folder.path, kept / folder.path.name)
-    for note in sorted((place.work / "attempts").glob(f"{key}.*")):
-        _move(note, kept / "attempts" / note.name)
 
 
 def _tables(results: Path, run: tuple[str, int]) -> Iterator[tuple[Path, str]]:

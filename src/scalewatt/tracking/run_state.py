@@ -1,12 +1,12 @@
-"""What a run does right now, by its files: the queue's answer tells the rest where there is one.
+"""What a run does right now, by its files and the jobs in Slurm's queue.
 
 The first that holds:
 
 done         its results are there, and they are of the campaign's spec
-running      the owner of its working directory lives, or its job has begun
-queued       a job was submitted for it and has not begun (without Slurm's answer: as far as is known)
-failed       it gets no further retries, its process exited without status, or it reported a failure
-refused      it reported that its input is wrong, or that another process has its lock
+running      the holder of its working directory lives, or its job has begun
+queued       its job waits in the queue
+refused      its input is wrong
+failed       it crashed, was killed, or gets no further tries
 stopped      it waits at a checkpoint, or trained to its end, for its next job
 out_of_date  its results are of another spec
 not_started  nothing of the above
@@ -14,56 +14,24 @@ not_started  nothing of the above
 
 from __future__ import annotations
 
-import os
-import socket
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from scalewatt.campaign.run_spec import RunSpec
-from scalewatt.common.exit_codes import ExitCode
-from scalewatt.common.processes import process_started_s
-from scalewatt.run_files.attempt_log import (
-    Attempt,
-    Submission,
-    read_attempt,
-    read_no_retries,
-    read_submission,
-)
-from scalewatt.run_files.lock_owner import (
-    GONE_SILENT_S,
-    OWNER,
-    SILENT_S,
-    owner_is_alive,
-    read_owner,
-    silence_s,
-)
-from scalewatt.run_files.progress_files import read_position, read_segments
-from scalewatt.run_files.run_inventory import Published
-from scalewatt.slurm.job_queue import GONE, JobState, Queue
+from scalewatt.run_files.inventory import Published
+from scalewatt.run_files.lock import BEAT_S, is_alive, read_holder, silence_s
+from scalewatt.run_files.record import read_ended_run, read_position, read_segments
+from scalewatt.scheduling.retries import outcome_of, retry
+from scalewatt.slurm.job_queue import QueuedJob
 
 State = Literal[
     "done", "running", "queued", "stopped", "failed", "refused", "out_of_date", "not_started"
 ]
-STATES: tuple[State, ...] = (
-    "done",
-    "running",
-    "queued",
-    "stopped",
-    "failed",
-    "refused",
-    "out_of_date",
-    "not_started",
-)
+STATES: tuple[State, ...] = get_args(State)
 LOG = "train.log"
-_OUTCOMES: dict[str, State] = {
-    "stopped": "stopped",
-    "monitor_lost": "stopped",
-    "refused": "refused",
-}
-_CLOCK_S = 2.0
+GONE_SILENT_S = 4 * BEAT_S
 
 
 @dataclass(frozen=True)
@@ -76,221 +44,101 @@ class RunState:
     host: str | None = None
     job: str | None = None
     silent_s: float | None = None
-    """How long a running one has shown no sign of life, where that is too long."""
+    """How long a running one has shown no sign of life, if that is too long."""
     reason: str | None = None
     log: Path | None = None
     folder: Path | None = None
-    """Its working directory, where there is one."""
+    """Its working directory, if there is one."""
 
 
-@dataclass(frozen=True)
-class RunNotes:
-    """The records by which a run's state is decided."""
+def run_state(
+    spec: RunSpec,
+    published: Published | None,
+    is_current: bool,
+    folders: Sequence[Path],
+    job: QueuedJob | None,
+    crash_retries: int,
+) -> RunState:
+    """The state of a run.
 
-    spec: RunSpec
-    spec_sha256: str | None
-    """None for registered runs, whose results are always theirs."""
-    work: Path
-    """The campaign's folder of working directories."""
-    published: Published | None
-    folders: Sequence[Path]
-    """The run's working directories."""
-    queue: Queue | None
-    """None if Slurm gives no answer."""
-
-    def state_of_job(self, job: str) -> JobState | None:
-        """Return what a job does, by the queue's one answer."""
-        return None if self.queue is None else self.queue.get(job, GONE).state
-
-
-def run_state(notes: RunNotes) -> RunState:
-    """Return what a run does right now."""
-    published = notes.published
-    if published is not None and notes.spec_sha256 in (None, published.spec_sha256):
+    `is_current`: what is published is of the campaign's spec; `folders`: its working directories, the last
+    used first; `job`: its job in the queue.
+    """
+    folder = folders[0] if folders else None
+    if published is not None and is_current:
         since_s = published.mtime_ns / 1e9
-        return RunState("done", since_s, log=published.folder / LOG, folder=_newest(notes))
-    submission = read_submission(notes.work, notes.spec)
-    attempt = read_attempt(notes.work, notes.spec)
-    found = _held(notes, attempt)
-    if found is not None:
-        return found
-    found = (
-        _submitted(notes, submission, attempt)
-        or (attempt and _attempted(notes, attempt, submission))
-        or _left(notes)
-    )
-    found = _without_retries(notes, submission, found) or found
-    if found is not None:
-        return found
+        return RunState("done", since_s, log=published.folder / LOG, folder=folder)
+    for path in folders:
+        if state := _held(path):
+            return state
+    if job is not None:
+        return _queued(job, folder)
+    if folder is not None and (state := _left(folder, spec, crash_retries)):
+        return state
     if published is not None:
         reason = "its results are of another spec; the next start trains it again"
         return RunState("out_of_date", published.mtime_ns / 1e9, reason=reason)
     return RunState("not_started")
 
 
-def _held(notes: RunNotes, attempt: Attempt | None) -> RunState | None:
-    """Return the state of a run whose owner lives, or may live."""
-    for folder in notes.folders:
-        owner = read_owner(folder)
-        if owner is None:
-            continue
-        if owner_is_alive(owner, folder, notes.state_of_job) is False:
-            continue
-        silent_s = silence_s(folder / OWNER)
-        own = attempt is not None and attempt.ended_s is None and attempt.pid == owner.pid
-        return RunState(
-            "running",
-            attempt.started_s if attempt is not None and own else owner.since_s or None,
-            owner.host or None,
-            owner.job,
-            silent_s if GONE_SILENT_S < silent_s < float("inf") else None,
-            log=_existing(folder / LOG),
-            folder=folder,
-        )
-    return None
-
-
-def _submitted(
-    notes: RunNotes, submission: Submission | None, attempt: Attempt | None
-) -> RunState | None:
-    """Return the state of a run whose latest job has not come to its training, or waits to begin again."""
-    if submission is None:
+def _held(folder: Path) -> RunState | None:
+    """The state of a run whose holder lives."""
+    holder = read_holder(folder)
+    if holder is None or not is_alive(folder, holder):
         return None
-    state = notes.state_of_job(submission.job)
-    log = _existing(Path(submission.log)) if submission.log else None
-    folder = _newest(notes)
-    own = read_attempt(notes.work, notes.spec, submission.job)
-    if own is not None:
-        if state != "waiting":
-            return None
-        slurms = notes.queue.get(submission.job, GONE).waits_for if notes.queue else None
-        reason = f"its job was put back into the queue{f' ({slurms})' if slurms else ''}"
-        when = own.ended_s or own.started_s
-        return RunState("queued", when, None, submission.job, None, reason, log, folder)
-    if state in ("running", "ending"):
-        host = (notes.queue or {}).get(submission.job, GONE).node_list or None
-        return RunState(
-            "running", submission.submitted_s, host, submission.job, None, None, log, folder
-        )
-    if state in ("gone", None) and _is_past(submission, attempt, folder):
-        return None
-    if state == "gone":
-        reason = f"job {submission.job} is gone from the queue and has not begun to train"
-        when = submission.submitted_s
-        return RunState("failed", when, None, submission.job, None, reason, log, folder)
-    why: str | None = "whether it is still in the queue, Slurm does not say"
-    if notes.queue is not None:
-        why = notes.queue.get(submission.job, GONE).waits_for
-    when = submission.submitted_s
-    return RunState("queued", when, None, submission.job, None, why, None, folder)
+    silent_s = silence_s(folder)
+    return RunState(
+        "running",
+        holder.since_s,
+        holder.host,
+        holder.job,
+        silent_s if silent_s and silent_s > GONE_SILENT_S else None,
+        log=_existing(folder / LOG),
+        folder=folder,
+    )
 
 
-def _is_past(submission: Submission, attempt: Attempt | None, folder: Path | None) -> bool:
-    """Return True if a submission, in whose job no attempt was noted, is not the last that was heard."""
-    if attempt is not None and attempt.started_s > submission.submitted_s:
-        return True
-    segments = read_segments(folder) if folder else []
-    return any(one.get("job") == submission.job for one in segments)
+def _queued(job: QueuedJob, folder: Path | None) -> RunState:
+    """The state of a run whose job has not come to its training, or waits."""
+    if not job.is_waiting:
+        return RunState("running", host=job.nodes or None, job=job.id, folder=folder)
+    reason = job.waits_for
+    if folder is not None and any(s.get("job") == job.id for s in read_segments(folder)):
+        reason = f"its job was put back into the queue{f' ({reason})' if reason else ''}"
+    return RunState("queued", job=job.id, reason=reason, folder=folder)
 
 
-def _without_retries(
-    notes: RunNotes, submission: Submission | None, found: RunState | None
-) -> RunState | None:
-    """Return the state of a run of which no more jobs are submitted; one that was refused stays so."""
-    no_retries = read_no_retries(notes.work, notes.spec)
-    if no_retries is None or (found is not None and found.state == "refused"):
-        return None
-    log = found.log if found is not None else None
-    if log is None and submission is not None and submission.log:
-        log = _existing(Path(submission.log))
-    host = found.host if found is not None else None
-    why, folder = no_retries.reason, _newest(notes)
-    return RunState("failed", no_retries.at_s, host, no_retries.job, None, why, log, folder)
-
-
-def _attempted(notes: RunNotes, attempt: Attempt, submission: Submission | None) -> RunState:
-    """Return the state of a run by its latest attempt, where no process holds the run."""
-    folder = _newest(notes)
-    log = _existing(folder / LOG) if folder else None
-    if log is None and submission is not None and submission.log:
-        log = _existing(Path(submission.log))
-    same = (attempt.host, attempt.job)
-    if attempt.ended_s is None:
-        if _is_under_way(notes, attempt):
-            return RunState("running", attempt.started_s, *same, None, None, log, folder)
-        who = f"job {attempt.job}" if attempt.job else f"process {attempt.pid}"
-        reason = f"{who} on {attempt.host} exited without status: killed, or its node was lost"
-        return RunState("failed", _last_sign_s(folder), *same, None, reason, log, folder)
-    if attempt.code == ExitCode.FINISHED:
-        reason = "it is trained; the next start publishes its results"
-        return RunState("stopped", attempt.ended_s, *same, None, reason, log, folder)
-    states: dict[int | None, State] = {
-        ExitCode.STOPPED: "stopped",
-        ExitCode.REFUSED: "refused",
-        ExitCode.HELD: "refused",
-    }
-    state = states.get(attempt.code, "failed")
-    return RunState(state, attempt.ended_s, *same, None, attempt.reason, log, folder)
-
-
-def _is_under_way(notes: RunNotes, attempt: Attempt) -> bool:
-    """Return True if an attempt that has not noted its end goes on: it may not have come to hold its run."""
-    here = attempt.host == socket.gethostname()
-    if here and _is_process_of(attempt):
-        return True
-    state = None if attempt.job is None else notes.state_of_job(attempt.job)
-    if state is not None:
-        return state in ("running", "ending")
-    return not here and time.time() - attempt.started_s < SILENT_S
-
-
-def _is_process_of(attempt: Attempt) -> bool:
-    """Return True if the process of an attempt on this machine lives, and not a later one of its number."""
-    began = process_started_s(attempt.pid)
-    if began is None:
-        return False
-    up_s = time.clock_gettime(time.CLOCK_BOOTTIME)
-    return time.time() - up_s + began <= attempt.started_s + _CLOCK_S
-
-
-def _left(notes: RunNotes) -> RunState | None:
-    """Return the state of a run by its segments alone, where no attempt was noted."""
-    folder = _newest(notes)
-    segments = read_segments(folder) if folder else []
-    if folder is None or not segments:
+def _left(folder: Path, spec: RunSpec, crash_retries: int) -> RunState | None:
+    """The state of a run by what its last start left."""
+    run = read_ended_run(folder, spec)
+    segments, log = run["segments"], _existing(folder / LOG)
+    if run["refusal"]:
+        return RunState("refused", reason=run["refusal"], log=log, folder=folder)
+    if not segments:
         return None
     last = segments[-1]
-    outcome, ended_s, log = last["outcome"], number(last.get("ended_s")), _existing(folder / LOG)
+    outcome, ended_s = outcome_of(last), number(last.get("ended_s")) or _last_sign_s(folder)
+    where = {"since_s": ended_s, "job": last.get("job"), "log": log, "folder": folder}
     if outcome == "finished":
         reason = "it is trained; the next start publishes its results"
-        return RunState("stopped", ended_s, reason=reason, log=log, folder=folder)
-    state: State = _OUTCOMES.get(outcome, "failed") if isinstance(outcome, str) else "failed"
-    why = "it was killed, or its node was lost" if state == "failed" else None
-    if isinstance(last.get("detail"), str):
-        why = last["detail"]
-    return RunState(state, ended_s, reason=why, log=log, folder=folder)
+        return RunState("stopped", reason=reason, **where)
+    _, no_further = retry(run, spec, crash_retries)
+    if outcome == "refused":
+        return RunState("refused", reason=no_further, **where)
+    if outcome in ("stopped", "monitor_lost") and no_further is None:
+        return RunState("stopped", reason=last.get("detail"), **where)
+    killed = "it was killed, or its node was lost" if outcome == "killed" else None
+    return RunState("failed", reason=no_further or last.get("detail") or killed, **where)
 
 
-def _last_sign_s(folder: Path | None) -> float | None:
-    """Return when a run that exited without status last wrote something, in Unix s."""
-    times = []
-    for name in ("progress.json", "position.json", "segments.json"):
-        try:
-            times.append(os.stat(folder / name).st_mtime if folder else 0.0)
-        except OSError:
-            continue
-    return max(times, default=0.0) or None
-
-
-def _newest(notes: RunNotes) -> Path | None:
-    """Return the working directory that was used last: there is one for each content of the dataset."""
-    if len(notes.folders) < 2:
-        return notes.folders[0] if notes.folders else None
-    return max(notes.folders, key=lambda folder: _last_sign_s(folder) or 0.0)
+def _last_sign_s(folder: Path) -> float | None:
+    """When a run that was killed last wrote something, in Unix s."""
+    paths = [path for path in (folder / "progress.json", folder / "run.json") if path.exists()]
+    return max((path.stat().st_mtime for path in paths), default=None)
 
 
 def checkpoint_updates(folder: Path | None) -> int | None:
-    """Return the updates that a working directory's checkpoint holds; None if there is none."""
+    """The updates that a working directory's checkpoint holds; None if there is none."""
     position = read_position(folder) if folder else None
     return position.updates if position else None
 
@@ -300,5 +148,5 @@ def _existing(path: Path) -> Path | None:
 
 
 def number(value: Any) -> float | None:
-    """Return a number as it is; None for anything else."""
+    """A number as it is; None for anything else."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None

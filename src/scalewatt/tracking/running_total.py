@@ -13,12 +13,12 @@ from scalewatt.energies.checks import gpu_loads
 from scalewatt.energies.node import (
     KindEnergy,
     NodeFacts,
-    Window,
     node_kinds,
     node_window,
     sensors_of,
 )
 from scalewatt.energies.run_inputs import Run
+from scalewatt.energies.stages import Window
 from scalewatt.monitoring.running_total import TOTAL_EVERY_S, read_total
 from scalewatt.recordings.block import Block
 from scalewatt.recordings.journal import last_stamps, read_journal

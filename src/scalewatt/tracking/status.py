@@ -1,8 +1,7 @@
 """A campaign at a glance, from its files alone: what each run does, how far it is, what was used.
 
-Works while jobs run and without any of them: nothing is waited for but one answer of squeue. Nothing is
-written but notes that make the next look cheap (`energy_used`) and, for a moment, a probe of the file
-system's time beside the records of owners (`run_files.lock_owner`).
+Works while jobs run and without any of them: nothing is waited for but one answer of squeue, and nothing
+is written but notes that make the next look cheap (`energy_used`).
 """
 
 from __future__ import annotations
@@ -14,28 +13,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
-from scalewatt.campaign.cluster import powers
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.cluster import Cluster, Device, powers
 from scalewatt.campaign.exclusions import excluded_runs, read_exclusions
 from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.campaign.run_spec import RunSpec, read_spec, run_spec
 from scalewatt.common.errors import InputError
-from scalewatt.energies.run_inputs import PlannedRun, Run, read_provenance
+from scalewatt.common.files import read_json_object
+from scalewatt.energies.run_inputs import PlannedRun, Run
 from scalewatt.events import EVENTS_FILE, HISTORY_FILE
 from scalewatt.recordings.journal import journal_files
 from scalewatt.recordings.node_names import nodes_by_name
 from scalewatt.recordings.stage_log import final_reports, read_json_lines
-from scalewatt.run_files.attempt_log import read_attempt, read_submission
-from scalewatt.run_files.lock_owner import read_owner
-from scalewatt.run_files.progress_files import Progress, read_progress, read_segments
-from scalewatt.run_files.run_inventory import (
+from scalewatt.run_files.inventory import (
     Published,
     WorkFolder,
+    last_used_s,
     published_runs,
     superseded_runs,
     work_folders,
 )
-from scalewatt.slurm.job_queue import GONE, Queue, ask_queue
+from scalewatt.run_files.record import Progress, read_progress, read_segments
+from scalewatt.slurm.job_queue import Queue, job_of_run, queued_jobs
+from scalewatt.slurm.slurm_commands import NoAnswerError
 from scalewatt.tracking.energy_used import (
     EnergyUsed,
     described_segment,
@@ -45,7 +45,6 @@ from scalewatt.tracking.energy_used import (
 from scalewatt.tracking.eta import TimeLeft, time_left
 from scalewatt.tracking.run_state import (
     STATES,
-    RunNotes,
     RunState,
     State,
     checkpoint_updates,
@@ -125,8 +124,8 @@ class CampaignStatus:
     results: Path
     work: Path
     asked_s: float
-    queue_asked: bool | None
-    """True if Slurm's queue answered; None if there was nothing to ask."""
+    queue_asked: bool
+    """False if Slurm's queue gave no answer."""
     runs: tuple[RunStatus, ...]
     energy_used: EnergyUsed
 
@@ -163,12 +162,20 @@ def campaign_status(
     rated = powers_or_none(lambda device, _: powers(cluster.devices[device]))
     energy_used = energy_used_kwh(campaign, results, work, rated, published, working)
     specs = _specs(campaign, results)
-    jobs = _jobs(work, specs, working, published)
-    queue = ask_queue(jobs)
+    queue = _ask_queue(cluster)
     out = {(e["configuration"], e["repeat"]): e["reason"] for e in excluded}
     earlier = Counter((one.configuration, one.repeat) for one in superseded_runs(results))
     look = _Look(
-        campaign, cluster, work, published, working, queue, rated, energy_used, out, earlier
+        campaign,
+        cluster,
+        results,
+        published,
+        working,
+        queue or {},
+        rated,
+        energy_used,
+        out,
+        earlier,
     )
     return CampaignStatus(
         campaign,
@@ -176,7 +183,7 @@ def campaign_status(
         results,
         work,
         time.time(),
-        (queue is not None) if jobs else None,
+        queue is not None,
         tuple(look.run(spec) for spec in specs),
         energy_used,
     )
@@ -197,23 +204,14 @@ def _specs(campaign: Campaign, results: Path) -> list[RunSpec]:
     return found
 
 
-def _jobs(
-    work: Path,
-    specs: Iterable[RunSpec],
-    working: Mapping[str, Sequence[WorkFolder]],
-    published: Mapping[tuple[str, int], Published],
-) -> set[str]:
-    """Return the Slurm jobs that unfinished runs name."""
-    jobs = set()
-    for spec in specs:
-        done = published.get((spec.configuration, spec.repeat))
-        if done is not None and done.key == spec.key:
-            continue
-        owners = (read_owner(folder.path) for folder in working.get(spec.key, ()))
-        for one in (read_submission(work, spec), read_attempt(work, spec), *owners):
-            if one is not None and one.job is not None:
-                jobs.add(one.job)
-    return jobs
+def _ask_queue(cluster: Cluster) -> Queue | None:
+    """The user's jobs in Slurm's queue; None without an answer, empty on a machine without Slurm."""
+    if not any(device.partition for device in cluster.devices.values()):
+        return {}
+    try:
+        return queued_jobs()
+    except NoAnswerError:
+        return None
 
 
 @dataclass(frozen=True)
@@ -222,10 +220,10 @@ class _Look:
 
     campaign: Campaign
     cluster: Cluster
-    work: Path
+    results: Path
     published: Mapping[tuple[str, int], Published]
     working: Mapping[str, Sequence[WorkFolder]]
-    queue: Queue | None
+    queue: Queue
     rated: Powers
     energy_used: EnergyUsed
     excluded: Mapping[tuple[str, int], str]
@@ -235,11 +233,16 @@ class _Look:
     def run(self, spec: RunSpec) -> RunStatus:
         """Look at one run."""
         configuration, repeat = spec.configuration, spec.repeat
-        sha256 = None if self.campaign.registered else spec.sha256
         published = self.published.get((configuration, repeat))
+        is_current = published is not None and (
+            bool(self.campaign.registered) or published.spec_sha256 == spec.sha256
+        )
         folders = [folder.path for folder in self.working.get(spec.key, ())]
-        notes = RunNotes(spec, sha256, self.work, published, folders, self.queue)
-        state = run_state(notes)
+        folders.sort(key=last_used_s, reverse=True)
+        project = self.results.resolve().parents[1]
+        job = job_of_run(self.queue, project, configuration, repeat)
+        retries = self.cluster.crash_retries
+        state = run_state(spec, published, is_current, folders, job, retries)
         key = published.key if published and state.state == "done" else spec.key
         energy_used = self.energy_used.runs.get(key)
         facts: dict[str, Any] = {
@@ -306,7 +309,8 @@ class _Look:
         """Return when a run's job is told to stop at a checkpoint, in Unix s; infinite without a limit."""
         if state.job is None:
             return float("inf")
-        ends_s = (self.queue or {}).get(state.job or "", GONE).ends_s
+        job = self.queue.get(state.job)
+        ends_s = job.ends_s if job else None
         if ends_s is None:
             device: Device | None = self.cluster.devices.get(spec.device)
             limit_min = device.time_limit_min if device else None
@@ -341,7 +345,7 @@ def _left_out(spec: RunSpec, folder: Path) -> str | None:
     from scalewatt.results.text.flag_labels import left_out
 
     try:
-        provenance = read_provenance(folder / "provenance.json")
+        provenance = read_json_object(folder / "provenance.json")
         return left_out(script_flags(spec, provenance, read_history(folder / "history.parquet")))
     except InputError:
         return None

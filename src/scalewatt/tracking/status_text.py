@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.cluster import campaign_path, load_cluster
+from scalewatt.campaign.cluster import campaign_path, load_site
 from scalewatt.campaign.load import load_campaign
 from scalewatt.energies.estimate import FACTOR
 from scalewatt.recordings.terms import ESTIMATED
@@ -53,7 +53,7 @@ _NAMED = 3
 
 
 def show_status(
-    profile: Path,
+    site: str,
     campaign: Path | None,
     results: Path,
     work: Path | None,
@@ -68,7 +68,7 @@ def show_status(
 
     InputError if the cluster file or the campaign is wrong.
     """
-    cluster = load_cluster(profile / "cluster.yaml")
+    cluster = load_site(site)
     found = load_campaign(campaign or campaign_path(cluster), cluster, max_gpus, to_run=False)
     while True:
         status = campaign_status(found, cluster, results, work or Path(cluster.work_root))
@@ -261,7 +261,7 @@ def _remarks(status: CampaignStatus) -> list[str]:
     for sentence in changed_files(status.campaign, status.results, status.work):
         lines += _wrapped(sentence)
     if status.queue_asked is False:
-        lines.append("Slurm's queue gives no answer: jobs that have vanished count as queued")
+        lines.append("Slurm's queue gives no answer: jobs that wait there count as not started")
     if energy_used.superseded_kwh:
         lines.append(
             f"{kwh_text(energy_used.superseded_kwh)} kWh are of runs no longer in the campaign, or "

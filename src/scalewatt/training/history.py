@@ -1,7 +1,8 @@
-"""A run's history, one row an epoch, and the list of what it read."""
+"""A run's history, one row an epoch."""
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -14,9 +15,6 @@ if TYPE_CHECKING:
 
 PHASES = ("data", "copy", "forward", "backward", "optimizer")
 """What a training step's time divides into."""
-
-SUBSETS = "subsets.parquet"
-"""Which samples a run read that did not read the whole dataset."""
 
 HISTORY_SCHEMA = pa.schema(
     [
@@ -38,13 +36,13 @@ HISTORY_SCHEMA = pa.schema(
         pa.field("peak_memory_bytes", pa.int64()),
     ]
 )
-"""What every history has; a model's own results follow as further columns of float64."""
+"""What every history has; the results of a model follow as further columns of float64."""
 
 
 def history_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """Return the rows as a table of HISTORY_SCHEMA and the model's own results, in the rows' order.
+    """Table of HISTORY_SCHEMA and the model's results, in the rows' order.
 
-    What a row does not say is null. Only numbers become columns.
+    What a row lacks is null. Only numbers become columns.
     """
     rows = list(rows)
     extra = {
@@ -60,12 +58,12 @@ def history_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
 
 
 def finite(value: float | None) -> float | None:
-    """Return None for NaN or infinity: a diverged training has no loss."""
-    return value if value is not None and math.isfinite(value) else None
+    """Number of a result; None for NaN or infinity: a diverged training has no loss."""
+    return float(value) if value is not None and math.isfinite(value) else None
 
 
 def epoch_line(spec: RunSpec, row: Mapping[str, Any]) -> str:
-    """Return an epoch's row in one line, for the log."""
+    """Line of an epoch for the log."""
     names = ("train_loss", "validation_loss", "metric", "epoch_s")
     values = ", ".join(
         f"{name} {'-' if row[name] is None else format(row[name], '.4g')}" for name in names
@@ -73,10 +71,6 @@ def epoch_line(spec: RunSpec, row: Mapping[str, Any]) -> str:
     return f"{spec.configuration} epoch {row['epoch'] + 1}/{spec.epochs}: {values}"
 
 
-def subsets_table(lists: Mapping[str, np.ndarray]) -> pa.Table:
-    """Return columns split and position (in the split's index), from `Workload.index_lists`."""
-    splits = [split for split, positions in lists.items() for _ in range(len(positions))]
-    positions = np.concatenate([*lists.values()])
-    return pa.table(
-        {"split": pa.array(splits, pa.string()), "position": pa.array(positions, pa.int64())}
-    )
+def indices_sha256(positions: np.ndarray) -> str:
+    """SHA-256 of a list of positions, as little-endian int64."""
+    return hashlib.sha256(np.asarray(positions).astype("<i8").tobytes()).hexdigest()

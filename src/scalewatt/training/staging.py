@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scalewatt.datasets.imagenet.index import SPLITS
-from scalewatt.datasets.node_staging import remove_staged, stage_images
-from scalewatt.datasets.prepared_check import is_staged
+from scalewatt.data.imagenet import SPLITS
+from scalewatt.data.node_copy import copy_images
+from scalewatt.data.prepared import is_staged
+from scalewatt.models import workload_class
 from scalewatt.provenance.rank_placement import Ranks
 from scalewatt.recordings.stage_log import EventLog
-from scalewatt.run_files.work_directory import Job
-from scalewatt.training.process_group import wait_for_ranks
-from scalewatt.workloads import workload_class
+from scalewatt.run_files.record import Job
+from scalewatt.training.distributed import wait_for_ranks
 
 if TYPE_CHECKING:
     import torch
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def staged(job: Job, ranks: Ranks, device: torch.device, events: EventLog) -> Iterator[Job]:
-    """Yield the job with its images on this node's scratch, if the cluster names one.
+    """Give the job with its images on this node's scratch, if the cluster names one.
 
     One rank of a node unpacks what the run reads and removes it at the end. The others sleep
     meanwhile, so that no rank closes while another still removes images, which takes minutes.
@@ -35,7 +37,10 @@ def staged(job: Job, ranks: Ranks, device: torch.device, events: EventLog) -> It
     if ranks.local_rank == 0:
         lists = workload_class(job.spec.model)(job.spec, job.data_folder, device).index_lists()
         wanted = {split: lists.get(split) for split in SPLITS}
-        folder = str(stage_images(job.data_folder, job.scratch, wanted))
+        # Scratch may be shared by nodes, and by campaigns that have the same run.
+        digest = hashlib.sha256(f"{ranks.host} {job.work.resolve()}".encode()).hexdigest()[:12]
+        name = f"{job.work.name}-{digest}"
+        folder = str(copy_images(job.data_folder, job.scratch, name, wanted))
     wait_for_ranks(ranks)
     folders = dict(ranks.comm.allgather((ranks.host, folder) if folder else (None, None)))
     events.enter("startup")
@@ -44,5 +49,5 @@ def staged(job: Job, ranks: Ranks, device: torch.device, events: EventLog) -> It
     finally:
         events.enter("stage_data")  # its end belongs to it, too
         if folder:
-            remove_staged(folder)
+            shutil.rmtree(folder, ignore_errors=True)
     wait_for_ranks(ranks)

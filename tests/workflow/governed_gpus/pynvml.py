@@ -66,5 +66,5 @@ def nvmlDeviceGetUtilizationRates(handle: int) -> SimpleNamespace:
     return SimpleNamespace(gpu=100, memory=10)
 
 
-def nvmlDeviceGetCurrentClocksEventReasons(handle: int) -> int:
+def nvmlDeviceGetCurrentClocksThrottleReasons(handle: int) -> int:
     return 0x02  # the clock that was set

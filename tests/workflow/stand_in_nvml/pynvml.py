@@ -89,7 +89,7 @@ def nvmlDeviceGetTemperature(handle: int, sensor: int) -> int:
     return 50 + handle
 
 
-def nvmlDeviceGetCurrentClocksEventReasons(handle: int) -> int:
+def nvmlDeviceGetCurrentClocksThrottleReasons(handle: int) -> int:
     throttled = handle == THROTTLED_GPU and time.time() % 20 >= 10
     return SW_POWER_CAP if throttled else 0
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 
-from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.common.project_files import PROJECT_ROOT
 
 SET_UP = "set_up_as_stated"
 SET_OTHERWISE = "set_up_otherwise"

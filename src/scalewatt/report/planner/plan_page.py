@@ -9,8 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt import __version__
-from scalewatt.campaign.campaign_types import Campaign, Cluster
-from scalewatt.campaign.cluster import campaign_path, given_cluster, known_devices
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.cluster import (
+    Cluster,
+    campaign_path,
+    known_devices,
+)
 from scalewatt.campaign.load import load_campaign
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
@@ -48,32 +52,25 @@ class Limits:
 
 
 def site_of(
-    cluster: str | None,
-    profile: Path,
+    cluster: Cluster | None,
     campaign: Path | None,
     model: Path | None,
-    nowhere: bool,
     max_gpus: int | None = None,
 ) -> Site:
-    """Return what the page is made for.
+    """Site of a page; without a campaign, given or the cluster's, there is the model alone.
 
-    `cluster`: a cluster file, or its content as JSON; None: that of `profile`. Without a campaign there
-    is the model alone; where `nowhere` says that no profile was named and the default one is not here,
-    without a cluster too. `max_gpus` counts instead of the cluster's. InputError if a file that was named
-    is missing, or one that is there is wrong.
+    `max_gpus` counts instead of the cluster's. InputError if a file that was named is missing, or wrong.
     """
-    given = cluster or str(profile / "cluster.yaml")
-    found = None if nowhere and cluster is None else given_cluster(given)
-    named = model or (found and found.scaling_model)
-    forecaster = forecaster_of(named or PUBLISHED_MODEL)
+    if model is None and cluster is not None and cluster.scaling_model:
+        model = Path(cluster.scaling_model)
+    forecaster = forecaster_of(model or PUBLISHED_MODEL)
     assert forecaster is not None
-    path = campaign
-    if path is None and found is not None and campaign_path(found).exists():
-        path = campaign_path(found)
-    own = None if path is None else load_campaign(path, found, max_gpus)
-    if max_gpus is None and found is not None:
-        max_gpus = found.max_gpus
-    return Site(forecaster, found, own, named is None, max_gpus)
+    if campaign is None and cluster is not None and campaign_path(cluster).exists():
+        campaign = campaign_path(cluster)
+    loaded = None if campaign is None else load_campaign(campaign, cluster, max_gpus)
+    if max_gpus is None and cluster is not None:
+        max_gpus = cluster.max_gpus
+    return Site(forecaster, cluster, loaded, model is None, max_gpus)
 
 
 def write_plan_page(out: Path, site: Site, limits: Limits) -> None:

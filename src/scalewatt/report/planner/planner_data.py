@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from scalewatt.campaign.campaign_types import PASS_KEYS, Campaign, Cluster, Configuration, Device
-from scalewatt.campaign.cluster import basis
+from scalewatt.campaign.campaign_types import PASS_KEYS, Campaign, Configuration
+from scalewatt.campaign.cluster import Cluster, Device, basis
+from scalewatt.campaign.expansion import configuration_id
 from scalewatt.campaign.model_registry import model_key
 from scalewatt.campaign.operating_points import id_suffix
 from scalewatt.campaign.run_spec import run_spec
-from scalewatt.campaign.series_expansion import configuration_id
 from scalewatt.common.errors import InputError
 from scalewatt.energies.estimate import FACTOR
 from scalewatt.results.tables.derived_quantities import facility_of
@@ -120,8 +120,7 @@ def _site(cluster: Cluster | None) -> dict[str, Any]:
         "carbon": facility.carbon_g_per_kwh,
         "price": facility.price_per_kwh,
     }
-    currency = (cluster.price or {}).get("currency", "")
-    return {"site": site, "currency": currency, "basis": basis(cluster, [])}
+    return {"site": site, "currency": cluster.currency, "basis": basis(cluster, [])}
 
 
 # --- kinds ----------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from scalewatt.campaign.cluster import CARBON_BOUNDS
 from scalewatt.common.errors import InputError
-from scalewatt.common.schema_validation import schema
 from scalewatt.recordings.terms import Floats
 
 BELOW_AS_KG = 2
@@ -38,8 +38,7 @@ def check_intensities(path: Path, texts: pd.Series, g_per_kwh: Floats) -> None:
 
     `g_per_kwh`, (n,), are the numbers of `texts`, whose index has the lines of the file.
     """
-    value = schema("cluster")["properties"]["carbon_intensity"]["properties"]["value"]
-    least, most = value["minimum"], value["maximum"]
+    least, most = CARBON_BOUNDS
     wrong = (texts.to_numpy() != "") & ~((g_per_kwh >= least) & (g_per_kwh <= most))
     if wrong.any():
         place = int(np.flatnonzero(wrong)[0])

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from scalewatt.campaign.campaign_types import Cluster
-from scalewatt.campaign.cluster import carbon_file
+from scalewatt.campaign.cluster import Cluster, carbon_file
 from scalewatt.common.errors import InputError
 from scalewatt.common.tabular_files import csv_rows
 from scalewatt.recordings.terms import Floats

@@ -12,16 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from scalewatt.common.files import file_sha256, write_table
-from scalewatt.energies.node import Window
 from scalewatt.energies.run_inputs import Run, read_planned_run
-from scalewatt.energies.stages import (
-    StageIntervals,
-    segment_events,
-    tile_window,
-)
+from scalewatt.energies.stages import Window, segment_events, tile_window
 from scalewatt.energies.tables import ENERGY_SCHEMA, METADATA_KEY
 from scalewatt.results.carbon.carbon_table import CARBON, PLACE
 from scalewatt.results.carbon.intensity import CarbonIntensity
@@ -78,26 +74,25 @@ def carbon_rows(
     ]
 
 
-def _stages(run: Run, segment: int, recorded: Window | None) -> StageIntervals | None:
-    """Return the stages of a segment, without samples from its stamps; None if no time is known."""
+def _stages(run: Run, segment: int, recorded: Window | None) -> pd.DataFrame | None:
+    """Stages of a segment, without samples from its stamps; None if no time is known."""
     events = segment_events(run.events, segment)
-    stamped = [float(str(one["end_s"])) for one in events]
-    known = [end for end in stamped if np.isfinite(end)]
     if recorded is not None:
         begin, end = run.window_of(recorded)
         return tile_window(events, (max(recorded[0], begin), min(recorded[1], end)))[0]
-    return tile_window(events, (float(str(events[0]["start_s"])), max(known)))[0] if known else None
+    known = events["end_s"][events["end_s"] < np.inf]
+    return tile_window(events, (events["start_s"].min(), known.max()))[0] if len(known) else None
 
 
-def _mean(stages: StageIntervals | None, stage: str, intensity: CarbonIntensity) -> float | None:
-    """Return the mean g/kWh over a stage's time, over all of the segment's where the stage has none."""
+def _mean(stages: pd.DataFrame | None, stage: str, intensity: CarbonIntensity) -> float | None:
+    """Mean g/kWh over a stage's time, over all of the segment's where the stage has none."""
     if stages is None:
         return None
-    seconds = stages.seconds
-    here = (stages.stage == stage) & (seconds > 0)
-    counts = here if here.any() else seconds > 0
-    if not counts.any():
+    stages = stages[stages["end_s"] > stages["start_s"]]
+    if (stages["stage"] == stage).any():
+        stages = stages[stages["stage"] == stage]
+    if stages.empty:
         return None
-    means = intensity.mean(stages.start_s[counts], stages.end_s[counts])
-    mean = float(np.average(means, weights=seconds[counts]))
+    start_s, end_s = stages["start_s"].to_numpy(), stages["end_s"].to_numpy()
+    mean = float(np.average(intensity.mean(start_s, end_s), weights=end_s - start_s))
     return mean if np.isfinite(mean) else None

@@ -34,9 +34,8 @@ def operating_points(definition: dict[str, Any], configurations: pd.DataFrame) -
     if chosen.empty:
         return to_frame(OPERATING_POINTS.empty_table())
     to_target = (chosen["protocol"] == TARGET_PROTOCOL).fillna(False)
-    per_gpu_hour = definition.get("facility", {}).get("price_per_gpu_hour") or 0.0
     parts = [
-        _rows(own.reset_index(drop=True), TRAINING if target else SAMPLE, per_gpu_hour)
+        _rows(own.reset_index(drop=True), TRAINING if target else SAMPLE)
         for target, own in chosen.groupby(to_target, sort=False)
     ]
     rows = pd.concat(parts, ignore_index=True).sort_values("place", kind="stable")
@@ -44,7 +43,7 @@ def operating_points(definition: dict[str, Any], configurations: pd.DataFrame) -
     return to_frame(to_table(rows[OPERATING_POINTS.names], OPERATING_POINTS))
 
 
-def _rows(own: pd.DataFrame, basis: str, price_per_gpu_hour: float) -> pd.DataFrame:
+def _rows(own: pd.DataFrame, basis: str) -> pd.DataFrame:
     name, factor = _ENERGY[basis]
     lines = [without_point(id_) for id_ in values(own["configuration"])]
     own = own.assign(line=column_of(lines, pa.string(), own.index), basis=basis)
@@ -56,8 +55,7 @@ def _rows(own: pd.DataFrame, basis: str, price_per_gpu_hour: float) -> pd.DataFr
         **{f"energy_j_{part}": energy[part] for part in SUMMARY},
         **{f"energy_j_estimate_{end}": open_[end] for end in ("low", "high")},
         energy_delay=energy["mean"] * time["mean"],
-        cost=energy["mean"] * own["cost_mean"] / (own["energy_kwh_mean"] * J_PER_KWH)
-        + time["mean"] / 3600 * own["gpus"] * price_per_gpu_hour,
+        cost=energy["mean"] * own["cost_mean"] / (own["energy_kwh_mean"] * J_PER_KWH),
         comparable=_comparable(own),
     )
     rows = _with_ratios(rows, name)

@@ -15,7 +15,7 @@ from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.energies.tables import EnergyTotals
 from scalewatt.recordings.terms import J_PER_KWH
-from scalewatt.run_files.run_inventory import RUN, json_object, set_aside_notes
+from scalewatt.run_files.inventory import RUN, json_object, set_aside_notes
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
+from scalewatt.campaign.expansion import without_device
 from scalewatt.campaign.operating_points import LEVERS
-from scalewatt.campaign.series_expansion import without_device
 from scalewatt.recordings.terms import DEVICE_KINDS
 from scalewatt.results.tables import t_tests
 from scalewatt.results.tables.derived_quantities import ratio

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from scalewatt.campaign.campaign_types import Cluster
+from scalewatt.campaign.cluster import Cluster
 from scalewatt.recordings.terms import DEVICE_KINDS, J_PER_KWH
 
 if TYPE_CHECKING:
@@ -23,15 +23,12 @@ class Facility:
     pue: float | None = None
     carbon_g_per_kwh: float | None = None
     price_per_kwh: float | None = None
-    price_per_gpu_hour: float | None = None
-    """Beside the energy's; it is weighed where operating points are compared, and in no other cost."""
 
 
 def facility_of(cluster: Cluster) -> Facility:
     """Return PUE, carbon and price of a cluster, null if it names none."""
-    given = (cluster.pue, cluster.carbon_intensity, cluster.price)
-    pue, carbon, price = ((entry or {}).get("value") for entry in given)
-    return Facility(pue, carbon, price, (cluster.price or {}).get("per_gpu_hour"))
+    factors: list[Any] = [cluster.pue, cluster.carbon_intensity, cluster.price]
+    return Facility(*(factor.get("value") if factor else None for factor in factors))
 
 
 @dataclass(frozen=True)

@@ -21,19 +21,19 @@ import pyarrow as pa
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json, write_table_with_csv
-from scalewatt.common.schema_validation import check, schema
 from scalewatt.energies.checks import gpu_loads
 from scalewatt.energies.estimate import node_utilisation
 from scalewatt.energies.node import (
     KindEnergy,
     NodeFacts,
-    Window,
     node_kinds,
     shared_kinds,
 )
 from scalewatt.energies.segments import NodeRecording, open_segment
+from scalewatt.energies.stages import Window
 from scalewatt.energies.tables import MAX_UNCOVERED
 from scalewatt.recordings.block import Block
+from scalewatt.recordings.journal import journal_files
 from scalewatt.recordings.node_names import same_node
 from scalewatt.recordings.terms import Flag, flag
 from scalewatt.results.tables.frames import frame_of
@@ -97,10 +97,8 @@ class ProbePowers:
 def write_idle(definition: dict[str, Any], results: Path, out: Path) -> None:
     """Write the table `out` (Parquet and CSV) and `idle/<device>.json` of the definition's probes.
 
-    `definition` = {"campaign", "devices": {name: {"repeats": [number], "powers": rated powers}}};
-    InputError if it is none.
+    `definition` = {"campaign", "devices": {name: {"repeats": [number], "powers": rated powers}}}.
     """
-    check(definition, schema("idle"), "--definition", schema("idle"))
     rows = []
     for device, entry in definition["devices"].items():
         folder = results / "idle" / device
@@ -127,7 +125,8 @@ def probe_powers(folder: Path, powers: dict[str, Any]) -> ProbePowers:
             f"{folder / 'probe.json'}: {error!r}; expected what `scalewatt probe` writes: window, "
             "gpus, torch_device"
         ) from error
-    with open_segment(folder / "perun", 0) as segment:
+    last = max(journal_files(folder / "perun"), default=0)
+    with open_segment(folder / "perun", last) as segment:
         flags = list(segment.flags)
         if not segment.hosts:
             flags.append(flag("not_recorded", None, "neither a readable HDF5 nor a journal"))
@@ -206,7 +205,7 @@ def _within_sd(kind: KindEnergy, window: Window) -> float | None:
 
 def _busy(node: NodeRecording, window: Window) -> list[Flag]:
     """Return flags for a node whose cores or GPUs were not idle during the window."""
-    cores, _ = node_utilisation(node.blocks)
+    cores = node_utilisation(node.blocks)
     flags = []
     for load in (*([cores] if cores else []), *gpu_loads(node.telemetry)):
         (sensor,), values = load.sensors.itertuples(), load.values[:, 0]

@@ -15,9 +15,9 @@ import pandas as pd
 import pyarrow as pa
 
 from scalewatt.campaign.campaign_types import Configuration
-from scalewatt.campaign.model_registry import known_models, model_key
-from scalewatt.campaign.series_expansion import configuration_id
-from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.campaign.expansion import configuration_id
+from scalewatt.campaign.model_registry import defaults_of, model_key
+from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.recordings.terms import J_PER_KWH
 from scalewatt.results.tables.derived_quantities import Facility, Work, energy_columns
 from scalewatt.results.tables.frames import (
@@ -144,9 +144,8 @@ def _configuration(row: Row) -> Configuration:
     """Return the paper's configuration of a row, named as a campaign of the paper's names it."""
     model, phase, gpus = row["model"], row["phase"], row["gpus"]
     key = model_key(model, phase)
-    defaults = known_models()[model].settings[key]["properties"]
     whole = row["dataset_samples"] == FULL_SAMPLES[model]
-    changed = row["epochs"] != defaults["epochs"]["default"]
+    changed = row["epochs"] != defaults_of(key)["epochs"]
     return Configuration(
         id=configuration_id(
             key,
@@ -169,7 +168,7 @@ def _configuration(row: Row) -> Configuration:
         dataset_samples=row["dataset_samples"],
         protocol="paper",
         epochs=row["epochs"],
-        settings={"precision": defaults["precision"]["default"]},
+        settings={"precision": defaults_of(key)["precision"]},
     )
 
 

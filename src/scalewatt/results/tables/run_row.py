@@ -16,8 +16,8 @@ import pyarrow as pa
 from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
+from scalewatt.common.files import read_json_object
 from scalewatt.energies.node import UNUSED_GPU
-from scalewatt.energies.run_inputs import read_provenance
 from scalewatt.energies.tables import (
     ENERGY_SCHEMA,
     FLAGS_SCHEMA,
@@ -172,7 +172,7 @@ def run_record(
     belong to another spec, or one of its numbers is out of range.
     """
     spec = read_spec(files.folder / "spec.json")
-    provenance = read_provenance(files.folder / "provenance.json", _FROM_PROVENANCE)
+    provenance = read_json_object(files.folder / "provenance.json", *_FROM_PROVENANCE)
     if provenance["spec_sha256"] != spec.sha256:
         raise InputError(
             f"{files.folder}: spec.json is not the spec that provenance.json names: one of them was "
@@ -228,9 +228,7 @@ def read_energy(files: RunFiles) -> pd.DataFrame:
     """Read a run's energy table. InputError if it is damaged, or lacks the tables beside it."""
     if files.energy.is_file() and not files.flags.is_file():
         raise InputError(
-            f"{files.energy}: has no {files.flags.name} beside it; "
-            "run the target again and Snakemake accounts for the energy anew; of an imported campaign: "
-            "export it again with this version and import that"
+            f"{files.energy}: has no {files.flags.name} beside it; delete it, and run the target again"
         )
     energy: pd.DataFrame = read_checked(files.energy, ENERGY_SCHEMA).to_pandas()
     return energy
@@ -245,7 +243,7 @@ def read_provenances(
     """
     keys = [(run["configuration"], run["repeat"]) for run in runs]
     paths = {key: RunFiles(results, *key).folder / "provenance.json" for key in keys}
-    return {key: read_provenance(path) for key, path in paths.items() if path.is_file()}
+    return {key: read_json_object(path) for key, path in paths.items() if path.is_file()}
 
 
 _FROM_PROVENANCE = (

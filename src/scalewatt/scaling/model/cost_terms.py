@@ -91,7 +91,7 @@ def load_of(
     gradient_accumulation_steps: int = 1,
 ) -> Load:
     """Return the load of a training: each replica has the same share, the last batch is partial."""
-    work = epoch_work(dataset_samples, gpus // gpus_per_replica, local_batch_size)
+    samples, updates = epoch_work(dataset_samples, gpus // gpus_per_replica, local_batch_size)
     return Load(
         gpus_per_replica=gpus_per_replica,
         gradient_accumulation_steps=gradient_accumulation_steps,
@@ -99,8 +99,8 @@ def load_of(
         nodes=nodes,
         local_batch_size=local_batch_size,
         epochs=epochs,
-        samples=work.samples * epochs,
-        updates=work.updates * epochs,
+        samples=samples * epochs,
+        updates=updates * epochs,
     )
 
 

@@ -112,7 +112,7 @@ def assumed_of(points: Sequence[Point]) -> str | None:
 # --- fine-tuning that was not calibrated ----------------------------------------------------------
 #
 # Huber et al. (2025) publish no time and no energy of a fine-tuning. It makes two forecast steps for each
-# sample, forward and backward (`scalewatt.workloads.fourcastnet`), so costs per sample, update or
+# sample, forward and backward (`scalewatt.models.fourcastnet`), so costs per sample, update or
 # pass are doubled. What an epoch costs whatever its size (validation, checkpoint) stays the same.
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from scalewatt import __version__
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_text
-from scalewatt.common.schema_validation import project_path
+from scalewatt.common.project_files import project_path
 from scalewatt.scaling.model.cost_terms import (
     ENERGY_UNITS,
     TIME_UNITS,

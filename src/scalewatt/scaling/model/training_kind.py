@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scalewatt.campaign.campaign_types import PASS_KEYS
-from scalewatt.campaign.model_registry import known_models, model_key
+from scalewatt.campaign.model_registry import defaults_of, known_models, model_key
 from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.campaign.run_spec import RunSpec
 
@@ -91,15 +91,6 @@ def kind_of_row(row: Mapping[str, Any]) -> Kind:
     if row["model"] == "fourcastnet":
         dataset["grid"] = [720, 1440]
     return _kind(key, row["device"], row["protocol"], {**usual, **settings}, dataset)
-
-
-def defaults_of(key: str) -> dict[str, Any]:
-    """Return a model's default settings, by name; none of an unknown model."""
-    for model in known_models().values():
-        if key in model.settings:
-            properties = model.settings[key]["properties"]
-            return {name: part["default"] for name, part in properties.items() if "default" in part}
-    return {}
 
 
 def _kind(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,23 +63,14 @@ class Advice:
         }
 
 
-def share_of(text: str, option: str) -> float:
-    """Return a share from a text such as "10 %"; InputError if it is none from 0 to 1000 %."""
-    found = re.fullmatch(r"\s*(\d{1,4}(?:\.\d{1,6})?)\s*%?\s*", text)
-    if found is None or float(found[1]) > 1000:
-        raise InputError(f"{option}: '{text[:40]}'; expected per cent, such as 10 %")
-    return float(found[1]) / 100
-
-
 def check_limits(limits: Limits) -> None:
-    """Raise InputError if no limit is given, or one is no number above 0."""
+    """Raise InputError if no limit is given, or one is not a number from 0."""
     given = {name: value for name, value in vars(limits).items() if value is not None}
     if not given:
         raise InputError("advise: no limit given; expected --slowdown, --deadline-h or --carbon-kg")
     for name, value in given.items():
-        if name != "slowdown" and not (math.isfinite(value) and value > 0):
-            option = f"--{name.replace('_', '-')}"
-            raise InputError(f"{option}: {value:g}; expected a number above 0")
+        if not 0 <= value < math.inf:
+            raise InputError(f"--{name.replace('_', '-')}: {value:g}; expected a number from 0")
 
 
 def settings_in(results: Path) -> pd.DataFrame:

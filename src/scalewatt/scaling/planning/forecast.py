@@ -7,7 +7,7 @@ sum of runs is the sum within each sample; summing ends of intervals would overs
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.model_registry import model_key
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
-from scalewatt.common.schema_validation import PROJECT_ROOT, shipped
+from scalewatt.common.project_files import PROJECT_ROOT, given_file
 from scalewatt.recordings.terms import J_PER_KWH
 from scalewatt.scaling.model.cost_terms import Array, Load, load_of_spec
 from scalewatt.scaling.model.kind_model import DEVIATIONS, KindModel, repeated
@@ -119,14 +119,8 @@ def check_any(campaign: Campaign, forecaster: Forecaster) -> None:
 
 
 def model_path(path: str | Path | None) -> Path | None:
-    """Return the path of a cluster's `scaling_model`; None without one.
-
-    A relative path is relative to the working directory, or else to the project's folder.
-    """
-    if path is None:
-        return None
-    found = shipped(str(path))
-    return found if found.exists() else Path(path)
+    """Path of a cluster's `scaling_model`; None without one."""
+    return None if path is None else given_file(path)
 
 
 def forecaster_of(path: str | Path | None) -> Forecaster | None:
@@ -136,8 +130,7 @@ def forecaster_of(path: str | Path | None) -> Forecaster | None:
 
 
 def no_model(where: str, campaign: Campaign) -> InputError:
-    """Return the error that the cluster file `where` names no scaling model, and which fits."""
-    cluster = "" if where == "cluster" else f" --cluster {where}"
+    """Error that the cluster `where` names no scaling model, with one that fits."""
     asked = {
         (model_key(one.model, one.phase), one.device) for one in campaign.configurations.values()
     }
@@ -145,26 +138,14 @@ def no_model(where: str, campaign: Campaign) -> InputError:
     name = SHIPPED.relative_to(PROJECT_ROOT)
     named = ", ".join(f"{model} on {device}" for model, device in sorted(known))
     fits = (
-        f"`scalewatt plan{cluster} --campaign {campaign.path} --model {name}`"
+        f"name {name} there, or in `scalewatt plan --model`"
         if known & asked
-        else f"what `scalewatt pilot {campaign.path}` writes, then `scalewatt calibrate`"
+        else f"run what `scalewatt pilot {campaign.path}` writes, then `scalewatt calibrate`"
     )
     return InputError(
-        f"{where}: has no key 'scaling_model', so nothing can be predicted; run {fits} "
+        f"{where}: has no key 'scaling_model', so nothing can be predicted; {fits} "
         f"({name} knows {named})"
     )
-
-
-def energy_by(path: str | Path | None) -> Callable[[RunSpec], float | None]:
-    """Return a function that predicts a spec's energy in kWh; it reads `scaling_model` at its first call."""
-    found: list[Forecaster | None] = []
-
-    def energy_kwh(spec: RunSpec) -> float | None:
-        if not found:
-            found.append(forecaster_of(path))
-        return None if found[0] is None else found[0].energy_kwh(spec)
-
-    return energy_kwh
 
 
 def _seed_of(configuration: str) -> int:

@@ -11,12 +11,14 @@ from typing import Any
 
 import yaml
 
-from scalewatt.campaign.campaign_types import Campaign, Configuration, Device
-from scalewatt.campaign.cluster import known_devices
-from scalewatt.campaign.external_command import check_passed, is_command, placeholders
-from scalewatt.campaign.load import expand, load_campaign
+from scalewatt.campaign.campaign_types import Campaign, Configuration
+from scalewatt.campaign.cluster import Device, known_devices
+from scalewatt.campaign.command_text import placeholders
+from scalewatt.campaign.expansion import expand
+from scalewatt.campaign.external_command import check_passed, is_command
+from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.model_registry import model_key
-from scalewatt.campaign.operating_points import LEVERS, with_single_points
+from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
@@ -80,7 +82,7 @@ def make_pilot(path: Path) -> Pilot:
     campaign = load_campaign(path)
     if campaign.registered:
         raise InputError(f"{path}: is of runs made elsewhere; expected a campaign that trains")
-    content, _ = with_single_points(read_yaml(path), str(path))
+    content = read_yaml(path)
     devices = known_devices()
     series: dict[str, dict[str, Any]] = {}
     left_out = []

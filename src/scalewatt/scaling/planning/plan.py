@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from scalewatt.campaign.campaign_types import Campaign, Cluster, Configuration, Device
+from scalewatt.campaign.campaign_types import Campaign, Configuration
+from scalewatt.campaign.cluster import Cluster, Device
 from scalewatt.campaign.run_spec import RunSpec, run_spec, text_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.terms import DEVICE_KINDS, J_PER_KWH

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from scalewatt.campaign.campaign_types import Campaign, Cluster
-from scalewatt.campaign.cluster import basis
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.cluster import Cluster, basis
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.energies.estimate import FACTOR
 from scalewatt.results.tables.derived_quantities import facility_of
@@ -127,7 +127,7 @@ def make_plan(
         campaign=campaign.name,
         scaling_model=forecaster.model.name,
         sources=list(forecaster.model.sources),
-        currency=(cluster.price or {}).get("currency", ""),
+        currency=cluster.currency,
         notes=notes,
         definition_sha256=plan_sha256(campaign, cluster),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scalewatt.campaign.campaign_types import Device
+from scalewatt.campaign.cluster import Device
 from scalewatt.campaign.run_spec import RunSpec
 
 MOST_BESIDE_GPUS = 0.65

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalewatt.campaign.campaign_types import Device
+from scalewatt.campaign.cluster import Device
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.recordings.stage_log import EVALUATIONS
 from scalewatt.recordings.terms import MEAN_OVER_S, MOVING_MEAN, Floats, gpu_quantity

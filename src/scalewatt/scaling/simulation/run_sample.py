@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalewatt.campaign.campaign_types import Device
+from scalewatt.campaign.cluster import Device
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.terms import DEVICE_KINDS, Floats

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scalewatt.campaign.campaign_types import Device
+from scalewatt.campaign.cluster import Device
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.recordings.terms import DEVICE_KINDS, Floats
 from scalewatt.scaling.simulation import assumptions

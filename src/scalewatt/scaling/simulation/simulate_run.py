@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
 import shutil
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.campaign.campaign_types import Cluster
+from scalewatt.campaign.cluster import Cluster
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json, write_table, write_text
+from scalewatt.common.project_files import project_path
 from scalewatt.common.redaction import Redaction
-from scalewatt.common.schema_validation import project_path
-from scalewatt.provenance.versions import made_with
+from scalewatt.provenance.versions import made_with, package_versions
 from scalewatt.recordings.stage_log import EVALUATIONS
 from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.scaling.model.cost_terms import load_of_spec
@@ -112,18 +110,18 @@ def _history(one: Simulation) -> list[dict[str, Any]]:
             seconds[stage.epoch][stage.name] += stage.seconds
             ended[stage.epoch] = segment.number
     metrics = curve(spec, one.draw)
-    work = spec.epoch_work
-    assert work is not None  # drawing the run has refused one whose samples are not known
+    samples = spec.samples_per_epoch
+    assert samples is not None  # drawing the run has refused one whose samples are not known
     return [
         {
             "epoch": epoch,
             "segment": ended[epoch],
             "metric": float(metrics[epoch]),
-            "samples": work.samples,
-            "updates": work.updates,
+            "samples": samples,
+            "updates": spec.updates_per_epoch,
             "epoch_s": sum(own.values()),
             **{f"{name}_s": own[name] for name in names},
-            "throughput_samples_per_s": work.samples / own["train"],
+            "throughput_samples_per_s": samples / own["train"],
         }
         for epoch, own in enumerate(seconds)
     ]
@@ -156,7 +154,7 @@ def _provenance(one: Simulation, model_path: Path) -> dict[str, Any]:
         "torch_device": "cuda" if nodes.held_gpus else "cpu",
         "device_name": f"{spec.device} (simulated)",
         "packages_of": "the simulator",
-        "packages": _versions(),
+        "packages": package_versions(("scalewatt", "numpy", "h5py")),
         **made_with(),
         **dict.fromkeys(("nodes", "software", "perun", "environment_variables")),
         "precision_used": None,
@@ -203,15 +201,4 @@ def _segment(one: Simulation, segment: Segment) -> dict[str, Any]:
             }
             for rank, (host, index) in enumerate(places)
         ],
-        "allocation": None,
     }
-
-
-def _versions() -> dict[str, str | None]:
-    found: dict[str, str | None] = {"python": platform.python_version()}
-    for name in ("scalewatt", "numpy", "h5py"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = None
-    return found

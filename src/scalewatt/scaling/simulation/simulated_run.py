@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.cluster import Cluster, Device
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.stage_log import EVALUATIONS

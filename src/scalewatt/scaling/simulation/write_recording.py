@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scalewatt.common.files import atomic_path
 from scalewatt.recordings.journal import write_journal
 from scalewatt.recordings.terms import SIMULATED_KEY
-from scalewatt.run_files.work_directory import segment_name
+from scalewatt.run_files.record import segment_name
 from scalewatt.scaling.simulation.sensors import NodeSamples, Samples
 
 PERUN = "1.0.0"

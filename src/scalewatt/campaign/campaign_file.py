@@ -1,0 +1,483 @@
+"""A campaign file: what is trained. Its keys, their bounds, defaults and sentences.
+
+Read from top to bottom: datasets, settings of the models, series, figures, the file.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from scalewatt.common.settings import Bounds, Count, EachOnce, Settings, matching
+
+Protocol = Literal["paper", "corrected"]
+Precision = Annotated[
+    Literal["torch_default", "fp32", "tf32", "fp16", "bf16"],
+    Field(
+        description="Arithmetic (docs/protocols.md). torch_default: fp32, TF32 only where torch's defaults "
+        "use it (cuDNN); fp32, tf32: without, with TF32 everywhere; fp16, bf16: autocast, fp16 with a "
+        "gradient scaler. On a CPU fp16 computes as fp32."
+    ),
+]
+Year = Annotated[int, Field(ge=1, le=9999)]
+Size = Annotated[int, Field(ge=1, le=10**6)]
+Epochs = Annotated[int, Field(ge=1, le=100_000, description="Passes over the training set.")]
+Positive = Annotated[float, Field(gt=0)]
+AdamRate = Annotated[
+    Positive, Field(description="Adam's learning rate, annealed to 0 by a cosine.")
+]
+NotNegative = Annotated[float, Field(ge=0)]
+Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
+FileName = Annotated[
+    str,
+    matching(
+        r"(?!\.)[^\x00-\x1f\x7f-\x9f\u2028\u2029/\\{}]{1,200}",
+        r"at most 200 letters, without '/', '\', '{', '}', line breaks and control characters, and no "
+        r"'.' first",
+    ),
+]
+"""A name that is also the name of a file."""
+Label = Annotated[
+    str,
+    Field(max_length=200),
+    matching(r"[^\x00-\x09\x0b-\x1f\x7f]*", "text; a line break is kept"),
+]
+CampaignName = Annotated[
+    str,
+    matching(
+        r"(?!.*-simulated\Z)[a-z0-9][a-z0-9-]{0,99}",
+        "lower-case letters, digits and hyphens, at most 100, not ending in -simulated, which names "
+        "simulated results",
+    ),
+]
+
+
+# --- datasets ---------------------------------------------------------------------------------------
+
+EMBEDDED_SCANS, EMBEDDED_CLASSES = 1797, 10
+"""What scikit-learn's handwriting scans have."""
+
+
+def _in_order(years: list[int]) -> list[int]:
+    if years[0] > years[1]:
+        raise ValueError(f"{years} is the wrong way round; allowed: first and last year")
+    return years
+
+
+Years = Annotated[
+    list[Year],
+    Field(min_length=2, max_length=2, description="First and last year."),
+    AfterValidator(_in_order),
+]
+
+
+class ImageNet(Settings):
+    """Images and classes."""
+
+    format: Literal["imagenet"]
+    """Images in folders, one for each class."""
+    source: Literal["embedded", "data_root", "none"]
+    """embedded: the handwriting scans that scikit-learn ships; data_root: an ImageNet tree at the
+    cluster's data root; none: no images, for loader synthetic only."""
+    train_samples: Count
+    """Training images."""
+    validation_samples: Count
+    """Validation images."""
+    classes: Annotated[int, Field(ge=2, le=10**12)]
+    """Classes."""
+
+    @model_validator(mode="after")
+    def _has_enough_scans(self) -> ImageNet:
+        samples = self.train_samples + self.validation_samples
+        fits = samples <= EMBEDDED_SCANS and self.classes == EMBEDDED_CLASSES
+        if self.source == "embedded" and not fits:
+            raise ValueError(
+                f"{samples} samples of {self.classes} classes; allowed: at most {EMBEDDED_SCANS} scans, "
+                f"train_samples and validation_samples together, of {EMBEDDED_CLASSES} classes"
+            )
+        return self
+
+
+class Era5(Settings):
+    """Steps of an atmosphere, 6 h apart."""
+
+    format: Literal["era5"]
+    """Yearly files of 20 fields on a grid."""
+    source: Literal["embedded", "data_root", "none"]
+    """embedded: travelling waves computed here; data_root: ERA5 at the cluster's data root; none: no
+    data, for loader synthetic only."""
+    grid: Annotated[
+        list[Annotated[int, Field(ge=1, le=100_000)]], Field(min_length=2, max_length=2)
+    ]
+    """Latitudes used (the southernmost row is dropped) and longitudes."""
+    train_years: Years
+    validation_years: Years
+    test_years: Years
+    samples_per_year: Annotated[int, Field(ge=2, le=1464)]
+    """Initial times used of each year, 6 h apart, from 1 January."""
+
+    @model_validator(mode="after")
+    def _trains_on_other_years(self) -> Era5:
+        for key in ("validation_years", "test_years"):
+            first, last = getattr(self, key)
+            if first <= self.train_years[1] and self.train_years[0] <= last:
+                raise ValueError(
+                    f"{key}: {[first, last]} shares years with train_years {self.train_years}; allowed: "
+                    "years that are not trained on"
+                )
+        return self
+
+
+Dataset = Annotated[ImageNet | Era5, Field(discriminator="format")]
+
+
+def sample_counts(dataset: dict[str, Any]) -> tuple[int, int]:
+    """Training and validation samples of a whole dataset."""
+    if dataset["format"] == "imagenet":
+        return dataset["train_samples"], dataset["validation_samples"]
+    years = (dataset[key] for key in ("train_years", "validation_years"))
+    train, validation = ((last - first + 1) * dataset["samples_per_year"] for first, last in years)
+    return train, validation
+
+
+# --- settings of the models -------------------------------------------------------------------------
+
+
+class ModelSettings(Settings):
+    """Settings that every model has (docs/add-a-model.md)."""
+
+    dataset: str
+    """Which of `datasets` it trains on."""
+    epochs: Epochs
+    loader_workers: Annotated[int, Field(ge=0, le=1024)] | Literal["auto"] = 4
+    """Data-loader worker processes per rank; 0 loads in the training process, auto takes half of its
+    cores, at most 12."""
+    precision: Precision = "torch_default"
+    compile: bool = False
+    """torch.compile the network."""
+    gradient_accumulation_steps: Size = 1
+    """Passes whose gradients are added up for one update, so that larger local batches fit; batch sizes
+    count an update."""
+
+
+class ResNet50(ModelSettings):
+    """ResNet50's settings."""
+
+    epochs: Epochs = 100
+    image_size: Annotated[int, Field(ge=16, le=16_384)] = 224
+    """Edge of the square input in pixels."""
+    base_learning_rate: Positive = 0.1
+    """Learning rate at a global batch of 256; the reference rate is this times GBS/256."""
+    warmup_epochs: Annotated[int, Field(ge=0, le=100_000)] = 5
+    """Epochs of the linear warm-up; 0 for none."""
+    warmup_start: Positive = 0.1
+    """Learning rate at which the warm-up starts."""
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """SGD momentum."""
+    weight_decay: NotNegative = 0.0001
+    """Weight decay, on every parameter."""
+    plateau_factor: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    """ReduceLROnPlateau: factor."""
+    plateau_patience: Annotated[int, Field(ge=0, le=100_000)] = 5
+    """ReduceLROnPlateau: patience in epochs."""
+    crop_scale: Annotated[
+        list[Annotated[float, Field(gt=0, le=1)]], Field(min_length=2, max_length=2)
+    ] = [0.5, 1.0]
+    """Area range of the random crop."""
+    horizontal_flip: bool = True
+    """Mirror every second training image."""
+    channels_last: bool = False
+    """Images and weights in memory with the channels last."""
+    loader: Literal["pil", "torchvision", "synthetic"] = "pil"
+    """How images are loaded. pil: decoded and transformed by Pillow; torchvision: decoded, cropped and
+    resized by torchvision as bytes, normalised on the device; synthetic: no images at all, one random
+    batch that stays on the device."""
+
+
+class Pretraining(ModelSettings):
+    """FourCastNet's settings in pre-training."""
+
+    epochs: Epochs = 80
+    learning_rate: AdamRate = 0.0005
+    weight_decay: NotNegative = 0.0
+    """Adam's weight decay."""
+    patch_size: Size = 8
+    """Edge of a square patch in grid points; divides both edges of the grid."""
+    embed_dim: Size = 768
+    """Width of the embedding; a multiple of num_blocks."""
+    depth: Size = 12
+    """Number of AFNO blocks."""
+    num_blocks: Size = 8
+    """Diagonal blocks of the spectral weights."""
+    mlp_ratio: Positive = 4.0
+    """Width of the MLP's hidden layer over embed_dim."""
+    sparsity_threshold: NotNegative = 0.01
+    """Soft-shrink threshold of the spectral layer."""
+    initial_conditions: Size = 36
+    """Forecasts of the test year that the metric averages over."""
+    initial_condition_spacing: Size = 36
+    """Steps between two initial conditions."""
+    precision: Precision = "fp16"
+    loader: Literal["hdf5", "synthetic"] = "hdf5"
+    """hdf5: single steps from the yearly files; synthetic: no data at all, one random sample that stays
+    on the device."""
+
+    @model_validator(mode="after")
+    def _check_blocks(self) -> Pretraining:
+        if self.embed_dim % self.num_blocks:
+            raise ValueError(
+                f"embed_dim {self.embed_dim} is not a multiple of num_blocks {self.num_blocks}"
+            )
+        return self
+
+
+class Finetuning(Pretraining):
+    """FourCastNet's settings in fine-tuning."""
+
+    epochs: Epochs = 50
+    learning_rate: AdamRate = 0.0001
+
+
+class Command(Settings):
+    """A training program of the user's, run as it is (docs/your-script.md)."""
+
+    workload: Literal["command"]
+    """The word command: an entry of any other name than a model's."""
+    command: Annotated[str, Field(min_length=1)]
+    """Started once per rank, without a shell; with placeholders such as {local_batch_size}."""
+    shell: bool = False
+    """Give the command to bash, which ends at the first failing one (-euo pipefail)."""
+    folder: Annotated[str, Field(min_length=1)] = "."
+    """Folder in which the command runs and from which `files` count, relative to the one where the
+    workflow is started."""
+    files: Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1), EachOnce]
+    """What the run depends on, as names or patterns (lib/**/*.py). A changed file trains no finished run
+    again; it is reported."""
+    epochs: Epochs
+    samples: Count | None = None
+    """Training samples of one epoch at dataset_fraction 1; null if unknown."""
+    precision: str | None = None
+    """Arithmetic, as the tables shall name it."""
+    gpus_per_replica: Size = 1
+    """GPUs that share one copy of the model (tensor, pipeline or context parallel): batch sizes count
+    copies."""
+    gradient_accumulation_steps: Size = 1
+    """Passes whose gradients a copy of the model adds up for one update; batch sizes count an update."""
+    metric_name: (
+        Annotated[
+            str,
+            matching(
+                r"[a-z][a-z0-9_]{0,99}",
+                "lower-case letters, digits and underscores, such as top1_error_percent",
+            ),
+        ]
+        | None
+    ) = None
+    """What the reported metric is: lower-case letters, digits and underscores, such as top1_error_percent."""
+    metric_goal: Literal["min", "max"] = "min"
+    """Whether a smaller or a larger metric is better."""
+
+
+# --- series -----------------------------------------------------------------------------------------
+
+
+class SeriesEntry(Settings):
+    """A line in a figure: one point for each number of GPUs."""
+
+    model: str
+    """What is trained: a key of `models`, without its phase."""
+    phase: Literal["train", "pretrain", "finetune"] | None = None
+    """train for resnet50 (the default there); pretrain or finetune for fourcastnet."""
+    device: str
+    """A device of the cluster file."""
+    gpus: Annotated[list[Size], Field(min_length=1, max_length=1000), EachOnce]
+    """GPU counts, one point each."""
+    local_batch_size: Annotated[int, Field(ge=1, le=10**9)] | None = None
+    """Samples per GPU and update, constant along the series. Either this or global_batch_size."""
+    global_batch_size: Count | None = None
+    """Samples per update over all GPUs, constant along the series."""
+    dataset_fraction: (
+        Annotated[int, Field(ge=1, le=1)]
+        | Annotated[str, Field(pattern=r"^(n|[1-9][0-9]{0,11})/[1-9][0-9]{0,11}\Z")]
+    ) = 1
+    """1, or n/256: floor(N*n/256) samples at n GPUs; the validation set is scaled alike."""
+    repeats: Annotated[int, Field(ge=1, le=1000)] = 1
+    """Independent executions of every point."""
+    seeds: Literal["same", "varied"] = "same"
+    """same: every repeat has the campaign's seed, so repeats tell how time and energy scatter; varied:
+    repeat r has seed + r - 1, so they tell how errors do."""
+    gpu_clock_mhz: Annotated[float, Bounds(ge=100, le=10_000)] | None = None
+    """Clock of the GPUs' multiprocessors in MHz. The cluster file says how it is set."""
+    gpu_power_limit_w: Annotated[float, Bounds(ge=10, le=10_000)] | None = None
+    """Power limit of each GPU in W."""
+    cpu_clock_mhz: Annotated[float, Bounds(ge=100, le=20_000)] | None = None
+    """Clock of the CPUs in MHz."""
+    label: Label | None = None
+    """Words for the legend, at most 200 characters; a line break is kept."""
+    protocol: Protocol | None = None
+    """Departs from the campaign's protocol."""
+    settings: dict[str, Any] = {}
+    """Settings of the model that differ from `models` in this series."""
+
+    @model_validator(mode="after")
+    def _check_batch_size(self) -> SeriesEntry:
+        given = [key for key in ("local_batch_size", "global_batch_size") if getattr(self, key)]
+        if len(given) != 1:
+            raise ValueError(
+                f"{' and '.join(given) or 'no batch size'} given; allowed: either local_batch_size "
+                "(constant per GPU) or global_batch_size (constant over all GPUs)"
+            )
+        return self
+
+
+# --- figures ----------------------------------------------------------------------------------------
+
+SeriesNames = Annotated[list[str], Field(min_length=1, max_length=10_000), EachOnce]
+Width = Annotated[
+    Literal[88, 180],
+    Field(description="Width of the figure: one column or two of a journal, in mm."),
+]
+
+
+class Point(Settings):
+    """A point of a series."""
+
+    series: str
+    """Name of a series."""
+    gpus: Annotated[int, Field(ge=1)]
+    """A GPU count of that series."""
+
+
+Points = Annotated[list[Point], Field(min_length=1, max_length=1000), EachOnce]
+
+
+class Drawing(Settings):
+    """Drawn of the series as they are."""
+
+    series: SeriesNames
+    """Names of series, in the order of the legend."""
+    width_mm: Width = 180
+
+
+class Bars(Drawing):
+    """Bars, one for each point of the series."""
+
+    error_bars: Literal["interval", "sd", "population_sd", "none"] = "interval"
+    """Error bars: 95 % t interval of the mean, sample standard deviation, the population's (as the paper
+    printed), none."""
+
+
+class Curves(Bars):
+    """Curves and points, one line for each series."""
+
+    overlay: Literal["published"] | None = None
+    """published: the paper's own points beside these, where they are of the same training."""
+
+
+class Powers(Settings):
+    """Power against time, one panel for each point."""
+
+    points: Points
+    """The panels, in their order."""
+    power_window_s: Annotated[float, Bounds(gt=0)] | None = None
+    """Mean power over windows of so many seconds, the same for all devices: sensors differ in what they
+    average."""
+    width_mm: Width = 180
+
+
+class Variants(Settings):
+    """Compares ways of doing one training (docs/variants.md)."""
+
+    series: SeriesNames
+    """Names of series, in the order of the table."""
+    baselines: SeriesNames
+    """Which of them the others are compared with: one for each model and phase."""
+
+
+class Table1(Settings):
+    """The rows of Table 1."""
+
+    points: Points
+    """The rows, in their order."""
+    overlay: Literal["published"] | None = None
+    """published: under each row the paper's own, where it is of the same training."""
+
+
+class Figures(Settings):
+    """Which series or points each figure shows."""
+
+    figure1: Drawing | None = None
+    figure2: Curves | None = None
+    figure3: Curves | None = None
+    figure4: Curves | None = None
+    figure5: Powers | None = None
+    figure6: Curves | None = None
+    figure7: Curves | None = None
+    breakdown: Bars | None = None
+    learning: Drawing | None = None
+    pareto: Curves | None = None
+    cost_per_sample: Drawing | None = None
+    operating_points: Drawing | None = None
+    variants: Variants | None = None
+    table1: Table1 | None = None
+
+    def contents(self) -> dict[str, dict[str, Any]]:
+        """Content of each figure as the file has it."""
+        return self.model_dump(exclude_unset=True, exclude_none=True)
+
+
+# --- the file ---------------------------------------------------------------------------------------
+
+
+class Probe(Settings):
+    """Measure each device's idle power: runs on one node that only hold its GPUs. Without this key there
+    are none."""
+
+    seconds: Annotated[float, Bounds(ge=10, le=86_400)] = 300
+    """How long a probe measures."""
+    repeats: int = Field(3, ge=1, le=1000)
+    """How many probes of each device; two or more give a spread."""
+
+    @property
+    def job_minutes(self) -> int:
+        """Wall time in min that a job needs for a probe, its start and end included."""
+        return 15 + ceil(self.seconds / 60)
+
+
+class CampaignFile(Settings):
+    """A campaign: what is trained."""
+
+    name: CampaignName
+    """Names the results folder: lower-case letters, digits and hyphens, at most 100, not ending in
+    -simulated, which names simulated results."""
+    protocol: Protocol | None = None
+    """paper: as the authors' code does; corrected: evaluation as it should be (docs/protocols.md). Needed
+    unless all models are commands, whose protocol is their own affair."""
+    seed: Seed = 0
+    """Seed of weights, order, augmentation and the choice of a part of the data: that of every repeat, or
+    of the first (`seeds` of a series)."""
+    sampling_period_s: Annotated[float, Bounds(ge=0.1, le=10)] = 1
+    """perun's sampling period in seconds."""
+    idle_probe: Probe | None = None
+    energy_budget_kwh: Annotated[float, Bounds(gt=0, le=10**12)] | None = None
+    """Energy that the campaign may use, in kWh: once it is used up nothing more is trained, and
+    running ones go on. Without this key there is no limit."""
+    datasets: dict[FileName, Dataset] = Field({}, min_length=1)
+    """The datasets, by name (at most 200 letters, without '/', '\\', '{', '}', line breaks and control
+    characters, and no '.' first); none is needed where all models are commands."""
+    models: dict[str, Any] = Field(min_length=1)
+    """Settings of each model; what is not named keeps its default, the paper's value. Further models:
+    every file of models with MODEL (docs/add-a-model.md), and entries of any name with workload: command
+    (docs/your-script.md)."""
+    series: dict[FileName, SeriesEntry] = Field(min_length=1, max_length=1000)
+    """The lines of the figures, by name: at most 200 letters, without '/', '\\', '{', '}', line breaks
+    and control characters, and no '.' first."""
+    figures: Figures
+
+    @property
+    def period_s(self) -> float:
+        """Sampling period in s; 1 and 1.0 are one."""
+        whole = int(self.sampling_period_s)
+        return whole if whole == self.sampling_period_s else self.sampling_period_s

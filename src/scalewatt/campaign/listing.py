@@ -1,0 +1,77 @@
+"""A campaign as a table for people, and its runs as objects of JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scalewatt.campaign.campaign_types import PASS_KEYS, Campaign
+from scalewatt.campaign.run_spec import run_spec
+
+_COLUMNS = {
+    "GPUs": "gpus",
+    "nodes": "nodes",
+    "LBS": "local_batch_size",
+    "GBS": "global_batch_size",
+    "samples": "dataset_samples",
+    "epochs": "epochs",
+    "updates": "updates",
+}
+"""Numbers of a configuration by their heads in the table."""
+_FEW_REPEATS = {
+    1: "no error bars, and no difference can be told from chance",
+    2: "the 95 % t interval of a mean has 1 degree of freedom and is ± 9 standard deviations; with 3 "
+    "repeats ± 2.5",
+}
+"""What so few repeats cannot show."""
+
+
+def runs_json(campaign: Campaign) -> list[dict[str, Any]]:
+    """An object per run: its campaign, its spec and the series that share it."""
+    return [
+        {
+            "campaign": campaign.name,
+            **run_spec(campaign, run.configuration.id, run.repeat).as_json(),
+            "series": campaign.series_of(run.configuration.id),
+        }
+        for run in campaign.runs()
+    ]
+
+
+def campaign_text(campaign: Campaign) -> str:
+    """A line per configuration, the sums, what is left out, and what few repeats cannot show."""
+    gpus = [configuration.gpus for configuration in campaign.configurations.values()]
+    sums = (
+        f"\n{campaign.path}: campaign '{campaign.name}', protocol {campaign.protocol}; "
+        f"series: {len(campaign.series)}, configurations: {len(gpus)}, "
+        f"runs: {sum(campaign.repeats.values())}, GPUs: {min(gpus)} to {max(gpus)}"
+    )
+    repeats = list(campaign.repeats.values())
+    notes = [
+        f"repeats: {few} (configurations: {repeats.count(few)}): {words}"
+        for few, words in _FEW_REPEATS.items()
+        if few in repeats
+    ]
+    return "\n".join([*configuration_table(campaign), sums, *campaign.left_out, *notes])
+
+
+def configuration_table(campaign: Campaign) -> list[str]:
+    """Lines of the table of configurations, the first with its heads."""
+    import pandas as pd
+
+    configurations = list(campaign.configurations.values())
+    split = [name for name in PASS_KEYS if any(getattr(c, name) > 1 for c in configurations)]
+    rows = [
+        {
+            "configuration": c.id,
+            "repeats": campaign.repeats[c.id],
+            **{head: getattr(c, name) for head, name in _COLUMNS.items()},
+            **{n.replace("_", " ").replace("gpus", "GPUs"): getattr(c, n) for n in split},
+            "series": ", ".join(campaign.series_of(c.id)),
+        }
+        for c in configurations
+    ]
+    frame = pd.DataFrame(rows, dtype=object).fillna("–").set_index("configuration")
+    frame = frame.rename_axis(index=None, columns="configuration")  # both in the line of the heads
+    width = frame["series"].str.len().max()
+    frame["series".ljust(width)] = frame.pop("series").str.ljust(width)
+    return [line.rstrip() for line in frame.to_string().splitlines()]

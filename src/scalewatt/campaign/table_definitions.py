@@ -1,0 +1,197 @@
+"""What a table shows, as JSON-ready values: the part of a campaign that it depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from scalewatt.campaign.campaign_types import PASS_KEYS, Campaign, Configuration, Series
+from scalewatt.common.errors import InputError, one_of
+
+_CONTENT = ("series", "points", "baselines")
+"""Keys of a figure's entry that say what it shows; the others say how."""
+_OF_POINT = (
+    *("gpus", "local_batch_size", "global_batch_size", "dataset_samples", "epochs"),
+    *("samples_per_gpu", "updates_per_epoch", "updates"),
+)
+_BATCH_RULES = {
+    "local_batch_size": "constant LBS",
+    "global_batch_size": "constant GBS",
+    "neither": "neither constant",
+}
+BASELINE, SEVERAL, OTHER = "Baseline", "Several", "Other"
+GROUPS = {
+    "protocol": "Protocol",
+    "loader": "Loader",
+    "loader_workers": "Loader",
+    "precision": "Precision",
+    "channels_last": "Layout and compilation",
+    "compile": "Layout and compilation",
+}
+"""What a variant is shown under, by the setting it departs in."""
+_FIELDS = (
+    *("protocol", "epochs", "device", "gpus", "local_batch_size", "dataset_fraction"),
+    *("seed", "seeds"),
+)
+
+
+def runs_definition(
+    campaign: Campaign, runs: list[list[Any]], excluded: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
+    """Definition of the tables of all runs, excluded ones too; see `table_definition`."""
+    return {
+        **_content(campaign, list(campaign.configurations), runs, excluded),
+        "series": [_series(campaign, name) for name in campaign.series],
+    }
+
+
+def table_definition(
+    campaign: Campaign, figure: str, runs: list[list[Any]], excluded: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
+    """Definition of a figure's table (or table1's).
+
+    `runs` lists [configuration, repeat] of the runs to take; configurations without any are named
+    as missing in the table. `excluded`: those of the campaign that are left out (configuration, repeat,
+    reason), named in the table where they are the figure's.
+    """
+    content = campaign.figures[figure]
+    definition: dict[str, Any] = {
+        "figure": figure,
+        **_content(campaign, campaign.figure_configurations(figure), runs, excluded),
+        "options": {k: v for k, v in content.items() if k not in _CONTENT},
+    }
+    if figure == "figure1":  # drawn before any run can tell what n counts
+        devices = {str(campaign.series[name].torch_device) for name in content["series"]}
+        definition["torch_devices"] = sorted(devices)
+    if figure == "variants":
+        definition["variants"] = variants_definition(campaign)
+    elif "series" in content:
+        definition["series"] = [_series(campaign, name) for name in content["series"]]
+    else:
+        definition["points"] = [_labelled_point(campaign, **p) for p in content["points"]]
+    return definition
+
+
+def _content(
+    campaign: Campaign,
+    configurations: list[str],
+    runs: list[list[Any]],
+    excluded: Sequence[dict[str, Any]],
+) -> dict[str, Any]:
+    left_out = [run for run in excluded if run["configuration"] in configurations]
+    finished = {id_ for id_, _ in runs} | {run["configuration"] for run in left_out}
+    return {
+        "campaign": campaign.name,
+        "runs": runs,
+        "missing": [id_ for id_ in configurations if id_ not in finished],
+        "excluded": left_out,
+    }
+
+
+def _labelled_point(campaign: Campaign, series: str, gpus: int) -> dict[str, Any]:
+    line = campaign.series[series]
+    kind = {"label": line.label, "model": line.model, "phase": line.phase, "device": line.device}
+    return {**kind, **_point(campaign.configurations[line.points[gpus]])}
+
+
+def _series(campaign: Campaign, name: str) -> dict[str, Any]:
+    series = campaign.series[name]
+    return {
+        "name": name,
+        "label": series.label,
+        "place": list(campaign.series).index(name),
+        "model": series.model,
+        "phase": series.phase,
+        "device": series.device,
+        "dataset_rule": "scaled" if series.is_scaled else "fixed",
+        "batch_rule": _BATCH_RULES[series.constant],
+        "points": [_point(campaign.configurations[id_]) for id_ in series.points.values()],
+    }
+
+
+def _point(configuration: Configuration) -> dict[str, Any]:
+    return {
+        "configuration": configuration.id,
+        **{name: getattr(configuration, name) for name in _OF_POINT},
+    }
+
+
+# --- the figure `variants`: trainings that depart from a baseline, and in what --------------------
+
+
+def check_variants(content: Mapping[str, Any], series: Mapping[str, Series], where: str) -> None:
+    """Raise InputError unless each model and phase of the figure has one baseline."""
+    where = f"{where}: figures.variants.baselines"
+    shown, baselines = content["series"], dict[str, str]()
+    for name in content["baselines"]:
+        if name not in shown:
+            raise InputError(f"{where}: '{name}' is not among its series; {one_of(name, shown)}")
+        kind = _kind(series[name])
+        other = baselines.setdefault(kind, name)
+        if other != name:
+            raise InputError(
+                f"{where}: '{other}' and '{name}' are both of {kind}; allowed: one for each model and phase"
+            )
+    for name in shown:
+        kind = _kind(series[name])
+        if kind not in baselines:
+            same = [other for other in shown if _kind(series[other]) == kind]
+            raise InputError(
+                f"{where}: none for {name}, which is of {kind}; allowed: {', '.join(same)}"
+            )
+
+
+def variants_definition(campaign: Campaign) -> list[dict[str, Any]]:
+    """Entries of the figure's configurations, each once, in its series' order.
+
+    Keys: series, label, configuration, baseline (the configuration it is compared with), group, and
+    `differs`: what it departs in, in words; of a baseline, what it is.
+    """
+    content = campaign.figures["variants"]
+    baselines = {_kind(campaign.series[n]): campaign.series[n].points for n in content["baselines"]}
+    entries: dict[str, dict[str, Any]] = {}
+    for name in content["series"]:
+        series = campaign.series[name]
+        points = baselines[_kind(series)]
+        for gpus, id_ in series.points.items():
+            baseline = points.get(gpus, next(iter(points.values())))
+            departure = _departure(campaign.configurations[id_], campaign.configurations[baseline])
+            entry = {"series": name, "label": series.label, "configuration": id_}
+            entries.setdefault(id_, {**entry, "baseline": baseline, **departure})
+    return list(entries.values())
+
+
+def _kind(series: Series) -> str:
+    return f"{series.model} {series.phase}"
+
+
+def _departure(configuration: Configuration, baseline: Configuration) -> dict[str, str]:
+    """Group of a configuration, and what it departs in."""
+    facts, usual = _facts(configuration), _facts(baseline)
+    if configuration.id == baseline.id:
+        shown = [key for key in facts if key in GROUPS and key != "loader_workers"]
+        words = [_in_words(key, facts[key]) for key in shown if facts[key] not in (None, False)]
+        return {"group": BASELINE, "differs": ", ".join(words)}
+    changed = [key for key in facts if facts[key] != usual[key]]
+    if not changed:
+        return {"group": OTHER, "differs": configuration.id}
+    groups = {GROUPS.get(key, OTHER) for key in changed}
+    return {
+        "group": groups.pop() if len(groups) == 1 else SEVERAL,
+        "differs": ", ".join(_in_words(key, facts[key]) for key in changed),
+    }
+
+
+def _facts(configuration: Configuration) -> dict[str, Any]:
+    """All that tells trainings of a model apart: fields, dataset, settings."""
+    return {
+        **{name: getattr(configuration, name) for name in _FIELDS},
+        "dataset": configuration.dataset.get("name"),
+        **dict(sorted({**dict.fromkeys(PASS_KEYS, 1), **configuration.settings}.items())),
+    }
+
+
+def _in_words(key: str, value: Any) -> str:
+    """A setting and its value as a person would say it."""
+    words = key.replace("_", " ")
+    return words if value is True else f"{words} {'not known' if value is None else value}"

@@ -1,0 +1,211 @@
+"""Commands before a campaign runs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from scalewatt.cli.command import (
+    CAMPAIGN,
+    MAX_GPUS,
+    PLACE,
+    command,
+    flag,
+    option,
+    site,
+)
+from scalewatt.common.errors import InputError
+from scalewatt.common.project_files import given_file
+
+
+@command(
+    site("for whose runs"),
+    flag("--json", "one JSON object, with all checks"),
+    examples=("scalewatt doctor", "scalewatt doctor --site horeka", "scalewatt doctor --json"),
+)
+def doctor(arguments: argparse.Namespace) -> int:
+    """Say what this machine can measure, and what is missing for runs.
+
+    With each check that fails or warns is how to fix it. Exit code 1 if no run can be made.
+    """
+    from scalewatt.doctor.examine import as_text, examine
+
+    report = examine(arguments.site)
+    print(json.dumps(report, indent=1, allow_nan=False) if arguments.json else as_text(report))
+    return 0 if report["can_run"] else 1
+
+
+@command(
+    option("files", "FILE", "campaign files; default: campaigns/paper.yaml", given_file, nargs="*"),
+    site("on whose machine it must be able to run", default=None),
+    MAX_GPUS,
+    flag("--json", "one object per run"),
+    examples=(
+        "scalewatt campaign campaigns/paper.yaml",
+        "scalewatt campaign --max-gpus 16 campaigns/paper.yaml",
+        "scalewatt campaign --site horeka campaigns/paper.yaml",
+    ),
+)
+def campaign(arguments: argparse.Namespace) -> None:
+    """Check a campaign and print it as a table."""
+    from scalewatt.campaign.cluster import carbon_file, load_site
+    from scalewatt.campaign.external_command import check_commands
+    from scalewatt.campaign.listing import campaign_text, runs_json
+    from scalewatt.campaign.load import check_devices, load_campaign
+
+    cluster = load_site(arguments.site) if arguments.site else None
+    if cluster and carbon_file(cluster):
+        from scalewatt.results.carbon.intensity_files import intensity_of  # with pandas
+
+        intensity_of(cluster)
+    files = arguments.files or [given_file("campaigns/paper.yaml")]
+    campaigns = [load_campaign(path, cluster, arguments.max_gpus) for path in files]
+    for campaign in campaigns:
+        if cluster:
+            check_devices(campaign, cluster)
+        check_commands(campaign)
+    if arguments.json:
+        runs = [run for campaign in campaigns for run in runs_json(campaign)]
+        print(json.dumps({"runs": runs}, indent=1))
+    else:
+        print("\n\n".join(map(campaign_text, campaigns)))
+
+
+@command(
+    *CAMPAIGN,
+    MAX_GPUS,
+    option("--model", "FILE", "scaling model; default: the cluster file's scaling_model"),
+    option("--results", "FOLDER", "results/<campaign>, whose finished runs count as they were"),
+    option("--from", "N", "with --to: what more GPUs than N buy and cost, of each series", int),
+    option("--to", "N", "see --from", int),
+    option("--deadline-h", "H", "cheapest n of each series in H hours", float),
+    option("--energy-kwh", "E", "fastest n of each series for E kWh", float),
+    flag("--json", "one JSON object, with every run"),
+    option("--out", "STEM", "also write .parquet, .csv and .md"),
+    option("--html", "FILE", "write instead a page where n, batch size and more are chosen"),
+    examples=(
+        "scalewatt plan --site horeka",
+        "scalewatt plan --site horeka --max-gpus 16",
+        "scalewatt plan --site horeka --from 16 --to 64",
+        "scalewatt plan --site horeka --html plan.html",
+    ),
+)
+def plan(arguments: argparse.Namespace) -> None:
+    """Predict time, energy and cost of a campaign before it runs."""
+    if arguments.html is not None:
+        return _write_page(arguments)
+    from scalewatt.campaign.cluster import load_site
+    from scalewatt.scaling.commands import plan_campaign, write_plan
+    from scalewatt.scaling.planning.plan_text import plan_text
+
+    plan = plan_campaign(
+        load_site(arguments.site),
+        arguments.campaign,
+        arguments.model,
+        arguments.results,
+        arguments.deadline_h,
+        arguments.energy_kwh,
+        (vars(arguments)["from"], arguments.to),
+        arguments.max_gpus,
+    )
+    if arguments.out is not None:
+        write_plan(plan, arguments.out)
+    as_json = arguments.json
+    print(json.dumps(plan.as_json(), indent=1, allow_nan=False) if as_json else plan_text(plan))
+    return None
+
+
+def _write_page(arguments: argparse.Namespace) -> None:
+    """Write the page where a training is chosen; InputError for an option that it does not answer."""
+    from scalewatt.campaign.cluster import load_site
+    from scalewatt.report.planner.plan_page import Limits, site_of, write_plan_page
+
+    for name in ("results", "from", "to", "json", "out"):
+        if vars(arguments)[name]:
+            raise InputError(
+                f"--html: --{name} is for a plan as text; allowed: --site, --campaign, --model, "
+                "--max-gpus, --deadline-h and --energy-kwh"
+            )
+    nowhere = arguments.site == "local" and not Path("config.yaml").exists()
+    cluster = None if nowhere else load_site(arguments.site)
+    site = site_of(cluster, arguments.campaign, arguments.model, arguments.max_gpus)
+    write_plan_page(arguments.html, site, Limits(arguments.deadline_h, arguments.energy_kwh))
+    print(f"{arguments.html}: written")
+
+
+@command(
+    *PLACE,
+    option("--slowdown", "PERCENT", "how much more time than the fastest", float),
+    option("--deadline-h", "H", "the longest that a run may take", float),
+    option("--carbon-kg", "KG", "the most that a run may emit, in CO2e", float),
+    flag("--any", "compare all devices, n and batch sizes too"),
+    flag("--json", "one JSON object"),
+    examples=(
+        "scalewatt advise --campaign campaigns/demo.yaml --slowdown 10",
+        "scalewatt advise --site horeka --deadline-h 24 --any",
+    ),
+)
+def advise(arguments: argparse.Namespace) -> int:
+    """Name the settings of least energy within a limit of time or CO2e.
+
+    They are compared by finished runs. Exit code 1 if there is nothing to choose from, or no setting
+    of a training keeps the limits.
+    """
+    from scalewatt.scaling.planning.advise import (
+        Limits,
+        advice_text,
+        advise,
+        check_limits,
+        settings_in,
+    )
+    from scalewatt.tracking.exclude import find_place
+
+    slowdown = None if arguments.slowdown is None else arguments.slowdown / 100
+    limits = Limits(slowdown, arguments.deadline_h, arguments.carbon_kg)
+    check_limits(limits)
+    folders = arguments.campaign, arguments.results, arguments.work
+    settings = settings_in(find_place(arguments.site, *folders).results)
+    if unknown := settings.loc[settings["energy_kwh_mean"].isna(), "configuration"].tolist():
+        print(f"scalewatt: energy not known, not compared: {', '.join(unknown)}", file=sys.stderr)
+    advices = advise(settings, limits, arguments.any)
+    if not advices:
+        print("scalewatt: no training has several settings to choose from", file=sys.stderr)
+    if arguments.json:
+        print(json.dumps({"advice": [advice.as_json() for advice in advices]}, indent=1))
+    elif advices:
+        print(advice_text(advices))
+    return 0 if advices and all(len(advice.kept) for advice in advices) else 1
+
+
+@command(
+    option("campaign", "CAMPAIGN", "campaign file"),
+    option("--out", "FILE", "default: <campaign>-pilot.yaml beside it"),
+    examples=("scalewatt pilot campaigns/demo.yaml",),
+)
+def pilot(arguments: argparse.Namespace) -> None:
+    """Write the campaign of short runs that calibrates the scaling model."""
+    from scalewatt.scaling.planning.pilot import write_pilot
+
+    print(write_pilot(arguments.campaign, arguments.out))
+
+
+@command(
+    option(
+        "sources",
+        "SOURCE",
+        "results/<campaign>, a table of configurations, or reference (the published rows)",
+        nargs="+",
+    ),
+    option("--out", "FILE", "the model's file (JSON)", required=True),
+    examples=(
+        "scalewatt calibrate reference --out model.json",
+        "scalewatt calibrate results/paper reference --out model.json",
+    ),
+)
+def calibrate(arguments: argparse.Namespace) -> None:
+    """Calibrate the scaling model of time and energy on results."""
+    from scalewatt.scaling.commands import calibrate_sources
+
+    print(calibrate_sources(arguments.sources, arguments.out))

@@ -1,0 +1,153 @@
+"""Commands about recordings and results."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scalewatt.cli.command import command, flag, folder, option, print_error, site
+from scalewatt.common.errors import InputError
+
+if TYPE_CHECKING:
+    from scalewatt.energies.read import Reading
+
+
+@command(
+    option("paths", "PATH", "recordings and run folders", nargs="+"),
+    flag("--json", "one JSON object a line for each path"),
+    option("--stages", "EVENTS", "stage events (Parquet, CSV, JSON lines)"),
+    option("--gpus-per-node", "N", "how many GPUs each node must have recorded", int),
+    option("--run", "RUN", "which run of a file that holds several", str),
+    option("--round", "ROUND", "which round of a run that has several", str),
+    site("whose rated powers to estimate from; a run has its own", default=None),
+    option(
+        "--node",
+        "[FILE=]NAME",
+        "node of a file that names none, or of FILE of a folder; may be given several times",
+        str,
+        action="append",
+        default=[],
+    ),
+    option(
+        "--time-zone", "ZONE", "of local times, such as Europe/Berlin; default: this machine's", str
+    ),
+    option("--columns", "YAML", "what the columns of a CSV are (docs/recordings.md)"),
+    examples=(
+        "scalewatt energy results/demo/runs/resnet50-local-n002-lbs0032-full/1",
+        "scalewatt energy --json recording.hdf5",
+    ),
+)
+def energy(arguments: argparse.Namespace) -> int:
+    """Print the energy of recordings of any kind.
+
+    They are a perun file, a journal, a run folder, or another tool's file.
+    """
+    from scalewatt.energies.account_text import account_text
+    from scalewatt.energies.read import read_account
+
+    reading = _reading(arguments)
+    failed = 0
+    for number, path in enumerate(arguments.paths):
+        try:
+            account = read_account(path, reading)
+        except InputError as error:
+            print_error(error)
+            failed += 1
+            continue
+        if arguments.json:
+            print(json.dumps(account.to_dict(), allow_nan=False))
+        else:
+            print(("\n" if number > failed else "") + account_text(account))
+    return 1 if failed else 0
+
+
+def _reading(arguments: argparse.Namespace) -> Reading:
+    from scalewatt.campaign.cluster import powers_by_device
+    from scalewatt.energies.read import Reading
+
+    nodes = {file: name for file, _, name in (text.rpartition("=") for text in arguments.node)}
+    same = ("run", "round", "stages", "gpus_per_node", "time_zone", "columns")
+    return Reading(
+        **{name: getattr(arguments, name) for name in same},
+        powers=powers_by_device(arguments.site) if arguments.site else None,
+        node=nodes if any(nodes) else nodes.get(""),
+    )
+
+
+@command(
+    option("name", "NAME", "the campaign's name", str),
+    option(
+        "paths",
+        "PATH",
+        "recordings, each with a YAML file that describes it (docs/register.md); with --table: only "
+        "their rows",
+        nargs="*",
+    ),
+    option("--table", "FILE", "CSV or YAML, one row per run; default: files beside PATH"),
+    folder("results"),
+    folder("campaigns"),
+    examples=(
+        "scalewatt register elsewhere recordings/*.hdf5",
+        "scalewatt register elsewhere --table runs.csv",
+    ),
+)
+def register(arguments: argparse.Namespace) -> None:
+    """Make runs of recordings from elsewhere."""
+    from scalewatt.registration.register import register, shortened
+
+    given = arguments.name, arguments.paths, arguments.table
+    print("\n".join(shortened(register(*given, arguments.results, arguments.campaigns))))
+
+
+@command(
+    option("a", "A", "results/<campaign>, its name in results, or an archive", str),
+    option("b", "B", "the other one, likewise", str),
+    folder("results"),
+    flag("--json", "one JSON object, with all of it"),
+    option("--out", "STEM", "also write .parquet and .csv of all ratios"),
+    examples=(
+        "scalewatt compare results/demo results/demo-simulated",
+        "scalewatt compare demo theirs.crate.zip --json",
+    ),
+)
+def compare(arguments: argparse.Namespace) -> int:
+    """Compare two campaigns: settings, time and energy.
+
+    Differences have intervals and verdicts. Exit code 1 if no configuration is in both.
+    """
+    from scalewatt.comparison.compare import compare, write_compared
+    from scalewatt.comparison.compare_text import comparison_text
+
+    compared = compare(arguments.a, arguments.b, arguments.results)
+    if arguments.out is not None:
+        write_compared(compared, arguments.out)
+    if arguments.json:
+        print(json.dumps(compared.as_json(), indent=1, allow_nan=False))
+    else:
+        print(comparison_text(compared))
+    return 0 if compared.matched.pairs else 1
+
+
+@command(
+    option(
+        "--results",
+        "FOLDER",
+        "results/<campaign>; default: reference, the paper's published numbers",
+        default=Path("reference"),
+    ),
+    option("--campaign", "FILE", "default: the one in campaigns/ that has the folder's name"),
+    site("whose devices count beside those of all sites", default=None),
+    flag("--json", "a list of verdicts"),
+    option("--out", "STEM", "also write .parquet, .csv, .md and .json"),
+    examples=("scalewatt claims", "scalewatt claims --results results/paper --json"),
+)
+def claims(arguments: argparse.Namespace) -> None:
+    """Check the paper's claims on results."""
+    from scalewatt.campaign.cluster import load_site
+    from scalewatt.claims.check_claims import check_claims
+
+    cluster = load_site(arguments.site) if arguments.site else None
+    text, as_json = check_claims(arguments.results, arguments.campaign, cluster, arguments.out)
+    print(as_json if arguments.json else text)

@@ -1,0 +1,185 @@
+"""Steps that the workflow's rules call: a dataset, a training, a simulation, a probe."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from scalewatt.cli.command import command, flag, option, site
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import parse_json
+
+
+@command(
+    option(
+        "--definition",
+        "JSON",
+        "file with JSON, or the JSON itself; default: what the folder was prepared for",
+        str,
+    ),
+    option("--folder", "FOLDER", "where the dataset lies or goes", required=True),
+    option("--source", "SOURCE", "what of: a path, a URL, or an object as JSON", str),
+    option("--year", "YEAR", "only this year of ERA5", int),
+    option("--out", "FILE", "JSON file that describes it"),
+    flag("--pack", "also put all images into one file, for staging"),
+    examples=(
+        "scalewatt prepare --folder data/imagenet --source /data/imagenet-tars \\\n"
+        '    --definition \'{"name": "imagenet", "format": "imagenet", "source": "data_root", \\\n'
+        '    "train_samples": 1281167, "validation_samples": 50000, "classes": 1000}\'',
+        "scalewatt prepare --folder data/imagenet --pack",
+    ),
+)
+def prepare(arguments: argparse.Namespace) -> None:
+    """Prepare a dataset and describe it."""
+    from scalewatt.campaign.cluster import read_source
+    from scalewatt.common.files import write_json
+    from scalewatt.data.prepared import (
+        checked_definition,
+        definition_of_prepared,
+        prepare_dataset,
+        prepare_dataset_year,
+    )
+
+    if arguments.definition is None:
+        definition = definition_of_prepared(arguments.folder)
+    else:
+        definition = checked_definition(_definition(arguments.definition))
+    if arguments.pack and definition["format"] != "imagenet":
+        raise InputError(
+            f"--pack: is for images, dataset {definition['name']} is of format "
+            f"{definition['format']}; expected format imagenet"
+        )
+    source = read_source(arguments.source) if arguments.source else None
+    given = definition, arguments.folder, source
+    if arguments.year is None:
+        described = prepare_dataset(*given)
+    else:
+        described = prepare_dataset_year(*given, arguments.year)
+    if arguments.pack:
+        from scalewatt.data.node_copy import pack
+
+        pack(arguments.folder)
+    if arguments.out is not None:
+        write_json(arguments.out, described)
+
+
+def _definition(text: str) -> Any:
+    """Value of --definition: JSON, or the file of JSON that it names."""
+    is_file = not text.lstrip().startswith(("{", "["))
+    try:
+        return parse_json(Path(text).read_bytes() if is_file else text)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+    raise InputError(f"--definition: {text[:100]!r} is neither JSON nor a file of it ({reason})")
+
+
+@command(
+    option("spec", "SPEC", "spec.json of the run"),
+    option("--out", "FOLDER", "run folder for the results", required=True),
+    site(),
+    option("--work", "FOLDER", "root of working directories; default: the cluster's"),
+    option("--initial-weights", "FILE", "weights that a fine-tuning starts from"),
+    option("--max-updates", "N", "stop at a checkpoint after so many updates", int),
+    option(
+        "--budget-of",
+        "CAMPAIGN",
+        "refuse if its energy budget is used up; --out lies in its results",
+    ),
+    examples=(
+        "scalewatt train results/demo/runs/resnet50-local-n002-lbs0032-full/1/spec.json --out again",
+    ),
+)
+def train(arguments: argparse.Namespace) -> int:
+    """Train (the next segment of) a run under perun."""
+    from scalewatt.campaign.cluster import device_of_run, load_site, powers
+    from scalewatt.campaign.external_command import is_command_spec
+    from scalewatt.campaign.run_spec import read_spec
+    from scalewatt.execution.launch import LaunchOptions, run_training
+    from scalewatt.execution.watchdog import Limits
+
+    spec, cluster = read_spec(arguments.spec), load_site(arguments.site)
+    device = device_of_run(cluster, spec.device, spec.configuration)
+    work = arguments.work or Path(cluster.work_root)
+
+    def check() -> None:
+        if arguments.budget_of is not None:
+            from scalewatt.campaign.load import load_campaign
+            from scalewatt.tracking.budget import check_budget
+
+            campaign = load_campaign(arguments.budget_of, cluster, to_run=False).whole
+            results = arguments.out.absolute().parents[2]  # runs/<configuration>/<repeat>
+            check_budget(campaign, cluster.devices, results, work, spec)
+
+    options = LaunchOptions(
+        None if is_command_spec(spec) else Path(cluster.data_folder(spec.dataset)),
+        work,
+        cluster.launcher,
+        device.torch_device,
+        device.cpus_per_rank,
+        Limits(closing_s=cluster.closing_s),
+        scratch=cluster.scratch,
+        initial_weights=arguments.initial_weights,
+        max_updates=arguments.max_updates,
+        checkpoint_every_s=cluster.checkpoint_every_s,
+        levers=cluster.levers,
+        rated_powers=powers(device),
+        check_budget=check,
+        crash_retries=cluster.crash_retries,
+        requeue=cluster.requeue,
+    )
+    return run_training(arguments.spec, arguments.out, options)
+
+
+@command(
+    option("specs", "SPEC", "spec.json of a run", nargs="+"),
+    option("--out", "FOLDER", "run folder for the results; default: the one of SPEC"),
+    site(),
+    option("--model", "FILE", "the scaling model", required=True),
+    examples=(
+        "scalewatt simulate results/paper-simulated/runs/resnet50-a100-n004-lbs0256-full/1/spec.json \\\n"
+        "    --site simulate --model reference/scaling_model.json",
+    ),
+)
+def simulate(arguments: argparse.Namespace) -> None:
+    """Write a run's folder from the scaling model, without training."""
+    from scalewatt.campaign.cluster import device_of_run, load_site
+    from scalewatt.campaign.run_spec import read_spec
+    from scalewatt.scaling.simulation.simulate_run import simulate_run
+
+    if arguments.out is not None and len(arguments.specs) > 1:
+        raise InputError(
+            f"--out: is one folder, for {len(arguments.specs)} runs; allowed: without, then each "
+            "run's files go beside its spec"
+        )
+    cluster = load_site(arguments.site)
+    for path in arguments.specs:
+        spec = read_spec(path)
+        device_of_run(cluster, spec.device, spec.configuration)
+        if arguments.out is None and not cluster.simulates:
+            raise InputError(
+                f"{path}: the cluster '{cluster.name}' trains (mode), so this may be the folder of a "
+                "measured run; allowed: --out FOLDER, or a cluster file with `mode: simulate`"
+            )
+        simulate_run(path, arguments.out or path.parent, cluster, arguments.model)
+
+
+@command(
+    option("device", "DEVICE", "a device of the cluster", str),
+    site(),
+    option("--seconds", "S", "how long to measure", float, default=300.0),
+    option("--sampling-period", "S", "in seconds", float, default=1.0),
+    option("--repeat", "N", "which of several probes this is", int, default=1),
+    option("--out", "FOLDER", "folder for the recording", required=True),
+    examples=("scalewatt probe local --seconds 60 --out idle-probe",),
+)
+def probe(arguments: argparse.Namespace) -> int:
+    """Measure a device's idle power on one node."""
+    from scalewatt.campaign.cluster import device_of_run, load_site
+    from scalewatt.execution.idle_probe import run_probe
+
+    cluster = load_site(arguments.site)
+    name = f"idle probe of {arguments.device} repeat {arguments.repeat}"
+    device = device_of_run(cluster, arguments.device, name)
+    period_s = arguments.sampling_period
+    return run_probe(device, cluster, arguments.seconds, period_s, arguments.repeat, arguments.out)

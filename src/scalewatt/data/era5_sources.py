@@ -1,0 +1,476 @@
+"""ERA5 as it is distributed: Zarr stores, netCDF and GRIB files, and the original project's yearly HDF5.
+
+Each source becomes arrays of xarray with one set of names, of which only labels are read when it is
+opened, and a table of where each field is: in which array, at which level and time.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial, reduce
+from itertools import count
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from xarray.backends import BackendArray
+from xarray.core import indexing
+
+from scalewatt.common.errors import InputError
+from scalewatt.data.era5 import CHANNEL_COUNTS, CHANNEL_OF, year_times
+
+Store = str | dict[str, Any]
+"""A Zarr store's path or URL, or one of {zarr: URL}, {files: [GLOB, …]}, {hdf5: FOLDER}."""
+
+SHORT_NAMES = {
+    "10u": "10m_u_component_of_wind",
+    "u10": "10m_u_component_of_wind",
+    "10v": "10m_v_component_of_wind",
+    "v10": "10m_v_component_of_wind",
+    "2t": "2m_temperature",
+    "t2m": "2m_temperature",
+    "sp": "surface_pressure",
+    "msl": "mean_sea_level_pressure",
+    "tcwv": "total_column_water_vapour",
+    "t": "temperature",
+    "u": "u_component_of_wind",
+    "v": "v_component_of_wind",
+    "z": "geopotential",
+    "r": "relative_humidity",
+}
+"""Variables by their names in GRIB and in the Climate Data Store's netCDF."""
+DIMENSIONS = {"valid_time": "time", "pressure_level": "level", "isobaricInhPa": "level"}
+COORDINATES = ("time", "level", "latitude", "longitude", "expver", "number")
+
+CHANNELS_OF = {
+    variable: {c.level: n for n, c in enumerate(CHANNEL_OF.values()) if c.variable == variable}
+    for variable in dict.fromkeys(SHORT_NAMES.values())
+}
+"""Numbers of the channels, by variable and level."""
+ALOFT = {variable for variable, levels in CHANNELS_OF.items() if None not in levels}
+
+FORMATS = {"zarr": "Zarr", "h5netcdf": "netCDF", "scipy": "netCDF"}
+"""Formats by what xarray calls their readers."""
+
+ECMWF_HUMIDITY = "water above 0 °C, ice below -23 °C, both between (ECMWF)"
+"""What the relative humidity of ECMWF's own files is defined over."""
+
+BLOCK_BYTES = 16 * 2**20
+"""Decoded at once. The C library reuses allocations up to this size; larger ones are zeroed anew."""
+WIDE_BLOCK_BYTES = 128 * 2**20
+"""Decoded at once where requests take long, or chunks span many times."""
+
+Field = tuple[int, int, np.ndarray]
+"""Channel, step, and values float32 (latitude, longitude) as stored."""
+
+
+@dataclass
+class Source:
+    """Arrays of variables on one grid; `name` begins the messages, an array's `file` names it."""
+
+    name: str
+    arrays: list[xr.DataArray]
+    humidity_over: str | None = None
+    """What relative humidity is defined over; None if it is to be judged by its unit."""
+    block_bytes: int = BLOCK_BYTES
+    link: tuple[Path, int] | None = None
+    """The file whose `fields` are used in place, and their steps; None to copy them."""
+    fields: pd.DataFrame = field(default_factory=pd.DataFrame)
+    """A row for each field that is needed, by channel and step: array, and level and time in it."""
+
+
+def open_source(store: Store, year: int, times: np.ndarray, grid: Sequence[int] | None) -> Source:
+    """Open a source, and find each channel at these times of the year."""
+    kind, where = ("zarr", store) if isinstance(store, str) else next(iter(store.items()))
+    if kind == "zarr":
+        source = open_zarr(where)
+    elif kind == "files":
+        source = open_files(where)
+    elif kind == "hdf5":
+        source = open_original(Path(where), year, times, grid)
+    else:
+        raise InputError(f"ERA5 source {json.dumps(store)}: needed is one of zarr, files, hdf5")
+    source.fields = find_fields(source, times)
+    return source
+
+
+# --- fields ---------------------------------------------------------------------------------------
+
+
+def find_fields(source: Source, times: np.ndarray) -> pd.DataFrame:
+    """Find every channel at each time; InputError names what is missing or there twice."""
+    needed = pd.DataFrame({"time": times, "step": range(len(times))})
+    tables = [pd.DataFrame(columns=["channel", "step", "array", "level", "at"], dtype=int)]
+    for number, array in enumerate(source.arrays):
+        channels = CHANNELS_OF[str(array.name)]
+        labels = pd.DataFrame({"time": np.atleast_1d(array["time"].values), "array": number})
+        labels["at"] = range(len(labels))
+        for position, level in enumerate(_levels(array)):
+            if level in channels:
+                labels = labels.assign(channel=channels[level], level=position)
+                tables.append(labels.merge(needed).drop(columns="time"))
+    table = pd.concat(tables)
+
+    twice = table[table.duplicated(["channel", "step"])]
+    if len(twice):
+        number, step = twice.iloc[0][["channel", "step"]]
+        rows = table[(table["channel"] == number) & (table["step"] == step)]
+        files = dict.fromkeys(source.arrays[array].attrs["file"] for array in rows["array"])
+        raise InputError(
+            f"{source.name}: has {[*CHANNEL_OF.values()][number]} on {_minute(times[step])} more than "
+            f"once, in {' and '.join(files)}"
+        )
+    missing = np.ones((len(CHANNEL_OF), len(times)), bool)
+    missing[table["channel"], table["step"]] = False
+    for channel, steps in zip(CHANNEL_OF.values(), missing, strict=True):
+        if steps.all():
+            hint = "; ARCO-ERA5 has only specific humidity, WeatherBench 2's stores have relative"
+            hint = hint if channel.variable == "relative_humidity" else ""
+            raise InputError(f"{source.name}: missing {channel}{hint}")
+        if steps.any():
+            shown = ", ".join(map(_minute, times[steps][:5]))
+            raise InputError(f"{source.name}: missing {channel} on {shown} (times: {steps.sum()})")
+    return table.set_index(["channel", "step"]).sort_index()
+
+
+def read_field(source: Source, channel: int, step: int) -> np.ndarray:
+    """Read a channel at a step, float32 (latitude, longitude)."""
+    where: Any = source.fields.loc[(channel, step)]
+    number, level, at = (int(where[key]) for key in ("array", "level", "at"))
+    return _read(source.arrays[number], np.array([level]), np.array([at]))[0, 0]
+
+
+def read_variable(source: Source, variable: str) -> Iterator[list[Field]]:
+    """Read the fields of a variable, as stored, a block of one array after another."""
+    fields = source.fields.loc[sorted(CHANNELS_OF[variable].values())].reset_index()
+    for number in fields["array"].unique():
+        rows = fields[fields["array"] == number]
+        channels = rows.drop_duplicates("channel").sort_values("level")
+        steps = rows.drop_duplicates("step").sort_values("at")
+        array = source.arrays[number]
+        for block in _cut(source, array, steps["at"].to_numpy(), len(channels)):
+            stacks = _read(array, channels["level"].to_numpy(), steps["at"].to_numpy()[block])
+            yield [
+                (channel, step, values)
+                for channel, stack in zip(channels["channel"], stacks, strict=True)
+                for step, values in zip(steps["step"].iloc[block], stack, strict=True)
+            ]
+
+
+def _cut(source: Source, array: xr.DataArray, times: np.ndarray, levels: int) -> list[np.ndarray]:
+    """Cut ascending positions into blocks: about `block_bytes`, and whole chunks if possible."""
+    chunks = array.encoding.get("preferred_chunks") or {}
+    chunk = chunks.get("time", chunks.get("valid_time", 1))
+    step_bytes = 4 * array.sizes["latitude"] * array.sizes["longitude"] * levels
+    size = max(source.block_bytes, min(WIDE_BLOCK_BYTES, step_bytes * chunk))
+    stride = int(np.median(np.diff(times))) if len(times) > 1 else 1
+    width = max(1, size // step_bytes) * stride
+    if width > chunk:
+        width -= width % chunk
+    return np.split(np.arange(len(times)), np.flatnonzero(np.diff(times // width)) + 1)
+
+
+def _read(array: xr.DataArray, levels: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Read float32 (level, time, latitude, longitude) at positions of levels and times, NaN where missing."""
+    try:
+        where = {"level": _index(levels), "time": _index(times)}
+        block = array.isel(where, missing_dims="ignore").load()
+        if "expver" in block.dims:  # final values (1) come before preliminary ones (5)
+            order = np.argsort(block["expver"].values.astype(int))
+            versions = [block.isel(expver=at, drop=True) for at in order]
+            block = reduce(lambda values, others: values.fillna(others), versions)
+    except Exception as error:  # whatever codecs and file systems raise
+        known = np.atleast_1d(array["time"].values)
+        raise InputError(
+            f"{array.attrs['file']}: {array.name} cannot be read from {_minute(known[times[0]])} to "
+            f"{_minute(known[times[-1]])} ({error or type(error).__name__})"
+        ) from error
+    block = block.expand_dims([name for name in ("level", "time") if name not in block.dims])
+    fields = block.transpose("level", "time", "latitude", "longitude").values
+    return fields.astype(np.float32, copy=False)
+
+
+def _index(positions: np.ndarray) -> slice | np.ndarray:
+    """Give positions as a slice where they are evenly spaced, which is read faster."""
+    steps = np.diff(positions)
+    if (steps > 0).all() and (steps == steps[:1]).all():
+        step = int(steps[0]) if len(steps) else 1
+        return slice(int(positions[0]), int(positions[-1]) + 1, step)
+    return positions
+
+
+def _levels(array: xr.DataArray) -> list[int | None]:
+    """Pressure levels in hPa, from hPa or Pa; None alone at the surface."""
+    if array.name not in ALOFT:
+        return [None]
+    factor = 0.01 if array["level"].attrs.get("units") == "Pa" else 1
+    return [round(level * factor) for level in np.atleast_1d(array["level"].values).astype(float)]
+
+
+def _minute(time: Any) -> str:
+    return str(np.datetime64(time, "ns"))[:16]
+
+
+# --- labels ---------------------------------------------------------------------------------------
+
+
+def normalise(dataset: xr.Dataset, name: str) -> list[xr.DataArray]:
+    """Arrays of the variables that are needed, with our names of variables and dimensions."""
+    if {"time", "valid_time"} <= dataset.variables.keys():  # of two times, the valid one counts
+        valid = dataset["valid_time"]
+        dataset = dataset.drop_vars(["time", "valid_time"])
+        dataset = dataset.assign_coords(time=(valid.dims, valid.values))
+    names = {
+        old: new for old, new in (DIMENSIONS | SHORT_NAMES).items() if old in dataset.variables
+    }
+    dataset = dataset.rename({o: new for o, new in names.items() if new not in dataset.variables})
+    dataset = dataset.set_coords([n for n in COORDINATES if n in dataset.variables])
+
+    variables = CHANNELS_OF.keys() & set(map(str, dataset.data_vars))
+    absent = [n for n in ("time", "latitude", "longitude") if n not in dataset.coords]
+    if variables and absent:
+        raise InputError(f"{name}: missing {', '.join(absent)}")
+    arrays = []
+    for variable in sorted(variables):
+        array = dataset[variable].assign_attrs(file=name)
+        array["time"] = array["time"].astype("datetime64[ns]")
+        if variable in ALOFT and "level" not in array.coords:
+            continue  # `z` without levels is orography
+        known = {*COORDINATES} - {"number"} - ({"level"} if variable not in ALOFT else set())
+        others = {*array.dims} - known
+        if members := [dimension for dimension in others if array.sizes[dimension] > 1]:
+            raise InputError(
+                f"{name}: {variable} has {array.sizes[members[0]]} along {members[0]}; needed is 1"
+            )
+        arrays.append(array.isel(dict.fromkeys(others, 0), drop=True))
+    return arrays
+
+
+# --- Zarr and netCDF ------------------------------------------------------------------------------
+
+
+def open_zarr(url: str) -> Source:
+    """Open a store of version 2 or 3 at a path or any fsspec URL; InputError if it cannot be read."""
+    from zarr.storage import FsspecStore, LocalStore
+
+    remote = "://" in url
+    kind = FsspecStore.from_url if remote else LocalStore
+    name = f"ERA5 store {url}"
+    arrays = _open(lambda: _strict(kind(url, read_only=True)), "zarr", name)
+    return Source(name, arrays, block_bytes=WIDE_BLOCK_BYTES if remote else BLOCK_BYTES)
+
+
+def _strict(store: Any) -> Any:
+    """Wrap a store so that a missing chunk is an error and not a field of fill values."""
+    from zarr.storage import WrapperStore
+
+    metadata = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
+
+    class StrictStore(WrapperStore):
+        async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
+            value = await self._store.get(key, prototype, byte_range)
+            if value is None and not key.endswith(metadata):
+                raise RuntimeError(f"chunk {key} is missing")
+            return value
+
+    return StrictStore(store)
+
+
+def _open(store: Callable[[], Any], engine: str, name: str) -> list[xr.DataArray]:
+    """Open with labels decoded and values left where they are; InputError if it cannot be read."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # consolidated metadata, of which some stores have none
+            dataset = xr.open_dataset(store(), engine=engine, cache=False, decode_cf=False)
+        for variable in dataset.variables.values():
+            for key in ("_FillValue", "missing_value"):
+                # NaN is missing as it is: masking would copy each field.
+                if np.all(pd.isna(variable.attrs.get(key, 0))):
+                    del variable.attrs[key]
+        return normalise(xr.decode_cf(dataset, decode_timedelta=False), name)
+    except InputError:
+        raise
+    except Exception as error:  # each engine and file system has many
+        raise InputError(f"{name}: cannot be read as {FORMATS[engine]} ({error})") from error
+
+
+# --- GRIB -----------------------------------------------------------------------------------------
+
+
+def open_grib(path: Path) -> list[xr.DataArray]:
+    """List a file's messages by their headers; InputError if it is torn or its grid is not regular."""
+    fields: dict[tuple[str, int | None, tuple[Any, ...]], list[tuple[Any, Any]]] = {}
+    for get in _headers(path):
+        variable, aloft = SHORT_NAMES.get(get("shortName")), get("typeOfLevel") == "isobaricInhPa"
+        level = get("level") if aloft else None
+        if variable is None or level not in CHANNELS_OF[variable]:
+            continue
+        date = f"{get('validityDate'):08d}{get('validityTime'):04d}"
+        time = np.datetime64(datetime.strptime(date, "%Y%m%d%H%M"), "ns")
+        span = get("offset", int), get("totalLength")
+        fields.setdefault((variable, level, _grid(get, path)), []).append((time, span))
+    arrays = []
+    for (variable, level, grid), messages in fields.items():
+        columns, rows, north, south, west, east = grid
+        times, spans = zip(*messages, strict=True)
+        coordinates = {
+            "time": np.array(times),
+            "latitude": np.linspace(north, south, rows),
+            "longitude": np.linspace(west, east if east >= west else east + 360, columns),
+        }
+        values = indexing.LazilyIndexedArray(Messages(path, spans, (rows, columns)))
+        array = xr.DataArray(xr.Variable([*coordinates], values), coordinates, name=variable)
+        arrays.append(array.assign_coords(level=level).assign_attrs(file=str(path)))
+    return arrays
+
+
+def _headers(path: Path) -> Iterator[Callable[..., Any]]:
+    """Yield a reader of header keys for each message in turn."""
+    import eccodes
+
+    with path.open("rb") as file:
+        for number in count():
+            try:
+                handle = eccodes.codes_grib_new_from_file(file, headers_only=True)
+            except Exception as error:  # eccodes has many
+                raise InputError(
+                    f"{path}: not a whole GRIB file after {number} messages ({error})"
+                ) from error
+            if handle is None:
+                return
+            try:
+                yield partial(eccodes.codes_get, handle)
+            finally:
+                eccodes.codes_release(handle)
+
+
+def _grid(get: Callable[..., Any], path: Path) -> tuple[Any, ...]:
+    """Columns, rows, and the first and last latitude and longitude."""
+    order = ("iScansNegatively", "jPointsAreConsecutive", "alternativeRowScanning")
+    if get("gridType") != "regular_ll" or any(get(key) for key in order):
+        raise InputError(
+            f"{path}: its grid is {get('gridType')}, or not row by row from west to east; needed is a "
+            "regular latitude-longitude grid"
+        )
+    ends = [
+        f"{axis}Of{end}GridPoint" for axis in ("latitude", "longitude") for end in ("First", "Last")
+    ]
+    return get("Ni"), get("Nj"), *(get(f"{end}InDegrees") for end in ends)
+
+
+class Messages(BackendArray):
+    """Messages of a file, (time, latitude, longitude), which are decoded when they are read."""
+
+    def __init__(self, path: Path, spans: Sequence[tuple[int, int]], grid: tuple[int, int]) -> None:
+        self.path, self.spans = path, spans
+        self.shape, self.dtype = (len(spans), *grid), np.dtype(np.float32)
+
+    def __getitem__(self, key: Any) -> Any:
+        support = indexing.IndexingSupport.OUTER
+        return indexing.explicit_indexing_adapter(key, self.shape, support, self._decode)
+
+    def _decode(self, key: tuple[Any, ...]) -> np.ndarray:
+        steps, rows, columns = np.arange(len(self.spans))[key[0]], *key[1:]
+        with self.path.open("rb") as file:
+            fields = [self._field(file, *self.spans[step]) for step in np.atleast_1d(steps)]
+        return np.reshape(fields, (*steps.shape, *self.shape[1:]))[..., rows, columns]
+
+    def _field(self, file: BinaryIO, offset: int, size: int) -> np.ndarray:
+        import eccodes
+
+        file.seek(offset)
+        handle = eccodes.codes_new_from_message(file.read(size))
+        try:
+            eccodes.codes_set(handle, "missingValue", np.nan)
+            return eccodes.codes_get_values(handle).astype(np.float32)
+        finally:
+            eccodes.codes_release(handle)
+
+
+# --- many files -----------------------------------------------------------------------------------
+
+
+def open_files(patterns: Sequence[str]) -> Source:
+    """Open all GRIB and netCDF files that the patterns match, split in whatever way."""
+    paths = {pattern: glob.glob(pattern, recursive=True) for pattern in patterns}
+    if empty := [pattern for pattern, matches in paths.items() if not matches]:
+        raise InputError(f"{empty[0]}: matches no ERA5 file")
+    files = sorted({Path(path) for matches in paths.values() for path in matches})
+    arrays = [array for path in files if path.is_file() for array in open_file(path)]
+    for array in arrays:
+        for axis in ("latitude", "longitude"):
+            some, others = arrays[0][axis].values, array[axis].values
+            if some.shape != others.shape or not np.allclose(some, others, atol=1e-4):
+                raise InputError(
+                    f"{array.attrs['file']}: is on another grid than {arrays[0].attrs['file']}"
+                )
+    return Source(f"ERA5 files {', '.join(patterns)}", arrays, humidity_over=ECMWF_HUMIDITY)
+
+
+def open_file(path: Path) -> list[xr.DataArray]:
+    """Open a GRIB, netCDF-3 or netCDF-4 file; InputError if it is none, or torn."""
+    with path.open("rb") as file:
+        start = file.read(4)
+    if start == b"GRIB":
+        return open_grib(path)
+    if start[:3] == b"CDF" or start == b"\x89HDF":
+        engine = "scipy" if start[:3] == b"CDF" else "h5netcdf"
+        return _open(lambda: path, engine, str(path))
+    raise InputError(f"{path}: neither GRIB nor netCDF (it begins with {start!r})")
+
+
+# --- yearly files of the original project ---------------------------------------------------------
+
+
+def open_original(folder: Path, year: int, times: np.ndarray, grid: Sequence[int] | None) -> Source:
+    """Open `<year>.h5`, in the folder or one below it (train, test, out_of_sample), to be used in place.
+
+    It has `fields` float32 (time, channel, latitude, longitude) and no labels: 20 channels in our
+    order, or 21 of which the last is not used; 6-hourly from 1 January 00:00, north to south, 0° to
+    360°. InputError if it is missing, torn, too short, or has another shape.
+    """
+    paths = sorted((*folder.glob(f"{year}.h5"), *folder.glob(f"*/{year}.h5")))
+    if len(paths) != 1:
+        raise InputError(
+            f"{folder}: needed is one {year}.h5, in it or a folder below, not {len(paths)}"
+        )
+    path = paths[0]
+    try:
+        fields = xr.open_dataset(path, engine="h5netcdf", cache=False, phony_dims="sort")["fields"]
+    except Exception as error:  # h5py has many for damaged files
+        raise InputError(f"{path}: not a readable yearly ERA5 file ({error})") from error
+    shape = fields.shape
+    right = len(shape) == 4 and shape[1] in CHANNEL_COUNTS and fields.dtype == np.float32
+    if not right or (grid is not None and shape[2:] != (grid[0] + 1, grid[1])):
+        size = "latitude, longitude" if grid is None else f"{grid[0] + 1}, {grid[1]}"
+        raise InputError(
+            f"{path}: fields is {fields.dtype} {shape}; needed is float32 (time, 20 or 21, {size})"
+        )
+    steps = year_times(year)
+    if not len(times) <= shape[0] <= len(steps):
+        raise InputError(
+            f"{path}: has {shape[0]} steps; needed are at least {len(times)} (those of "
+            f"samples_per_year and the two after them) of the {len(steps)} 6-hourly steps of {year}"
+        )
+    names = ("time", "channel", "latitude", "longitude")
+    fields = fields.rename(dict(zip(fields.dims, names, strict=True))).assign_coords(
+        time=steps[: shape[0]],
+        latitude=np.linspace(90, -90, shape[2]),
+        longitude=np.arange(shape[3]) * (360 / shape[3]),
+    )
+    arrays = [
+        fields.isel(channel=number)
+        .assign_coords(level=channel.level)
+        .assign_attrs(file=str(path))
+        .rename(channel.variable)
+        for number, channel in enumerate(CHANNEL_OF.values())
+    ]
+    link = path.resolve(), shape[0]
+    return Source(str(path), arrays, humidity_over=ECMWF_HUMIDITY, link=link)

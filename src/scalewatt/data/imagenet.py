@@ -1,0 +1,365 @@
+"""ImageNet as train/<class>/<image> and val/<class>/<image>: an index, subsets, and the official files."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import shutil
+import tarfile
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import parse_json, require_space, write_table
+from scalewatt.common.processes import die_with
+from scalewatt.common.termination import say
+
+SPLITS = ("train", "val")
+SUFFIXES = (".jpeg", ".jpg", ".png")
+TARS = {
+    "train": "ILSVRC2012_img_train.tar",
+    "val": "ILSVRC2012_img_val.tar",
+    "devkit": "ILSVRC2012_devkit_t12.tar.gz",
+}
+OFFICIAL_NUMBERS = {"train_samples": 1_281_167, "validation_samples": 50_000, "classes": 1000}
+OFFICIAL_MD5 = {
+    "train": "1d675b47d978889d74fa0da5fadfb00e",
+    "val": "29b22e2961454d5413ddabcf34fc5622",
+    "devkit": "fa75699e90414af021442c21a62c3abf",
+}
+LISTING_THREADS = 16
+"""Folders listed at once: a shared file system answers slowly, but many at a time."""
+
+
+# --- the index ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ImageFolderIndex:
+    """Images of a split: paths relative to `folder`, labels int32, classes by label, sizes in bytes."""
+
+    folder: Path
+    paths: list[str]
+    labels: np.ndarray
+    classes: list[str]
+    sizes: np.ndarray
+
+    @classmethod
+    def load(cls, folder: Path | str, split: str) -> ImageFolderIndex:
+        """Read the index of a prepared folder; the images may be in another one."""
+        path = index_path(folder, split)
+        try:
+            table = pq.read_table(path, page_checksum_verification=True)
+        except (OSError, pa.ArrowException) as error:
+            raise InputError(f"{path}: cannot be read ({error}); prepare the data again") from error
+        images = table.schema.metadata.get(b"folder")
+        return cls(
+            Path(os.fsdecode(images)) if images else Path(folder),
+            table["path"].to_pylist(),
+            table["label"].to_numpy().astype(np.int32),
+            parse_json(table.schema.metadata[b"classes"]),
+            table["bytes"].to_numpy(),
+        )
+
+    def save(self, folder: Path | str, split: str) -> None:
+        """Write the index to `folder`, with the folder of the images if they are in another one."""
+        columns = {
+            "path": pa.array(self.paths, pa.string()),
+            "label": pa.array(self.labels),
+            "bytes": pa.array(self.sizes, pa.int64()),
+        }
+        metadata: dict[str, str | bytes] = {"classes": json.dumps(self.classes)}
+        if self.folder != Path(folder):
+            metadata["folder"] = os.fsencode(os.path.abspath(self.folder))
+        write_table(pa.table(columns).replace_schema_metadata(metadata), index_path(folder, split))
+
+
+def index_path(folder: Path | str, split: str) -> Path:
+    """Path of a split's index."""
+    return Path(folder) / f"index-{split}.parquet"
+
+
+def find_images(folder: Path | str, split: str) -> ImageFolderIndex:
+    """Index the images of a split below `folder`, sorted by class and then name; nothing is written.
+
+    Hidden files and folders do not count: a Mac leaves `._name.JPEG` beside every image that it copies.
+    InputError names a class without images, or with an empty one.
+    """
+    root = Path(folder) / split
+    try:
+        classes = sorted(entry.name for entry in _visible(root) if entry.is_dir())
+        with ThreadPoolExecutor(LISTING_THREADS) as threads:
+            images = list(threads.map(_images_of_class, [root / name for name in classes]))
+    except OSError as error:
+        raise InputError(
+            f"{error.filename or root}: cannot be read ({error.strerror}); expected "
+            f"{split}/<class>/<image>, or {TARS['train']} and the others"
+        ) from error
+    table = pd.concat(
+        [pd.DataFrame(columns=["path", "bytes"]), *images], keys=range(-1, len(images))
+    )
+    return ImageFolderIndex(
+        Path(folder),
+        table["path"].tolist(),
+        table.index.get_level_values(0).to_numpy(np.int32),
+        classes,
+        table["bytes"].to_numpy(np.int64),
+    )
+
+
+def _visible(folder: Path) -> list[os.DirEntry[str]]:
+    return [entry for entry in os.scandir(folder) if not entry.name.startswith(".")]
+
+
+def _images_of_class(folder: Path) -> pd.DataFrame:
+    """`path` and `bytes` of every image of a class, sorted."""
+    images = sorted(
+        (f"{folder.parent.name}/{folder.name}/{entry.name}", entry.stat().st_size)
+        for entry in _visible(folder)
+        if entry.name.lower().endswith(SUFFIXES)
+    )
+    if not images:
+        raise InputError(f"{folder}: no images ({', '.join(SUFFIXES)}) in this class")
+    if empty := [path for path, size in images if size == 0]:
+        raise InputError(f"{folder.parents[1] / empty[0]}: empty file (in its class: {len(empty)})")
+    return pd.DataFrame(images, columns=["path", "bytes"])
+
+
+# --- subsets --------------------------------------------------------------------------------------
+
+
+def stratified_subset(labels: np.ndarray, total: int, seed: int) -> np.ndarray:
+    """Choose `total` samples stratified by class: sorted indices (int64), nested by `total`.
+
+    Samples are shuffled within their class; the j-th of a class of c samples comes at (j + 1/2)/c. The
+    subset is a prefix of that order, and has the share of each class within a sample where classes are of
+    similar size. (Largest remainders are exact, but not nested.)
+    """
+    labels = np.asarray(labels)
+    if not 0 <= total <= len(labels):
+        raise ValueError(f"a subset of {len(labels)} samples cannot have {total} samples")
+    keys = np.random.default_rng(seed).random(len(labels))
+    in_class = np.lexsort((keys, labels))
+    _, first, counts = np.unique(labels[in_class], return_index=True, return_counts=True)
+    rank = np.arange(len(labels)) - np.repeat(first, counts)
+    position = (rank + 0.5) / np.repeat(counts, counts)
+    order = np.lexsort((keys[in_class], position))
+    return np.sort(in_class[order[:total]])
+
+
+# --- sources --------------------------------------------------------------------------------------
+
+
+def prepare_images(
+    definition: dict[str, Any], folder: Path, source: str | dict[str, Any] | None
+) -> dict[str, ImageFolderIndex]:
+    """Extract the tars if that is the source; checked indices by split, not yet written.
+
+    Without a source the tars, or the tree, are in `folder`. A tree elsewhere is read where it is, and
+    nothing is written there.
+    """
+    kind, path = (
+        next(iter(source.items())) if isinstance(source, dict) else (None, source or folder)
+    )
+    if kind not in (None, "tars", "tree"):
+        raise InputError(f"sources: {kind}: expected {{tars: FOLDER}} or {{tree: FOLDER}}")
+    images, tars = Path(path), {name: Path(path, file) for name, file in TARS.items()}
+    if kind is None:
+        kind = "tree" if _is_tree(images) or not any(map(Path.exists, tars.values())) else "tars"
+    if kind == "tars" or (_is_tree(folder) and not _is_tree(images)):
+        if not _is_tree(folder):
+            extract_tars(tars, definition, folder)
+        images = folder
+
+    indices = {split: find_images(images, split) for split in SPLITS}
+    train, val = (set(index.classes) for index in indices.values())
+    if alone := sorted(train ^ val):
+        lacking = "val" if alone[0] in train else "train"
+        raise InputError(
+            f"{images}: classes in only one of train and val: {len(alone)}; "
+            f"{alone[0]} is missing in {lacking}"
+        )
+    for split, key in zip(SPLITS, ("train_samples", "validation_samples"), strict=True):
+        numbers = len(indices[split].paths), len(indices[split].classes)
+        if numbers != (definition[key], definition["classes"]):
+            raise InputError(
+                f"{images / split}: has {numbers[0]} images of {numbers[1]} classes, dataset "
+                f"{definition['name']} has {definition[key]} of {definition['classes']}"
+            )
+    return indices
+
+
+def _is_tree(folder: Path) -> bool:
+    return all((folder / split).is_dir() for split in SPLITS)
+
+
+def has_images(folder: Path) -> bool:
+    """Tell whether all classes that a prepared folder indexes are still there."""
+    indices = {split: ImageFolderIndex.load(folder, split) for split in SPLITS}
+    return all(
+        (index.folder / split / name).is_dir()
+        for split, index in indices.items()
+        for name in index.classes
+    )
+
+
+# --- the official files ---------------------------------------------------------------------------
+
+
+def extract_tars(tars: dict[str, Path], definition: dict[str, Any], folder: Path) -> None:
+    """Extract train/ and val/ into `folder` from the tars.
+
+    Each class is extracted to a hidden folder. They become train/ and val/ when all are complete and,
+    for the full ImageNet, the MD5 are right; an extraction that was killed goes on with the missing ones.
+    InputError names what is missing, damaged or of another number or digest than expected.
+    """
+    if missing := [str(path) for path in tars.values() if not path.is_file()]:
+        raise InputError(f"{', '.join(missing)}: missing; expected {', '.join(TARS.values())}")
+    stats = [path.stat() for path in tars.values()]
+    tag = hashlib.sha256(repr([(s.st_size, s.st_mtime_ns) for s in stats]).encode()).hexdigest()
+    root = folder / f".extracting-{tag[:12]}"
+    present = [folder / split for split in SPLITS if (folder / split).exists()]
+    if present and not root.exists():
+        raise InputError(
+            f"{present[0]}: exists and was not extracted from these tars; remove it, name this "
+            "folder as tree, or another one in data_roots"
+        )
+    train, val = read_devkit(tars["devkit"])
+    numbers = {
+        "classes": len(train),
+        "train_samples": sum(train.values()),
+        "validation_samples": len(val),
+    }
+    for key, number in numbers.items():
+        if number != definition[key]:
+            raise InputError(
+                f"{tars['devkit']}: says {key} {number}, dataset {definition['name']} has "
+                f"{definition[key]}"
+            )
+    for stale in {*folder.glob(".extracting-*")} - {root}:
+        shutil.rmtree(stale)
+    root.mkdir(parents=True, exist_ok=True)
+    _extract(tars, root, train, val, OFFICIAL_MD5 if numbers == OFFICIAL_NUMBERS else {})
+    for split in SPLITS:
+        if not (folder / split).exists():
+            os.rename(root / split, folder / split)
+    shutil.rmtree(root)
+
+
+def read_devkit(path: Path) -> tuple[dict[str, int], dict[str, str]]:
+    """Number of training images by class (WordNet id), and class of each validation image by its name.
+
+    Only synsets without children are classes; the others are their groups in WordNet.
+    """
+    from scipy.io import loadmat
+
+    try:
+        content = io.BytesIO(gzip.decompress(path.read_bytes()))  # with its checksum
+        with tarfile.open(fileobj=content) as tar:
+            files = {Path(m.name).name: tar.extractfile(m).read() for m in tar if m.isfile()}  # type: ignore[union-attr]
+        synsets = loadmat(io.BytesIO(files["meta.mat"]), squeeze_me=True)["synsets"]
+        classes = [row for row in np.atleast_1d(synsets) if int(row["num_children"]) == 0]
+        wnids = {str(row["ILSVRC2012_ID"]): str(row["WNID"]) for row in classes}
+        truth = files["ILSVRC2012_validation_ground_truth.txt"].decode().split()
+        train = {str(row["WNID"]): int(row["num_train_images"]) for row in classes}
+        names = (f"ILSVRC2012_val_{number:08d}.JPEG" for number in range(1, len(truth) + 1))
+        return train, {name: wnids[number] for name, number in zip(names, truth, strict=True)}
+    except Exception as error:  # of many kinds, by what is damaged
+        raise InputError(f"{path}: cannot be read as ILSVRC2012's devkit ({error!r})") from error
+
+
+def _extract(
+    tars: dict[str, Path],
+    root: Path,
+    train: dict[str, int],
+    val: dict[str, str],
+    md5: dict[str, str],
+) -> None:
+    """Extract all classes to `root`, and compare the MD5 of the tars with these."""
+    members = _list_members(tars["train"])
+    if odd := sorted(members.keys() ^ train.keys()):
+        raise InputError(
+            f"{tars['train']}: has other classes than the devkit; differing: {', '.join(odd[:5])}"
+        )
+    needed = sum(tars[split].stat().st_size for split in SPLITS)
+    extracted = sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
+    require_space(root, needed - extracted, str(root), "the images", "; name another data root")
+    say(f"{root.parent}: extracting {len(members)} classes from {tars['train'].parent}")
+
+    cores = len(os.sched_getaffinity(0))
+    pool = ProcessPoolExecutor(cores, get_context("spawn"), die_with, (os.getpid(),))
+    try:
+        # A digest reads a whole file and takes longest, so it begins first.
+        digests = {kind: pool.submit(file_md5, tars[kind]) for kind in md5}
+        jobs = {
+            wnid: pool.submit(extract, tars["train"], members[wnid], root / "train" / wnid, {})
+            for wnid in train
+        }
+        jobs["val"] = pool.submit(extract, tars["val"], None, root / "val", val)
+        for name, count in {**train, "val": len(val)}.items():
+            if (extracted := jobs[name].result()) != count:
+                path = tars["val" if name == "val" else "train"]
+                raise InputError(f"{path}: {name} has {extracted} images, the devkit says {count}")
+        for kind, digest in digests.items():
+            if digest.result() != md5[kind]:
+                raise InputError(
+                    f"{tars[kind]}: MD5 is {digest.result()}, expected {md5[kind]}; get the right file"
+                )
+    except BrokenProcessPool as error:
+        raise InputError(f"{root}: the extraction stopped: a process was killed") from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _list_members(tar_path: Path) -> dict[str, tarfile.TarInfo]:
+    """Tars of classes in the training tar, by class."""
+    try:
+        with tarfile.open(tar_path) as tar:
+            return {Path(member.name).stem: member for member in tar if member.isfile()}
+    except (tarfile.TarError, EOFError) as error:
+        raise InputError(f"{tar_path}: cannot be read as a tar file ({error})") from error
+
+
+def extract(
+    tar_path: Path, member: tarfile.TarInfo | None, out: Path, classes: dict[str, str]
+) -> int:
+    """Extract the images of a tar, or of its `member`, to `out` or its `classes` by name; their number."""
+    if out.exists():
+        return sum(len(files) for *_, files in os.walk(out))
+    partial = out.with_name(f".partial-{out.name}")
+    shutil.rmtree(partial, ignore_errors=True)
+    for folder in {partial, *(partial / wnid for wnid in classes.values())}:
+        folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with tarfile.open(tar_path) as outer:
+            file = outer.extractfile(member) if member else None
+            with tarfile.open(fileobj=file) if file else outer as images:
+                for image in filter(tarfile.TarInfo.isfile, images):
+                    name = Path(image.name).name
+                    path = partial / classes[name] / name if classes else partial / name
+                    path.write_bytes(images.extractfile(image).read())  # type: ignore[union-attr]
+    except (tarfile.TarError, EOFError) as error:
+        where = f"{tar_path}: {member.name}" if member else str(tar_path)
+        raise InputError(f"{where}: cannot be read as a tar file ({error})") from error
+    except KeyError as error:
+        raise InputError(f"{tar_path}: {error} is not an image of the devkit") from error
+    partial.rename(out)
+    return extract(tar_path, member, out, classes)
+
+
+def file_md5(path: Path) -> str:
+    """MD5 of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "md5").hexdigest()

@@ -1,0 +1,199 @@
+"""What surrounds the sensors: packages, MPI, folders, and Slurm where the devices have partitions."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shlex
+import shutil
+import socket
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from scalewatt.campaign.cluster import Device
+from scalewatt.common.files import try_writing
+from scalewatt.common.python_variables import shell_setup
+from scalewatt.doctor.check import SET_UP, Check, CommandFailed, Site, call, fail, ok, warn
+from scalewatt.execution.launcher_process import forking
+from scalewatt.provenance.package_lock import installed_versions, lock_note
+from scalewatt.results.text.number_format import listed
+from scalewatt.scheduling.job_request import account_of, probe_request
+from scalewatt.scheduling.preflight import account_problems, misfits
+
+_NO_ROOM = "More processors requested|Requested node configuration|step creation|Unable to"
+"""srun's words where a job has no room for two ranks."""
+
+
+# --- software -------------------------------------------------------------------------------------
+
+
+def packages(site: Site) -> Check:
+    """Check that the installed packages are those of the lock."""
+    python = f"Python {platform.python_version()} on {platform.machine()}"
+    note = lock_note(installed_versions())
+    if note is None:
+        return warn(f"{python}; no envs/lock.txt to compare the packages with")
+    if not note["differences"]:
+        return ok(f"{python}; all as envs/lock.txt has them")
+    texts = [
+        f"{d['package']} {d['installed'] or 'missing'} (locked: {d['locked'] or 'none'})"
+        for d in note["differences"]
+    ]
+    return warn(
+        f"{python}; unlike envs/lock.txt: {listed(texts, 5)}. Results may differ from those of others",
+        "in a checkout: rm -f .venv/.ready && make setup",
+    )
+
+
+def mpi(site: Site) -> Check:
+    """Start two ranks by the cluster file's launcher; by mpiexec where that is srun outside a job."""
+    launcher = site.cluster.launcher.format(gpus=2, nodes=1, ranks_per_node=2, cpus_per_rank=1)
+    substituted = not site.in_job and Path(shlex.split(launcher)[0]).name == "srun"
+    if substituted:
+        launcher = "mpiexec -n 2"
+    begin = shlex.split(launcher)
+    if site.cluster.setup and not substituted:
+        begin = ["bash", "-c", f'{shell_setup(site.cluster.setup)} exec "$@"', "bash", *begin]
+    text = f"mpi4py {version('mpi4py')}, `{launcher}`"
+    try:
+        world = call(meet_ranks, begin=begin, **forking(1))
+    except CommandFailed as error:
+        if re.search(_NO_ROOM, str(error)):
+            return warn(f"{text}: {error}", "again in a job with --ntasks=2 that does nothing else")
+        fix = "launcher of the cluster file: a command of this machine"
+        return fail(f"{text} starts no run: {error}", *SET_UP, fix)
+    text += f" makes a world of {world['size']} ({world['library']})"
+    if world["size"] != 2:
+        return fail(
+            f"{text}: ranks that do not find each other are refused",
+            "launcher of the cluster file: srun --mpi=pmi2 …, or .venv/bin/mpiexec: the wheel's MPI "
+            "speaks PMI-2",
+        )
+    return ok(f"{text}; srun can only be tried inside a job" if substituted else text)
+
+
+def meet_ranks() -> dict[str, Any] | None:
+    """The size of the world and the MPI library, on rank 0."""
+    from mpi4py import MPI
+
+    hosts = MPI.COMM_WORLD.gather(socket.gethostname(), root=0)
+    library = " ".join(MPI.Get_library_version().splitlines()[0].split())
+    return None if hosts is None else {"size": len(hosts), "library": library}
+
+
+# --- folders --------------------------------------------------------------------------------------
+
+
+def folder_checks(site: Site) -> dict[str, Callable[[Site], Check]]:
+    """The check of each folder that runs use, by name."""
+    cluster = site.cluster
+    written = {"work": cluster.work_root, "results": "results", "data": "data"}
+    if cluster.scratch:
+        written["scratch"] = os.path.expandvars(cluster.scratch)
+    prepared = {f"data.{name}": folder for name, folder in cluster.data_roots.items()}
+    return {
+        **{f"folder_{name}": partial(check_written, folder=f) for name, f in written.items()},
+        **{f"folder_{name}": partial(check_prepared, folder=f) for name, f in prepared.items()},
+    }
+
+
+def check_written(site: Site, folder: str) -> Check:
+    """Check that runs can write to a folder."""
+    if "$" in folder:  # scratch
+        bad = fail if site.in_job else warn
+        return bad(f"{folder}: is not set here", "scratch of the cluster file; the doctor in a job")
+    tried = call(probe_folder, folder)
+    if tried["error"]:
+        text = f"{folder}: cannot be written to ({tried['error']}): no run can leave its results"
+        return fail(text, f"ls -ld {tried['tried']}; quota", "another folder, in the cluster file")
+    text = f"{folder}: {tried['free_gib']:.0f} GiB free"
+    text += "" if tried["exists"] else ", created when needed"
+    least_gib = site.cluster.min_free_gib
+    if tried["free_gib"] < least_gib and folder != "data":
+        fix = f"du -sh {tried['tried']}/* | sort -h"
+        return fail(f"{text}; nothing is started with less than {least_gib:g} (min_free_gib)", fix)
+    return ok(text)
+
+
+def check_prepared(site: Site, folder: str) -> Check:
+    """Check that a dataset can be read, or will be prepared."""
+    tried = call(probe_folder, folder)
+    if tried["exists"]:  # it may be read-only
+        return ok(f"{folder}: {tried['free_gib']:.0f} GiB free")
+    if tried["exists"] is None:
+        return warn(f"{folder}: cannot be read ({tried['error']})", f"ls -ld {tried['tried']}")
+    fix = f"scalewatt prepare --folder {folder} …, or another data_roots entry"
+    return warn(f"{folder}: does not exist; data are prepared when a run needs them", fix)
+
+
+def probe_folder(folder: str) -> dict[str, Any]:
+    """Write a file and delete it: {"exists", "tried", "error", "free_gib"}.
+
+    Where the folder does not exist, the nearest one above it is tried, and nothing is created.
+    """
+    path = Path(folder).absolute()
+    answer: dict[str, Any] = {"exists": None, "tried": str(path), "error": None}
+    try:
+        tried = next(above for above in (path, *path.parents) if above.exists())
+        free_gib = shutil.disk_usage(tried).free / (1 << 30)
+        answer |= {"exists": tried == path, "tried": str(tried), "free_gib": free_gib}
+        try_writing(tried)
+    except OSError as error:  # no permission, no space, a folder above that may not be searched
+        answer["error"] = error.strerror or str(error)
+    return answer
+
+
+# --- Slurm ----------------------------------------------------------------------------------------
+
+
+def slurm_partitions(site: Site) -> Check:
+    """Check that Slurm answers, and has the partitions, with nodes that hold a node's ranks."""
+    cluster = site.cluster.model_copy(update={"account": None})  # has a check of its own
+    jobs = {
+        device.name: asdict(probe_request(device, cluster, device.time_limit_min or 0))
+        for device in cluster.devices.values()
+    }
+    refused, unclear = misfits(jobs.items())
+    unanswered = next((text for text in unclear if text.startswith("not checked")), None)
+    if unanswered:
+        fix = "the login node of the cluster, or `module load slurm` (ask its support)"
+        return fail(f"no job can be submitted from here: {unanswered}", fix)
+    if refused:
+        return fail(
+            "; ".join(f"{', '.join(names)}: {problem}" for problem, names in refused.items()),
+            "devices.<name>: partition, gres, cpus_per_rank of the cluster file as `sinfo` shows them",
+        )
+    names = dict.fromkeys(job["slurm_partition"] for job in jobs.values())
+    return ok(f"Slurm takes jobs of each device: {', '.join(names)}")
+
+
+def slurm_account(site: Site) -> Check:
+    """Check that the account to charge is set, and is one of the user's."""
+    problems = account_problems(site.cluster.account)
+    return (
+        fail("; ".join(problems)) if problems else ok(account_of(site.cluster) or "Slurm's default")
+    )
+
+
+def slurm_job(site: Site) -> Check:
+    """Check that this is a compute node, where the sensors are."""
+    if site.in_job:
+        return ok(f"inside a job on partition {os.environ.get('SLURM_JOB_PARTITION', '?')}")
+    fixes = dict.fromkeys(_doctors_job(site, device) for device in site.cluster.devices.values())
+    return warn("not in a job: sensors and GPUs are those of this node, runs go to others", *fixes)
+
+
+def _doctors_job(site: Site, device: Device) -> str:
+    """Command of a job of two ranks, in which the cluster file's launcher is tested too."""
+    gres = f" --gres={device.gres}:1" if device.gres else ""
+    account = f" --account={site.cluster.account}" if site.cluster.account else ""
+    doctor = shlex.join(["scalewatt", "doctor", "--site", site.name])
+    return (
+        f"sbatch --wait --partition={device.partition} --nodes=1 --ntasks=2 --time=2{gres}{account} "
+        f'--output=doctor.txt --wrap="{doctor}"; cat doctor.txt'
+    )

@@ -1,0 +1,241 @@
+"""ResNet50 on ImageNet: torchvision's network, SGD, warm-up and plateau as in the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+from scalewatt.campaign.run_spec import RunSpec
+from scalewatt.data.imagenet import ImageFolderIndex, stratified_subset
+from scalewatt.data.images import (
+    AuthorsImages,
+    ImageNetDataset,
+    TorchvisionImages,
+    normalised,
+    random_images,
+)
+from scalewatt.models.interface import Batch, Evaluation, Schedule, SyntheticSamples, Workload
+
+REFERENCE_BATCH = 256
+"""Global batch at which the learning rate is `base_learning_rate` (Goyal et al. 2017)."""
+
+
+class ResNet50(Workload):
+    """The paper's first workload; sums are (samples, loss, top-1 hits, top-5 hits, batch means, batches).
+
+    The setting `loader` chooses where images come from. With `synthetic` they are random and stay
+    on the device, no data is needed, and losses and errors, which would mean nothing, are None.
+    """
+
+    metric_name = "top1_error_percent"
+
+    def __init__(self, spec: RunSpec, data_folder: str, device: torch.device) -> None:
+        super().__init__(spec, data_folder, device)
+        s = self.settings
+        self.paper = spec.protocol == "paper"
+        self.pinned = not self.paper
+        # As the authors' code does it, and as PyTorch is fastest.
+        torch.backends.cudnn.deterministic = self.paper
+        torch.backends.cudnn.benchmark = not self.paper
+        self.samples: dict[str, Any] = {
+            "train": spec.dataset_samples,
+            "val": spec.validation_samples,
+        }
+        self.reference_rate = s["base_learning_rate"] * (spec.global_batch_size / REFERENCE_BATCH)
+        self.synthetic = s["loader"] == "synthetic"
+
+    def model(self) -> nn.Module:
+        """Make torchvision's resnet50, unchanged, with the dataset's number of classes."""
+        from torchvision.models.resnet import resnet50
+
+        return resnet50(weights=None, num_classes=self.spec.dataset["classes"])
+
+    def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
+        """Make SGD with momentum and weight decay on every parameter; fused but for protocol paper.
+
+        Nor in fp16: where the scaler skips the first update, the fused kernel leaves its momenta undefined.
+        """
+        s = self.settings
+        return torch.optim.SGD(
+            model.parameters(),
+            lr=self.reference_rate,
+            momentum=s["momentum"],
+            weight_decay=s["weight_decay"],
+            fused=None if self.paper or s["precision"] == "fp16" else True,
+        )
+
+    def schedule(self, optimizer: torch.optim.Optimizer) -> WarmupThenPlateau:
+        """Make linear warm-up, then ReduceLROnPlateau on the validation loss."""
+        return WarmupThenPlateau(optimizer, self.reference_rate, self.settings, self.paper)
+
+    # --- data -------------------------------------------------------------------------------------
+
+    def index_lists(self) -> dict[str, np.ndarray]:
+        """Subsets that this run reads, by split: positions (int64) in the split's index, ascending.
+
+        Empty if the whole dataset or none of it is read.
+        """
+        return self._subsets
+
+    @cached_property
+    def _subsets(self) -> dict[str, np.ndarray]:
+        """Subsets by split, which take seconds at ImageNet's size."""
+        if self.spec.dataset_fraction == "1" or self.synthetic:
+            return {}
+        return {
+            split: stratified_subset(
+                ImageFolderIndex.load(self.folder, split).labels, samples, self.seed
+            )
+            for split, samples in self.samples.items()
+        }
+
+    def _images(self, split: str, augment: bool) -> ImageNetDataset | SyntheticSamples:
+        s = self.settings
+        if self.synthetic:
+            return SyntheticSamples(self.samples[split])
+        by_pillow = AuthorsImages if self.paper else ImageNetDataset
+        return {"pil": by_pillow, "torchvision": TorchvisionImages}[s["loader"]](
+            self.folder,
+            split,
+            self._subsets.get(split),
+            image_size=s["image_size"],
+            augment=augment,
+            seed=self.seed,
+            crop_scale=tuple(s["crop_scale"]),
+            horizontal_flip=s["horizontal_flip"],
+        )
+
+    def training_data(self) -> ImageNetDataset | SyntheticSamples:
+        """Training images, augmented."""
+        return self._images("train", augment=True)
+
+    def evaluations(self) -> dict[str, Evaluation]:
+        """Validation images; under the paper's protocol augmented, and the training set too."""
+        data = {"validation": self._images("val", augment=self.paper)}
+        if self.paper:
+            data["train_again"] = self.training_data()
+        return {
+            name: Evaluation(images, range(len(images)), whole=not self.paper)
+            for name, images in data.items()
+        }
+
+    # --- loss and metrics -------------------------------------------------------------------------
+
+    def loss(self, model: nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        """Cross entropy, and the sums of the batch."""
+        return self._loss(model, batch, top_hits)
+
+    def evaluate(self, name: str, model: nn.Module, batch: Batch) -> torch.Tensor:
+        """Sums of cross entropy and hits, which the paper's protocol counts as the authors do."""
+        return self._loss(model, batch, top_hits_one_by_one if self.paper else top_hits)[1]
+
+    def _loss(
+        self,
+        model: nn.Module,
+        batch: Batch,
+        count: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Cross entropy in fp32, and the sums of the batch with its top-5 hits as `count` has them."""
+        if self.synthetic:
+            labels = batch[0] % self.spec.dataset["classes"]
+            pixels = self._random_images(len(labels))
+        else:
+            pixels, labels = batch
+        logits = model(normalised(pixels) if pixels.dtype == torch.uint8 else pixels).float()
+        loss = functional.cross_entropy(logits, labels)
+
+        top = logits.detach().topk(min(5, logits.shape[1]), dim=1).indices  # best first
+        hits = (top[:, 0] == labels).sum().double(), count(top, labels).double()
+        n, mean = len(labels), loss.detach().double()
+        batches = torch.ones((), dtype=torch.float64, device=labels.device)
+        return loss, torch.stack([n * batches, n * mean, *hits, mean, batches])
+
+    def _random_images(self, count: int) -> torch.Tensor:
+        s = self.settings
+        return random_images(count, s["image_size"], self.seed, self.device, s["channels_last"])
+
+    def results(self, sums: dict[str, np.ndarray]) -> dict[str, float | None]:
+        """Errors in percent; the paper's protocol takes training metrics from the second pass."""
+        train, validation = sums["train_again" if self.paper else "train"], sums["validation"]
+        mean_over_ranks = float(np.mean(validation[:, 4] / validation[:, 5]))
+        results = {
+            "train_loss": _mean(train, 1),
+            "train_metric": _error(train, 2),
+            "validation_loss": _mean(validation, 1),
+            "metric": _error(validation, 2),
+            "top5_error_percent": _error(validation, 3),
+            "plateau_loss": mean_over_ranks if self.paper else _mean(validation, 1),
+        }
+        return dict.fromkeys(results) if self.synthetic else results  # type: ignore[return-value]
+
+
+def top_hits(top: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Count the labels (n) that are in their row of `top` (n, k), on the device."""
+    return (top == labels[:, None]).sum()
+
+
+def top_hits_one_by_one(top: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Count as `top_hits` does, but sample by sample, waiting for the device each time.
+
+    So do the authors of the paper, and the time and energy of it are in what they measured.
+    """
+    hits = sum(bool((row == label).any()) for row, label in zip(top, labels, strict=True))
+    return torch.tensor(hits, device=top.device)
+
+
+def _mean(sums: np.ndarray, column: int) -> float:
+    """Mean of a column of sums (ranks, 6) over the samples."""
+    return float(sums[:, column].sum() / sums[:, 0].sum())
+
+
+def _error(sums: np.ndarray, column: int) -> float:
+    """Samples without a hit in a column, in percent."""
+    return 100 * (1 - _mean(sums, column))
+
+
+class WarmupThenPlateau(Schedule):
+    """Linear from `warmup_start` to `reference` over the warm-up, then lowered on plateaus.
+
+    Per epoch (the authors' code): epoch e of W runs at start + e/W·(reference − start).
+    Otherwise the same line at every update.
+    """
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        reference: float,
+        settings: dict[str, Any],
+        per_epoch: bool,
+    ) -> None:
+        factor, patience = settings["plateau_factor"], settings["plateau_patience"]
+        super().__init__(ReduceLROnPlateau(optimizer, factor=factor, patience=patience))
+        self.optimizer, self.reference, self.per_epoch = optimizer, reference, per_epoch
+        self.warmup_epochs, self.start = settings["warmup_epochs"], settings["warmup_start"]
+
+    def begin_step(self, epoch: int, step: int, steps: int) -> None:
+        """Set the rate during the warm-up, and at its end the reference."""
+        if epoch < self.warmup_epochs:
+            progress = (epoch + (0.0 if self.per_epoch else step / steps)) / self.warmup_epochs
+            rate = self.start + progress * (self.reference - self.start)
+        elif epoch == self.warmup_epochs and step == 0:
+            rate = self.reference
+        else:
+            return
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+
+    def end_epoch(self, epoch: int, results: dict[str, float | None]) -> None:
+        """Step the plateau scheduler by the validation loss after the warm-up."""
+        loss = results["plateau_loss"]
+        if epoch >= self.warmup_epochs and loss is not None:
+            self.scheduler.step(loss)
+
+
+WORKLOAD = ResNet50

@@ -1,0 +1,294 @@
+"""The lock of a run's working directory: one process trains a run, on whatever node.
+
+`holder.json` names the holder: host, process, Slurm's job, token. It appears complete, by link(2),
+which fails where there is one already, and its time is renewed every BEAT_S. A holder of this machine
+is dead when its process is; a holder elsewhere when its marker was not renewed for SILENT_S while we
+watched. The file `lock` is held by flock besides, by the holder and the ranks that inherit it: ranks
+that outlive their launcher still hold their run, on this machine or as far as flock reaches.
+
+A renewal that fails is reported and tried again. Only another's token ends a process: it was taken
+for dead, and the run is another's now.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import socket
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from scalewatt.common.errors import InputError
+from scalewatt.common.exit_codes import ExitCode
+from scalewatt.common.files import read_note
+from scalewatt.common.processes import machine_id, process_started_s, runs_still
+from scalewatt.common.termination import say
+
+MARKER, LOCK = "holder.json", "lock"
+BEAT_S = 10.0
+SILENT_S = 90.0
+"""How long a marker may go without renewal; slow network file systems show a change after a minute."""
+PATIENCE_S = 120.0
+"""How long a holder on another machine, or in a job any holder, is waited for."""
+_LOOK_S = 1.0
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EXDEV)
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The process that holds a run."""
+
+    host: str
+    pid: int
+    pid_started_s: float | None
+    """Seconds after the machine's start."""
+    machine: str | None
+    """This start of the machine and this space of process numbers."""
+    job: str | None
+    """Slurm's job; None outside of Slurm."""
+    since_s: float
+    """Unix s."""
+    token: str
+
+    def __str__(self) -> str:
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since_s))
+        process = f"process {self.pid} on {self.host}"
+        return f"{f'job {self.job} ({process})' if self.job else process} since {since}"
+
+    @property
+    def is_here(self) -> bool:
+        """Whether its process number means something on this machine."""
+        return self.machine is not None and self.machine == machine_id()
+
+    @property
+    def how_to_end(self) -> str:
+        """Command that ends it."""
+        return f"scancel {self.job}" if self.job else f"kill {self.pid} on {self.host}"
+
+
+class HeldError(InputError):
+    """A run that another process holds."""
+
+
+def current_job(environment: Mapping[str, str] = os.environ) -> str | None:
+    """Slurm's job that this process runs in; None outside of one."""
+    return environment.get("SLURM_JOB_ID") or environment.get("SLURM_JOBID") or None
+
+
+def read_holder(workdir: Path) -> Holder | None:
+    """Holder of a working directory, dead or alive; None without a readable marker."""
+    return read_note(workdir / MARKER, Holder)
+
+
+def require_token(workdir: Path, token: str | None) -> None:
+    """HeldError if a working directory's marker has another token.
+
+    For ranks, before they replace a file: their launcher may have been taken for dead.
+    """
+    holder = read_holder(workdir)
+    if token is not None and holder is not None and holder.token != token:
+        raise HeldError(f"{workdir}: {holder} trains the run now; this process ends")
+
+
+def is_alive(workdir: Path, holder: Holder) -> bool:
+    """Whether a run's holder lives, as far as one look tells: elsewhere, if its marker is fresh."""
+    if holder.is_here:
+        return runs_still(holder.pid, holder.pid_started_s) or _is_flocked(workdir / LOCK)
+    return (silence_s(workdir) or 0.0) < SILENT_S
+
+
+def silence_s(workdir: Path) -> float | None:
+    """Seconds since the marker was renewed; None without one."""
+    return _age_s(workdir / MARKER)
+
+
+def _age_s(path: Path) -> float | None:
+    """Seconds since a file was written, by its file system's clock; None without one."""
+    try:
+        written_s = path.stat().st_mtime
+    except OSError:
+        return None
+    try:
+        with tempfile.TemporaryFile(dir=path.parent, prefix=".now-") as probe:
+            return os.fstat(probe.fileno()).st_mtime - written_s
+    except OSError:  # a folder that may only be read
+        return time.time() - written_s
+
+
+@contextmanager
+def locked(workdir: Path) -> Iterator[tuple[int, str]]:
+    """Hold a run until the block ends; yields the lock's file descriptor, for ranks, and the token.
+
+    A living holder on this machine is named and waited for; in a job, and one elsewhere, for PATIENCE_S,
+    then HeldError. A dead one is taken over from. InputError if the folder cannot be written.
+    """
+    try:
+        lock = os.open(workdir / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise InputError(f"{workdir}: cannot be locked ({error.strerror})") from error
+    ours = _this_process()
+    try:
+        _acquire(workdir, lock, ours)
+        ended = threading.Event()
+        beat = threading.Thread(target=_renew, args=(workdir, ours, ended), daemon=True)
+        beat.start()
+        try:
+            yield lock, ours.token
+        finally:
+            ended.set()
+            beat.join()
+            _remove(workdir, ours.token)
+    finally:
+        os.close(lock)
+
+
+def _acquire(workdir: Path, lock: int, ours: Holder) -> None:
+    """Wait until nobody else holds the run, and put our marker."""
+    began_s = time.monotonic()
+    seen: tuple[str, float] | None = None
+    looked_s, quiet_s, is_announced = began_s, 0.0, False
+    while True:
+        # A look that a stalled file system held up has not watched.
+        now_s = time.monotonic()
+        looked_s, quiet_s = now_s, quiet_s + min(now_s - looked_s, 2 * _LOOK_S)
+        is_free = _flock(lock)
+        if is_free and _mark(workdir, ours):
+            return
+        holder = read_holder(workdir)
+        if holder is not None and holder.token == ours.token:
+            return  # NFS answered the first request to link by what its repetition met
+        if is_free:
+            version = _version(workdir, holder)
+            if version != seen:
+                seen, quiet_s = version, 0.0
+            if _is_dead(holder, quiet_s):
+                say(f"{workdir}: taken over from {holder or 'another process'}, which has ended")
+                _remove(workdir, holder.token if holder else None)
+                continue
+        waited_s, where = time.monotonic() - began_s, holder or "another process"
+        is_elsewhere = holder is not None and not holder.is_here
+        if waited_s > PATIENCE_S and (is_elsewhere or current_job()):
+            end = f", or end it ({holder.how_to_end})" if holder else ""
+            raise HeldError(
+                f"{workdir}: {where} trains the run; wait for it{end}, then start Snakemake again"
+            )
+        if not is_announced:
+            say(f"{workdir}: {where} trains the run; waiting for it")
+            is_announced = True
+        time.sleep(_LOOK_S)
+
+
+def _is_dead(holder: Holder | None, watched_s: float) -> bool:
+    """Whether a holder, whose flock is free, has ended; elsewhere, if it was silent while we watched."""
+    if holder is not None and holder.is_here:
+        return not runs_still(holder.pid, holder.pid_started_s)
+    return watched_s > SILENT_S
+
+
+def _version(workdir: Path, holder: Holder | None) -> tuple[str, float]:
+    """Token and time of a marker: what a living holder changes."""
+    with suppress(OSError):
+        return (holder.token if holder else "", (workdir / MARKER).stat().st_mtime)
+    return ("", 0.0)
+
+
+def _flock(lock: int, operation: int = fcntl.LOCK_EX) -> bool:
+    """Take the flock; True as well on a file system without, where the marker alone guards."""
+    try:
+        fcntl.flock(lock, operation | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _is_flocked(path: Path) -> bool:
+    """Whether a process holds the flock, as far as it reaches."""
+    try:
+        with open(path, "rb") as lock:
+            return not _flock(lock.fileno(), fcntl.LOCK_SH)
+    except OSError:
+        return False
+
+
+def _this_process() -> Holder:
+    pid = os.getpid()
+    return Holder(
+        socket.gethostname(),
+        pid,
+        process_started_s(pid),
+        machine_id(),
+        current_job(),
+        time.time(),
+        uuid.uuid4().hex,
+    )
+
+
+def _mark(workdir: Path, ours: Holder) -> bool:
+    """Put our marker, complete or not at all; False if there is another's."""
+    path = workdir / f".{ours.token}.tmp"
+    try:
+        path.write_text(json.dumps(asdict(ours)) + "\n", encoding="utf-8")
+        return _link(path, workdir / MARKER)
+    except OSError as error:
+        raise InputError(f"{workdir / MARKER}: cannot be written ({error.strerror})") from error
+    finally:
+        with suppress(OSError):
+            path.unlink()
+
+
+def _link(source: Path, target: Path) -> bool:
+    """Give a file a second name; False if it is taken."""
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        try:
+            with open(target, "x", encoding="utf-8") as file:
+                file.write(source.read_text(encoding="utf-8"))
+        except FileExistsError:
+            return False
+    return True
+
+
+def _remove(workdir: Path, token: str | None) -> None:
+    """Remove the marker with a token (None: a damaged one). Of several contenders one makes the claim."""
+    claim = workdir / f".{token}.claim"
+    with suppress(OSError):
+        if (_age_s(claim) or 0.0) > SILENT_S:  # a claimant died on the way
+            claim.unlink()
+    with suppress(OSError), open(claim, "x"):
+        holder = read_holder(workdir)
+        if (holder.token if holder else None) == token:
+            (workdir / MARKER).unlink(missing_ok=True)
+        claim.unlink()
+
+
+def _renew(workdir: Path, ours: Holder, ended: threading.Event) -> None:
+    """Renew our marker until `ended`; one that was deleted is put again."""
+    is_failing = False
+    while not ended.wait(BEAT_S):
+        holder = read_holder(workdir)
+        if holder is not None and holder.token != ours.token:
+            say(f"scalewatt: error: {workdir}: {holder} trains the run now; this process ends")
+            os._exit(ExitCode.HELD)
+        try:
+            if not _mark(workdir, ours):
+                os.utime(workdir / MARKER)
+            is_failing = False
+        except (OSError, InputError) as error:
+            if not is_failing:
+                say(f"{workdir}: the lock cannot be renewed ({error}); tried again")
+            is_failing = True

@@ -1,0 +1,346 @@
+"""A run's working directory and what it records: `run.json` by its launcher, `progress.json` by rank 0.
+
+The folder is keyed by the hashes of spec and data; it is no output of Snakemake, which deletes outputs
+before each attempt. Both files are written atomically and may be read while the run trains.
+
+`run.json`: `segments`, each start of the ranks; `started_by`, the Snakemake (STARTED_BY) of the last of
+them, which began with segment `since`; `refusal`, why a start did not come to its ranks; `order`, what
+the ranks are to do.
+`progress.json`: the position of the training, of the checkpoint, and how the training ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from scalewatt.campaign.external_command import is_command_spec
+from scalewatt.campaign.run_spec import RunSpec
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import Check, read_content, read_json, write_json, write_text
+from scalewatt.run_files.inventory import find_workdirs, work_name
+from scalewatt.run_files.lock import current_job, locked, require_token
+
+RUN, PROGRESS = "run.json", "progress.json"
+STARTED_BY = "SCALEWATT_STARTED_BY"
+"""Variable that Snakemake hands to all of its jobs: its id."""
+COMPILED = "compiled"
+"""Folder of what torch.compile makes."""
+FINISHED, STOPPED = "finished", "stopped"
+MONITOR_LOST = "monitor_lost"
+"""Outcome of a segment that stopped because its energy was no longer recorded."""
+
+
+# --- progress.json: rank 0 ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Position:
+    """The position of a run's checkpoint."""
+
+    updates: int
+    """Updates of the whole run."""
+    epoch: int
+    step: int
+    """Updates done of the epoch."""
+    written_s: float
+    """Unix s."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The position of a run's training, checkpoint or not."""
+
+    segment: int
+    epoch: int
+    epochs: int
+    step: int
+    """Updates done of the epoch."""
+    steps: int
+    """Updates of an epoch."""
+    updates: int
+    updates_total: int
+    samples_per_s: float | None
+    """Rate of all ranks over the last interval; None before there is one."""
+    stage: str
+    written_s: float
+    """Unix s."""
+
+
+def begin_progress(workdir: Path, segment: int) -> None:
+    """Note that the ranks of a segment have begun; the checkpoint's position stays."""
+    checkpoint = _progress(workdir).get("checkpoint")
+    write_json(workdir / PROGRESS, {"segment": segment, "checkpoint": checkpoint})
+
+
+def note_progress(workdir: Path, **changes: Any) -> None:
+    """Change entries of progress.json without waiting for the disk."""
+    content = {**_progress(workdir), **changes, "written_s": time.time()}
+    temporary = workdir / ".progress.tmp.json"
+    temporary.write_text(json.dumps(content) + "\n", encoding="utf-8")
+    os.replace(temporary, workdir / PROGRESS)
+
+
+def note_position(
+    workdir: Path, updates: int, epoch: int, step: int, check: Check | None = None
+) -> None:
+    """Write the checkpoint's position, right after the checkpoint; `check` as in `atomic_path`."""
+    position = Position(updates, epoch, step, written_s=time.time())
+    write_json(workdir / PROGRESS, {**_progress(workdir), "checkpoint": asdict(position)}, check)
+
+
+def note_outcome(workdir: Path, segment: int, outcome: dict[str, Any], check: Check) -> None:
+    """Write how the training of a segment ended, before perun closes."""
+    content = {**_progress(workdir), "segment": segment, "ended": outcome}
+    write_json(workdir / PROGRESS, content, check)
+
+
+def read_position(workdir: Path) -> Position | None:
+    """Position of a working directory's checkpoint."""
+    with suppress(KeyError, TypeError):
+        return Position(**_progress(workdir)["checkpoint"])
+    return None
+
+
+def read_progress(workdir: Path) -> Progress | None:
+    """Position of a working directory's training, perhaps of an earlier segment."""
+    content = _progress(workdir)
+    with suppress(KeyError):
+        return Progress(**{name: content[name] for name in Progress.__dataclass_fields__})
+    return None
+
+
+def read_outcome(workdir: Path, segment: int) -> dict[str, Any] | None:
+    """How the training of a segment ended (`outcome`, `losses`); None while it goes on."""
+    content = _progress(workdir)
+    return content.get("ended") if content.get("segment") == segment else None
+
+
+def has_begun(workdir: Path, segment: int) -> bool:
+    """Whether the ranks of a segment have begun."""
+    return _progress(workdir).get("segment") == segment
+
+
+def _progress(workdir: Path) -> dict[str, Any]:
+    content = read_content(workdir / PROGRESS)
+    return content if isinstance(content, dict) else {}
+
+
+def done_updates(work: Path, spec: RunSpec) -> int:
+    """Updates up to a run's checkpoint, `work` being the campaign's folder; 0 without one."""
+    folders = find_workdirs(work, spec)[:1]
+    return max((position.updates for f in folders if (position := read_position(f))), default=0)
+
+
+# --- run.json: the launcher -----------------------------------------------------------------------
+
+_EMPTY: dict[str, Any] = {"since": 0, "refusal": None, "segments": []}
+
+
+def read_run(workdir: Path) -> dict[str, Any]:
+    """A run's record as far as it can be read: `segments`, `since`, `refusal`."""
+    content = read_content(workdir / RUN)
+    return {**_EMPTY, **(content if _is_record(content) else {})}
+
+
+def _is_record(content: Any) -> bool:
+    """Whether the content of a run.json has segments."""
+    segments = content.get("segments") if isinstance(content, dict) else None
+    return isinstance(segments, list) and all(isinstance(s, dict) for s in segments)
+
+
+def read_segments(workdir: Path) -> list[dict[str, Any]]:
+    """Segments of a working directory; empty if its record cannot be read."""
+    return list(read_run(workdir)["segments"])
+
+
+def read_ended_run(workdir: Path, spec: RunSpec) -> dict[str, Any]:
+    """The record of a run that nobody holds: a segment that was left open has ended."""
+    return _closed(read_run(workdir), workdir, spec)
+
+
+def _closed(record: dict[str, Any], workdir: Path, spec: RunSpec) -> dict[str, Any]:
+    """A record whose last segment, left open by a process that was killed, ended as far as known."""
+    *before, last = record["segments"] or [{}]
+    if last.get("outcome") != "running":
+        return record
+    # Its ranks may have come to their end without the launching process.
+    ended = read_outcome(workdir, last["segment"]) or {"outcome": "killed"}
+    to_updates = _safe_updates(workdir, spec, last["from_updates"])
+    last = {**last, "outcome": ended["outcome"], "to_updates": to_updates}
+    return {**record, "segments": [*before, last]}
+
+
+def _safe_updates(workdir: Path, spec: RunSpec, otherwise: int | None) -> int | None:
+    """Updates in the checkpoint; null of a command, which keeps its checkpoints itself."""
+    if is_command_spec(spec):
+        return None
+    position = read_position(workdir)
+    if position is None and (workdir / "checkpoint.pt").exists():
+        return None
+    return otherwise if position is None else position.updates
+
+
+@dataclass(frozen=True)
+class WorkDir:
+    """A run's working directory, held by this process."""
+
+    path: Path
+    spec: RunSpec
+    spec_sha256: str
+    dataset_sha256: str | None
+    """None if the run has no dataset of ours."""
+    lock: int
+    """File descriptor of the lock, for the processes that must hold it as well."""
+    token: str
+    """By it ranks see that the run is still theirs."""
+    files: dict[str, str] | None = None
+    """SHA-256 of the files that a command depends on, by name; None of other runs."""
+
+    @property
+    def perun(self) -> Path:
+        """Folder of perun's files and the journals."""
+        return self.path / "perun"
+
+    @property
+    def finished(self) -> bool:
+        """Whether training has come to its end."""
+        return (self.path / "result.json").exists()
+
+    def segments(self) -> list[dict[str, Any]]:
+        """Segments so far: segment, started_s, ended_s (Unix s, null if unknown), outcome.
+
+        Outcomes: finished, stopped, failed, refused (its input was wrong), killed, monitor_lost, and
+        running. `detail` says why. `from_updates` and `to_updates` are all updates of the run that were
+        safe in a checkpoint when it began and ended, null if that is unknown; `job` is Slurm's, `code`
+        the exit code, both null if there is none; `software` is what the segment was made with.
+        """
+        return list(self.record()["segments"])
+
+    def record(self) -> dict[str, Any]:
+        """The content of run.json; InputError if it is damaged: segments must not be forgotten."""
+        path = self.path / RUN
+        if not path.exists():
+            return _EMPTY
+        content = read_json(path)
+        if not _is_record(content):
+            raise InputError(
+                f"{path}: is not the record of a run; restore it, or move {self.path} away to begin afresh"
+            )
+        return content
+
+    def open_record(self) -> None:
+        """Close a segment that was left open; each Snakemake, and each start by hand, counts anew."""
+        self.close_segment()
+        record, starter = self.record(), os.environ.get(STARTED_BY)
+        if starter is None or starter != record.get("started_by"):
+            count = {"started_by": starter, "since": len(record["segments"]), "refusal": None}
+            self._write({**record, **count})
+
+    def refuse(self, reason: str) -> None:
+        """Note why no rank was started."""
+        self._write({**self.record(), "refusal": reason})
+
+    def begin_segment(self, order: dict[str, Any], software: dict[str, Any]) -> int:
+        """Note the start of a new segment and what its ranks are to do."""
+        self.close_segment()
+        record = self.record()
+        number = len(record["segments"])
+        segment = {
+            "segment": number,
+            "started_s": time.time(),
+            "ended_s": None,
+            "outcome": "running",
+            "from_updates": _safe_updates(self.path, self.spec, 0),
+            "to_updates": None,
+            "job": current_job(),
+            "code": None,
+            "software": software,
+        }
+        segments = [*record["segments"], segment]
+        order = {"segment": number, **order}
+        self._write({**record, "segments": segments, "order": order, "refusal": None})
+        return number
+
+    def end_segment(self, outcome: str, detail: str | None = None, code: int | None = None) -> None:
+        """Note how the last segment ended."""
+        record = self.record()
+        last = record["segments"][-1]
+        last |= {"ended_s": time.time(), "outcome": outcome, "code": code}
+        last |= {"detail": detail} if detail else {}
+        last["to_updates"] = _safe_updates(self.path, self.spec, last["from_updates"])
+        self._write(record)
+
+    def close_segment(self) -> None:
+        """Note of a segment left open by a process that was killed how it ended, as far as known."""
+        record = self.record()
+        if record["segments"] and record["segments"][-1]["outcome"] == "running":
+            self._write(_closed(record, self.path, self.spec))
+
+    def _write(self, record: dict[str, Any]) -> None:
+        """Write the record; HeldError if the run was taken over, this process being taken for dead."""
+        write_json(self.path / RUN, record, lambda: require_token(self.path, self.token))
+
+
+@contextmanager
+def open_workdir(
+    root: Path, spec: RunSpec, dataset_sha256: str | None, files: dict[str, str] | None = None
+) -> Iterator[WorkDir]:
+    """Open and lock (`lock.locked`) a run's working directory under `root`.
+
+    That of a command is one with these very `files`, so that no run mixes two versions of a script; a run
+    that is trained to its end is published whatever its files have become.
+    """
+    path = root / work_name(spec.key, dataset_sha256, files)
+    if files is not None:
+        trained = (f for f in find_workdirs(root, spec) if (f / "result.json").exists())
+        path = next(trained, path)
+    (path / "perun").mkdir(parents=True, exist_ok=True)
+    with locked(path) as (lock, token):
+        if not (path / "spec.json").exists():
+            write_text(path / "spec.json", spec.text)
+        yield WorkDir(path, spec, spec.sha256, dataset_sha256, lock, token, files)
+
+
+def segment_name(segment: int) -> str:
+    """Stem of a segment's files."""
+    return f"segment-{segment:03d}"
+
+
+def description_path(work: Path, segment: int) -> Path:
+    """Where rank 0 describes what a segment runs on."""
+    return work / f"{segment_name(segment)}.json"
+
+
+# --- the ranks ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training to start: spec, folders, starting weights."""
+
+    spec: RunSpec
+    spec_sha256: str
+    data_folder: str
+    work: Path
+    """The run's working directory; rank 0 writes checkpoint.pt, result.json and weights.pt there."""
+    segment: int
+    scratch: str | None = None
+    """Folder of the node for a copy of the data; None for none."""
+    initial_weights: Path | None = None
+    max_updates: int | None = None
+    """Stop after so many updates of this segment."""
+    checkpoint_every_s: float = 600.0
+    """How old a checkpoint is when the next is written."""
+    token: str | None = None
+    """The token of the run's lock."""
+
+    def require_lock(self) -> None:
+        """Raise HeldError if another process has taken over the run: nothing more may be written."""
+        require_token(self.work, self.token)

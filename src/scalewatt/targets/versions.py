@@ -1,0 +1,17 @@
+"""Version of what each step of the workflow makes.
+
+Raise a number when a change of the code changes the step's results: finished results are then made again.
+tests/golden/versions.csv notes the goldens that belong to each number.
+"""
+
+ENERGY = 1
+CARBON = 1
+IDLE = 1
+TABLES = 1
+FIGURES = 1
+PAGES = 1
+CLAIMS = 1
+PLAN = 1
+PREDICTION = 1
+SIMULATION = 1
+REPORT = 1

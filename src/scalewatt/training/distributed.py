@@ -1,0 +1,140 @@
+"""Processes of a training: MPI's ranks, their devices, torch's process group, and what they agree on."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from scalewatt.common.errors import InputError
+from scalewatt.provenance.rank_placement import Ranks, gpu_identity
+
+if TYPE_CHECKING:
+    import torch
+
+COLLECTIVE_TIMEOUT = timedelta(minutes=30)
+_LOOK_S = 0.05
+
+
+def join_ranks(name: str, expected: int, expected_nodes: int) -> Ranks:
+    """Place of this process among the ranks; InputError unless there are as many as expected."""
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    size = comm.Get_size()
+    if size != expected:
+        hint = (
+            "the launcher started separate worlds of one rank; with Slurm use srun --mpi=pmi2"
+            if size == 1
+            else "check the launcher of the cluster file"
+        )
+        raise InputError(f"{name}: MPI has {size} ranks, the spec asks for {expected}: {hint}")
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    local_rank = node.Get_rank()
+    node.Free()
+    host = socket.gethostname()
+    nodes = len(set(comm.allgather(host)))
+    if nodes != expected_nodes:
+        raise InputError(f"{name}: runs on {nodes} nodes, the spec asks for {expected_nodes}")
+    return Ranks(comm, comm.Get_rank(), size, local_rank, host, nodes)
+
+
+def wait_for_ranks(ranks: Ranks) -> None:
+    """Wait asleep until all ranks have called this, for long: MPI's own collectives keep a core busy."""
+    request = ranks.comm.Ibarrier()
+    while not request.Test():
+        time.sleep(_LOOK_S)
+
+
+def choose_device(torch_device: str, ranks: Ranks) -> torch.device:
+    """Device of this rank: a GPU of its own, or the CPU. All ranks call this.
+
+    `auto` takes GPUs where there are any; ranks share them if there are fewer than ranks. InputError
+    where `cuda` was asked for and a rank has none, or that of a rank before it.
+    """
+    import torch
+
+    available = 0 if torch_device == "cpu" else torch.cuda.device_count()
+    # A launcher may show each rank all GPUs of the node, or its own alone.
+    device = (
+        torch.device("cuda", ranks.local_rank % available) if available else torch.device("cpu")
+    )
+    if available:
+        torch.cuda.set_device(device)
+    if torch_device == "cuda":
+        gpus = _gathered_gpus(ranks, device)
+        gpu = gpus[ranks.rank][1]
+        if gpu is None:
+            raise InputError(f"{ranks.host}: rank {ranks.rank} needs a GPU, but sees none")
+        first = gpus.index(gpus[ranks.rank])
+        if first < ranks.rank:
+            raise InputError(
+                f"{ranks.host}: rank {ranks.rank} has the GPU of rank {first} ({gpu}); expected a GPU for "
+                "every rank, as the launcher of the cluster file asks for them"
+            )
+    return device
+
+
+def _gathered_gpus(ranks: Ranks, device: torch.device) -> list[tuple[str, str | None]]:
+    """Host and GPU of each rank, the latter None on a CPU."""
+    gpu = None if device.type == "cpu" else gpu_identity(device).uuid or str(device)
+    return ranks.comm.allgather((ranks.host, gpu))
+
+
+def start_process_group(ranks: Ranks, device: torch.device) -> None:
+    """Start torch.distributed: rank 0 takes a free port and MPI carries host and port to all."""
+    import torch.distributed as dist
+
+    host = ranks.host
+    if ranks.nodes == 1:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        host = "127.0.0.1"
+    store = None
+    if ranks.rank == 0:
+        store = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False)
+    address = ranks.comm.bcast((host, store.port) if store else None, root=0)
+    if store is None:
+        store = dist.TCPStore(address[0], address[1], is_master=False)
+    gpus = _gathered_gpus(ranks, device)
+    # NCCL refuses two ranks on one GPU; gloo does not.
+    are_distinct = device.type == "cuda" and len(set(gpus)) == len(gpus)
+    backend = "nccl" if are_distinct else "gloo"
+    dist.init_process_group(
+        backend, store=store, rank=ranks.rank, world_size=ranks.size, timeout=COLLECTIVE_TIMEOUT
+    )
+
+
+class Agreement:
+    """Agrees about twice a second on what any rank wishes.
+
+    All ranks call `reached` after each batch, and exchange their wishes at the same ones. Between them
+    nothing is sent and no device is waited for.
+    """
+
+    EVERY_S = 0.5
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._batches, self._next = 0, 1
+        self._since_s = time.monotonic()
+
+    def reached(self, *wishes: bool) -> list[bool]:
+        """Whether any rank has each wish; False until the next exchange."""
+        import torch
+        import torch.distributed as dist
+
+        self._batches += 1
+        if self._batches < self._next:
+            return [False for _ in wishes]
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)  # to know how long the batches took
+        seconds = time.monotonic() - self._since_s
+        values = torch.tensor([*wishes, seconds], dtype=torch.float32, device=self._device)
+        dist.all_reduce(values, dist.ReduceOp.MAX)
+        *agreed, seconds = values.tolist()
+        batches = round(self.EVERY_S * self._batches / seconds) if seconds else self._batches
+        self._batches, self._next = 0, max(1, min(batches, 2 * self._next))
+        self._since_s = time.monotonic()
+        return [*map(bool, agreed)]

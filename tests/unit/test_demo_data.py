@@ -1,0 +1,159 @@
+"""The demo's data: real images in ImageNet's layout, and fields that travel; the same every time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+from PIL import Image
+from sklearn.datasets import load_digits
+
+from scalewatt.common.errors import InputError
+from scalewatt.data import demo
+from scalewatt.data.era5 import year_times
+from scalewatt.data.imagenet import ImageFolderIndex
+from scalewatt.data.prepared import prepare_dataset
+
+SCANS: dict[str, Any] = {
+    "name": "scans", "format": "imagenet", "source": "embedded",
+    "train_samples": 120, "validation_samples": 40, "classes": 10,
+}  # fmt: skip
+WAVES: dict[str, Any] = {
+    "name": "waves", "format": "era5", "source": "embedded", "grid": [16, 32], "samples_per_year": 10,
+    "train_years": [1979, 1980], "validation_years": [1981, 1981], "test_years": [1982, 1982],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def scans(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("scans")
+    prepare_dataset(SCANS, folder, None)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def year() -> xr.Dataset:
+    return demo.year_dataset(WAVES, 1979)
+
+
+# --- scans ----------------------------------------------------------------------------------------
+
+
+def test_the_scans_are_in_imagenets_layout_and_in_one_split_each(scans: Path) -> None:
+    names = {
+        split: {path.name for path in scans.glob(f"{split}/n*/*.JPEG")}
+        for split in ("train", "val")
+    }
+    assert (len(names["train"]), len(names["val"])) == (120, 40)
+    assert not names["train"] & names["val"]
+    index = ImageFolderIndex.load(scans, "train")
+    assert index.classes == [f"n{digit:07d}d" for digit in range(10)]
+    assert index.paths == sorted(index.paths) and index.labels.dtype == np.int32
+    assert set(np.bincount(index.labels)) <= {11, 12, 13}  # 120 · (174 … 183)/1797
+
+
+def test_an_image_shows_the_scan_that_its_name_says(scans: Path) -> None:
+    digits = load_digits()
+    path = next(scans.glob("val/n0000007d/*.JPEG"))
+    number = int(path.stem.removeprefix("scan_"))
+    image = Image.open(path)
+    assert digits.target[number] == 7 and image.size == (40, 40) and image.mode == "RGB"
+    small = np.asarray(image.convert("L").resize((8, 8), Image.Resampling.BOX)).ravel()
+    assert np.corrcoef(small, digits.data[number])[0, 1] > 0.95
+
+
+# --- waves ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "mean", "sd"),
+    [
+        ("geopotential", {"level": 500}, (53000, 57000), (1500, 4500)),
+        ("geopotential", {"level": 1000}, (500, 1500), (300, 1500)),
+        ("temperature", {"level": 850}, (270, 290), (5, 18)),
+        ("2m_temperature", {}, (275, 295), (5, 18)),
+        ("mean_sea_level_pressure", {}, (1.005e5, 1.02e5), (300, 2000)),
+        ("u_component_of_wind", {"level": 500}, (5, 20), (4, 20)),
+        ("v_component_of_wind", {"level": 500}, (-0.1, 0.1), (4, 20)),
+        ("total_column_water_vapour", {}, (10, 30), (5, 20)),
+    ],
+)
+def test_fields_have_realistic_magnitudes(
+    name: str, at: dict[str, int], mean: tuple, sd: tuple, year: xr.Dataset
+) -> None:
+    field = year[name].sel(at)
+    assert mean[0] < field.weighted(np.cos(np.deg2rad(year.latitude))).mean() < mean[1]
+    assert sd[0] < field.std() < sd[1]
+    assert year["relative_humidity"].min() >= 0 and year["relative_humidity"].max() <= 100
+
+
+def test_scalars_have_one_value_at_a_pole(year: xr.Dataset) -> None:
+    for pole in (0, -1):
+        for name in ("geopotential", "temperature", "2m_temperature"):
+            assert np.ptp(year[name].isel(latitude=pole).values, axis=-1).max() < 0.05
+
+
+def test_a_persistence_forecast_has_a_clear_error_that_grows(year: xr.Dataset) -> None:
+    z = year["geopotential"].sel(level=500).values
+    six, twelve = (np.sqrt(np.mean((z[lag:] - z[:-lag]) ** 2)) for lag in (1, 2))
+    assert 100 < six < 1.0e3 and 1.7 * six < twelve < 2.1 * six
+
+
+def test_no_two_years_and_no_two_seeds_have_the_same_waves(
+    tmp_path: Path, year: xr.Dataset
+) -> None:
+    demo.write_waves(tmp_path / "a.zarr", WAVES)
+    store = xr.open_dataset(tmp_path / "a.zarr", engine="zarr", chunks=None)
+    expected = np.concatenate([year_times(y)[:12] for y in range(1979, 1983)])
+    assert np.array_equal(store.time.values, expected)
+    assert store.latitude.values[[0, -1]].tolist() == [90, -90] and len(store.latitude) == 17
+    assert store.level.values.tolist() == [50, 500, 850, 1000]
+    assert store["relative_humidity"].attrs["units"] == "%"
+    z = store["geopotential"].sel(level=500)
+    first, second = (z.sel(time=f"{y}-01-03T00:00").values for y in (1979, 1980))
+    assert 100 < np.sqrt(np.mean((first - second) ** 2)) < 5000
+    other = demo.year_dataset(WAVES | {"seed": 1}, 1979)
+    assert not np.allclose(other["geopotential"], year["geopotential"], rtol=1e-3)
+
+
+def test_a_year_without_room_for_targets_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="1459 samples with targets 6 h ahead, 1460 are needed"):
+        years = {"train_years": [1979, 1979], "samples_per_year": 1460}
+        prepare_dataset(WAVES | years, tmp_path, None)
+
+
+# --- both -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("definition", "lost"), [(SCANS, "train/n0000007d"), (WAVES, "1980.h5")])
+def test_what_is_lost_or_broken_off_is_made_again_and_the_same(
+    definition: dict[str, Any], lost: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken_off(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("scalewatt.data.prepared.write_json", broken_off)
+        with pytest.raises(KeyboardInterrupt):
+            prepare_dataset(definition, tmp_path, None)
+    assert not (tmp_path / "manifest.json").exists()
+    marker = prepare_dataset(definition, tmp_path, None)
+    (tmp_path / lost).rename(tmp_path / ".elsewhere")
+    assert prepare_dataset(definition, tmp_path, None) == marker
+    assert (tmp_path / lost).exists() and not (tmp_path / ".building").exists()
+
+
+def test_another_definition_replaces_the_demos_data(tmp_path: Path) -> None:
+    prepare_dataset(SCANS, tmp_path, None)
+    prepare_dataset(SCANS | {"train_samples": 100}, tmp_path, None)
+    assert len(list(tmp_path.glob("train/*/*"))) == 100
+
+
+def test_other_images_are_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "train" / "n01440764").mkdir(parents=True)
+    with pytest.raises(InputError, match="train, which is not from an embedded dataset"):
+        prepare_dataset(SCANS, tmp_path, None)
+    assert (tmp_path / "train" / "n01440764").exists()

@@ -1,0 +1,258 @@
+"""Images as torchvision's transforms show them, by random numbers of their item alone; synthetic ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis.extra import numpy as arrays
+from PIL import Image
+from sklearn.datasets import load_sample_images
+from torch.utils.data import DataLoader
+from torchvision import transforms
+from torchvision.transforms.functional import _compute_resized_output_size
+
+from scalewatt.common.errors import InputError
+from scalewatt.data.imagenet import ImageFolderIndex, find_images
+from scalewatt.data.images import (
+    CHANNEL_MEAN,
+    CHANNEL_SD,
+    AuthorsImages,
+    ImageNetDataset,
+    TorchvisionImages,
+    central_geometry,
+    central_view,
+    decode,
+    normalised,
+    open_image,
+    random_box,
+    random_images,
+    to_tensor,
+)
+
+SIZE = 48
+CPU = torch.device("cpu")
+KEYS = [(epoch, position) for epoch in range(8) for position in range(6)]
+KINDS = pytest.mark.parametrize("kind", [ImageNetDataset, AuthorsImages, TorchvisionImages])
+NORMALISE = [transforms.ToTensor(), transforms.Normalize(CHANNEL_MEAN, CHANNEL_SD)]
+
+
+@pytest.fixture(scope="module")
+def photo() -> Image.Image:
+    return Image.fromarray(load_sample_images().images[0])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, photo: Image.Image) -> Path:
+    """Six photos of unlike sizes, one grey, one CMYK, one a PNG by another name."""
+    root = tmp_path_factory.mktemp("images")
+    rng = np.random.default_rng(0)
+    sizes = [(120, 90), (90, 120), (61, 200), (64, 64), (333, 250), (75, 75)]
+    modes = ["RGB", "RGB", "RGB", "L", "CMYK", "RGB"]
+    for number, (size, mode) in enumerate(zip(sizes, modes, strict=True)):
+        left, upper = int(rng.integers(200)), int(rng.integers(100))
+        image = photo.crop((left, upper, left + 400, upper + 300)).resize(size).convert(mode)
+        path = root / "train" / f"n{number % 2}" / f"{number}.JPEG"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        image.save(path, "PNG" if number == 5 else "JPEG", quality=90)
+    find_images(root, "train").save(root, "train")
+    return root
+
+
+def data(
+    kind: type[ImageNetDataset], folder: Path, indices: Any = None, **options: Any
+) -> ImageNetDataset:
+    return kind(folder, "train", indices, SIZE, **{"augment": True, "seed": 3, **options})
+
+
+# --- views ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [(40, 40), (57, 83), (91, 50), (500, 375)])
+def test_the_central_view_is_torchvisions_resize_and_center_crop(size: tuple[int, int]) -> None:
+    pixels = np.random.default_rng(1).integers(0, 255, (size[1], size[0], 3)).astype(np.uint8)
+    image = Image.fromarray(pixels)
+    views = [transforms.Resize(round(32 * 256 / 224)), transforms.CenterCrop(32)]
+    expected = transforms.Compose([*views, *NORMALISE])(image)
+    torch.testing.assert_close(to_tensor(central_view(image, 32)), expected, rtol=0, atol=2e-6)
+
+
+def test_every_size_is_resized_to_torchvisions() -> None:
+    for width in range(60, 700, 7):
+        for height in range(60, 700, 11):
+            expected = _compute_resized_output_size((height, width), [256])
+            assert list(central_geometry(width, height, 224)[1::-1]) == expected, (width, height)
+
+
+def test_random_boxes_have_the_scale_and_aspect_asked_for() -> None:
+    rng = np.random.default_rng(0)
+    boxes = np.array([random_box(400, 300, (0.5, 1.0), rng) for _ in range(2000)])
+    width, height = boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]
+    assert boxes.min() >= 0 and boxes[:, 2].max() <= 400 and boxes[:, 3].max() <= 300
+    assert np.all((width / height > 0.74) & (width / height < 1.35))
+    share = width * height / (400 * 300)
+    assert 0.49 < share.min() < 0.52 and share.max() > 0.95
+    assert random_box(10, 100, (0.9, 1.0), rng) == (0, 43, 10, 56)  # no such box: the central one
+
+
+def test_the_authors_images_are_those_of_torchvisions_transforms(folder: Path) -> None:
+    """By the seed of an item: the same crop, mirror image and pixels, and the generator left alone."""
+    views = [
+        transforms.RandomResizedCrop(SIZE, scale=(0.5, 1.0)),
+        transforms.RandomHorizontalFlip(),
+    ]
+    expected = transforms.Compose([*views, *NORMALISE])
+    images, paths = data(AuthorsImages, folder), ImageFolderIndex.load(folder, "train").paths
+    for epoch, position in KEYS:
+        before = torch.get_rng_state()
+        image, label = images[epoch, position]
+        assert torch.equal(torch.get_rng_state(), before)
+        words = [3, epoch, position]
+        torch.manual_seed(int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0]))
+        assert torch.equal(image, expected(Image.open(folder / paths[position]).convert("RGB")))
+        assert label == position // 3
+
+
+@pytest.mark.parametrize("augment", [True, False])
+def test_bytes_show_the_views_that_pillow_shows(folder: Path, augment: bool) -> None:
+    pillow, bytes_ = (
+        data(k, folder, augment=augment) for k in (ImageNetDataset, TorchvisionImages)
+    )
+    levels = torch.tensor([255 * sd for sd in CHANNEL_SD])[:, None, None]
+    for key in KEYS:
+        expected, label = pillow[key]
+        image, label_of_bytes = bytes_[key]
+        assert image.dtype == torch.uint8 and image.shape == expected.shape == (3, SIZE, SIZE)
+        assert expected.dtype == torch.float32 and expected.is_contiguous()
+        assert label == label_of_bytes == key[1] // 3
+        difference = ((normalised(image) - expected) * levels).abs()
+        assert difference.max() < 1.5 and difference.mean() < 0.3
+        mirrored = ((normalised(image.flip(2)) - expected) * levels).abs()
+        assert mirrored.mean() > 1, "a mirror image must not pass for the image"
+
+
+@KINDS
+def test_half_of_the_images_are_mirrored_and_none_without_flips(
+    folder: Path, kind: type[ImageNetDataset]
+) -> None:
+    flips, full = 0, {"crop_scale": (1.0, 1.0)}
+    for key in KEYS:
+        plain = data(kind, folder, horizontal_flip=False, **full)[key][0]
+        image = data(kind, folder, **full)[key][0]
+        flips += torch.equal(image, plain.flip(2))
+        assert torch.equal(image, plain) or torch.equal(image, plain.flip(2))
+    assert 12 <= flips <= 36
+
+
+@KINDS
+def test_augmentation_depends_on_seed_epoch_and_image_only(
+    folder: Path, kind: type[ImageNetDataset]
+) -> None:
+    images = data(kind, folder)
+    first = images[0, 4][0]
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    assert torch.equal(first, data(kind, folder, np.array([3, 4]))[0, 1][0])
+    assert not torch.equal(first, images[1, 4][0])
+    assert not torch.equal(first, data(kind, folder, seed=6)[0, 4][0])
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@KINDS
+def test_batches_do_not_depend_on_workers(folder: Path, kind: type[ImageNetDataset]) -> None:
+    loaded = [
+        list(DataLoader(data(kind, folder), batch_size=4, sampler=KEYS[:12], num_workers=workers))
+        for workers in (0, 2)
+    ]
+    for (images, labels), (others, other_labels) in zip(*loaded, strict=True):
+        assert images.shape == (4, 3, SIZE, SIZE) and labels.dtype == torch.int64
+        assert torch.equal(images, others) and torch.equal(labels, other_labels)
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mode", "options"),
+    [
+        ("RGB", {"format": "JPEG"}),
+        ("RGB", {"format": "JPEG", "progressive": True, "subsampling": 0}),
+        ("RGB", {"format": "JPEG", "keep_rgb": True}),
+        ("RGB", {"format": "JPEG", "exif": {0x0112: 6}}),  # a rotation, which Pillow ignores
+        ("L", {"format": "JPEG"}),
+        ("CMYK", {"format": "JPEG"}),
+        ("RGB", {"format": "PNG"}),
+        ("RGBA", {"format": "PNG"}),
+        ("P", {"format": "PNG"}),
+        ("P", {"format": "GIF"}),
+    ],
+)
+def test_every_kind_of_file_has_pillows_pixels(
+    tmp_path: Path, photo: Image.Image, mode: str, options: dict[str, Any]
+) -> None:
+    if "exif" in options:
+        exif = Image.Exif()
+        exif.update(options["exif"])
+        options = options | {"exif": exif}
+    path = tmp_path / "x.JPEG"
+    photo.resize((101, 67)).convert(mode).save(path, **options)
+    expected = torch.from_numpy(np.array(open_image(str(path)))).permute(2, 0, 1)
+    assert torch.equal(decode(str(path)), expected)
+
+
+@KINDS
+@pytest.mark.parametrize("content", [None, b"", b"\xff\xd8 nothing", b"torn JPEG", b"torn PNG"])
+def test_a_file_without_a_full_image_is_named(
+    tmp_path: Path, folder: Path, kind: type[ImageNetDataset], content: bytes | None
+) -> None:
+    path = tmp_path / "train" / "n0" / "bad.JPEG"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"an image when it was prepared")
+    find_images(tmp_path, "train").save(tmp_path, "train")
+    path.unlink()
+    if content is not None:
+        photos = {b"torn JPEG": "n0/4.JPEG", b"torn PNG": "n1/5.JPEG"}
+        torn = content in photos
+        path.write_bytes(
+            (folder / "train" / photos[content]).read_bytes()[:-800] if torn else content
+        )
+    with pytest.raises(InputError, match=r"train/n0/bad\.JPEG: cannot be read as an image") as e:
+        data(kind, tmp_path)[0, 0]
+    assert "\n" not in str(e.value)
+
+
+# --- bytes on the device, and synthetic images ----------------------------------------------------
+
+
+@given(arrays.arrays(np.uint8, (5, 7, 3)))
+def test_bytes_are_normalised_on_the_device_bit_for_bit_as_images_are(pixels: np.ndarray) -> None:
+    images = normalised(torch.from_numpy(pixels).permute(2, 0, 1)[None])
+    assert images.dtype == torch.float32
+    assert torch.equal(images[0], to_tensor(Image.fromarray(pixels)))
+
+
+def test_normalising_keeps_the_channels_last() -> None:
+    images = torch.zeros(2, 3, 8, 8, dtype=torch.uint8)
+    last = normalised(images.contiguous(memory_format=torch.channels_last))
+    assert last.is_contiguous(memory_format=torch.channels_last)
+    assert normalised(images).is_contiguous()
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_random_images_are_made_once_for_each_batch_size_and_by_their_seed(
+    channels_last: bool,
+) -> None:
+    before = torch.get_rng_state()
+    first = random_images(6, 16, 5, CPU, channels_last)
+    assert first.shape == (6, 3, 16, 16) and first.dtype == torch.float32
+    assert random_images(6, 16, 5, CPU, channels_last) is first
+    assert torch.equal(random_images(6, 16, 5, CPU, not channels_last), first)
+    assert not torch.equal(random_images(6, 16, 6, CPU, channels_last), first)
+    assert abs(first.mean()) < 0.1 and abs(first.std() - 1) < 0.1
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    assert first.is_contiguous(memory_format=layout)
+    assert torch.equal(torch.get_rng_state(), before)

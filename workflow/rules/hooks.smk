@@ -1,0 +1,174 @@
+# What happens before the first job, and after a failure.
+import atexit
+import subprocess
+
+from scalewatt.common.files import write_json
+from scalewatt.common.errors import nearest
+from scalewatt.data.prepared import is_staged
+from scalewatt.scaling.simulation.simulated_run import check_simulations
+from scalewatt.scheduling.preflight import check_before_submission
+from scalewatt.slurm.job_queue import RULES
+from scalewatt.targets.failures import failure_lines
+from scalewatt.tracking.changed_files import changed_files
+from scalewatt.tracking.remeasure import (
+    Place,
+    ToTrain,
+    set_replaced_aside,
+    trained_again,
+)
+
+# What writes much. All else needs nothing but the results, wherever they were copied to.
+DEMANDING = {
+    "dataset",
+    "era5_year",
+    "probe",
+    "train",
+    "train_command",
+    "run_again",
+    "simulate",
+}
+PLACE = Place(CAMPAIGN, CLUSTER, Path(RESULTS), Path(WORK))
+
+
+def say(sentence):
+    """Print a sentence of ours among Snakemake's."""
+    print(f"scalewatt: {sentence}", file=sys.stderr, flush=True)
+
+
+if CLUSTER.simulates and not RESULTS_ONLY and not workflow.remote_exec:
+    checked(check_simulations, CAMPAIGN, CLUSTER, forecaster().model)
+
+if TRAINS and not workflow.remote_exec:
+    for sentence in checked(changed_files, CAMPAIGN, Path(RESULTS), Path(WORK)):
+        say(sentence)
+
+
+# Snakemake looks at the targets when all rules are read, and ends if there is no rule for one.
+@atexit.register
+def suggest_targets():
+    """Say of each target that is no rule and no file which name is nearest."""
+    names = [rule.name for rule in workflow.rules]
+    for target in workflow.dag_settings.targets if workflow.dag_settings else ():
+        if "/" not in target and target not in names and not Path(target).exists():
+            say(f"unknown target '{target}'{nearest(target, names)} (docs/targets.md)")
+
+
+def trainings():
+    """Return the runs that this call trains."""
+    jobs = list(workflow.dag.needrun_jobs(exclude_finished=False))
+    prepared = prepared_now(jobs)
+    settings = workflow.dag_settings
+    targets = settings.targets if settings.forcetargets else ()
+    forced = {os.path.normpath(target) for target in (*settings.forcerun, *targets)}
+    return [
+        ToTrain(
+            (job.wildcards.configuration, int(job.wildcards.repeat)),
+            job.rule in workflow.dag.forcerules or not forced.isdisjoint(job.output),
+            spec_of(job.wildcards).dataset["name"] in prepared,
+        )
+        for job in jobs
+        if job.rule.name in ("train", "train_command")
+    ]
+
+
+def prepared_now(jobs):
+    """Return the names of the campaign's datasets that are prepared in this call."""
+    datasets = [job for job in jobs if job.rule.name == "dataset"]
+    return {
+        job.wildcards.dataset for job in datasets if job.wildcards.folder == RESULTS
+    }
+
+
+def say_replaced(trained, replaced):
+    """Say how many trainings replace finished runs, why, and where the earlier measurements are."""
+    if replaced:
+        say(
+            f"trainings that replace finished runs: {len(replaced)} of {len(trained)}"
+            f" ({', '.join(sorted({why for _, why in replaced}))}); what these have measured is kept"
+            f" in {RESULTS}/superseded"
+        )
+
+
+# With -n Snakemake calls no hook.
+@atexit.register
+def say_what_would_be_replaced():
+    """Say of a dry run which finished runs would be measured again."""
+    if workflow.dryrun and workflow.dag is not None and not workflow.remote_exec:
+        trained = trainings()
+        say_replaced(trained, trained_again(PLACE, trained))
+
+
+def check_before_jobs():
+    """Refuse what could not be submitted, written or measured, before the first job starts.
+
+    Then write the cluster's settings for the jobs, and set aside what finished runs have measured that are measured again: Snakemake would delete it.
+    """
+    jobs = list(workflow.dag.needrun_jobs())
+    demanding = any(job.rule.name in DEMANDING for job in jobs)
+    if RESULTS_ONLY and not demanding:
+        return
+    scheduled = [
+        (job.message or job.rule.name, job.resources)
+        for job in jobs
+        if not (workflow.local_exec or job.is_local)
+    ]
+    checked(
+        check_before_submission,
+        scheduled,
+        CLUSTER,
+        CLUSTER_FILE,
+        [WORK, RESULTS, ".snakemake"] if demanding else [RESULTS],
+        CLUSTER.min_free_gib if demanding else 0,
+        [
+            (job.wildcards.configuration, int(job.wildcards.repeat))
+            for job in jobs
+            if job.rule.name in RULES
+        ],
+    )
+    if CLUSTER.scratch:
+        checked(check_packed_images)
+    write_json(Path(CLUSTER_JSON), dict(config))
+    trained = trainings()
+    replaced = trained_again(PLACE, trained)
+    if not workflow.touch:
+        checked(set_replaced_aside, PLACE, replaced)
+        say_replaced(trained, replaced)
+
+
+def check_packed_images():
+    """Refuse to begin trainings whose nodes would find nothing to unpack."""
+    from scalewatt.data.node_copy import check_packed
+
+    jobs = list(workflow.dag.needrun_jobs())
+    specs = [spec_of(job.wildcards) for job in jobs if job.rule.name == "train"]
+    staged = {
+        spec.dataset["name"]: spec.dataset
+        for spec in specs
+        if is_staged(spec, CLUSTER.scratch)
+    }
+    for name in sorted(staged.keys() - prepared_now(jobs)):
+        check_packed(CLUSTER.data_folder(staged[name]))
+
+
+def say_failures():
+    """Say last what failed: each failed job with the end of its log.
+
+    If the run that `reproduce` repeats failed, its page says so, with all other checks.
+    """
+    asked = [job for job in workflow.dag.jobs if job.rule.name == "reproduce"]
+    missing = [path for job in asked for path in job.input if not Path(path).exists()]
+    if missing:
+        failed = "/".join(Path(missing[0]).parts[-3:-1])
+        command = [sys.executable, "-m", "scalewatt.cli", "reproduce"]
+        options = (
+            f"--campaign={CAMPAIGN.path}",
+            f"--results={Path(RESULTS).parent}",
+            f"--site={CLUSTER_JSON}",
+            f"--run-failed={failed}",
+        )
+        subprocess.run([*command, *options], check=False)
+    elif asked:
+        say(f"what differs is above and in {AGAIN}/index.html")
+    for job in sorted(workflow.scheduler.failed, key=str):
+        for line in failure_lines(job.message or job.rule.name, [*job.log]):
+            print(line, file=sys.stderr, flush=True)

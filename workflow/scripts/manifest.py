@@ -1,0 +1,9 @@
+"""Write the manifest of a campaign's tables and figures."""
+
+from pathlib import Path
+
+from scalewatt.reproduction.manifests import write_manifest
+from scalewatt.targets.step import logged
+
+with logged(snakemake.log[0]):
+    write_manifest(Path(snakemake.output[0]).parent)

@@ -1,0 +1,10 @@
+"""Write Table 1 or the table of variants as text: Markdown or LaTeX."""
+
+from pathlib import Path
+
+from scalewatt.results.figures.table_text import table_text
+from scalewatt.targets.step import logged
+
+with logged(snakemake.log[0]):
+    out = Path(snakemake.output[0])
+    out.write_text(table_text(Path(snakemake.input[0]), out.suffix), encoding="utf-8")
