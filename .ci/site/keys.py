@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.campaign_file import CampaignFile, Command, ModelSettings
+from scalewatt.campaign.campaign_file import CampaignFile
 from scalewatt.campaign.cluster import Cluster
-from scalewatt.campaign.model_registry import known_models
+from scalewatt.campaign.model_registry import MODELS, Command, ModelSettings
 from scalewatt.common.settings import json_schema
 from scalewatt.recordings.table_description import TableDescription
 
@@ -43,11 +43,7 @@ def sections(kind: str) -> list[tuple[list[str], Schema]]:
         return list(_objects(json_schema(TableDescription)))
     found = list(_objects(json_schema(Cluster if kind == "cluster" else CampaignFile)))
     if kind == "campaign":
-        models = {
-            f"models.{key}": settings
-            for model in known_models().values()
-            for key, settings in model.settings.items()
-        }
+        models = {f"models.{key}": settings for key, settings in MODELS.items()}
         models["models.<model of your own>"] = ModelSettings
         models["models.<name> with workload: command"] = Command
         found += [([place], json_schema(settings)) for place, settings in models.items()]

@@ -209,9 +209,3 @@ def test_nodes_and_ranks_per_node_say_how_many_ranks_there_are(tmp_path: Path) -
     launcher = "srun --nodes={nodes} --ntasks-per-node={ranks_per_node}"
     path = write_yaml(tmp_path / "cluster.yaml", edited({("launcher",): launcher}, LOCAL))
     assert load_cluster(path).launcher == launcher
-
-
-def test_a_campaign_of_too_many_runs_is_refused(refused: Refused) -> None:
-    names = edited({})["series"]
-    message = refused.campaign({("series", name, "repeats"): 1000 for name in names})
-    assert "runs" in message and "at most 10000" in message

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import subprocess
+import sys
 from fractions import Fraction
 from typing import Any
 
@@ -264,3 +266,14 @@ def test_a_profile_that_is_wrong_is_said_and_passed_over(tmp_path, monkeypatch, 
     assert set(known_devices()) == {"local"}
     assert "scalewatt: skipped: " in (said := capsys.readouterr().err)
     assert "config/bad.yaml" in said
+
+
+def test_a_campaign_is_checked_without_torch() -> None:
+    code = (
+        "import sys\nfrom scalewatt.campaign.load import load_campaign\n"
+        "load_campaign('campaigns/paper.yaml')\nprint('torch' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"

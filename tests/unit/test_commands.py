@@ -16,7 +16,6 @@ from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.expansion import expand
 from scalewatt.campaign.external_command import (
-    PLACEHOLDERS,
     check_commands,
     check_unchanged,
     command_files,
@@ -24,6 +23,7 @@ from scalewatt.campaign.external_command import (
     command_words,
     is_command_spec,
 )
+from scalewatt.campaign.model_registry import PLACEHOLDERS
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
@@ -188,7 +188,7 @@ WRONG = {
     ),
     "a model of the project as a command": (
         {**content(), "models": {"mynet": ENTRY, "resnet50": ENTRY}},
-        ["own.yaml: models: 'resnet50' cannot be the name: a model has it"],
+        ["own.yaml: models: 'resnet50' cannot be the name of a command"],
     ),
     "no datasets for a model that needs one": (
         {

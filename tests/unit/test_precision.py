@@ -7,12 +7,12 @@ from typing import get_args
 import pytest
 import torch
 
-from scalewatt.campaign import campaign_file
+from scalewatt.campaign import model_registry
 from scalewatt.common.errors import InputError
 from scalewatt.training.device import Precision
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
-SETTINGS = get_args(campaign_file.Precision)
+SETTINGS = get_args(model_registry.Precision)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.expansion import expand
 from scalewatt.campaign.load import load_campaign
-from scalewatt.campaign.model_registry import known_models
+from scalewatt.campaign.model_registry import phases_of
 from scalewatt.campaign.table_definitions import table_definition
 from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.common.yaml_files import read_yaml
@@ -282,7 +282,7 @@ def test_the_reference_names_known_trainings_and_positive_numbers() -> None:
     rows = published._merged()
     assert set(rows["device"]) == set(published.SCOPES)
     for (model, phase), own in rows.groupby(["model", "phase"]):
-        assert phase in known_models()[model].phases and own["configuration"].is_unique
+        assert phase in phases_of(model) and own["configuration"].is_unique
     numbers = rows.select_dtypes("number")
     spreads = [name for name in numbers if name.endswith(("popstd", "popstd_kwh"))]
     assert (numbers[spreads].fillna(0) >= 0).all(axis=None)

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from campaign_files import PAPER, ROOT
 
-from scalewatt.campaign.campaign_file import CampaignFile, Finetuning, Pretraining, ResNet50
+from scalewatt.campaign.campaign_file import CampaignFile
 from scalewatt.campaign.cluster import Cluster, load_cluster, parse_cluster
 from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.model_registry import Finetuning, Pretraining, ResNet50
 from scalewatt.campaign.registered_campaign import RegisteredFile
 from scalewatt.common.settings import json_schema
 from scalewatt.common.yaml_files import read_yaml

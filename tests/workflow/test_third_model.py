@@ -15,11 +15,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 PAGE = PROJECT / "docs" / "add-a-model.md"
 
 
-def block(language: str) -> str:
-    """The page's one block in a language."""
+def blocks(language: str) -> list[str]:
+    """The page's blocks in a language."""
     text = PAGE.read_text(encoding="utf-8")
-    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
-    return found
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +26,11 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     """A copy of the workflow and the package with the page's file and campaign."""
     workspace = Workspace.create(tmp_path_factory.mktemp("third") / "project")
     source = workspace.path / "src"
-    (source / "scalewatt" / "models" / "smallcnn.py").write_text(block("python"))
-    (workspace.path / "campaigns" / "mine.yaml").write_text(block("yml"))
+    settings, model = blocks("python")
+    (source / "scalewatt" / "models" / "smallcnn.py").write_text(model)
+    with open(source / "scalewatt" / "campaign" / "model_registry.py", "a") as registry:
+        registry.write("\n\n" + settings)
+    (workspace.path / "campaigns" / "mine.yaml").write_text(blocks("yml")[0])
     workspace.edit("config.yaml", "campaigns/tiny.yaml", "campaigns/mine.yaml")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(source))  # the copy, not the project's own package

@@ -1,34 +1,18 @@
-"""A campaign file: what is trained. Its keys, their bounds, defaults and sentences.
-
-Read from top to bottom: datasets, settings of the models, series, figures, the file.
-"""
+"""A campaign file: what is trained. Its keys, their bounds, defaults and sentences."""
 
 from __future__ import annotations
 
+from fractions import Fraction
 from math import ceil
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from scalewatt.campaign.model_registry import Size
 from scalewatt.common.settings import Bounds, Count, EachOnce, Settings, matching
 
 Protocol = Literal["paper", "corrected"]
-Precision = Annotated[
-    Literal["torch_default", "fp32", "tf32", "fp16", "bf16"],
-    Field(
-        description="Arithmetic (docs/protocols.md). torch_default: fp32, TF32 only where torch's defaults "
-        "use it (cuDNN); fp32, tf32: without, with TF32 everywhere; fp16, bf16: autocast, fp16 with a "
-        "gradient scaler. On a CPU fp16 computes as fp32."
-    ),
-]
 Year = Annotated[int, Field(ge=1, le=9999)]
-Size = Annotated[int, Field(ge=1, le=10**6)]
-Epochs = Annotated[int, Field(ge=1, le=100_000, description="Passes over the training set.")]
-Positive = Annotated[float, Field(gt=0)]
-AdamRate = Annotated[
-    Positive, Field(description="Adam's learning rate, annealed to 0 by a cosine.")
-]
-NotNegative = Annotated[float, Field(ge=0)]
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
 FileName = Annotated[
     str,
@@ -142,144 +126,6 @@ def sample_counts(dataset: dict[str, Any]) -> tuple[int, int]:
     return train, validation
 
 
-# --- settings of the models -------------------------------------------------------------------------
-
-
-class ModelSettings(Settings):
-    """Settings that every model has (docs/add-a-model.md)."""
-
-    dataset: str
-    """Which of `datasets` it trains on."""
-    epochs: Epochs
-    loader_workers: Annotated[int, Field(ge=0, le=1024)] | Literal["auto"] = 4
-    """Data-loader worker processes per rank; 0 loads in the training process, auto takes half of its
-    cores, at most 12."""
-    precision: Precision = "torch_default"
-    compile: bool = False
-    """torch.compile the network."""
-    gradient_accumulation_steps: Size = 1
-    """Passes whose gradients are added up for one update, so that larger local batches fit; batch sizes
-    count an update."""
-
-
-class ResNet50(ModelSettings):
-    """ResNet50's settings."""
-
-    epochs: Epochs = 100
-    image_size: Annotated[int, Field(ge=16, le=16_384)] = 224
-    """Edge of the square input in pixels."""
-    base_learning_rate: Positive = 0.1
-    """Learning rate at a global batch of 256; the reference rate is this times GBS/256."""
-    warmup_epochs: Annotated[int, Field(ge=0, le=100_000)] = 5
-    """Epochs of the linear warm-up; 0 for none."""
-    warmup_start: Positive = 0.1
-    """Learning rate at which the warm-up starts."""
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    """SGD momentum."""
-    weight_decay: NotNegative = 0.0001
-    """Weight decay, on every parameter."""
-    plateau_factor: Annotated[float, Field(gt=0, lt=1)] = 0.5
-    """ReduceLROnPlateau: factor."""
-    plateau_patience: Annotated[int, Field(ge=0, le=100_000)] = 5
-    """ReduceLROnPlateau: patience in epochs."""
-    crop_scale: Annotated[
-        list[Annotated[float, Field(gt=0, le=1)]], Field(min_length=2, max_length=2)
-    ] = [0.5, 1.0]
-    """Area range of the random crop."""
-    horizontal_flip: bool = True
-    """Mirror every second training image."""
-    channels_last: bool = False
-    """Images and weights in memory with the channels last."""
-    loader: Literal["pil", "torchvision", "synthetic"] = "pil"
-    """How images are loaded. pil: decoded and transformed by Pillow; torchvision: decoded, cropped and
-    resized by torchvision as bytes, normalised on the device; synthetic: no images at all, one random
-    batch that stays on the device."""
-
-
-class Pretraining(ModelSettings):
-    """FourCastNet's settings in pre-training."""
-
-    epochs: Epochs = 80
-    learning_rate: AdamRate = 0.0005
-    weight_decay: NotNegative = 0.0
-    """Adam's weight decay."""
-    patch_size: Size = 8
-    """Edge of a square patch in grid points; divides both edges of the grid."""
-    embed_dim: Size = 768
-    """Width of the embedding; a multiple of num_blocks."""
-    depth: Size = 12
-    """Number of AFNO blocks."""
-    num_blocks: Size = 8
-    """Diagonal blocks of the spectral weights."""
-    mlp_ratio: Positive = 4.0
-    """Width of the MLP's hidden layer over embed_dim."""
-    sparsity_threshold: NotNegative = 0.01
-    """Soft-shrink threshold of the spectral layer."""
-    initial_conditions: Size = 36
-    """Forecasts of the test year that the metric averages over."""
-    initial_condition_spacing: Size = 36
-    """Steps between two initial conditions."""
-    precision: Precision = "fp16"
-    loader: Literal["hdf5", "synthetic"] = "hdf5"
-    """hdf5: single steps from the yearly files; synthetic: no data at all, one random sample that stays
-    on the device."""
-
-    @model_validator(mode="after")
-    def _check_blocks(self) -> Pretraining:
-        if self.embed_dim % self.num_blocks:
-            raise ValueError(
-                f"embed_dim {self.embed_dim} is not a multiple of num_blocks {self.num_blocks}"
-            )
-        return self
-
-
-class Finetuning(Pretraining):
-    """FourCastNet's settings in fine-tuning."""
-
-    epochs: Epochs = 50
-    learning_rate: AdamRate = 0.0001
-
-
-class Command(Settings):
-    """A training program of the user's, run as it is (docs/your-script.md)."""
-
-    workload: Literal["command"]
-    """The word command: an entry of any other name than a model's."""
-    command: Annotated[str, Field(min_length=1)]
-    """Started once per rank, without a shell; with placeholders such as {local_batch_size}."""
-    shell: bool = False
-    """Give the command to bash, which ends at the first failing one (-euo pipefail)."""
-    folder: Annotated[str, Field(min_length=1)] = "."
-    """Folder in which the command runs and from which `files` count, relative to the one where the
-    workflow is started."""
-    files: Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1), EachOnce]
-    """What the run depends on, as names or patterns (lib/**/*.py). A changed file trains no finished run
-    again; it is reported."""
-    epochs: Epochs
-    samples: Count | None = None
-    """Training samples of one epoch at dataset_fraction 1; null if unknown."""
-    precision: str | None = None
-    """Arithmetic, as the tables shall name it."""
-    gpus_per_replica: Size = 1
-    """GPUs that share one copy of the model (tensor, pipeline or context parallel): batch sizes count
-    copies."""
-    gradient_accumulation_steps: Size = 1
-    """Passes whose gradients a copy of the model adds up for one update; batch sizes count an update."""
-    metric_name: (
-        Annotated[
-            str,
-            matching(
-                r"[a-z][a-z0-9_]{0,99}",
-                "lower-case letters, digits and underscores, such as top1_error_percent",
-            ),
-        ]
-        | None
-    ) = None
-    """What the reported metric is: lower-case letters, digits and underscores, such as top1_error_percent."""
-    metric_goal: Literal["min", "max"] = "min"
-    """Whether a smaller or a larger metric is better."""
-
-
 # --- series -----------------------------------------------------------------------------------------
 
 
@@ -320,6 +166,12 @@ class SeriesEntry(Settings):
     """Departs from the campaign's protocol."""
     settings: dict[str, Any] = {}
     """Settings of the model that differ from `models` in this series."""
+
+    @property
+    def fraction_rule(self) -> str:
+        """The dataset's part: a fraction in lowest terms, or with n for the GPUs."""
+        rule = str(self.dataset_fraction)
+        return rule if "n" in rule else str(Fraction(rule))
 
     @model_validator(mode="after")
     def _check_batch_size(self) -> SeriesEntry:
@@ -469,12 +321,17 @@ class CampaignFile(Settings):
     characters, and no '.' first); none is needed where all models are commands."""
     models: dict[str, Any] = Field(min_length=1)
     """Settings of each model; what is not named keeps its default, the paper's value. Further models:
-    every file of models with MODEL (docs/add-a-model.md), and entries of any name with workload: command
+    your own (docs/add-a-model.md), and entries of any name with workload: command
     (docs/your-script.md)."""
     series: dict[FileName, SeriesEntry] = Field(min_length=1, max_length=1000)
     """The lines of the figures, by name: at most 200 letters, without '/', '\\', '{', '}', line breaks
     and control characters, and no '.' first."""
     figures: Figures
+
+    @property
+    def default_protocol(self) -> Protocol:
+        """Protocol of series that do not name theirs."""
+        return self.protocol or "corrected"
 
     @property
     def period_s(self) -> float:

@@ -12,20 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.campaign_types import PASS_KEYS, VARIED, Campaign, Series
-from scalewatt.campaign.command_text import check_words, placeholders
-from scalewatt.campaign.model_registry import COMMAND
+from scalewatt.campaign.command_text import placeholders
+from scalewatt.campaign.model_registry import COMMAND, PLACEHOLDERS
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256
 
 DATASET = {"name": COMMAND, "format": COMMAND}
 """Stands for the dataset of a command, which is the command's affair."""
-PLACEHOLDERS = (
-    *("gpus", "nodes", "ranks_per_node", "local_batch_size", "global_batch_size"),
-    *("gpus_per_replica", "gradient_accumulation_steps", "epochs", "seed", "samples"),
-    *("configuration", "repeat"),
-)
-"""What a command may name in braces: keys of the spec; samples are its dataset_samples."""
 SPEC_VARIABLE = "SCALEWATT_SPEC"
 """Names the file with all settings of a run in the environment of its command."""
 OVERRIDABLE = ("epochs", "samples", "precision", *PASS_KEYS)
@@ -61,16 +55,6 @@ def command_models(campaign: Campaign, runs: Path | None = None) -> set[str]:
 
 
 # --- the command ------------------------------------------------------------------------------------
-
-
-def check_command(settings: Mapping[str, Any], where: str) -> None:
-    """Raise InputError if a command has an unknown placeholder, or no words."""
-    try:
-        check_words(settings["command"], PLACEHOLDERS)
-    except ValueError as error:
-        raise InputError(f"{where}: {error}") from error
-    if "samples" in placeholders(settings["command"]) and settings["samples"] is None:
-        raise InputError(f"{where}: '{{samples}}' is not known; allowed: with the key `samples`")
 
 
 def command_words(spec: RunSpec) -> list[str]:

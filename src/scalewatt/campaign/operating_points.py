@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, with_config
 from typing_extensions import TypedDict
@@ -18,9 +18,6 @@ from typing_extensions import TypedDict
 from scalewatt.campaign.command_text import check_words, placeholders
 from scalewatt.common.errors import InputError
 from scalewatt.common.settings import STRICT
-
-if TYPE_CHECKING:
-    from scalewatt.campaign.campaign_types import Configuration
 
 
 @dataclass(frozen=True)
@@ -80,16 +77,6 @@ def value_in_id(configuration: str, lever: str) -> float | None:
     """Value of a lever in a configuration's id; None if it stays as the node has it."""
     match = _IN_ID[lever].search(configuration)
     return float(match[1]) if match else None
-
-
-def by_id(configurations: Mapping[str, Configuration]) -> dict[str, Configuration]:
-    """Configurations sorted by id, those of a line by their clocks and limits as numbers."""
-
-    def key(id_: str) -> tuple[str, list[float]]:
-        point = configurations[id_].operating_point or {}
-        return without_point(id_), [point.get(lever, 0.0) for lever in LEVERS]
-
-    return {id_: configurations[id_] for id_ in sorted(configurations, key=key)}
 
 
 def label_of(point: Mapping[str, float] | None) -> str:

@@ -24,7 +24,7 @@ from scalewatt.campaign.campaign_types import (
 )
 from scalewatt.campaign.cluster import Cluster, Device
 from scalewatt.campaign.model_registry import model_key
-from scalewatt.campaign.operating_points import by_id, id_parts, point_of
+from scalewatt.campaign.operating_points import id_parts, point_of
 from scalewatt.common.errors import InputError
 from scalewatt.common.settings import STRICT, Bounds, Count, Settings, matching, validated
 
@@ -134,7 +134,7 @@ def expand_registered(content: dict[str, Any], path: Path) -> Campaign:
         path=path,
         protocol=protocols.pop() if len(protocols) == 1 else "several",
         series=series,
-        configurations=by_id(configurations),
+        configurations=dict(sorted(configurations.items())),
         repeats=repeats,
         figures=file.figures.contents(),
         registered=True,

@@ -11,9 +11,8 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
-from scalewatt.campaign.campaign_file import Size
 from scalewatt.campaign.campaign_types import PASS_KEYS, check_accumulation, check_replicas
-from scalewatt.campaign.model_registry import known_models
+from scalewatt.campaign.model_registry import Size, phases_of
 from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.campaign.registered_campaign import OTHER_PROTOCOL, TARGET_PROTOCOL, Point, Words
 from scalewatt.common.errors import InputError, one_of
@@ -288,9 +287,9 @@ def _as_text(value: Any) -> Any:
 
 def _entry(values: dict[str, Any], where: str) -> dict[str, Any]:
     model = values["model"]
-    known, phase = known_models().get(model), values.get("phase", "train")
-    if known and phase not in known.phases:
-        raise InputError(f"{where}: phase: '{phase}' of {model}; {one_of(phase, known.phases)}")
+    phases, phase = phases_of(model), values.get("phase", "train")
+    if phases and phase not in phases:
+        raise InputError(f"{where}: phase: '{phase}' of {model}; {one_of(phase, phases)}")
     metric_name = values.get("metric_name", METRIC_OF_MODEL.get(model))
     if metric_name is None and "metric" in values:
         raise InputError(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scalewatt.campaign.campaign_types import PASS_KEYS
-from scalewatt.campaign.model_registry import defaults_of, known_models, model_key
+from scalewatt.campaign.model_registry import MODELS, defaults_of, model_key
 from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.campaign.run_spec import RunSpec
 
@@ -84,10 +84,9 @@ def kind_of_row(row: Mapping[str, Any]) -> Kind:
     key = model_key(row["model"], row["phase"])
     usual = defaults_of(key)
     settings = {name: row[name] for name in (*usual, *LEVERS) if row.get(name) is not None}
-    model = known_models().get(row["model"])
     dataset: dict[str, Any] = {"source": "data_root"}
-    if model is not None:
-        dataset["format"] = model.data_format
+    if key in MODELS:
+        dataset["format"] = MODELS[key].data_format
     if row["model"] == "fourcastnet":
         dataset["grid"] = [720, 1440]
     return _kind(key, row["device"], row["protocol"], {**usual, **settings}, dataset)
