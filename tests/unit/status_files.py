@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from energy_files import gpu, write_journal
 from run_files import WHOLE, write_energy
 
@@ -17,14 +18,16 @@ from scalewatt.campaign.cluster import Cluster, parse_cluster
 from scalewatt.campaign.expansion import expand
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.files import write_json
+from scalewatt.monitoring.running_total import RunningTotal
+from scalewatt.recordings.journal import beside
 from scalewatt.run_files.record import (
     note_position,
     note_progress,
     read_progress,
     read_segments,
 )
-from scalewatt.tracking.energy_used import EnergyUsed, energy_used_kwh
-from scalewatt.tracking.status import CampaignStatus, RunStatus, campaign_status
+from scalewatt.tracking.energy_used import EnergyUsed, energy_used
+from scalewatt.tracking.status import campaign_status
 
 ONE, TWO = "resnet50-a100-n001-lbs0016-full", "resnet50-a100-n002-lbs0016-full"
 CAMPAIGN = {
@@ -135,27 +138,28 @@ class Made:
         write_json(folder / "holder.json", holder)
         os.utime(folder / "holder.json", (time.time() - silent_s,) * 2)
 
-    def status(self) -> CampaignStatus:
+    def status(self) -> dict[str, Any]:
         return campaign_status(
             self.campaign, self.cluster, self.folder / "results", self.folder / "work"
         )
 
-    def run(self, configuration: str = TWO, repeat: int = 1) -> RunStatus:
-        """One run's status."""
-        (found,) = (
-            run
-            for run in self.status().runs
-            if (run.configuration, run.repeat) == (configuration, repeat)
-        )
-        return found
+    def run(self, configuration: str = TWO, repeat: int = 1) -> dict[str, Any]:
+        """A run's row of the status."""
+        return row_of(self.status(), configuration, repeat)
 
-    def spent(self) -> EnergyUsed:
-        return energy_used_kwh(
-            self.campaign,
-            self.results,
-            self.work,
-            lambda _: {"cpu": None, "gpu": None, "ram": None},
-        )
+    def used(self) -> EnergyUsed:
+        rated = {"cpu": None, "gpu": None, "ram": None}
+        return energy_used(self.campaign, self.results, self.work, lambda *_: rated)
+
+
+def row_of(status: dict[str, Any], configuration: str, repeat: int = 1) -> dict[str, Any]:
+    """A run's row of a status."""
+    (row,) = (
+        row
+        for row in status["runs"]
+        if (row["configuration"], row["repeat"]) == (configuration, repeat)
+    )
+    return row
 
 
 def begin_segment(
@@ -168,8 +172,14 @@ def begin_segment(
     segment |= {"from_updates": 0, "to_updates": None, **more}
     segments = [*read_segments(folder)[:number], segment]
     write_json(folder / "run.json", {"since": 0, "refusal": refusal, "segments": segments})
-    runs_on = {"hostnames": ["n1"], "gpus": {"n1": [0, 1]}, "gpu_uuids": None}
-    write_json(folder / f"segment-{number:03d}.json", {**runs_on, "torch_device": "cuda"})
+    describe(folder, [("n1", 0), ("n1", 1)], number)
+
+
+def describe(folder: Path, ranks: list[tuple[str, int]], segment: int = 0) -> None:
+    """Note hosts and GPUs of a segment's ranks, as rank 0 does."""
+    rows = [{"host": host, "gpu": gpu, "gpu_uuid": None} for host, gpu in ranks]
+    content = {"torch_device": "cuda", "ranks": rows}
+    write_json(folder / f"segment-{segment:03d}.json", content)
 
 
 def record(
@@ -179,6 +189,15 @@ def record(
     path = folder / "perun" / f"segment-{segment:03d}.{host}.csv"
     length = len(next(iter(sensors.values())))
     return write_journal(path, host, sensors, start=time.time() - ago_s - length + 1)
+
+
+def add_up(journal: Path, until: int | None = None) -> None:
+    """The sampler's running total of a journal's first `until` samples, by default of all."""
+    total = RunningTotal(
+        beside(journal, ".total.json"), json.loads(beside(journal, ".sensors.json").read_text())
+    )
+    for row in pd.read_csv(journal).head(until).itertuples(index=False):
+        total.add(row[0], row[1], row[2:])
 
 
 def progress(folder: Path, updates: int, segment: int = 0, **changes: Any) -> None:

@@ -15,8 +15,7 @@ from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.execution import launch
 from scalewatt.tracking import energy_used
-from scalewatt.tracking.budget import check_budget
-from scalewatt.tracking.energy_used import EnergyUsed
+from scalewatt.tracking.energy_used import EnergyUsed, check_budget
 
 
 @pytest.fixture
@@ -33,7 +32,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
     def use(kwh: float) -> None:
         used = EnergyUsed(kwh, 1.0, {"measured": kwh}, ())
-        monkeypatch.setattr(energy_used, "energy_used_kwh", lambda *_: used)
+        monkeypatch.setattr(energy_used, "energy_used", lambda *_: used)
 
     return use
 

@@ -32,7 +32,6 @@ from scalewatt.results.tables.frames import frame_of, values
 from scalewatt.results.tables.table_schema import RUNS
 from scalewatt.run_files.lock import SILENT_S
 from scalewatt.tracking import remeasure as remeasuring
-from scalewatt.tracking.energy_used import energy_used_kwh
 from scalewatt.tracking.exclude import exclude, undo
 from scalewatt.tracking.remeasure import Place, remeasure
 
@@ -310,8 +309,8 @@ def test_all_of_a_measurement_is_set_aside_and_nothing_of_another(
     assert files_of_runs(place) == expected
     (row,) = read_exclusions(place.campaign)
     assert (row.action, row.reason, row.measurement) == ("remeasure", "a neighbour", before)
-    assert place.run(TWO, 1).state.state == "not_started"
-    assert place.run(TWO, 1).superseded == 1
+    assert place.run(TWO, 1)["state"] == "not_started"
+    assert place.run(TWO, 1)["superseded"] == 1
 
 
 STEPS = [*range(1, 6), None]
@@ -361,17 +360,17 @@ def test_a_run_is_measured_again_as_often_as_one_likes(place: Made, command: Com
         names.append(measurement(place))
     rows = read_exclusions(place.campaign)
     assert [one.measurement for one in rows] == names[:2] and len(set(names)) == 3
-    assert place.run(TWO, 1).superseded == 2
+    assert place.run(TWO, 1)["superseded"] == 2
 
 
 def test_what_was_set_aside_was_used_all_the_same(place: Made, command: Command) -> None:
-    before = place.spent()
+    before = place.used()
     assert command("remeasure", TWO, 1, "--reason", "a")[0] == 0
-    after = place.spent()
+    after = place.used()
     assert after.kwh == pytest.approx(before.kwh) == pytest.approx(0.9)
     assert after.gpu_hours == pytest.approx(before.gpu_hours)
     assert (before.superseded_kwh, after.superseded_kwh) == (0, pytest.approx(0.45))
-    assert place.run(TWO, 1).kwh is None
+    assert place.run(TWO, 1)["energy_kwh"] is None
 
 
 def test_without_its_energy_table_what_was_set_aside_is_counted_from_its_journals(
@@ -380,14 +379,9 @@ def test_without_its_energy_table_what_was_set_aside_is_counted_from_its_journal
     (place.results / "energy" / TWO / "1.parquet").unlink()
     record(place.results / "runs" / TWO / "1", {"CUDA:0_POWER": gpu(9), "CUDA:1_POWER": gpu(9)})
     assert command("remeasure", TWO, 1, "--reason", "a")[0] == 0
-    assert not any("superseded measurement 1" in name for name in unknown(place))
+    assert not any("superseded measurement 1" in name for name in place.used().unknown_runs)
     (place.results / "superseded" / TWO / "1" / "1" / "run" / "spec.json").unlink()
-    assert any("superseded measurement 1" in name for name in unknown(place))
-
-
-def unknown(place: Made) -> tuple[str, ...]:
-    rated = {"cpu": None, "gpu": None, "ram": None}
-    return energy_used_kwh(place.campaign, place.results, place.work, lambda _: rated).unknown_runs
+    assert any("superseded measurement 1" in name for name in place.used().unknown_runs)
 
 
 def test_a_run_that_is_measured_again_is_excluded_no_more(place: Made, command: Command) -> None:

@@ -18,8 +18,8 @@ from scalewatt.tracking.status_text import status_text
 
 
 def state(made: Made) -> tuple[str, str | None]:
-    found = made.run().state
-    return found.state, found.reason
+    run = made.run()
+    return run["state"], run["reason"]
 
 
 # --- results --------------------------------------------------------------------------------------
@@ -28,21 +28,21 @@ def state(made: Made) -> tuple[str, str | None]:
 def test_a_finished_run_is_done(made: Made) -> None:
     made.publish()
     run = made.run()
-    assert (run.state.state, run.updates, run.updates_total) == ("done", 100, 100)
+    assert (run["state"], run["updates"], run["updates_total"]) == ("done", 100, 100)
 
 
 def test_a_finished_run_of_another_spec_is_out_of_date(made: Made) -> None:
     made.publish(seed=5)
     run = made.run()
-    assert (run.state.state, run.updates) == ("out_of_date", None)
+    assert (run["state"], run["updates"]) == ("out_of_date", None)
     running(made)
-    assert made.run().state.state == "running", "it is trained again"
+    assert made.run()["state"] == "running", "it is trained again"
 
 
 def test_registered_runs_are_done_or_not_there(made: Made) -> None:
     made.publish(seed=5)
     registered = replace(made, campaign=replace(made.campaign, registered=True))
-    counts = registered.status().counts()
+    counts = registered.status()["counts"]
     assert (counts["done"], counts["not_started"]) == (1, 3)
 
 
@@ -51,16 +51,16 @@ def test_registered_runs_are_done_or_not_there(made: Made) -> None:
 
 def test_a_submitted_run_is_queued_and_says_why_it_waits(made: Made) -> None:
     submitted(made, reason="Resources")
-    found = made.run().state
-    assert (found.state, found.job, found.reason) == ("queued", "8", "Resources")
+    run = made.run()
+    assert (run["state"], run["job"], run["reason"]) == ("queued", "8", "Resources")
     stopped(made)
-    assert made.run().state.state == "queued"
+    assert made.run()["state"] == "queued"
 
 
 def test_a_job_that_has_begun_but_not_come_to_its_training_is_running(made: Made) -> None:
     submitted(made, state="RUNNING", reason="None", nodes="n[1-2]")
     run = made.run()
-    assert (run.state.state, run.state.host, run.progress) == ("running", "n[1-2]", None)
+    assert (run["state"], run["host"], run["epoch"]) == ("running", "n[1-2]", None)
 
 
 def test_a_job_that_was_put_back_into_the_queue_is_queued(made: Made) -> None:
@@ -77,9 +77,9 @@ def test_a_run_whose_job_is_in_no_queue_is_in_the_state_that_it_recorded(
     if is_asked:
         queue(made)
     status = made.status()
-    assert status.queue_asked is is_asked
+    assert status["queue_answered"] is is_asked
     assert ("Slurm's queue gives no answer" in status_text(status)) is not is_asked
-    assert made.run().state.state == "stopped"
+    assert made.run()["state"] == "stopped"
 
 
 # --- the holder -----------------------------------------------------------------------------------
@@ -97,9 +97,9 @@ def test_a_holder_elsewhere_lives_by_its_signs_of_life(
     made: Made, silent_s: float, word: str, is_said: bool
 ) -> None:
     made.held(running(made), silent_s=silent_s)
-    found = made.run().state
-    assert found.state == word
-    assert (found.silent_s is not None) is is_said
+    run = made.run()
+    assert run["state"] == word
+    assert (run["silent_s"] is not None) is is_said
     assert ("no sign of life for" in status_text(made.status())) is is_said
 
 
@@ -108,7 +108,7 @@ def test_of_two_working_directories_the_held_one_counts(made: Made) -> None:
     other = folder.with_name(f"{folder.name[:-1]}1")
     shutil.copytree(folder, other)
     (folder / "holder.json").unlink()
-    assert made.run().state.folder == other
+    assert made.run()["work_folder"] == str(other)
 
 
 # --- what the last segment left -------------------------------------------------------------------
@@ -140,16 +140,16 @@ def test_the_last_segment_tells_how_a_run_stands_and_why(
     for number, segment in enumerate(segments):
         begin_segment(folder, number, **segment)
     (folder / "train.log").touch()
-    found = made.run().state
-    assert found.state == expected[0] and (expected[1] or "") in (found.reason or "")
-    assert (found.job, found.log) == ("7", folder / "train.log")
-    assert time.time() - (found.since_s or 0) < 60
+    run = made.run()
+    assert run["state"] == expected[0] and (expected[1] or "") in (run["reason"] or "")
+    assert (run["job"], run["log"]) == ("7", str(folder / "train.log"))
+    assert time.time() - (run["since_s"] or 0) < 60
 
 
 def test_a_stopped_run_waits_at_its_checkpoint(made: Made) -> None:
     stopped(made)
     run = made.run()
-    assert (run.state.state, run.updates, run.segment) == ("stopped", 40, 0)
+    assert (run["state"], run["updates"], run["segment"]) == ("stopped", 40, 0)
 
 
 def test_a_run_that_was_refused_before_any_rank_says_why(made: Made) -> None:
@@ -176,5 +176,5 @@ def test_a_trained_run_without_results_waits_for_the_next_start(made: Made) -> N
     begin_segment(folder, 0, "finished")
     write_json(folder / "result.json", {})
     run = made.run()
-    assert (run.state.state, run.updates) == ("stopped", 100)
-    assert "publishes" in (run.state.reason or "")
+    assert (run["state"], run["updates"]) == ("stopped", 100)
+    assert "publishes" in (run["reason"] or "")

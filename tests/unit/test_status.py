@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from energy_files import gpu
-from hypothesis import strategies as st
 from run_files import epochs
 from status_files import (
     ONE,
@@ -21,6 +20,7 @@ from status_files import (
     epochs_of_14_s,
     everything,
     record,
+    row_of,
     running,
     submitted,
 )
@@ -28,7 +28,7 @@ from status_files import (
 from scalewatt.common.files import write_table
 from scalewatt.events import EVENTS_FILE, HISTORY_FILE
 from scalewatt.tracking import status as status_module
-from scalewatt.tracking.status_text import WIDTH, status_json, status_text
+from scalewatt.tracking.status_text import WIDTH, status_text
 from scalewatt.training.history import history_table
 
 
@@ -62,25 +62,16 @@ def test_whatever_damaged_files_hold_there_is_a_status(made: Made) -> None:
     for path, content in kept.items():
         for other in (*WRONG, content[: len(content) // 2], dice.randbytes(200)):
             path.write_bytes(other)
-            assert_is_told(made)
+            assert_is_stated(made)
         path.unlink()
-        assert_is_told(made)
+        assert_is_stated(made)
         path.write_bytes(content)
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),
-    lambda inner: (
-        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2)
-    ),
-    max_leaves=4,
-)
-
-
-def assert_is_told(made: Made) -> None:
+def assert_is_stated(made: Made) -> None:
     status = made.status()
-    assert len(status.runs) == 4
-    json.dumps(status_json(status), allow_nan=False)
+    assert len(status["runs"]) == 4
+    json.dumps(status, allow_nan=False)
     assert max(map(len, status_text(status).splitlines())) <= WIDTH
 
 
@@ -106,7 +97,7 @@ def test_files_that_come_and_go_meanwhile_do_no_harm(made: Made) -> None:
     other.start()
     try:
         for _ in range(60):
-            assert_is_told(made)
+            assert_is_stated(made)
     finally:
         done.set()
         other.join()
@@ -152,7 +143,7 @@ def test_what_a_commands_script_reports_is_shown(scripted: Made) -> None:
     reports(folder, 2)
     status = scripted.status()
     assert "2 of 6 epochs reported, 50 updates, validate" in status_text(status)
-    (run,) = (one for one in status_json(status)["runs"] if one["configuration"] == SCRIPT)
+    run = row_of(status, SCRIPT)
     shown = [run[name] for name in ("epoch", "epochs", "updates", "updates_total", "stage")]
     assert shown == [2, 6, 50, 150, "validate"]
     (folder / HISTORY_FILE).write_text('{"epoch": "x"}\n[]\n')
@@ -174,5 +165,4 @@ def test_a_finished_command_that_contradicts_its_spec_is_named_with_what_was_don
     assert (
         f"excluded from tables and figures: {SCRIPT} repeat 1 (2 of 6 epochs were reported" in text
     )
-    (run,) = (r for r in status_json(scripted.status())["runs"] if r["configuration"] == SCRIPT)
-    assert run["updates"] == 50
+    assert scripted.run(SCRIPT)["updates"] == 50

@@ -16,7 +16,7 @@ from status_files import (
     everything,
 )
 
-from scalewatt.tracking.status_text import WIDTH, bar, clock, duration, status_json, status_text
+from scalewatt.tracking.status_text import WIDTH, bar, clock, duration, status_text
 
 
 def test_the_text_says_what_runs_and_what_failed_and_fits_the_width(made: Made) -> None:
@@ -28,7 +28,7 @@ def test_the_text_says_what_runs_and_what_failed_and_fits_the_width(made: Made) 
         assert "job 7 on n1, segment 0 since" in text
         assert "torch.OutOfMemoryError: CUDA out of memory." in text
         assert "0.452 kWh so far (0.000324 estimated, 0.452 measured)" in text
-        assert "the true value lies between 0.452 and 0.453 kWh (docs/energy.md)" in text
+        assert "0.452 to 0.453 kWh by what is estimated (docs/energy.md)" in text
         assert max(map(len, text.splitlines())) <= WIDTH
         assert (f"{ONE}       1  done" in text) == every_run
         assert not any(line != line.rstrip() for line in text.splitlines())
@@ -58,10 +58,14 @@ def test_the_budget_is_shown_beside_what_was_used(tmp_path: Path) -> None:
 
 def test_json_has_all_runs_and_null_for_what_is_not_known(made: Made) -> None:
     everything(made)
-    said = json.loads(json.dumps(status_json(made.status()), allow_nan=False))
+    said = json.loads(json.dumps(made.status(), allow_nan=False))
     assert len(said["runs"]) == said["runs_total"] == sum(said["counts"].values()) == 4
     (series,) = said["series"]
-    assert (series["series"], series["runs"], series["counts"]) == ("images", 4, said["counts"])
+    assert (series["series"], series["runs_total"], series["counts"]) == (
+        "images",
+        4,
+        said["counts"],
+    )
     keys = {frozenset(run) for run in said["runs"]}
     assert len(keys) == 1
     (done,) = (run for run in said["runs"] if run["state"] == "done")
@@ -97,7 +101,7 @@ def test_a_time_of_another_day_has_its_date() -> None:
 
 def test_every_key_of_the_json_and_every_state_is_documented(made: Made) -> None:
     text = (Path(__file__).parents[2] / "docs" / "status.md").read_text()
-    said = status_json(made.status())
+    said = made.status()
     for key in (*said, *said["runs"][0], *said["series"][0]):
         assert f"`{key}`" in text, key
     for state in said["counts"]:

@@ -24,7 +24,6 @@ from scalewatt.campaign.run_spec import run_spec
 from scalewatt.cli import main
 from scalewatt.energies.account import write_energy
 from scalewatt.tracking.status import campaign_status
-from scalewatt.tracking.status_text import status_json
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -93,7 +92,7 @@ class Place:
         cluster = load_cluster(self.folder / "profile" / "cluster.yaml")
         campaign = load_campaign(self.folder / "tiny.yaml", cluster)
         roots = self.folder / "results", self.folder / "work"
-        return json.loads(json.dumps(status_json(campaign_status(campaign, cluster, *roots))))
+        return json.loads(json.dumps(campaign_status(campaign, cluster, *roots)))
 
     def arguments(self, *options: str) -> list[str]:
         return [
@@ -223,7 +222,7 @@ def test_a_running_one_says_how_far_and_how_fast_it_is(seen: Seen) -> None:
     assert Path(run["log"]).name == "train.log"
 
 
-def test_a_running_ones_end_is_told_by_its_pace(seen: Seen) -> None:
+def test_a_running_ones_end_goes_by_its_pace(seen: Seen) -> None:
     status = seen.at["running"]
     run = only(status, LONG)
     assert run["left_at_least"] is False
@@ -234,10 +233,9 @@ def test_a_running_ones_end_is_told_by_its_pace(seen: Seen) -> None:
     assert status["ends_s"] is None, "other runs are not started"
 
 
-def test_a_running_ones_power_and_energy_are_those_of_its_journal(seen: Seen) -> None:
+def test_a_running_ones_energy_is_that_of_its_journal(seen: Seen) -> None:
     run = only(seen.at["running"], LONG)
-    assert 11.1 <= run["power_w"] <= 111.001
-    assert run["power_origin"] == "estimated"
+    assert run["power_w"] is None, "this machine has no sensor"
     seconds = run["progress_written_s"] - run["since_s"]
     assert 0 < run["energy_kwh"] < 150 * (seconds + 30) / 3.6e6
     assert run["energy_known"]
@@ -247,7 +245,7 @@ def test_the_text_names_what_runs(seen: Seen) -> None:
     assert f"{LONG} repeat 1" in seen.text
     others = seen.at["running"]["runs_total"] - 1
     assert f"1 running, {others} not started" in seen.text
-    assert "samples/s" in seen.text and "W (estimated)" in seen.text
+    assert "samples/s" in seen.text
     assert max(map(len, seen.text.splitlines())) <= 100
 
 

@@ -105,7 +105,7 @@ def train(arguments: argparse.Namespace) -> int:
     def check() -> None:
         if arguments.budget_of is not None:
             from scalewatt.campaign.load import load_campaign
-            from scalewatt.tracking.budget import check_budget
+            from scalewatt.tracking.energy_used import check_budget
 
             campaign = load_campaign(arguments.budget_of, cluster, to_run=False).whole
             results = arguments.out.absolute().parents[2]  # runs/<configuration>/<repeat>

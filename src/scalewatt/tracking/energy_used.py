@@ -1,14 +1,14 @@
 """What a campaign has used so far: kWh and GPU hours of finished, unfinished and abandoned runs.
 
-The energy of a finished run is that of its energy table, staging included, whatever the protocol.
-What has none yet is counted from its journals, lost work too. A working directory whose spec the
-campaign has no more counts as well, and so does a measurement that was set aside: it was used.
+A finished run counts by its energy table, staging included, whatever the protocol. What has none yet counts
+by its samplers' running totals, lost work too, or is accounted for as the energy step will do it. Working
+directories whose spec the campaign no longer has count as well, and so do measurements that were set aside.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,19 +18,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from scalewatt.campaign.campaign_types import Campaign
-from scalewatt.campaign.run_spec import read_spec, run_spec
+from scalewatt.campaign.cluster import Device, powers
+from scalewatt.campaign.run_spec import RunSpec, read_spec, run_spec
 from scalewatt.common.errors import InputError
+from scalewatt.common.files import read_content
+from scalewatt.energies.account import account
 from scalewatt.energies.run_inputs import PlannedRun, Run
-from scalewatt.energies.tables import (
-    BOUNDS,
-    LEAST_OF_A_NODE,
-    MAX_UNCOVERED,
-    EnergyTotals,
-)
-from scalewatt.recordings.journal import journal_files
-from scalewatt.recordings.node_names import nodes_by_name
-from scalewatt.recordings.stage_log import read_json_lines
-from scalewatt.recordings.terms import J_PER_KWH
+from scalewatt.energies.segments import segment_numbers
+from scalewatt.energies.tables import BOUNDS, MAX_UNCOVERED, EnergyTotals
+from scalewatt.monitoring.running_total import TOTAL_EVERY_S, read_total
+from scalewatt.recordings.journal import journal_files, last_stamps
+from scalewatt.recordings.node_names import same_node
+from scalewatt.recordings.stages import read_stages
+from scalewatt.recordings.terms import DEVICE_KINDS, J_PER_KWH, MEASURED, PLAUSIBLE_W
 from scalewatt.run_files.inventory import (
     Published,
     WorkFolder,
@@ -41,46 +41,36 @@ from scalewatt.run_files.inventory import (
     superseded_runs,
     work_folders,
 )
-from scalewatt.run_files.record import read_segments
-from scalewatt.tracking.running_total import JournalSum, read_so_far
+from scalewatt.run_files.record import description_path, read_segments
 
 if TYPE_CHECKING:
     from scalewatt.energies.read import Powers
 
-_NOTHING_RATED: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
+MOST_BEHIND = 0.01
+"""Share of a journal's time that its running total may lack; what was used then is in the interval."""
+DAMAGED = (OSError, pa.ArrowException, InputError, AttributeError, KeyError, TypeError, ValueError)
+_NOTHING_RATED: dict[str, Any] = dict.fromkeys(DEVICE_KINDS)
+_DEVICE, _SUMS = ["kind", "index", "uuid"], ["joules", "covered_s", "power_w"]
 
 
 @dataclass(frozen=True)
-class RunEnergy:
-    """Energy and GPU time that one run, or one probe, has used so far."""
+class Use:
+    """What one measurement has used so far."""
 
     joules: Mapping[str, float] = field(default_factory=dict)
     """By energy origin, as far as it was recorded."""
+    bounds_j: tuple[float, float] = (0.0, 0.0)
+    """Interval of all joules, by what is estimated and not covered."""
     gpu_s: float = 0.0
     """GPUs times recorded seconds."""
     known: bool = True
-    """True if that is all; else more was used than was recorded."""
-    bounds_j: tuple[float, float] = (0.0, 0.0)
-    """The interval of all joules by what is estimated and not covered."""
-
-    @property
-    def kwh(self) -> float:
-        """Return the kWh of all origins together."""
-        return sum(self.joules.values()) / J_PER_KWH
-
-    @property
-    def bounds_kwh(self) -> tuple[float, float]:
-        """Return the interval of `kwh`."""
-        return self.bounds_j[0] / J_PER_KWH, self.bounds_j[1] / J_PER_KWH
-
-    def __add__(self, other: RunEnergy) -> RunEnergy:
-        origins = {*self.joules, *other.joules}
-        joules = {o: self.joules.get(o, 0.0) + other.joules.get(o, 0.0) for o in origins}
-        bounds = self.bounds_j[0] + other.bounds_j[0], self.bounds_j[1] + other.bounds_j[1]
-        return RunEnergy(joules, self.gpu_s + other.gpu_s, self.known and other.known, bounds)
+    """Whether that is all; else more was used than was recorded."""
 
 
-@dataclass(frozen=True)
+UNKNOWN = Use(known=False)
+
+
+@dataclass(frozen=True, eq=False)
 class EnergyUsed:
     """Energy and GPU hours that a campaign has used so far."""
 
@@ -92,253 +82,279 @@ class EnergyUsed:
     unknown_runs: tuple[str, ...]
     """Runs that used more than was recorded, by configuration and repeat."""
     superseded_kwh: float = 0.0
-    """The part of runs whose spec the campaign has no more, and of measurements that were set aside."""
+    """Part of runs that the campaign no longer has, and of measurements that were set aside."""
     probes_kwh: float = 0.0
-    """The part of idle probes."""
+    """Part of idle probes."""
     bounds_kwh: tuple[float, float] = (0.0, 0.0)
-    """The interval of `kwh` by what is estimated and not covered."""
-    runs: Mapping[str, RunEnergy] = field(default_factory=dict)
-    """By run key."""
+    """Interval of `kwh` by what is estimated and not covered."""
+    runs: pd.DataFrame = field(default_factory=pd.DataFrame)
+    """Columns kwh, low_kwh, high_kwh, known, by run key; kwh is NaN if nothing was recorded."""
 
 
-def energy_used_kwh(
-    campaign: Campaign,
-    results: Path,
-    work: Path,
-    powers: Powers,
-    published: Mapping[tuple[str, int], Published] | None = None,
-    working: Mapping[str, Sequence[WorkFolder]] | None = None,
-) -> EnergyUsed:
-    """Return what a campaign has used so far.
+def energy_used(campaign: Campaign, results: Path, work: Path, rated: Powers) -> EnergyUsed:
+    """What a campaign has used so far.
 
-    `results` and `work` are the campaign's own folders, `powers` gives the rated powers of a spec's
-    device. `published` and `working` are what the folders hold, if they are known already.
+    `results` and `work` are the campaign's folders, `rated` gives the rated powers of a spec's device.
     Nodes that two runs shared count for both.
     """
-    published = published_runs(results) if published is None else published
-    working = work_folders(work) if working is None else working
-    rated = powers_or_none(powers)
-    runs: dict[str, RunEnergy] = {}
-    names: dict[str, str] = {}
-    for key, name, energy in _runs(results, published, working, rated):
-        runs[key] = runs.get(key, RunEnergy()) + energy
-        names[key] = name
-    probes = _probes(campaign, results, rated)
-    current = _current_keys(campaign, published)
-    whole = sum((*runs.values(), *probes.values()), RunEnergy())
-    unknown = [names[key] for key, one in runs.items() if not one.known]
+    published, working = published_runs(results), work_folders(work)
+    rated = powers_or_none(rated)
+    runs = [*_runs(results, published, working, rated)]
+    probes = [*_probes(campaign, results, rated)]
+    uses = [use for _, _, use in (*runs, *probes)]
+    joules = pd.DataFrame([use.joules for use in uses], dtype=float)
+    table = pd.DataFrame(
+        {
+            "key": [key for key, _, _ in (*runs, *probes)],
+            "kwh": joules.sum(axis=1, min_count=1) / J_PER_KWH,
+            "low_kwh": [use.bounds_j[0] / J_PER_KWH for use in uses],
+            "high_kwh": [use.bounds_j[1] / J_PER_KWH for use in uses],
+            "known": [use.known for use in uses],
+        }
+    )
+    is_probe = table.index >= len(runs)
+    is_superseded = ~is_probe & ~table["key"].isin(_current_keys(campaign, published))
+    names = dict.fromkeys(name for _, name, use in (*runs, *probes) if not use.known)
+    kwh = ["kwh", "low_kwh", "high_kwh"]
+    by_run = table[~is_probe].groupby("key")
     return EnergyUsed(
-        kwh=whole.kwh,
-        gpu_hours=whole.gpu_s / 3600,
-        by_origin={origin: joules / J_PER_KWH for origin, joules in whole.joules.items()},
-        unknown_runs=(*unknown, *(name for name, one in probes.items() if not one.known)),
-        superseded_kwh=sum(one.kwh for key, one in runs.items() if key not in current),
-        probes_kwh=sum(one.kwh for one in probes.values()),
-        bounds_kwh=whole.bounds_kwh,
-        runs=runs,
+        kwh=float(table["kwh"].sum()),
+        gpu_hours=sum(use.gpu_s for use in uses) / 3600,
+        by_origin={str(o): float(j) / J_PER_KWH for o, j in joules.sum().items()},
+        unknown_runs=tuple(names),
+        superseded_kwh=float(table["kwh"][is_superseded].sum()),
+        probes_kwh=float(table["kwh"][is_probe].sum()),
+        bounds_kwh=(float(table["low_kwh"].sum()), float(table["high_kwh"].sum())),
+        runs=by_run[kwh].sum(min_count=1).join(by_run["known"].all()),
     )
 
 
+def check_budget(
+    campaign: Campaign, devices: Mapping[str, Device], results: Path, work: Path, spec: RunSpec
+) -> None:
+    """Raise InputError if the campaign's budget is used up; `results` and `work` are its folders."""
+    budget_kwh = campaign.energy_budget_kwh
+    if budget_kwh is None:
+        return
+    used_kwh = energy_used(campaign, results, work, lambda device, _: powers(devices[device])).kwh
+    if used_kwh >= budget_kwh:
+        raise InputError(
+            f"{spec.name}: the campaign's energy budget is used up: {used_kwh:.6g} of {budget_kwh:g} kWh; "
+            "what was submitted goes on, nothing else is (energy_budget_kwh of the campaign file)"
+        )
+
+
+def powers_or_none(rated: Powers) -> Powers:
+    """`rated`, with nothing for a device that the cluster does not have."""
+
+    def powers_of(device: str, run: str) -> dict[str, Any]:
+        try:
+            return rated(device, run)
+        except (InputError, KeyError, TypeError):
+            return _NOTHING_RATED
+
+    return powers_of
+
+
 def _current_keys(campaign: Campaign, published: Mapping[tuple[str, int], Published]) -> set[str]:
-    """Return the run keys of all that the campaign asks for; registered runs are known by their results."""
-    campaign = campaign.whole
-    runs = [(run.configuration.id, run.repeat) for run in campaign.runs()]
+    """Run keys of all that the campaign asks for; registered runs are known by their results."""
+    runs = [(run.configuration.id, run.repeat) for run in campaign.whole.runs()]
     if campaign.registered:
         return {published[run].key for run in runs if run in published}
-    return {f"{c}-{r}-{run_spec(campaign, c, r).sha256[:12]}" for c, r in runs}
+    return {run_spec(campaign.whole, *run).key for run in runs}
+
+
+# --- measurements ---------------------------------------------------------------------------------
 
 
 def _runs(
     results: Path,
     published: Mapping[tuple[str, int], Published],
-    working: Mapping[str, Sequence[WorkFolder]],
-    powers: Powers,
-) -> Iterator[tuple[str, str, RunEnergy]]:
-    """Yield key, name and energy of runs that are finished, at work or left, and set aside; each once."""
+    working: Mapping[str, list[WorkFolder]],
+    rated: Powers,
+) -> Iterator[tuple[str, str, Use]]:
+    """Key, name and use of runs that are finished, at work or left, and set aside; each once."""
     counted = set()
     for run in published.values():
-        table = results / "energy" / run.configuration / f"{run.repeat}.parquet"
-        energy = _of_table(run, table)
-        if energy is None and not working.get(run.key):
-            energy = _without_new_table(run, table, powers)
-        if energy is not None:
+        use = _of_published(
+            run, results / "energy" / run.configuration / f"{run.repeat}.parquet", rated
+        )
+        if use.joules or run.key not in working:
             counted.add(run.work_name)
-            yield run.key, f"{run.configuration} repeat {run.repeat}", energy
+            yield run.key, f"{run.configuration} repeat {run.repeat}", use
     for folder in chain.from_iterable(working.values()):
         if folder.path.name not in counted:
             name = f"{folder.configuration} repeat {folder.repeat}"
-            yield folder.key, name, _of_folder(folder.path, folder.spec_sha256, powers)
+            yield folder.key, name, _of_folder(folder.path, folder.spec_sha256, rated)
     for run in superseded_runs(results):
-        if not _is_at_work(run, working):  # else it is counted with its working directory
-            table, number = run.folder.parent / "energy.parquet", run.folder.parent.name
+        if not _is_at_work(run, working):  # else it counts by its working directory
+            number = run.folder.parent.name
             name = f"{run.configuration} repeat {run.repeat}, superseded measurement {number}"
-            energy = _of_table(run, table) or _without_new_table(run, table, powers)
-            yield f"{run.key} superseded {number}", name, energy
+            table = run.folder.parent / "energy.parquet"
+            yield f"{run.key} superseded {number}", name, _of_published(run, table, rated)
 
 
-def _is_at_work(run: Published, working: Mapping[str, Sequence[WorkFolder]]) -> bool:
-    """Return True if a superseded measurement still has its working directory."""
-    folders_ = (one for one in working.get(run.key, ()) if one.path.name == run.work_name)
-    return run.began_s is not None and any(
-        began_s(read_segments(one.path)) == run.began_s for one in folders_
-    )
+def _is_at_work(run: Published, working: Mapping[str, list[WorkFolder]]) -> bool:
+    """Whether a superseded measurement still has its working directory."""
+    same = (each.path for each in working.get(run.key, ()) if each.path.name == run.work_name)
+    return run.began_s is not None and any(began_s(read_segments(p)) == run.began_s for p in same)
 
 
-# --- finished runs ------------------------------------------------------------------------------
+def _of_published(run: Published, table: Path, rated: Powers) -> Use:
+    """What a finished run used, by its energy table.
 
-
-def _without_new_table(run: Published, path: Path, powers: Powers) -> RunEnergy:
-    """Return what a finished run used whose table, if there is any, seems older than its results."""
-    energy = _of_folder(run.folder, run.spec_sha256, powers)
-    if energy.joules:
-        return energy
-    # A copy may have lost the times of files, and other tools' recordings have no journal.
-    return _of_table(run, path, of_any_time=True) or replace(energy, known=False)
-
-
-def _of_table(run: Published, path: Path, of_any_time: bool = False) -> RunEnergy | None:
-    """Return what a run's energy table says; None if there is none as new as these results."""
+    A table that is older than the results may be of an earlier measurement: then the run's recordings count,
+    and the table only without these, as copies lose the times of files.
+    """
+    by_table: Use | None = None
     try:
-        if path.stat().st_mtime_ns < run.mtime_ns and not of_any_time:
-            return None
-        totals = EnergyTotals(pq.read_table(path).to_pandas(), with_staging=True)
-        gpu_s = read_spec(run.folder / "spec.json").gpus * totals.runtime_s
-        rows = totals.in_scope
-    except (OSError, pa.ArrowException, InputError, KeyError, TypeError, ValueError):
-        return None
-    if rows.empty:
-        return RunEnergy(gpu_s=gpu_s, known=False)
-    rows = rows.dropna(subset=["energy_origin", "recorded_j"])
-    # Of an energy that may not be stated, what was recorded counts.
+        spec = read_spec(run.folder / "spec.json")
+        by_table = _of_table(pq.read_table(table).to_pandas(), spec.gpus)
+        if table.stat().st_mtime_ns >= run.mtime_ns:
+            return by_table
+    except DAMAGED:
+        pass
+    recorded = _of_folder(run.folder, run.spec_sha256, rated)
+    return recorded if recorded.joules else by_table or recorded
+
+
+def _of_table(energy: pd.DataFrame, gpus: int) -> Use:
+    """What a table of energies states; of an energy that may not be stated, what was recorded counts."""
+    totals = EnergyTotals(energy, with_staging=True)
+    rows = totals.in_scope.dropna(subset=["energy_origin", "recorded_j"])
     low, high = (float(rows[name].fillna(rows["recorded_j"]).sum()) for name in BOUNDS)
-    joules = _by_origin(rows["recorded_j"], rows["energy_origin"])
-    return RunEnergy(joules, gpu_s, totals.total_j is not None, (low, high))
+    by_origin = rows.groupby("energy_origin")["recorded_j"].sum()
+    joules = {str(origin): float(joules) for origin, joules in by_origin.items()}
+    return Use(joules, (low, high), gpus * totals.runtime_s, totals.total_j is not None)
 
 
-def _by_origin(joules: pd.Series, origins: pd.Series) -> dict[str, float]:
-    return {str(origin): float(energy) for origin, energy in joules.groupby(origins).sum().items()}
-
-
-# --- journals -----------------------------------------------------------------------------------
-
-
-def _of_folder(folder: Path, sha256: str, powers: Powers) -> RunEnergy:
-    """Count the journals of all segments of a run, the hash of whose spec begins with `sha256`."""
+def _of_folder(folder: Path, sha256: str, rated: Powers) -> Use:
+    """What the recordings in a run's folder state, the hash of whose spec begins with `sha256`."""
     try:
         spec = read_spec(folder / "spec.json")
-    except InputError:
-        return RunEnergy(known=False)
-    if not spec.sha256.startswith(sha256):
-        return RunEnergy(known=False)
-    rated = powers(spec.device, spec.name)
-    planned = PlannedRun.of(spec)
-    sums: dict[int, list[JournalSum]] = {}
-    known = True
-    for number, journals in journal_files(folder / "perun").items():
-        run = Run(folder, planned, rated, described_segment(folder, number), None)
-        sums[number] = _sums(journals, run)
-        hosts = {one.host for one in sums[number]}
-        nodes = nodes_by_name(hosts, run.hostnames)
-        known &= {nodes[host] for host in run.hostnames} <= {nodes[host] for host in hosts}
-    known &= not _worked_without(folder, {number for number, found in sums.items() if found})
-    return _run_energy(sums, spec.gpus, known)
+        if not spec.sha256.startswith(sha256):
+            return UNKNOWN
+        run = recorded_run(folder, spec, rated)
+        is_published = (folder / "provenance.json").exists()
+        if not (is_published or segment_numbers(run.recordings) or _has_worked(run)):
+            return Use()
+        return _of_totals(run, spec.gpus) or _of_table(account(run).energy, spec.gpus)
+    except DAMAGED:
+        return UNKNOWN
 
 
-def described_segment(folder: Path, segment: int) -> dict[str, Any]:
-    """Return what a segment noted of its hosts and GPUs, as the accounting wants it."""
-    description = json_object(folder / f"segment-{segment:03d}.json")
+def _has_worked(run: Run) -> bool:
+    """Whether a segment got beyond its start-up."""
+    stages = set(run.events["stage"].to_pylist()) if run.events else set()
+    return bool(stages - {"startup"})
+
+
+def recorded_run(folder: Path, spec: RunSpec, rated: Powers) -> Run:
+    """A run's folder as the accounting reads it, published or not."""
+    planned, powers_w = PlannedRun.of(spec), rated(spec.device, spec.name)
+    if provenance := json_object(folder / "provenance.json"):
+        events = folder / "events.parquet"
+    else:
+        provenance, events = _described(folder), folder / "events.jsonl"
     try:
-        if not description:
-            description = json_object(folder / "provenance.json")
-            run = Run(folder, PlannedRun(), {}, description, None)
-            description = {**description, **run.held(segment), "hostnames": run.hosts_of(segment)}
-        hosts = [str(host) for host in description.get("hostnames") or []]
-        device = description.get("torch_device")
-        held = {name: description.get(name) for name in ("gpus", "gpu_uuids")}
-        return {**held, "torch_device": device, "hostnames": hosts}
-    except (TypeError, AttributeError, KeyError):
-        return {}
+        stages = read_stages(events, own=True) if events.exists() else None
+    except DAMAGED:
+        stages = None
+    return Run(folder, planned, powers_w, provenance, stages)
 
 
-def _sums(journals: Mapping[str, Path], run: Run) -> list[JournalSum]:
-    sums = (read_so_far(path, run) for path in journals.values())
-    return [one for one in sums if one is not None]
+def _described(folder: Path) -> dict[str, Any]:
+    """The provenance of a run that is not published, as far as the accounting needs it."""
+    numbers = [row["segment"] for row in read_segments(folder)]
+    notes = {number: read_content(description_path(folder, number)) for number in numbers}
+    known = {number: note for number, note in notes.items() if isinstance(note, dict)}
+    segments = [{"segment": n, "ranks": known.get(n, {}).get("ranks")} for n in numbers]
+    last = [{}, *known.values()][-1]
+    return {"torch_device": last.get("torch_device"), "segments": segments}
 
 
-def _worked_without(folder: Path, recorded: set[int]) -> bool:
-    """Return True if a segment that was not recorded got beyond its start-up."""
-    numbers = (one["segment"] for one in read_segments(folder))
-    missing = {number for number in numbers if isinstance(number, int)} - recorded
-    if not missing:
-        return False
-    try:
-        marks = read_json_lines(folder / "events.jsonl")
-    except (OSError, UnicodeDecodeError):
-        return True
-    return any(
-        isinstance(mark, dict)
-        and mark.get("segment") in missing
-        and mark.get("stage") not in ("startup", None)
-        for mark in marks
-    )
-
-
-def _run_energy(sums: Mapping[int, Sequence[JournalSum]], gpus: int, known: bool) -> RunEnergy:
-    """Add up the journals of all segments; it is all if each device kind was covered, on each node."""
-    journals = [one for segment in sums.values() for one in segment]
-    if not journals:
-        return RunEnergy(known=known)
-    rows = pd.concat([one.kinds.assign(host=one.host) for one in journals])
-    seconds = sum(max((one.seconds for one in segment), default=0.0) for segment in sums.values())
-    known &= len({frozenset(one.kinds["kind"]) for one in journals}) == 1 and not rows.empty
-    known &= _is_covered(rows, ["kind"], 1 - MAX_UNCOVERED)
-    known &= _is_covered(rows, ["host", "kind"], LEAST_OF_A_NODE)
-    bounds = float(rows["low_j"].sum()), float(rows["high_j"].sum())
-    joules = _by_origin(rows["joules"], rows["origin"])
-    return RunEnergy(joules, gpus * seconds, known, bounds)
-
-
-def _is_covered(rows: pd.DataFrame, keys: list[str], least: float) -> bool:
-    sums = rows.groupby(keys)[["covered_s", "device_s"]].sum()
-    return bool((sums["covered_s"] >= least * sums["device_s"]).all())
-
-
-def powers_or_none(powers: Powers) -> Powers:
-    """Return `powers`, with nothing rated for a device that the cluster has not."""
-
-    def of(device: str, run: str) -> dict[str, Any]:
-        try:
-            return powers(device, run)
-        except (InputError, KeyError, TypeError):
-            return _NOTHING_RATED
-
-    return of
-
-
-# --- idle probes --------------------------------------------------------------------------------
-
-
-def _probes(campaign: Campaign, results: Path, powers: Powers) -> dict[str, RunEnergy]:
-    """Return what the campaign's idle probes have used, by name; one that failed has left nothing."""
+def _probes(campaign: Campaign, results: Path, rated: Powers) -> Iterator[tuple[str, str, Use]]:
+    """Key, name and use of the campaign's idle probes; a probe that failed has left nothing."""
     if campaign.idle_probe is None:
-        return {}
-    found = {}
+        return
     for device in folders(results / "idle"):
         for folder in folders(device):
             name = f"idle probe of {device.name} repeat {folder.name}"
-            found[name] = _of_probe(folder, powers(device.name, name))
-    return found
+            yield name, name, _of_probe(folder, rated(device.name, name))
 
 
-def _of_probe(folder: Path, rated: dict[str, Any]) -> RunEnergy:
+def _of_probe(folder: Path, powers_w: dict[str, Any]) -> Use:
     probe = json_object(folder / "probe.json")
     held = {name: probe.get(name) for name in ("gpus", "gpu_uuids", "torch_device")}
-    run = Run(folder, PlannedRun(nodes=1), rated, held, None)
-    recordings = (folder / "perun", *folder.glob(".work/*/perun"))
-    journals = next((files for path in recordings if (files := journal_files(path))), {})
     try:
-        sums = {number: _sums(own, run) for number, own in journals.items()}
         gpus = sum(len(indices) for indices in (held["gpus"] or {}).values())
-    except (TypeError, AttributeError):
-        return RunEnergy(known=False)
-    return _run_energy(sums, gpus, known=True)
+        for recordings in (folder, *folder.glob(".work/*")):
+            if journal_files(recordings / "perun"):
+                run = Run(recordings, PlannedRun(nodes=1), powers_w, held, None)
+                return _of_totals(run, gpus) or _of_table(account(run).energy, gpus)
+    except DAMAGED:
+        return UNKNOWN
+    return Use()
+
+
+# --- running totals -------------------------------------------------------------------------------
+
+
+def _of_totals(run: Run, gpus: int) -> Use | None:
+    """What the samplers of a run have added up; None if that is not plainly all, to the last 1 %."""
+    nodes = [node_totals(run, segment) for segment in journal_files(run.recordings)]
+    if not nodes or any(node is None for node in nodes):
+        return None
+    devices = pd.concat(nodes, ignore_index=True)
+    segments = {row["segment"] for row in run.provenance.get("segments") or []}
+    needed = {kind for kind in DEVICE_KINDS if run.powers.get(kind)}
+    kinds = devices.groupby(["segment", "host"])["kind"].agg(set)
+    if segments - set(devices["segment"]) or not all(needed <= of_node for of_node in kinds):
+        return None
+    due_s = (MOST_BEHIND * devices["seconds"]).clip(upper=TOTAL_EVERY_S + devices["period_s"])
+    # The first and the last step of a counter may be open.
+    device_s = (devices["seconds"] - 2 * devices["period_s"]).clip(lower=0) + devices["behind_s"]
+    uncovered_s = (device_s - devices["covered_s"]).clip(lower=0)
+    is_whole = devices["behind_s"].between(0, due_s) & (uncovered_s <= MAX_UNCOVERED * device_s)
+    if not is_whole.all():
+        return None
+    used_j = float(devices["joules"].sum())
+    high_j = used_j + float((uncovered_s * devices["kind"].map(PLAUSIBLE_W)).sum())
+    seconds = devices.groupby("segment")["seconds"].max().sum()
+    return Use({MEASURED: used_j}, (used_j, high_j), float(gpus * seconds))
+
+
+def node_totals(run: Run, segment: int) -> pd.DataFrame | None:
+    """The samplers' running totals of a segment; None if a node has none.
+
+    A row a device that counts: kind, index, uuid, joules, covered_s, power_w (all NaN of a GPU that the run
+    held and no sensor saw), and segment, host, seconds, period_s, last_s (Unix s) of its node, and behind_s,
+    by how much the total is older than the journal.
+    """
+    journals = journal_files(run.recordings).get(segment, {})
+    hosts = run.hosts_of(segment) or [*journals]
+    if len(hosts) != len(journals) or not all(same_node(host, journals) for host in hosts):
+        return None
+    frames = []
+    for path in journals.values():
+        total, last = read_total(path), last_stamps(path)
+        if total is None or last is None:
+            return None
+        node = {name: total[name] for name in ("host", "seconds", "period_s", "last_s")}
+        behind_s = last[1] - total["mono"]  # by the clock that nobody sets
+        devices = _devices_held(run, segment, total)
+        frames.append(devices.assign(segment=segment, behind_s=behind_s, **node))
+    return pd.concat(frames, ignore_index=True) if frames else None
+
+
+def _devices_held(run: Run, segment: int, total: dict[str, Any]) -> pd.DataFrame:
+    """Devices of a node's total, of its GPUs those that the run held."""
+    devices = pd.DataFrame(total["sensors"], columns=[*_DEVICE, *_SUMS])
+    gpus = devices[devices["kind"] == "gpu"]
+    pairs = gpus[["index", "uuid"]].itertuples(index=False)
+    held = run.used_gpus(total["host"], pairs, segment)
+    if held is None:
+        return devices
+    unseen = pd.DataFrame({"kind": "gpu", "index": sorted({*held} - {*gpus["index"]})})
+    others = devices[(devices["kind"] != "gpu") | devices["index"].isin(held)]
+    return pd.concat([others, unseen]) if len(unseen) else others
