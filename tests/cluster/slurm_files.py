@@ -1,7 +1,8 @@
 """What a miniature HoreKa is configured by: nodes, partitions, and the texts of Slurm's files.
 
 Partitions: `accelerated` (a1 a2 a3, four "A100" each), `accelerated-h100` (h1, four "H100"), `cpuonly`
-(c1), and `low`: the nodes of `accelerated`, whose jobs are requeued when `accelerated` wants them.
+(c1), and `low` and `scavenge`: the nodes of `accelerated`, whose jobs are requeued or cancelled when
+`accelerated` wants them.
 """
 
 from __future__ import annotations
@@ -29,13 +30,12 @@ class NodeKind:
 
 
 KINDS = (
-    NodeKind(("a1", "a2", "a3"), ("accelerated", "low"), "a100"),
+    NodeKind(("a1", "a2", "a3"), ("accelerated", "low", "scavenge"), "a100"),
     NodeKind(("h1",), ("accelerated-h100",), "h100"),
     NodeKind(("c1",), ("cpuonly",), None),
 )
 NODES = tuple(name for kind in KINDS for name in kind.names)
-_LOW = "PriorityTier=1 PreemptMode=REQUEUE"
-_NORMAL = "PriorityTier=10 PreemptMode=OFF"
+_PREEMPTED = {"low": "REQUEUE", "scavenge": "CANCEL"}
 
 
 def slurm_conf(base: Path, host: str, ports: dict[str, int]) -> str:
@@ -98,7 +98,8 @@ def slurm_conf(base: Path, host: str, ports: dict[str, int]) -> str:
             for name in kind.names
         ]
         for partition in kind.partitions:
-            tier = _LOW if partition == "low" else _NORMAL
+            mode = _PREEMPTED.get(partition, "OFF")
+            tier = f"PriorityTier={10 if mode == 'OFF' else 1} PreemptMode={mode}"
             default = " Default=YES" if partition == "accelerated" else ""
             lines.append(
                 f"PartitionName={partition} Nodes={','.join(kind.names)} State=UP "
