@@ -24,7 +24,7 @@ from mini_node import Node, wait_for
 from mini_project import MiniProject
 from minislurm import MiniSlurm
 
-pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(900), pytest.mark.nightly]
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +172,6 @@ def requeued(
         return ended(project, process, safe)
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("what", LOST)
 def test_a_requeued_job_goes_on_whatever_is_left_of_its_earlier_start(
     requeued: Disturbed, undisturbed: Run, what: str
@@ -240,7 +239,6 @@ def fill(path: Path) -> None:
             file.write(bytes(2**16))
 
 
-@pytest.mark.nightly
 def test_a_full_disk_ends_a_run_with_its_checkpoint_whole_and_one_message(
     undisturbed: Run, base: MiniProject, small_disk: Path, tmp_path: Path
 ) -> None:

@@ -55,6 +55,7 @@ def test_what_does_not_exist_is_refused(slurm: MiniSlurm) -> None:
         slurm.command("sbatch", "--gres=gpu:5", "--wrap", "true")
 
 
+@pytest.mark.nightly
 def test_a_second_cluster_lives_beside_the_first_and_leaves_nothing(
     slurm: MiniSlurm, tmp_path: Path
 ) -> None:
@@ -74,6 +75,7 @@ def test_a_second_cluster_lives_beside_the_first_and_leaves_nothing(
     assert slurm.idle()
 
 
+@pytest.mark.nightly
 def test_no_process_outlives_the_one_that_started_the_cluster(tmp_path: Path) -> None:
     base = tmp_path / "s"
     command = [sys.executable, minislurm.__file__, "serve", str(base)]

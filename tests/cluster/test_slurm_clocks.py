@@ -10,7 +10,7 @@ from mini_project import MiniProject
 from minislurm import MiniSlurm
 from training import AHEAD_S, wrong_clock
 
-pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(300), pytest.mark.nightly]
 
 APART = "fourcastnet.pretrain-a100-apart-n002-lbs0002-full"
 
