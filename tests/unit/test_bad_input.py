@@ -117,7 +117,7 @@ devices/local/partition: --wrap=x | --wrap=x
 account: --uid=0 | --uid=0
 exclude_nodes: [n0117, "n[0203-"] | exclude_nodes\[1\]
 devices/local/step_time: {resnet50: {base_s: 1.0e+308, per_sample_s: 1}} | 86400
-series: {} | 'series' is a key of a campaign
+series: {} | unknown key 'series'
 launcher: mpiexec -n 4 | launcher.*{gpus}
 launcher: mpiexec -n {gpus} 'a | launcher.*quot
 launcher: mpiexec -n {gpus!r} | launcher.*{gpus}
@@ -188,7 +188,7 @@ def test_a_file_that_is_not_there_or_of_another_kind_is_named(refused: Refused) 
     assert "No such file" in refused.message(refused.folder / "nowhere.yaml")
     assert "directory" in refused.message(refused.folder)
     assert "nowhere.yaml" in refused.message(DEMO, "--site", refused.folder / "nowhere.yaml")
-    assert "key of a campaign" in refused.message(DEMO, "--site", DEMO)
+    assert "unknown key" in refused.message(DEMO, "--site", DEMO)
     assert "unknown key" in refused.message(LOCAL)
 
 

@@ -115,12 +115,9 @@ def test_a_run_comes_with_the_one_whose_weights_it_starts_from() -> None:
     ("only", "words"),
     [
         (ONE.replace("n004", "n04"), ("no configuration", "did you mean", "lists all")),
-        (f"{ONE}/6", ("has no repeat 6", "allowed: 1 to 5")),
-        (f"{PRETRAIN}/2", ("has no repeat 2; allowed: 1 to 1",)),
-        (f"{ONE}/0", ("expected CONFIGURATION/REPEAT", "/1;")),
-        (f"{ONE}/1/2", ("expected CONFIGURATION/REPEAT",)),
-        (",", ("expected CONFIGURATION/REPEAT",)),
-        ("qq", ("no configuration 'qq'", "lists all")),
+        (f"{ONE}/6", ("has no repeat 6", "allowed: 1, 2, 3, 4, 5")),
+        (f"{ONE}/1/2", ("has no repeat 1/2",)),
+        (",", ("no configuration ''", "lists all")),
     ],
 )
 def test_an_unknown_run_is_refused_with_near_ones(only: str, words: tuple[str, ...]) -> None:
@@ -183,7 +180,6 @@ def test_the_study_of_batch_sizes_fits_the_clusters(cluster: Path) -> None:
     ("given", "words"),
     [
         ({"onyl": "x"}, "--config: unknown key 'onyl'; allowed: account, .*did you mean 'only'"),
-        ({"series": {}}, "--config: 'series' is a key of a campaign"),
         ({"max_gpus": "abc"}, '--config: max_gpus: "abc" should be of type integer'),
         ({"results_only": "maybe"}, '--config: results_only: "maybe" should be of type boolean'),
     ],

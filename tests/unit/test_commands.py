@@ -19,7 +19,6 @@ from scalewatt.campaign.external_command import (
     check_commands,
     check_unchanged,
     command_files,
-    command_models,
     command_words,
     is_command_spec,
 )
@@ -274,17 +273,6 @@ def test_a_missing_file_is_no_obstacle_to_drawing_finished_runs(script: Path) ->
     assert len(campaign.configurations) == 2
     with pytest.raises(InputError, match=r"'train\.py' names no file"):
         check_commands(campaign)
-
-
-def test_a_waiting_job_follows_its_spec_and_not_the_edited_campaign(tmp_path: Path) -> None:
-    assert command_models(own()) == {"mynet"}
-    runs = {"oldnet": spec(own()), "mynet": make_spec()}
-    for name, text in {**{n: s.text for n, s in runs.items()}, "torn": "{"}.items():
-        path = tmp_path / "runs" / f"{name}-local-n001" / "1" / "spec.json"
-        path.parent.mkdir(parents=True)
-        path.write_text(text)
-    assert command_models(own(), tmp_path / "runs") == {"oldnet"}
-    assert command_models(own(), tmp_path / "none yet") == {"mynet"}
 
 
 PLACE = {

@@ -4,11 +4,9 @@
 #        and of a network's training weights.pt, from which a fine-tuning starts
 # On Slurm a segment that stopped at a checkpoint, or crashed, is followed by another job: these are
 # the rule's `retries` (docs/slurm.md). A job of which there is no use says so in a second.
-from scalewatt.campaign.external_command import command_models
 
 # Runs of commands have no weights and no dataset of ours. No model is named "-".
-RECORDED = Path(RESULTS, "runs") if workflow.remote_exec else None
-COMMANDS = f"(?:{'|'.join(sorted(command_models(CAMPAIGN, RECORDED))) or '-'})-"
+COMMANDS = f"(?:{'|'.join(sorted(CAMPAIGN.commands())) or '-'})-"
 
 
 rule train:

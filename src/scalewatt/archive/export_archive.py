@@ -165,7 +165,9 @@ def private_words(cluster: Cluster) -> dict[str, str]:
         _account(cluster): "the account",
     }
     folders = [cluster.work_root, cluster.scratch or "", *cluster.data_roots.values()]
-    sources = [value for source in cluster.sources.values() for value in _strings(source)]
+    sources = [
+        value for source in cluster.sources.values() for value in _strings(source.model_dump())
+    ]
     found |= dict.fromkeys(map(str, [*folders, *sources]), "a folder of the cluster file")
     return {
         word: what

@@ -174,6 +174,11 @@ class Series:
     """Settings in which it departs from its model's."""
 
     @property
+    def kind(self) -> str:
+        """Its model and phase."""
+        return f"{self.model} {self.phase}"
+
+    @property
     def is_scaled(self) -> bool:
         """True if its dataset grows with n."""
         return "n" in self.fraction_rule

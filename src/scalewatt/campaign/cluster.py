@@ -5,30 +5,26 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shlex
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
-    Discriminator,
     Field,
-    Tag,
     model_validator,
     with_config,
 )
 from typing_extensions import TypedDict
 
-from scalewatt.campaign.campaign_file import CampaignFile
-from scalewatt.campaign.command_text import check_words, placeholders
+from scalewatt.campaign.command_text import placeholders, words_with
 from scalewatt.campaign.operating_points import Levers
 from scalewatt.common.errors import InputError, one_of
 from scalewatt.common.files import parse_json
 from scalewatt.common.project_files import PROJECT_ROOT, given_file, shipped
-from scalewatt.common.rated_powers import Cpu, CpuPower, Gpu, RamPower
+from scalewatt.common.rated_powers import Cpu, Gpu, RamPower
 from scalewatt.common.settings import STRICT, Bounds, EachOnce, Settings, matching, validated
 from scalewatt.common.yaml_files import read_yaml
 
@@ -64,7 +60,7 @@ class StepTime(TypedDict):
 class Device(Settings):
     """A kind of node; its powers are for estimation only."""
 
-    name: str = Field(exclude=True)
+    name: str = Field("", exclude=True)
     description: str = ""
     """Free text, for the reader."""
     gpus_per_node: Cpus
@@ -110,55 +106,45 @@ class Device(Settings):
         return 1 if self.torch_device == "cpu" else self.gpus_per_node
 
 
-def _named(devices: Any) -> Any:
+def _named(devices: dict[str, Device]) -> dict[str, Device]:
     """Give each device its name, which the file has as its key."""
-    if not isinstance(devices, dict):
-        return devices
-    for name, entry in devices.items():
-        if isinstance(entry, dict) and "name" in entry:
-            raise ValueError(f"{name}: unknown key 'name'; the device's key is its name")
-    return {
-        name: {**entry, "name": str(name)} if isinstance(entry, dict) else entry
-        for name, entry in devices.items()
-    }
+    return {name: device.model_copy(update={"name": name}) for name, device in devices.items()}
 
 
-Devices = Annotated[dict[Name, Device], BeforeValidator(_named)]
+Devices = Annotated[dict[Name, Device], AfterValidator(_named)]
 
 
 # --- sources and factors ----------------------------------------------------------------------------
 
 
-@with_config(STRICT)
-class SourceFiles(TypedDict, total=False):
-    """Exactly one of tars, tree, zarr, files and hdf5."""
+class SourceFiles(Settings):
+    """A path or URL alone, or exactly one of tars, tree, zarr, files and hdf5."""
 
-    tars: Text
+    path: Text | None = None
+    """A folder, file or URL whose kind is seen; the text alone means the same."""
+    tars: Text | None = None
     """Folder with ILSVRC2012_img_train.tar, ILSVRC2012_img_val.tar and ILSVRC2012_devkit_t12.tar.gz."""
-    tree: Text
+    tree: Text | None = None
     """Folder with train/<class>/<image> and val/<class>/<image>, used in place."""
-    zarr: Text
+    zarr: Text | None = None
     """Path or fsspec URL of a Zarr store."""
-    files: Annotated[list[Text], Field(min_length=1)]
+    files: Annotated[list[Text], Field(min_length=1)] | None = None
     """Globs of GRIB or netCDF files."""
-    hdf5: Text
+    hdf5: Text | None = None
     """Folder with yearly HDF5 files of the original project."""
 
+    @model_validator(mode="after")
+    def _is_single(self) -> SourceFiles:
+        if len(self.model_fields_set) != 1:
+            raise ValueError(f"expected exactly one of {', '.join(SourceFiles.model_fields)}")
+        return self
 
-def _single_kind(source: Any) -> Any:
-    if len(source) != 1:
-        kinds = ", ".join(SourceFiles.__annotations__)
-        raise ValueError(f"gives {' and '.join(source) or 'none'} of {kinds}; expected exactly one")
-    return source
+
+def _path_alone(source: Any) -> Any:
+    return {"path": source} if isinstance(source, str) else source
 
 
-SourceObject = Annotated[SourceFiles, AfterValidator(_single_kind)]
-Source = Annotated[
-    Annotated[Text, Tag("string")] | Annotated[SourceObject, Tag("object")],
-    Discriminator(lambda source: "object" if isinstance(source, dict) else "string"),
-]
-"""A path or URL, or exactly one of {tars: FOLDER}, {tree: FOLDER}, {zarr: URL}, {files: [GLOB]}, {hdf5:
-FOLDER}."""
+Source = Annotated[SourceFiles, BeforeValidator(_path_alone)]
 
 
 @with_config(STRICT)
@@ -214,11 +200,10 @@ class Simulate(TypedDict, total=False):
     this key 0."""
 
 
-def _is_launcher(launcher: str) -> str:
-    """Refuse a launcher unless it is words of a shell that say how many ranks there are."""
-    check_words(launcher, PLACEHOLDERS)
-    names, words = placeholders(launcher), shlex.split(launcher)
-    if "gpus" not in names and not names >= {"nodes", "ranks_per_node"} and words != ["false"]:
+def _starts_ranks(launcher: str) -> str:
+    """Refuse a launcher that does not say how many ranks there are."""
+    names = placeholders(launcher)
+    if not (names & {"gpus"} or names >= {"nodes", "ranks_per_node"} or launcher == "false"):
         raise ValueError(
             f"{launcher!r} does not say how many ranks to start; allowed: with {{gpus}}, or with "
             "{nodes} and {ranks_per_node}; `false` where nothing is ever started"
@@ -276,7 +261,7 @@ class Cluster(Settings):
     scratch: Text | None = None
     """Folder on a node's own disk ($TMPDIR and other variables are expanded there) to which one rank per
     node unpacks ImageNet's packed file before training; null: images are read where they are."""
-    launcher: Annotated[str, AfterValidator(_is_launcher)]
+    launcher: Annotated[str, words_with(PLACEHOLDERS), AfterValidator(_starts_ranks)]
     """Starts the ranks. Placeholders: {gpus} {nodes} {ranks_per_node} {cpus_per_rank}; {gpus} must be
     there, or {nodes} and {ranks_per_node}; on Slurm write them all out, because Snakemake takes most
     SLURM_* variables away inside a job. The MPI of envs/lock.txt is MPICH and wants --mpi=pmi2."""
@@ -378,8 +363,9 @@ class Cluster(Settings):
 
     def source_text(self, dataset: str) -> str:
         """Value of `scalewatt prepare --source`: a path or URL, an object as JSON, or nothing."""
-        source = self.sources.get(dataset, "")
-        return source if isinstance(source, str) else json.dumps(source, sort_keys=True)
+        if (source := self.sources.get(dataset)) is None:
+            return ""
+        return source.path or source.model_dump_json(exclude_unset=True)
 
 
 def is_made_here(dataset: dict[str, Any]) -> bool:
@@ -392,11 +378,9 @@ def is_made_here(dataset: dict[str, Any]) -> bool:
 
 def site_files() -> list[Path]:
     """Cluster files with a name: config.yaml and config/*.yaml here, then those that came along."""
-    files: dict[Path, Path] = {}
-    for root in (Path(), PROJECT_ROOT):
-        for path in (*root.glob("config.yaml"), *sorted(root.glob("config/*.yaml"))):
-            files.setdefault(path.resolve(), path)
-    return list(files.values())
+    roots = (Path(),) if Path.cwd() == PROJECT_ROOT else (Path(), PROJECT_ROOT)
+    patterns = [(root, name) for root in roots for name in ("config.yaml", "config/*.yaml")]
+    return [path for root, name in patterns for path in sorted(root.glob(name))]
 
 
 def site_file(site: str) -> Path:
@@ -418,24 +402,13 @@ def load_site(site: str) -> Cluster:
 def load_cluster(path: Path | str) -> Cluster:
     """Read and check a cluster file; InputError, too, if its file of carbon intensity is missing."""
     cluster = parse_cluster(read_yaml(path), str(path))
-    file = carbon_file(cluster)
-    if file is not None and not file.is_file():
-        raise InputError(
-            f"{path}: carbon_intensity.file: {file} is not a file; expected a CSV file of g CO2e per kWh "
-            f"over time (docs/energy.md), its path from {Path.cwd()}"
-        )
+    if (file := carbon_file(cluster)) and not file.is_file():
+        raise InputError(f"{path}: carbon_intensity.file: {file} is not a file")
     return cluster
 
 
 def parse_cluster(content: dict[str, Any], where: str) -> Cluster:
     """Check a cluster's content (Snakemake's `config`); `where` names it in messages."""
-    known = {field.alias or name for name, field in Cluster.model_fields.items()}
-    for key in content:
-        if key in CampaignFile.model_fields and key not in known:
-            raise InputError(
-                f"{where}: '{key}' is a key of a campaign, not of a cluster; choose a campaign with "
-                "--config campaign=FILE, not with --configfile"
-            )
     return validated(Cluster, content, where)
 
 
@@ -443,7 +416,8 @@ def read_source(text: str) -> str | dict[str, Any]:
     """Source of a dataset from the text that `Cluster.source_text` gave."""
     if not text.lstrip().startswith("{"):
         return text
-    return dict(validated(SourceObject, parse_json(text), "--source"))
+    source: SourceFiles = validated(SourceFiles, parse_json(text), "--source")
+    return source.model_dump(exclude_unset=True)
 
 
 def known_devices(cluster: Cluster | None = None) -> dict[str, Device]:
@@ -455,12 +429,9 @@ def known_devices(cluster: Cluster | None = None) -> dict[str, Device]:
     devices: dict[str, Device] = dict(cluster.devices) if cluster else {}
     for path in site_files():
         try:
-            found = parse_cluster(read_yaml(path), str(path)).devices
+            devices = {**parse_cluster(read_yaml(path), str(path)).devices, **devices}
         except InputError as error:
             print(f"scalewatt: skipped: {error}", file=sys.stderr)
-            continue
-        for name, device in found.items():
-            devices.setdefault(name, device)
     return devices
 
 
@@ -484,38 +455,21 @@ def device_of_run(cluster: Cluster, device: str, run: str) -> Device:
 
 def basis(cluster: Cluster, devices: list[Device]) -> list[str]:
     """Sentences on which numbers come from the cluster file: rated powers, PUE, carbon, price."""
-    sentences = [_basis_of_powers(device) for device in devices]
-    others = [device.name for device in devices if device.name not in cluster.devices]
-    if others:
-        return [
-            *sentences,
-            f"PUE, carbon and price of the cluster '{cluster.name}' are not used, as its `devices` lack "
-            f"{', '.join(others)}.",
-        ]
-    factors = (
-        ("PUE", cluster.pue, ""),
-        ("Carbon", cluster.carbon_intensity, " g/kWh"),
-        ("Price", cluster.price, f" {cluster.currency}/kWh"),
-    )
-    for word, factor, unit in factors:
-        if factor and "value" in factor:
-            sentences.append(f"{word} {factor['value']}{unit}: {factor['source']}.")
-    if (file := carbon_file(cluster)) is not None and cluster.carbon_intensity:
-        sentences.append(f"Carbon over time by {file.name}: {cluster.carbon_intensity['source']}.")
-    return sentences
+    sentences = [
+        f"Powers of {device.name} where no sensor is: {_text(powers(device)) or 'not known'}."
+        for device in devices
+    ]
+    if others := [device.name for device in devices if device.name not in cluster.devices]:
+        return [*sentences, f"No PUE, carbon and price: {cluster.name} lacks {', '.join(others)}."]
+    factors = (("PUE", cluster.pue), ("Carbon", cluster.carbon_intensity), ("Price", cluster.price))
+    return sentences + [f"{name}: {_text(factor)}." for name, factor in factors if factor]
 
 
-def _basis_of_powers(device: Device) -> str:
-    parts = []
-    if device.cpu:
-        parts.append(f"{device.cpu['sockets']} CPU socket(s) {_cpu_powers(device.cpu)}")
-    if device.gpu:
-        parts.append(f"GPU {device.gpu['idle_w']}–{device.gpu['rated_w']} W")
-    if device.ram:
-        parts.append(f"memory {device.ram['power_w']} W")
-    if not parts:
-        return f"No rated powers of {device.name} are known: nothing is estimated."
-    return f"Powers of {device.name} used where no sensor is: {'; '.join(parts)}."
+def _text(values: Mapping[str, Any]) -> str:
+    """Keys and values as the cluster file has them."""
+    parts = {key: value for key, value in values.items() if value}
+    nested = {k: f"({_text(v)})" if isinstance(v, dict) else str(v) for k, v in parts.items()}
+    return ", ".join(f"{key} {text}" for key, text in nested.items())
 
 
 def campaign_path(cluster: Cluster) -> Path:
@@ -528,12 +482,6 @@ def carbon_file(cluster: Cluster) -> Path | None:
     if cluster.carbon_intensity is None or "file" not in cluster.carbon_intensity:
         return None
     return given_file(cluster.carbon_intensity["file"])
-
-
-def _cpu_powers(cpu: CpuPower) -> str:
-    if not cpu.get("load_w"):
-        return f"of {cpu['rated_w']} W"
-    return ", ".join(f"{watts} W at {load} %" for load, watts in cpu["load_w"])
 
 
 def powers_by_device(site: str) -> Callable[[str, str], dict[str, Any]]:

@@ -6,15 +6,14 @@ import hashlib
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.campaign_types import PASS_KEYS, VARIED, Campaign, Series
 from scalewatt.campaign.command_text import placeholders
 from scalewatt.campaign.model_registry import COMMAND, PLACEHOLDERS
-from scalewatt.campaign.run_spec import RunSpec, read_spec
+from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256
 
@@ -42,18 +41,6 @@ def is_command_spec(spec: RunSpec) -> bool:
     return spec.dataset["format"] == COMMAND
 
 
-def command_models(campaign: Campaign, runs: Path | None = None) -> set[str]:
-    """Names of the models that are commands; of those with specs in the folder `runs`, as these say.
-
-    A job that waited in a cluster's queue is what its spec says, whatever the campaign has become.
-    """
-    commands = dict.fromkeys(campaign.commands(), True)
-    for path in sorted(runs.glob("*/*/spec.json")) if runs else ():
-        with suppress(InputError):  # a damaged spec of another run is no matter of this job
-            commands[path.parts[-3].partition("-")[0]] = is_command_spec(read_spec(path))
-    return {model for model, known in commands.items() if known}
-
-
 # --- the command ------------------------------------------------------------------------------------
 
 
@@ -75,21 +62,12 @@ def check_commands(campaign: Campaign) -> None:
         if launcher := _LAUNCHER.search(settings["command"]):
             raise InputError(
                 f"{where}.command: '{launcher[1]}' starts ranks, but the command already runs once per "
-                "rank; allowed: the script alone, such as python train.py, which finds RANK, "
-                "WORLD_SIZE and MASTER_ADDR as under torchrun"
+                "rank; allowed: the script alone, such as python train.py"
             )
         if not folder.is_dir():
-            raise InputError(
-                f"{where}.folder: '{folder}' is not a folder; allowed: one relative to {Path.cwd()}"
-            )
+            raise InputError(f"{where}.folder: '{folder}' is not a folder in {Path.cwd()}")
         files_sha256(folder, settings["files"], f"{where}.files")
     check_passed(campaign)
-
-
-def _commands(campaign: Campaign) -> dict[str, dict[str, Any]]:
-    """Settings of a campaign's commands by their model."""
-    configurations = campaign.configurations.values()
-    return {c.model: c.settings for c in configurations if c.dataset["format"] == COMMAND}
 
 
 def check_passed(campaign: Campaign) -> None:
@@ -101,36 +79,44 @@ def check_passed(campaign: Campaign) -> None:
     for series in campaign.series.values():
         if series.model not in commands or _receives_all(commands[series.model]):
             continue
-        given = placeholders(commands[series.model]["command"])
-        for change, names in _changes(campaign, series):
-            if given.isdisjoint(names):
+        received = placeholders(commands[series.model]["command"])
+        for change, names in _changes(campaign, series).items():
+            if received.isdisjoint(names):
                 raise InputError(
                     f"{campaign.path}: series.{series.name} changes {change}, but "
-                    f"models.{series.model}.command has no {{{names[0]}}}; allowed: a command that "
-                    f"passes it on, such as --{names[0].replace('_', '-')} {{{names[0]}}}"
+                    f"models.{series.model}.command has no {{{names[0]}}}"
                 )
 
 
-def _changes(campaign: Campaign, series: Series) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """What a series changes, and the placeholders of which a command needs one to receive it."""
+def _commands(campaign: Campaign) -> dict[str, dict[str, Any]]:
+    """Settings of a campaign's commands by their model."""
+    configurations = campaign.configurations.values()
+    return {c.model: c.settings for c in configurations if c.dataset["format"] == COMMAND}
+
+
+def _changes(campaign: Campaign, series: Series) -> dict[str, tuple[str, ...]]:
+    """What a series changes, with the placeholders of which a command needs one to receive it."""
     points = [c for c in campaign.configurations.values() if c.model == series.model]
-    yield from ((key, (key,)) for key in ("epochs", *PASS_KEYS) if key in series.changed)
-    if "precision" in series.changed:  # a label without a placeholder
-        yield "precision", ("configuration",)
-    if series.fraction_rule != "1" or "samples" in series.changed:
-        yield "the number of samples", ("samples",)
+    changes: dict[str, tuple[str, ...]] = {key: (key,) for key in series.changed}
+    if "precision" in changes:  # a label without a placeholder
+        changes["precision"] = ("configuration",)
+    if changes.pop("samples", None) or series.fraction_rule != "1":
+        changes["the number of samples"] = ("samples",)
     if any(point.seeds == VARIED for point in points) and series.repeats > 1:
-        yield "the seed", ("seed", "repeat")
+        changes["the seed"] = ("seed", "repeat")
     if len({point.local_batch_size for point in points}) > 1:
-        yield "the local batch size", ("local_batch_size", "global_batch_size")
+        changes["the local batch size"] = ("local_batch_size", "global_batch_size")
+    return {change: names for change, names in changes.items() if change != "protocol"}
 
 
 def _receives_all(settings: Mapping[str, Any]) -> bool:
     command, folder = settings["command"], Path(settings["folder"])
-    if "configuration" in placeholders(command) or SPEC_VARIABLE in command:
-        return True
     files = [path for pattern in settings["files"] for path in folder.glob(pattern)]
-    return any(SPEC_VARIABLE.encode() in path.read_bytes() for path in files if path.is_file())
+    return (
+        "configuration" in placeholders(command)
+        or SPEC_VARIABLE in command
+        or any(SPEC_VARIABLE.encode() in path.read_bytes() for path in files if path.is_file())
+    )
 
 
 # --- the files of a command -------------------------------------------------------------------------
@@ -141,17 +127,15 @@ def files_sha256(folder: Path, patterns: list[str], where: str) -> dict[str, str
     hashes: dict[str, str] = {}
     for pattern in patterns:
         try:
-            paths = [
-                p for p in folder.glob(pattern) if p.is_file() and "__pycache__" not in p.parts
-            ]
+            paths = [p for p in folder.glob(pattern) if p.is_file()]
         except (ValueError, IndexError, NotImplementedError) as error:
             raise InputError(
-                f"{where}: '{pattern}': {error}; allowed: names below the key `folder`, or patterns such as "
-                "lib/**/*.py"
+                f"{where}: '{pattern}': {error}; allowed: such as lib/**/*.py"
             ) from error
         if not paths:
             raise InputError(f"{where}: '{pattern}' names no file in {folder.resolve()}")
-        hashes |= {path.relative_to(folder).as_posix(): file_sha256(path) for path in paths}
+        kept = [path for path in paths if "__pycache__" not in path.parts]
+        hashes |= {path.relative_to(folder).as_posix(): file_sha256(path) for path in kept}
     return dict(sorted(hashes.items()))
 
 

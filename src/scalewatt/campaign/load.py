@@ -1,20 +1,28 @@
-"""Load a campaign, and check that a cluster can train it."""
+"""Load a campaign, the part of it that is asked for, and check that a cluster can train it.
+
+A part is the points up to a number of GPUs (`max_gpus`), or chosen runs (`only`). What is left out is out of
+tables, figures and totals too, and is counted. Its results stay where they are.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from scalewatt.campaign.campaign_part import part_of
-from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.campaign_types import Campaign, Series
 from scalewatt.campaign.cluster import Cluster, known_devices, other_device
 from scalewatt.campaign.expansion import expand
 from scalewatt.campaign.operating_points import require_ways
-from scalewatt.common.errors import InputError
+from scalewatt.common.errors import InputError, nearest
 from scalewatt.common.yaml_files import read_yaml
 
 SIMULATED = "-simulated"
 """Ends the name of a campaign whose runs are simulated."""
+Chosen = Mapping[str, tuple[int, ...]]
+"""Repeats by configuration."""
 
 
 def load_campaign(
@@ -23,31 +31,107 @@ def load_campaign(
     max_gpus: int | None = None,
     to_run: bool = True,
 ) -> Campaign:
-    """Read, check and expand a campaign file, without what `cluster` leaves out (`campaign_part`).
+    """Read, check and expand a campaign file, without what `cluster` leaves out.
 
-    Node geometry and limits come from `cluster`, or from whichever profile has the device; a
-    campaign of registered runs needs neither. On a cluster that simulates, the campaign's name says so:
-    simulated and trained runs never lie in one folder.
+    Node geometry and limits come from `cluster`, or from whichever site has the device; a campaign of
+    registered runs needs neither. On a cluster that simulates, the campaign's name says so: simulated and
+    trained runs never lie in one folder.
     `max_gpus` counts instead of the cluster's. Not `to_run`, its points need not fit the devices: the
     workflow may have left larger ones out.
     """
     if max_gpus is None and cluster is not None:
         max_gpus = cluster.max_gpus
-    whole = _whole(path, cluster, max_gpus if to_run else 0)
-    return part_of(whole, max_gpus, cluster.only if cluster else None)
+    fitting = max_gpus if to_run else 0
+    campaign = expand(read_yaml(path), Path(path), known_devices(cluster), fitting)
+    if cluster is not None and cluster.simulates:
+        if campaign.registered:
+            raise InputError(f"{path}: registered runs, made elsewhere, cannot be simulated")
+        campaign = replace(campaign, name=f"{campaign.name}{SIMULATED}")
+    if max_gpus is not None and not campaign.registered:
+        campaign = _up_to(campaign, max_gpus)
+    if cluster is not None and cluster.only is not None:
+        chosen = _chosen(campaign, cluster.only)
+        campaign = replace(_part(campaign, chosen, "only"), only=chosen)
+    return campaign
 
 
-def _whole(path: Path | str, cluster: Cluster | None, max_gpus: int | None) -> Campaign:
-    """Expand all of a campaign; points above `max_gpus` need not fit the devices."""
-    campaign = expand(read_yaml(path), Path(path), known_devices(cluster), max_gpus)
-    if cluster is None or not cluster.simulates:
-        return campaign
-    if campaign.registered:
-        raise InputError(
-            f"{path}: its runs are registered, made elsewhere, and cannot be simulated; allowed: a "
-            "profile whose mode is train"
-        )
-    return replace(campaign, name=f"{campaign.name}{SIMULATED}")
+# --- a part -----------------------------------------------------------------------------------------
+
+
+def _up_to(whole: Campaign, most: int) -> Campaign:
+    """The points of at most `most` GPUs."""
+    points = whole.configurations.values()
+    kept = {point.id: tuple(whole.repeats_of(point.id)) for point in points if point.gpus <= most}
+    if not kept:
+        least = min(point.gpus for point in points)
+        raise InputError(f"max_gpus: {most}: {whole.path}: allowed: {least} or more")
+    return whole if len(kept) == len(points) else _part(whole, kept, f"max_gpus {most}")
+
+
+def _chosen(whole: Campaign, text: str) -> Chosen:
+    """Runs of CONFIGURATION/REPEAT or CONFIGURATION, several with commas or spaces.
+
+    With a run that starts from another's weights comes that one.
+    """
+    chosen: dict[str, set[int]] = {}
+    for word in re.split(r"[,\s]+", text.strip(" \t\n,")):
+        id_, _, repeat = word.partition("/")
+        if id_ not in whole.configurations:
+            raise InputError(
+                f"only: no configuration '{id_[:200]}'{nearest(id_, whole.configurations)}; `scalewatt "
+                f"campaign {whole.path}` lists all"
+            )
+        repeats = {str(number): number for number in whole.repeats_of(id_)}
+        if repeat not in ("", *repeats):
+            raise InputError(f"only: {id_} has no repeat {repeat}; allowed: {', '.join(repeats)}")
+        for name in filter(None, (id_, whole.configurations[id_].initial_weights)):
+            numbers = [repeats[repeat]] if repeat else repeats.values()
+            chosen.setdefault(name, set()).update(numbers)
+    return {id_: tuple(sorted(chosen[id_])) for id_ in whole.configurations if id_ in chosen}
+
+
+def _part(whole: Campaign, kept: Chosen, key: str) -> Campaign:
+    """The campaign of these runs alone, with what of its series and figures is of them."""
+    series = {
+        name: replace(s, points={n: id_ for n, id_ in s.points.items() if id_ in kept})
+        for name, s in whole.series.items()
+        if set(s.points.values()) & kept.keys()
+    }
+    figures = {name: _figure(content, series) for name, content in whole.figures.items()}
+    repeats = {id_: len(numbers) for id_, numbers in kept.items()}
+    left_out = [f"{key}: {sum(repeats.values())} of {sum(whole.repeats.values())} runs"]
+    if empty := [name for name, content in figures.items() if content is None]:
+        left_out.append(f"{key}: no run is left to show in {', '.join(empty)}")
+    return replace(
+        whole,
+        series=series,
+        configurations={id_: whole.configurations[id_] for id_ in kept},
+        repeats=repeats,
+        figures={name: content for name, content in figures.items() if content is not None},
+        left_out=(*whole.left_out, *left_out),
+        part_of=whole.whole,
+    )
+
+
+def _figure(content: Mapping[str, Any], series: Mapping[str, Series]) -> dict[str, Any] | None:
+    """Content of a figure with the series that are left; None if nothing is."""
+    shown = dict(content)
+    if "points" in shown:
+        shown["points"] = [
+            point
+            for point in shown["points"]
+            if point["series"] in series and point["gpus"] in series[point["series"]].points
+        ]
+        return shown if shown["points"] else None
+    for key in {"series", "baselines"} & shown.keys():
+        shown[key] = [name for name in shown[key] if name in series]
+    if "baselines" in shown:  # what has none any more is compared with nothing
+        kinds = {series[name].kind for name in shown["baselines"]}
+        shown["series"] = [name for name in shown["series"] if series[name].kind in kinds]
+    return shown if shown["series"] else None
+
+
+# --- on a cluster -----------------------------------------------------------------------------------
 
 
 def check_devices(campaign: Campaign, cluster: Cluster) -> None:
@@ -67,14 +151,13 @@ def check_devices(campaign: Campaign, cluster: Cluster) -> None:
             )
         if not cluster.devices[series.device].cpu:
             raise InputError(
-                f"{where} of the cluster '{cluster.name}' has no key 'cpu', without which the energy "
-                "of a run may be unknown in the end; expected it of every device that trains"
+                f"{where} of the cluster '{cluster.name}' has no key 'cpu', without which the energy of a "
+                "run may be unknown in the end"
             )
     for point in campaign.configurations.values():
         if point.operating_point and cluster.simulates:
             raise InputError(
-                f"{campaign.path}: {point.id}: simulations know nothing of clocks and power limits; "
-                "allowed: a profile whose mode is train"
+                f"{campaign.path}: {point.id}: simulations know nothing of clocks and power limits"
             )
         require_ways(point.operating_point or (), cluster.levers, f"{campaign.path}: {point.id}")
 
@@ -85,6 +168,5 @@ def is_results_only(campaign: Campaign, cluster: Cluster) -> bool:
         return True
     if cluster.results_only is not None:
         return cluster.results_only
-    if cluster.simulates:  # there are no finished runs for it: what it cannot simulate is refused
-        return False
-    return not campaign.whole.devices() & set(cluster.devices)
+    # Of simulations there are no finished runs: what cannot be simulated is refused.
+    return not cluster.simulates and not campaign.whole.devices() & set(cluster.devices)

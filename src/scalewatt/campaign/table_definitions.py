@@ -19,30 +19,20 @@ _BATCH_RULES = {
     "global_batch_size": "constant GBS",
     "neither": "neither constant",
 }
-BASELINE, SEVERAL, OTHER = "Baseline", "Several", "Other"
-GROUPS = {
-    "protocol": "Protocol",
-    "loader": "Loader",
-    "loader_workers": "Loader",
-    "precision": "Precision",
-    "channels_last": "Layout and compilation",
-    "compile": "Layout and compilation",
-}
-"""What a variant is shown under, by the setting it departs in."""
 _FIELDS = (
     *("protocol", "epochs", "device", "gpus", "local_batch_size", "dataset_fraction"),
     *("seed", "seeds"),
 )
+_OF_BASELINE = ("protocol", "loader", "precision")
+"""What a baseline is named by."""
 
 
 def runs_definition(
     campaign: Campaign, runs: list[list[Any]], excluded: Sequence[dict[str, Any]] = ()
 ) -> dict[str, Any]:
     """Definition of the tables of all runs, excluded ones too; see `table_definition`."""
-    return {
-        **_content(campaign, list(campaign.configurations), runs, excluded),
-        "series": [_series(campaign, name) for name in campaign.series],
-    }
+    content = _content(campaign, list(campaign.configurations), runs, excluded)
+    return {**content, "series": [_series(campaign, name) for name in campaign.series]}
 
 
 def table_definition(
@@ -122,64 +112,49 @@ def _point(configuration: Configuration) -> dict[str, Any]:
 def check_variants(content: Mapping[str, Any], series: Mapping[str, Series], where: str) -> None:
     """Raise InputError unless each model and phase of the figure has one baseline."""
     where = f"{where}: figures.variants.baselines"
-    shown, baselines = content["series"], dict[str, str]()
-    for name in content["baselines"]:
+    shown, baselines = content["series"], content["baselines"]
+    for name in baselines:
         if name not in shown:
             raise InputError(f"{where}: '{name}' is not among its series; {one_of(name, shown)}")
-        kind = _kind(series[name])
-        other = baselines.setdefault(kind, name)
-        if other != name:
+    for kind in dict.fromkeys(series[name].kind for name in shown):
+        given = [name for name in baselines if series[name].kind == kind]
+        if len(given) != 1:
+            allowed = ", ".join(name for name in shown if series[name].kind == kind)
             raise InputError(
-                f"{where}: '{other}' and '{name}' are both of {kind}; allowed: one for each model and phase"
-            )
-    for name in shown:
-        kind = _kind(series[name])
-        if kind not in baselines:
-            same = [other for other in shown if _kind(series[other]) == kind]
-            raise InputError(
-                f"{where}: none for {name}, which is of {kind}; allowed: {', '.join(same)}"
+                f"{where}: {' and '.join(given) or 'none'} of {kind}; allowed: one of {allowed}"
             )
 
 
 def variants_definition(campaign: Campaign) -> list[dict[str, Any]]:
     """Entries of the figure's configurations, each once, in its series' order.
 
-    Keys: series, label, configuration, baseline (the configuration it is compared with), group, and
-    `differs`: what it departs in, in words; of a baseline, what it is.
+    Keys: series, label, configuration, baseline (the configuration it is compared with) and `differs`: what
+    it departs in, in words; of a baseline, what it is.
     """
     content = campaign.figures["variants"]
-    baselines = {_kind(campaign.series[n]): campaign.series[n].points for n in content["baselines"]}
+    baselines = {campaign.series[n].kind: campaign.series[n].points for n in content["baselines"]}
     entries: dict[str, dict[str, Any]] = {}
     for name in content["series"]:
         series = campaign.series[name]
-        points = baselines[_kind(series)]
+        points = baselines[series.kind]
         for gpus, id_ in series.points.items():
             baseline = points.get(gpus, next(iter(points.values())))
-            departure = _departure(campaign.configurations[id_], campaign.configurations[baseline])
             entry = {"series": name, "label": series.label, "configuration": id_}
-            entries.setdefault(id_, {**entry, "baseline": baseline, **departure})
+            differs = _departure(campaign.configurations[id_], campaign.configurations[baseline])
+            entries.setdefault(id_, {**entry, "baseline": baseline, "differs": differs})
     return list(entries.values())
 
 
-def _kind(series: Series) -> str:
-    return f"{series.model} {series.phase}"
-
-
-def _departure(configuration: Configuration, baseline: Configuration) -> dict[str, str]:
-    """Group of a configuration, and what it departs in."""
+def _departure(configuration: Configuration, baseline: Configuration) -> str:
+    """What a configuration departs in, in words; what a baseline is."""
     facts, usual = _facts(configuration), _facts(baseline)
+    keys = [key for key in facts if facts[key] != usual[key]]
     if configuration.id == baseline.id:
-        shown = [key for key in facts if key in GROUPS and key != "loader_workers"]
-        words = [_in_words(key, facts[key]) for key in shown if facts[key] not in (None, False)]
-        return {"group": BASELINE, "differs": ", ".join(words)}
-    changed = [key for key in facts if facts[key] != usual[key]]
-    if not changed:
-        return {"group": OTHER, "differs": configuration.id}
-    groups = {GROUPS.get(key, OTHER) for key in changed}
-    return {
-        "group": groups.pop() if len(groups) == 1 else SEVERAL,
-        "differs": ", ".join(_in_words(key, facts[key]) for key in changed),
-    }
+        keys = [key for key in _OF_BASELINE if key in facts]
+    words = {key: key.replace("_", " ") for key in keys}
+    return ", ".join(
+        text if facts[key] is True else f"{text} {facts[key]}" for key, text in words.items()
+    )
 
 
 def _facts(configuration: Configuration) -> dict[str, Any]:
@@ -189,9 +164,3 @@ def _facts(configuration: Configuration) -> dict[str, Any]:
         "dataset": configuration.dataset.get("name"),
         **dict(sorted({**dict.fromkeys(PASS_KEYS, 1), **configuration.settings}.items())),
     }
-
-
-def _in_words(key: str, value: Any) -> str:
-    """A setting and its value as a person would say it."""
-    words = key.replace("_", " ")
-    return words if value is True else f"{words} {'not known' if value is None else value}"

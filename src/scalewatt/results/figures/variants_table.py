@@ -16,10 +16,7 @@ from scalewatt.results.text.markdown_latex import closing_sentences
 
 Row = dict[str, Any]
 _ENTRY = pa.schema(
-    [
-        (name, pa.string())
-        for name in ("series", "label", "configuration", "baseline", "group", "differs")
-    ]
+    [(name, pa.string()) for name in ("series", "label", "configuration", "baseline", "differs")]
 )
 
 
