@@ -138,7 +138,7 @@ def test_variants_say_what_estimates_leave_open_of_energies_and_no_ratio_of_them
         configuration(name, cpu, energy_per_sample_j_mean=joules[name], energy_kwh_mean=cpu)
         for name, cpu in (("a", 1.0), ("b", 3.0))
     ]
-    entry = dict.fromkeys(("series", "label", "differs"), "x") | {"baseline": "a"}
+    entry = dict.fromkeys(("series", "label"), "x") | {"baseline": "a"}
     made = {"variants": [entry | {"configuration": name} for name in "ab"]}
     _, other = records(variants(made, frame_of(rows, CONFIGURATIONS)))
     for end, factor in (("low", 1 / FACTOR), ("high", FACTOR)):

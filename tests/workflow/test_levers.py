@@ -127,7 +127,7 @@ def test_without_a_way_to_set_them_a_run_is_refused(run: Governed) -> None:
     process = run.start()
     output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode != 0
-    assert "the cluster does not say how to set gpu_power_limit_w" in output
+    assert "the cluster file lacks levers.gpu_power_limit_w" in output
     assert not (run.settings / f"{HOST}-commands").exists()
 
 

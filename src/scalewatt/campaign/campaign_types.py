@@ -93,13 +93,18 @@ class TrainingDefinition:
     @property
     def samples_per_epoch(self) -> int | None:
         """Samples trained on in an epoch, over all GPUs."""
-        return None if self.samples_per_gpu is None else self.samples_per_gpu * self.replicas
+        return self._work[0]
 
     @property
     def updates_per_epoch(self) -> int | None:
         """Gradient updates in an epoch."""
-        share = self.samples_per_gpu
-        return None if share is None else -(-share // self.local_batch_size)
+        return self._work[1]
+
+    @property
+    def _work(self) -> tuple[int, int] | tuple[None, None]:
+        if self.dataset_samples is None:
+            return None, None
+        return epoch_work(self.dataset_samples, self.replicas, self.local_batch_size)
 
     @property
     def updates(self) -> int | None:
@@ -138,17 +143,16 @@ def shared_points(
     for name, points in lines.items():
         for point, count in points:
             known = configurations.setdefault(point.id, point)
-            differences = {
-                "seeds": (point.seeds, known.seeds),
-                "repeats": (count, repeats.setdefault(point.id, count)),
-                "dataset_fraction": (point.dataset_fraction, known.dataset_fraction),
-            }
             earlier = first.setdefault(point.id, name)
-            for key, (value, before) in differences.items():
+            for key, value, before in (
+                ("seeds", point.seeds, known.seeds),
+                ("repeats", count, repeats.setdefault(point.id, count)),
+                ("dataset_fraction", point.dataset_fraction, known.dataset_fraction),
+            ):
                 if value != before:
                     raise InputError(
                         f"{where}: series.{name}: {key}: {value}, but series.{earlier} has {before} for the "
-                        f"same configuration {point.id}; allowed: the same in both"
+                        f"same configuration {point.id}"
                     )
     return configurations, repeats, first
 

@@ -437,10 +437,8 @@ def known_devices(cluster: Cluster | None = None) -> dict[str, Device]:
 
 def other_device(name: str, devices: Iterable[str]) -> str:
     """Name the devices that are known in place of a missing one. A near name is no advice: A100, H100."""
-    return (
-        f"allowed: {', '.join(sorted(devices)) or 'nothing'}; add '{name}' to `devices` of the cluster "
-        "file (docs/your-cluster.md), or change the device of what names it"
-    )
+    names = ", ".join(sorted(devices)) or "nothing"
+    return f"allowed: {names}; add '{name}' to `devices` of the cluster file"
 
 
 def device_of_run(cluster: Cluster, device: str, run: str) -> Device:
@@ -479,9 +477,8 @@ def campaign_path(cluster: Cluster) -> Path:
 
 def carbon_file(cluster: Cluster) -> Path | None:
     """Path of a cluster's file of carbon intensity; None without one."""
-    if cluster.carbon_intensity is None or "file" not in cluster.carbon_intensity:
-        return None
-    return given_file(cluster.carbon_intensity["file"])
+    file = (cluster.carbon_intensity or {}).get("file")
+    return None if file is None else given_file(str(file))
 
 
 def powers_by_device(site: str) -> Callable[[str, str], dict[str, Any]]:

@@ -82,15 +82,12 @@ def read_exclusions(campaign: Campaign) -> tuple[Exclusion, ...]:
 
 
 def write_exclusions(campaign: Campaign, rows: Iterable[Exclusion]) -> None:
-    """Replace a campaign's table, by rename; InputError if it cannot be written."""
-    path, text = exclusions_path(campaign), io.StringIO()
+    """Replace a campaign's table, by rename."""
+    text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(row.model_dump() for row in rows)
-    try:
-        write_text(path, text.getvalue())
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror})") from error
+    write_text(exclusions_path(campaign), text.getvalue())
 
 
 @contextmanager
@@ -126,10 +123,8 @@ def excluded_runs(
         measurement = measurement_of(results, *row.run)
         if row.excludes(measurement) and (measurement or not finished):
             reasons.setdefault(row.run, row.reason)
-    return [
-        {"configuration": configuration, "repeat": repeat, "reason": reason}
-        for (configuration, repeat), reason in sorted(reasons.items())
-    ]
+    names = ("configuration", "repeat", "reason")
+    return [dict(zip(names, (*run, reasons[run]), strict=True)) for run in sorted(reasons)]
 
 
 def remeasured_runs(exclusions: Iterable[Exclusion]) -> list[dict[str, Any]]:
@@ -139,27 +134,27 @@ def remeasured_runs(exclusions: Iterable[Exclusion]) -> list[dict[str, Any]]:
 
 def exclusion(run: tuple[str, int], action: str, reason: str | None, measurement: str) -> Exclusion:
     """A new row, dated now; InputError without a reason."""
-    reason = " ".join((reason or "").split())
-    if not reason:
+    if not (words := " ".join((reason or "").split())):
         raise InputError(f"--reason: is missing; expected why {run[0]} {run[1]} does not count")
     date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    cells: dict[str, Any] = dict(
-        zip(COLUMNS, (*run, action, reason, date, measurement), strict=True)
+    # Unchecked: notes of replaced runs have this form, too, and an action that no row of the table has.
+    return Exclusion.model_construct(
+        **dict(zip(COLUMNS, (*run, action, words, date, measurement), strict=True))
     )
-    # What replaced runs are noted by has this form, too, and an action that no row of the table has.
-    return Exclusion.model_construct(**cells)
 
 
 def check_run(campaign: Campaign, configuration: str, repeat: int, where: str) -> None:
     """Raise InputError if the campaign, all of it, has no such run."""
-    count = campaign.whole.repeats.get(configuration)
-    if count is None:
+    repeats = campaign.whole.repeats
+    if configuration not in repeats:
         raise InputError(
             f"{where}: no configuration '{configuration}' in {campaign.path}"
-            f"{nearest(configuration, campaign.whole.repeats)}; scalewatt campaign {campaign.path} lists all"
+            f"{nearest(configuration, repeats)}; scalewatt campaign {campaign.path} lists all"
         )
-    if not 1 <= repeat <= count:
-        raise InputError(f"{where}: {configuration} has no repeat {repeat}; allowed: 1 to {count}")
+    if not 1 <= repeat <= repeats[configuration]:
+        raise InputError(
+            f"{where}: {configuration} has no repeat {repeat}; allowed: 1 to {repeats[configuration]}"
+        )
 
 
 def latest(exclusions: Sequence[Exclusion], run: tuple[str, int], action: str) -> Exclusion | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from scalewatt.campaign.campaign_types import PASS_KEYS, Campaign
+from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.run_spec import run_spec
 
 _COLUMNS = {
@@ -19,8 +19,7 @@ _COLUMNS = {
 """Numbers of a configuration by their heads in the table."""
 _FEW_REPEATS = {
     1: "no error bars, and no difference can be told from chance",
-    2: "the 95 % t interval of a mean has 1 degree of freedom and is ± 9 standard deviations; with 3 "
-    "repeats ± 2.5",
+    2: "a 95 % t interval has 1 degree of freedom and is ± 9 standard deviations; with 3 ± 2.5",
 }
 """What so few repeats cannot show."""
 
@@ -58,17 +57,14 @@ def configuration_table(campaign: Campaign) -> list[str]:
     """Lines of the table of configurations, the first with its heads."""
     import pandas as pd
 
-    configurations = list(campaign.configurations.values())
-    split = [name for name in PASS_KEYS if any(getattr(c, name) > 1 for c in configurations)]
     rows = [
         {
             "configuration": c.id,
             "repeats": campaign.repeats[c.id],
             **{head: getattr(c, name) for head, name in _COLUMNS.items()},
-            **{n.replace("_", " ").replace("gpus", "GPUs"): getattr(c, n) for n in split},
             "series": ", ".join(campaign.series_of(c.id)),
         }
-        for c in configurations
+        for c in campaign.configurations.values()
     ]
     frame = pd.DataFrame(rows, dtype=object).fillna("–").set_index("configuration")
     frame = frame.rename_axis(index=None, columns="configuration")  # both in the line of the heads

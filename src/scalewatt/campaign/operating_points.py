@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, with_config
 from typing_extensions import TypedDict
 
-from scalewatt.campaign.command_text import check_words, placeholders
+from scalewatt.campaign.command_text import placeholders, words_with
 from scalewatt.common.errors import InputError
 from scalewatt.common.settings import STRICT
 
@@ -28,14 +28,6 @@ class Lever:
     words: str
     unit: str
 
-    def id_part(self, value: float) -> str:
-        """Part of a configuration's id: "gpuclock1200mhz"."""
-        return f"{self.short}{_number(value)}{self.unit.lower()}"
-
-    def label(self, value: float) -> str:
-        """Part of a label: "GPU clock 1200 MHz"."""
-        return f"{self.words} {_number(value)} {self.unit}"
-
 
 LEVERS = {
     "gpu_clock_mhz": Lever("gpuclock", "GPU clock", "MHz"),
@@ -46,9 +38,6 @@ LEVERS = {
 PLACEHOLDERS = ("value", "khz", "gpus")
 """Of the commands of a cluster file: the lever's value, MHz as kHz, and the node's GPUs that the run holds
 (as CUDA_VISIBLE_DEVICES lists them)."""
-_IN_ID = {
-    key: re.compile(f"-{lever.short}([0-9.]+){lever.unit.lower()}") for key, lever in LEVERS.items()
-}
 
 
 def point_of(entry: Mapping[str, Any]) -> dict[str, float] | None:
@@ -62,26 +51,32 @@ def id_suffix(point: Mapping[str, float] | None) -> str:
 
 
 def id_parts(point: Mapping[str, float] | None) -> list[str]:
-    """Levers of an operating point, as ids show them."""
-    return [LEVERS[lever].id_part(value) for lever, value in _ordered(point)]
+    """Levers of an operating point, as ids show them: "gpuclock1200mhz"."""
+    values = [(LEVERS[lever], _number(value)) for lever, value in _ordered(point)]
+    return [f"{lever.short}{value}{lever.unit.lower()}" for lever, value in values]
 
 
 def without_point(configuration: str) -> str:
     """A configuration's id without its operating point: the same for all of a line."""
-    for pattern in _IN_ID.values():
-        configuration = pattern.sub("", configuration)
+    for lever in LEVERS:
+        configuration = re.sub(_in_id(lever), "", configuration)
     return configuration
 
 
 def value_in_id(configuration: str, lever: str) -> float | None:
     """Value of a lever in a configuration's id; None if it stays as the node has it."""
-    match = _IN_ID[lever].search(configuration)
+    match = re.search(_in_id(lever), configuration)
     return float(match[1]) if match else None
 
 
+def _in_id(lever: str) -> str:
+    return f"-{LEVERS[lever].short}([0-9.]+){LEVERS[lever].unit.lower()}"
+
+
 def label_of(point: Mapping[str, float] | None) -> str:
-    """An operating point in words; empty without any."""
-    return ", ".join(LEVERS[lever].label(value) for lever, value in _ordered(point))
+    """An operating point in words, "GPU clock 1200 MHz"; empty without any."""
+    values = [(LEVERS[lever], _number(value)) for lever, value in _ordered(point)]
+    return ", ".join(f"{lever.words} {value} {lever.unit}" for lever, value in values)
 
 
 # --- how a cluster sets them ----------------------------------------------------------------------
@@ -91,30 +86,28 @@ def label_of(point: Mapping[str, float] | None) -> str:
 class Way(TypedDict, total=False):
     """How a lever is set: either launcher, or set and undo."""
 
-    launcher: str
+    launcher: Annotated[str, words_with(PLACEHOLDERS[:2])]
     """Options added to the launcher, such as --gpu-freq={value} of srun. Placeholders: {value}, and {khz}
     for a clock in kHz."""
-    set: str
+    set: Annotated[str, words_with(PLACEHOLDERS)]
     """Line of a shell that sets it, run on each node before its ranks. Placeholders: {value}, {khz}, {gpus}
     (the node's GPUs of the run, as in CUDA_VISIBLE_DEVICES)."""
-    undo: str
+    undo: Annotated[str, words_with(PLACEHOLDERS)]
     """Line of a shell that undoes it, run on each node when the run's ranks have ended, however they did.
     The same placeholders."""
 
 
 def _is_way(way: Way) -> Way:
-    """Refuse a way without its parts, with unknown placeholders, or that sets the same for every value."""
+    """Refuse a way without its parts, or that sets the same for every value."""
     if set(way) not in ({"launcher"}, {"set", "undo"}):
         raise ValueError(
             f"gives {', '.join(way) or 'nothing'}; allowed: either launcher, or set and undo"
         )
-    for key, text in way.items():
-        check_words(str(text), PLACEHOLDERS[:2] if key == "launcher" else PLACEHOLDERS)
-        if key != "undo" and placeholders(str(text)).isdisjoint(PLACEHOLDERS[:2]):
-            raise ValueError(
-                f"{key}: {text!r} sets the same for every value; allowed: with {{value}}, or {{khz}} for a "
-                "clock in kHz"
-            )
+    text = way.get("launcher") or way["set"]
+    if placeholders(text).isdisjoint(PLACEHOLDERS[:2]):
+        raise ValueError(
+            f"{text!r} sets the same for every value; allowed: with {{value}} or {{khz}}"
+        )
     return way
 
 
@@ -158,11 +151,11 @@ def commands_of(
 
 def require_ways(asked: Iterable[str], ways: Mapping[str, Any], where: str) -> None:
     """Raise InputError, which begins with `where`, if a cluster cannot set a lever that is asked for."""
-    lacking = [lever for lever in LEVERS if lever in asked and lever not in ways]
+    lacking = [f"levers.{lever}" for lever in LEVERS if lever in asked and lever not in ways]
     if lacking:
         raise InputError(
-            f"{where}: the cluster does not say how to set {', '.join(lacking)}; allowed: with "
-            f"{' and '.join(f'levers.{lever}' for lever in lacking)} in its cluster file (docs/levers.md)"
+            f"{where}: the cluster file lacks {' and '.join(lacking)}, which says how they are set "
+            "(docs/levers.md)"
         )
 
 

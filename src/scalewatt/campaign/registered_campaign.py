@@ -116,17 +116,12 @@ def expand_registered(content: dict[str, Any], path: Path) -> Campaign:
     The names in `figures` are not checked here.
     """
     file: RegisteredFile = validated(RegisteredFile, content, str(path))
-    lines = {
-        name: [
-            (configuration(entry, point, f"{path}: series.{name}"), point.get("repeats", 1))
-            for point in sorted(entry["points"], key=lambda point: point["gpus"])
-        ]
-        for name, entry in file.series.items()
-    }
-    series = {
-        name: _series(name, entry, lines[name], f"{path}: series.{name}")
-        for name, entry in file.series.items()
-    }
+    lines: dict[str, list[tuple[Configuration, int]]] = {}
+    series: dict[str, Series] = {}
+    for name, entry in file.series.items():
+        where, points = f"{path}: series.{name}", sorted(entry["points"], key=lambda p: p["gpus"])
+        lines[name] = [(configuration(entry, p, where), p.get("repeats", 1)) for p in points]
+        series[name] = _series(name, entry, lines[name], where)
     configurations, repeats, _ = shared_points(lines, str(path))
     protocols = {point.protocol for point in configurations.values()}
     return Campaign(
@@ -149,14 +144,10 @@ def _series(
     sizes = [point.gpus for point in points]
     if len(set(sizes)) < len(sizes):
         raise InputError(
-            f"{where}.points: duplicate GPUs in {sizes}; allowed: one point for each number of GPUs (put "
-            "others to a series of their own)"
+            f"{where}.points: duplicate GPUs in {sizes}; allowed: one point for each number of GPUs"
         )
-    constant = [
-        key
-        for key in ("local_batch_size", "global_batch_size")
-        if len({getattr(point, key) for point in points}) == 1
-    ]
+    batches = ("local_batch_size", "global_batch_size")
+    constant = [key for key in batches if len({getattr(point, key) for point in points}) == 1]
     return Series(
         name=name,
         label=entry.get("label", name),
@@ -211,16 +202,9 @@ def configuration(entry: Mapping[str, Any], point: Mapping[str, Any], where: str
 def configuration_id(entry: Mapping[str, Any], point: Mapping[str, Any]) -> str:
     """Id with all that tells configurations apart; what is at its default does not appear."""
     nodes = point.get("nodes", 1)
-    parts = [
-        series_key(entry),
-        entry["device"],
-        f"n{point['gpus']:03d}",
-        f"lbs{point['local_batch_size']:04d}",
-        work_key(point),
-        *([f"nodes{nodes}"] if nodes > 1 else []),
-        *extras(point),
-    ]
-    return "-".join(parts)
+    sizes = f"n{point['gpus']:03d}-lbs{point['local_batch_size']:04d}"
+    parts = [series_key(entry), entry["device"], sizes, work_key(point)]
+    return "-".join([*parts, *([f"nodes{nodes}"] if nodes > 1 else []), *extras(point)])
 
 
 def series_key(entry: Mapping[str, Any]) -> str:

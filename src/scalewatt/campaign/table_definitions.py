@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scalewatt.campaign.campaign_types import PASS_KEYS, Campaign, Configuration, Series
+from scalewatt.campaign.campaign_types import Campaign, Configuration, Series
 from scalewatt.common.errors import InputError, one_of
 
 _CONTENT = ("series", "points", "baselines")
@@ -19,12 +19,6 @@ _BATCH_RULES = {
     "global_batch_size": "constant GBS",
     "neither": "neither constant",
 }
-_FIELDS = (
-    *("protocol", "epochs", "device", "gpus", "local_batch_size", "dataset_fraction"),
-    *("seed", "seeds"),
-)
-_OF_BASELINE = ("protocol", "loader", "precision")
-"""What a baseline is named by."""
 
 
 def runs_definition(
@@ -106,7 +100,7 @@ def _point(configuration: Configuration) -> dict[str, Any]:
     }
 
 
-# --- the figure `variants`: trainings that depart from a baseline, and in what --------------------
+# --- the figure `variants`: trainings that depart from a baseline -----------------------------------
 
 
 def check_variants(content: Mapping[str, Any], series: Mapping[str, Series], where: str) -> None:
@@ -128,8 +122,7 @@ def check_variants(content: Mapping[str, Any], series: Mapping[str, Series], whe
 def variants_definition(campaign: Campaign) -> list[dict[str, Any]]:
     """Entries of the figure's configurations, each once, in its series' order.
 
-    Keys: series, label, configuration, baseline (the configuration it is compared with) and `differs`: what
-    it departs in, in words; of a baseline, what it is.
+    Keys: series, label, configuration, baseline (the configuration it is compared with).
     """
     content = campaign.figures["variants"]
     baselines = {campaign.series[n].kind: campaign.series[n].points for n in content["baselines"]}
@@ -138,29 +131,8 @@ def variants_definition(campaign: Campaign) -> list[dict[str, Any]]:
         series = campaign.series[name]
         points = baselines[series.kind]
         for gpus, id_ in series.points.items():
+            label = series.label if len(series.points) == 1 else f"{series.label}, n = {gpus}"
             baseline = points.get(gpus, next(iter(points.values())))
-            entry = {"series": name, "label": series.label, "configuration": id_}
-            differs = _departure(campaign.configurations[id_], campaign.configurations[baseline])
-            entries.setdefault(id_, {**entry, "baseline": baseline, "differs": differs})
+            entry = {"series": name, "label": label, "configuration": id_, "baseline": baseline}
+            entries.setdefault(id_, entry)
     return list(entries.values())
-
-
-def _departure(configuration: Configuration, baseline: Configuration) -> str:
-    """What a configuration departs in, in words; what a baseline is."""
-    facts, usual = _facts(configuration), _facts(baseline)
-    keys = [key for key in facts if facts[key] != usual[key]]
-    if configuration.id == baseline.id:
-        keys = [key for key in _OF_BASELINE if key in facts]
-    words = {key: key.replace("_", " ") for key in keys}
-    return ", ".join(
-        text if facts[key] is True else f"{text} {facts[key]}" for key, text in words.items()
-    )
-
-
-def _facts(configuration: Configuration) -> dict[str, Any]:
-    """All that tells trainings of a model apart: fields, dataset, settings."""
-    return {
-        **{name: getattr(configuration, name) for name in _FIELDS},
-        "dataset": configuration.dataset.get("name"),
-        **dict(sorted({**dict.fromkeys(PASS_KEYS, 1), **configuration.settings}.items())),
-    }

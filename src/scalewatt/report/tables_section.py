@@ -266,7 +266,7 @@ _KINDS = (
         "Variants",
         "One training done in several ways; each departs from its baseline in what is named.",
         (
-            *("model", "differs", "precision_used", "n_repeats", "runtime_h", "energy_kwh"),
+            *("model", "label", "precision_used", "n_repeats", "runtime_h", "energy_kwh"),
             *("energy_kwh_estimate_low", "energy_kwh_estimate_high", "energy_per_sample_j"),
             *("mean_gpu_power_w", "mean_cpu_socket_power_w", "step_data_share", "metric_last"),
             *("runtime_ratio", "energy_ratio"),

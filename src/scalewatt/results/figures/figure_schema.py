@@ -144,7 +144,7 @@ OPEN = ("energy_kwh", "energy_per_sample_j", "mean_gpu_power_w", "mean_cpu_socke
 
 VARIANTS = pa.schema(
     [
-        *_texts("series", "label", "baseline", "differs"),
+        *_texts("series", "label", "baseline"),
         *_of_configurations(VARIANT_IDENTITY),
         *_numbers(*(f"{name}{end}" for name in RATIOS for end in ("", "_low", "_high"))),
         *_numbers(*(f"{name}_estimate_{end}" for name in OPEN for end in ("low", "high"))),

@@ -16,7 +16,7 @@ from scalewatt.results.text.markdown_latex import closing_sentences
 
 Row = dict[str, Any]
 _ENTRY = pa.schema(
-    [(name, pa.string()) for name in ("series", "label", "configuration", "baseline", "differs")]
+    [(name, pa.string()) for name in ("series", "label", "configuration", "baseline")]
 )
 
 
@@ -97,7 +97,7 @@ def _part(rows: list[Row]) -> str:
     lines = [heads, ["---", "---", *["--:"] * (len(heads) - 2)]]
     for row in rows:
         prefix = "baseline: " if row["configuration"] == row["baseline"] else ""
-        cells = [prefix + row["differs"], row["precision_used"] or "–", str(row["n_repeats"])]
+        cells = [prefix + row["label"], row["precision_used"] or "–", str(row["n_repeats"])]
         cells += [_mean(row, name, factor) for name, _, factor in shown]
         cells += [_ratio(row, name) for name in _RATIO_HEADS]
         lines.append(cells)
