@@ -124,6 +124,14 @@ launcher: mpiexec -n {gpus!r} | launcher.*{gpus}
 launcher: "  " | launcher
 launcher: srun --nodes={nodes} | launcher.*{gpus}
 devices/a,b: {} | devices.*letters
+# where data come from
+sources: {photos: {tars: /a, tree: /b}} | sources.photos: expected exactly one of path, tars, tree, zarr
+sources: {photos: {tar: /a}} | sources.photos: unknown key 'tar'.*did you mean 'tars'
+sources: {photos: {files: /a/*.nc}} | sources.photos.files: .* should be of type array
+sources: {photos: {files: []}} | sources.photos.files
+sources: {photos: {}} | sources.photos
+sources: {photos: ""} | sources.photos
+sources: {photos: 7} | sources.photos: 7 should be of type object
 # how levers are set
 levers: {clock: {launcher: "--gpu-freq={value}"}} | unknown key 'clock'
 levers: {gpu_clock_mhz: {}} | gives nothing

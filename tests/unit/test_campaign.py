@@ -9,13 +9,13 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from campaign_files import LOCAL, PAPER, ROOT, demo, edited
+from campaign_files import LOCAL, PAPER, ROOT, demo
 from hypothesis import given
 from hypothesis import strategies as st
 from paper_campaign import BATCHES, DOUBLING, FOURCASTNET_SETTINGS, RESNET50_SETTINGS, SHARED
 
 from scalewatt.campaign.campaign_types import Campaign, Configuration
-from scalewatt.campaign.cluster import Device, known_devices, load_cluster
+from scalewatt.campaign.cluster import Device, known_devices
 from scalewatt.campaign.expansion import expand
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.table_definitions import table_definition
@@ -227,14 +227,6 @@ def test_a_scaled_dataset_is_the_floor_of_its_exact_part(
 def test_nodes_are_filled(gpus: int, nodes: int, ranks: int) -> None:
     c = toy(1000, gpus, local_batch_size=8)
     assert (c.nodes, c.ranks_per_node) == (nodes, ranks)
-
-
-def test_the_given_clusters_geometry_counts() -> None:
-    cluster = load_cluster(LOCAL)
-    assert cluster.devices["local"].gpus_per_node == 4
-    two = Device(name="local", gpus_per_node=2, cpus_per_rank=1)
-    campaign = expand(edited({}), LOCAL, {"local": two})
-    assert point(campaign, "resnet50-full-lbs16", 4).nodes == 2
 
 
 # --- what a table depends on --------------------------------------------------------------------

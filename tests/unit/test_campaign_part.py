@@ -187,7 +187,3 @@ def test_the_study_of_batch_sizes_fits_the_clusters(cluster: Path) -> None:
 def test_a_wrong_key_or_value_of_config_is_refused(given: dict[str, object], words: str) -> None:
     with pytest.raises(InputError, match=words):
         parse_cluster({**edited({}, LOCAL), **given}, "cluster.yaml with --config")
-
-
-def test_snakemake_gives_booleans_as_texts() -> None:
-    assert parse_cluster({**edited({}, LOCAL), "results_only": "true"}, "here").results_only is True

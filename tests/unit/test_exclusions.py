@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +29,6 @@ from scalewatt.common.errors import InputError
 from scalewatt.results.tables.derived_quantities import with_model_energies
 from scalewatt.results.tables.frames import frame_of, values
 from scalewatt.results.tables.table_schema import RUNS
-from scalewatt.run_files.lock import SILENT_S
 from scalewatt.tracking import remeasure as remeasuring
 from scalewatt.tracking.exclude import exclude, undo
 from scalewatt.tracking.remeasure import Place, remeasure
@@ -99,11 +97,6 @@ def excluded(place: Made) -> list[dict[str, object]]:
 
 
 # --- the table ----------------------------------------------------------------------------------
-
-
-def test_without_a_table_nothing_is_excluded(place: Made) -> None:
-    assert table(place).name == "made.exclusions.csv"
-    assert read_exclusions(place.campaign) == ()
 
 
 @given(
@@ -183,17 +176,6 @@ def test_a_run_is_excluded_with_a_reason_and_taken_in_again(place: Made, command
     assert row.measurement == measurement(place)
     assert "2 of 2" in command("exclude", TWO, 1, "--undo")[1]
     assert read_exclusions(place.campaign) == () and table(place).read_text() == HEAD
-
-
-def test_rows_are_appended_in_order_and_others_are_kept(place: Made, command: Command) -> None:
-    kept = f"{ONE},1,exclude,by hand,2026-01-31,\n"
-    table(place).write_text(HEAD + kept)
-    assert command("exclude", TWO, 2, "--reason", "b")[0] == 0
-    assert command("exclude", TWO, 1, "--reason", "a")[0] == 0
-    assert table(place).read_text().startswith(HEAD + kept)
-    assert [one.run for one in read_exclusions(place.campaign)] == [(ONE, 1), (TWO, 2), (TWO, 1)]
-    assert command("exclude", TWO, 2, "--undo")[0] == 0
-    assert [one.run for one in read_exclusions(place.campaign)] == [(ONE, 1), (TWO, 1)]
 
 
 @pytest.mark.parametrize(
@@ -351,18 +333,6 @@ def test_tables_made_again_in_between_replace_none_of_those_set_aside(
     assert (kept / "energy-2.parquet").read_bytes() == again
 
 
-def test_a_run_is_measured_again_as_often_as_one_likes(place: Made, command: Command) -> None:
-    names = [measurement(place)]
-    for number in (1, 2):
-        assert command("remeasure", TWO, 1, "--reason", f"reason {number}")[0] == 0
-        path = place.publish(TWO, 1) / "provenance.json"
-        path.write_text(json.dumps({**json.loads(path.read_text()), "again": number}))
-        names.append(measurement(place))
-    rows = read_exclusions(place.campaign)
-    assert [one.measurement for one in rows] == names[:2] and len(set(names)) == 3
-    assert place.run(TWO, 1)["superseded"] == 2
-
-
 def test_what_was_set_aside_was_used_all_the_same(place: Made, command: Command) -> None:
     before = place.used()
     assert command("remeasure", TWO, 1, "--reason", "a")[0] == 0
@@ -405,11 +375,6 @@ def test_remeasure_refuses_what_is_not_finished_given_or_free(
     assert contents(place.folder) == before
     place.publish(TWO, 1, seed=9)
     assert "are of another spec" in refused(command("remeasure", TWO, 1, "--reason", "a"))
-
-
-def test_a_dead_holder_is_in_nobodys_way(place: Made, command: Command) -> None:
-    place.held(place.work_folder(), silent_s=SILENT_S + 10)
-    assert command("remeasure", TWO, 1, "--reason", "a")[0] == 0
 
 
 def test_remeasure_refuses_a_run_in_the_queue(

@@ -84,7 +84,7 @@ def test_measuring_a_run_again_trains_exactly_this_run_and_keeps_the_old_one_who
     before, worked, stays = files(folder), files(work), files(finetuned)
     weights = (folder / "weights.pt").stat().st_ino
     out = again.scalewatt("remeasure", PRETRAIN, 1, "--reason", "a noisy neighbour")
-    assert f"{FINETUNE} repeat 1 started from its weights: is finished and stays" in out
+    assert f"{FINETUNE} repeat 1 started from its weights and stays" in out
     kept = again.results / "superseded" / PRETRAIN / "1" / "1"
     kept_work = again.path / "work/tiny/superseded" / PRETRAIN / "1" / "1"
 

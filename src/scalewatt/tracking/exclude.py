@@ -11,7 +11,6 @@ from scalewatt.campaign.exclusions import (
     Exclusion,
     changing,
     check_run,
-    excluded_runs,
     exclusion,
     exclusions_path,
     measurement_of,
@@ -99,21 +98,14 @@ def undo(place: Place, run: tuple[str, int]) -> list[str]:
 
 
 def _left(place: Place, configuration: str) -> list[str]:
-    """Return what is left of a configuration, and what happens next."""
-    out = {
-        one["repeat"]
-        for one in excluded_runs(read_exclusions(place.campaign), place.results)
-        if one["configuration"] == configuration
-    }
+    """What is left of a configuration, in lines."""
     repeats = range(1, place.campaign.repeats[configuration] + 1)
-    finished = [r for r in repeats if measurement_of(place.results, configuration, r)]
-    count = len([r for r in finished if r not in out])
-    text = f"  {count} of {len(finished)} finished repeats of this configuration are left"
-    if not count:
-        text += ": tables and figures have none of it"
+    measured = {r: measurement_of(place.results, configuration, r) for r in repeats}
+    finished = {repeat for repeat, measurement in measured.items() if measurement}
+    rows = [row for row in read_exclusions(place.campaign) if row.configuration == configuration]
+    left = finished - {row.repeat for row in rows if row.excludes(measured[row.repeat])}
     return [
-        text,
-        "  the next start of Snakemake makes its tables and figures again",
+        f"  {len(left)} of {len(finished)} finished repeats of this configuration are left",
         f"  noted in {exclusions_path(place.campaign)}: keep it with the campaign file",
     ]
 
@@ -131,21 +123,13 @@ def listed(place: Place) -> list[str]:
     return lines
 
 
-def standing(one: Exclusion, measurement: str | None) -> str:
-    """Say what has become of a row, the run's present measurement being this one."""
-    present = measurement is not None and one.measurement == measurement
-    if one.action == EXCLUDE:
-        if present:
-            return f"left out: measurement {measurement}"
-        if not one.measurement:
-            return "left out, whatever measurement there is"
-        why = "the run is not finished" if measurement is None else f"now it is {measurement}"
-        return f"of no effect: about measurement {one.measurement}, {why}"
-    if present:
-        run = f"{one.configuration} {one.repeat}"
-        return (
-            f"not set aside: measurement {measurement} is there; scalewatt remeasure {run} does it"
-        )
-    if measurement is None:
-        return f"measurement {one.measurement} is set aside; it waits to be trained again"
-    return f"measurement {one.measurement} was replaced; now it is {measurement}"
+def standing(row: Exclusion, measurement: str | None) -> str:
+    """What has become of a row, the run's present measurement being this one."""
+    present = f"now it is {measurement}" if measurement else "the run is not finished"
+    if row.action == EXCLUDE:
+        if row.excludes(measurement):
+            return f"left out: measurement {row.measurement or 'of any name'}"
+        return f"of no effect: about measurement {row.measurement}, {present}"
+    if row.measurement == measurement:
+        return f"not set aside: scalewatt remeasure {row.configuration} {row.repeat} does it"
+    return f"measurement {row.measurement} is set aside; {present}"

@@ -313,17 +313,8 @@ def _summary(place: Place, run: tuple[str, int], number: int) -> list[str]:
     ]
     for other in place.started_from(run):
         if measurement_of(place.results, *other) is not None:
-            lines.append(
-                f"  {_name(other)} started from its weights: is finished and stays as it is; "
-                f"to measure it too: scalewatt remeasure {other[0]} {other[1]} --reason …"
-            )
-        elif find_workdirs(place.work, place.spec(other)):
-            lines.append(
-                f"  {_name(other)} started from its weights: goes on from its checkpoint, if it has "
-                "one, else from the new weights"
-            )
-    kept_out = [e for e in read_exclusions(place.campaign) if e.run == run and e.excludes(None)]
-    if kept_out:
+            lines.append(f"  {_name(other)} started from its weights and stays as it is")
+    if any(row.run == run and row.excludes(None) for row in read_exclusions(place.campaign)):
         lines.append("  it stays excluded: its row of exclude names no measurement")
     return [*lines, f"  noted in {exclusions_path(place.campaign)}: keep it with the campaign file"]
 
