@@ -477,8 +477,8 @@ def campaign_path(cluster: Cluster) -> Path:
 
 def carbon_file(cluster: Cluster) -> Path | None:
     """Path of a cluster's file of carbon intensity; None without one."""
-    file = (cluster.carbon_intensity or {}).get("file")
-    return None if file is None else given_file(str(file))
+    carbon = cluster.carbon_intensity
+    return given_file(carbon["file"]) if carbon and "file" in carbon else None
 
 
 def powers_by_device(site: str) -> Callable[[str, str], dict[str, Any]]:

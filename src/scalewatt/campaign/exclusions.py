@@ -137,10 +137,11 @@ def exclusion(run: tuple[str, int], action: str, reason: str | None, measurement
     if not (words := " ".join((reason or "").split())):
         raise InputError(f"--reason: is missing; expected why {run[0]} {run[1]} does not count")
     date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    # Unchecked: notes of replaced runs have this form, too, and an action that no row of the table has.
-    return Exclusion.model_construct(
-        **dict(zip(COLUMNS, (*run, action, words, date, measurement), strict=True))
+    cells: dict[str, Any] = dict(
+        zip(COLUMNS, (*run, action, words, date, measurement), strict=True)
     )
+    # Unchecked: notes of replaced runs have this form, too, and an action that no row of the table has.
+    return Exclusion.model_construct(**cells)
 
 
 def check_run(campaign: Campaign, configuration: str, repeat: int, where: str) -> None:
