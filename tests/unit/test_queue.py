@@ -64,13 +64,14 @@ def test_what_a_user_has_squeue_print_for_people_hides_no_job(
 @pytest.mark.parametrize(
     ("comment", "folder", "is_its_job"),
     [
-        ("rule_train_wildcards_net_2", "here", True),
-        ("rule_train_command_wildcards_net_2", "here", True),
-        ("rule_run_again_wildcards_net_2", "here", True),
-        ("rule_train_wildcards_net_22", "here", False),
-        ("rule_train_wildcards_a-net_2", "here", False),
-        ("rule_energy_wildcards_net_2", "here", False),
-        ("rule_train_wildcards_net_2", "elsewhere", False),
+        ("rule_train_wildcards_results_demo_net_2", "here", True),
+        ("rule_train_command_wildcards_results_demo_net_2", "here", True),
+        ("rule_train_wildcards_results_demo_reproduction_net_2", "here", True),
+        ("rule_train_wildcards_results_demo_net_22", "here", False),
+        ("rule_train_wildcards_results_demo_a-net_2", "here", False),
+        ("rule_train_wildcards_results_demo_a_net_2", "here", False),
+        ("rule_energy_wildcards_results_demo_net_2", "here", False),
+        ("rule_train_wildcards_results_demo_net_2", "elsewhere", False),
     ],
 )
 def test_a_runs_job_is_known_by_its_comment_and_the_folder_of_its_snakemake(

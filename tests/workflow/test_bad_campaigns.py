@@ -43,15 +43,6 @@ def test_a_missing_campaign_is_named(tmp_path: Path) -> None:
     assert "Traceback" not in output
 
 
-def test_a_checkout_in_a_folder_with_braces_is_refused_by_a_line(tmp_path: Path) -> None:
-    """Snakemake would take what stands in them for a wildcard, and end in a traceback."""
-    workspace = Workspace.create(tmp_path / "a{br}b" / "project")
-    code, output = workspace.snakemake("-n", "all")
-    assert code == 1
-    assert "scalewatt: error: " in output and "a{br}b" in output and "brace" in output
-    assert "Traceback" not in output
-
-
 def test_a_time_of_day_in_a_cluster_file_is_refused_though_snakemake_takes_it_for_a_number(
     tmp_path: Path,
 ) -> None:

@@ -190,7 +190,7 @@ def test_a_job_that_waited_in_a_queue_runs_though_the_campaign_was_edited(
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     job = (  # as Snakemake's executors start it
         *("--mode", "remote", "--cores", "1", "--configfiles", "config.yaml"),
-        *("--target-jobs", f"train_command:configuration={MARKED_1},repeat=1"),
+        *("--target-jobs", f"train_command:folder=results/own,configuration={MARKED_1},repeat=1"),
     )
     (queued.path / "scripts" / "stopped.py").unlink()  # another model's
     code, output = queued.snakemake("-n", *job, profile=None)

@@ -19,8 +19,7 @@ rule claims_table:
         RESULT_SET.files(ALL_RUNS, "runs/{configuration}/{repeat}/provenance.json"),
         CLAIMS_DATA,
     output:
-        CLAIMS[1:],
-        csv=report(CLAIMS[0], caption="../report/claims.rst", category="Tables"),
+        CLAIMS,
     log:
         f"{LOGS}/claims_table.log",
     localrule: True

@@ -52,11 +52,6 @@ def checked(function, *arguments):
 # Pictures go to files: a display's backend, or an unknown one, is of no use.
 os.environ.pop("MPLBACKEND", None)
 
-for folder in (Path(workflow.basedir), Path.cwd()):
-    # Snakemake formats the paths of files beside the Snakefile.
-    if set("{}") & set(str(folder)):
-        refuse(f"{folder}: has a brace in its path; allowed: folders without {{ and }}")
-
 
 if not workflow.configfiles:  # no profile, and no --configfile: this machine
 
@@ -127,11 +122,11 @@ CLUSTER = facility_cluster(CAMPAIGN, CLUSTER)
 RESULTS = f"results/{CAMPAIGN.name}"
 # One run, repeated by the target `reproduce`, has the same files in a folder of its own.
 AGAIN = f"{RESULTS}/reproduction"
-RUN = f"{RESULTS}/runs/{{configuration}}/{{repeat}}"
+RUN = "{folder}/runs/{configuration}/{repeat}"
 LOGS = f"{RESULTS}/logs"
 WORK = f"{CLUSTER.work_root}/{CAMPAIGN.name}"
 # Next to the campaign's own, whose working directories have the same names.
-WORK_AGAIN = f"{WORK}.reproduce"
+WORKS = {RESULTS: WORK, AGAIN: f"{WORK}.reproduce"}
 # Written before the first job; no input, so that a change of the machine makes no finished run again, and
 # among the logs, so that no archive takes it: it has paths.
 CLUSTER_JSON = f"{LOGS}/cluster.json"
@@ -163,29 +158,29 @@ if not workflow.remote_exec:
         print(f"scalewatt: {notice}", file=sys.stderr, flush=True)
 
 
-NONE = "(?!)"
 FOLDER = f"{re.escape(RESULTS)}|{re.escape(AGAIN)}"
 # With results_only nothing is made of the campaign but tables and figures.
 FOLDER_OF_RUNS = AGAIN if RESULTS_ONLY and not workflow.remote_exec else FOLDER
 
 
 wildcard_constraints:
+    folder=FOLDER,
     configuration=r"[a-z0-9][A-Za-z0-9._-]*",
     repeat=r"[1-9][0-9]*",
     dataset=r"[^/.][^/]*",
 
 
 def spec_of(wildcards):
-    """Return the spec of the wildcards' run; in a cluster's job, from its spec.json."""
-    if workflow.remote_exec or wildcards.configuration not in CAMPAIGN.configurations:
-        return recorded_spec(wildcards)
-    return run_spec(CAMPAIGN, wildcards.configuration, int(wildcards.repeat))
+    """Return the spec of the wildcards' run.
 
-
-def recorded_spec(wildcards):
-    """Read the spec of the wildcards' run from its spec.json."""
-    run = {"configuration": wildcards.configuration, "repeat": wildcards.repeat}
-    return read_spec(f"{RUN.format(**run)}/spec.json")
+    In a cluster's job, or if the finished run is repeated, it is read from the run's spec.json.
+    """
+    id_, repeat = wildcards.configuration, int(wildcards.repeat)
+    is_campaigns = wildcards.folder == RESULTS and id_ in CAMPAIGN.configurations
+    if is_campaigns and not workflow.remote_exec:
+        return run_spec(CAMPAIGN, id_, repeat)
+    path = RUN.format(folder=RESULTS, configuration=id_, repeat=repeat)
+    return read_spec(f"{path}/spec.json")
 
 
 def available(obstacle, files):

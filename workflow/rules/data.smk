@@ -2,7 +2,7 @@
 #   in   the cluster's data roots and sources; nothing for the embedded datasets
 #   out  datasets/<name>.json: what the prepared dataset is, without any path, so that moving the
 #        data re-runs nothing; the data themselves are no outputs and are never deleted;
-#        next to it what the preparation printed (.log) and took (.benchmark.tsv)
+#        next to it what the preparation printed (.log)
 # ERA5 is prepared by a job for each year (datasets/<name>/<year>.json), then its statistics are merged.
 # Paths, sources and packing are `resources`, not `params`: a change of them prepares nothing anew.
 
@@ -14,10 +14,6 @@ rule dataset:
         "{folder}/datasets/{dataset}.json",
     log:
         "{folder}/datasets/{dataset}.log",
-    benchmark:
-        "{folder}/datasets/{dataset}.benchmark.tsv"
-    wildcard_constraints:
-        folder=FOLDER,
     priority: 100
     retries: JOB_RETRIES
     conda:
@@ -31,7 +27,7 @@ rule dataset:
         pack=pack_option,
         mem_mb=3000,
     params:
-        definition=lambda wildcards: dataset_definition(wildcards),
+        definition=dataset_definition,
     message:
         "prepare dataset {wildcards.dataset}"
     shell:
@@ -45,8 +41,6 @@ rule era5_year:
         f"{RESULTS}/datasets/{{dataset}}/{{year}}.json",
     log:
         f"{RESULTS}/datasets/{{dataset}}/{{year}}.log",
-    benchmark:
-        f"{RESULTS}/datasets/{{dataset}}/{{year}}.benchmark.tsv"
     wildcard_constraints:
         year="[0-9]{4}",
     priority: 100
@@ -61,7 +55,7 @@ rule era5_year:
         data_source=lambda wildcards: CLUSTER.source_text(wildcards.dataset),
         mem_mb=2500,
     params:
-        definition=lambda wildcards: dataset_definition(wildcards),
+        definition=dataset_definition,
     message:
         "prepare {wildcards.year} of dataset {wildcards.dataset}"
     shell:

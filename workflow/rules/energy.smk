@@ -13,18 +13,16 @@ ENERGY = "{folder}/energy/{configuration}/{repeat}"
 
 rule energy:
     input:
-        spec="{folder}/runs/{configuration}/{repeat}/spec.json",
-        events="{folder}/runs/{configuration}/{repeat}/events.parquet",
-        perun="{folder}/runs/{configuration}/{repeat}/perun",
-        provenance="{folder}/runs/{configuration}/{repeat}/provenance.json",
+        spec=f"{RUN}/spec.json",
+        events=f"{RUN}/events.parquet",
+        perun=f"{RUN}/perun",
+        provenance=f"{RUN}/provenance.json",
     output:
         multiext(ENERGY, *ENERGY_BESIDE),
         traces="{folder}/traces/{configuration}/{repeat}.parquet",
         energy=f"{ENERGY}.parquet",
     log:
         "{folder}/logs/energy/{configuration}-{repeat}.log",
-    wildcard_constraints:
-        folder=FOLDER,
     priority: 50
     localrule: True
     conda:
@@ -45,13 +43,13 @@ if CARBON_FILE is not None:
             spec=f"{RUN}/spec.json",
             events=f"{RUN}/events.parquet",
             provenance=f"{RUN}/provenance.json",
-            traces=f"{RESULTS}/traces/{{configuration}}/{{repeat}}.parquet",
-            energy=f"{RESULTS}/energy/{{configuration}}/{{repeat}}.parquet",
+            traces="{folder}/traces/{configuration}/{repeat}.parquet",
+            energy=f"{ENERGY}.parquet",
             file=str(CARBON_FILE),
         output:
-            f"{RESULTS}/energy/{{configuration}}/{{repeat}}.carbon.parquet",
+            f"{ENERGY}.carbon.parquet",
         log:
-            f"{LOGS}/carbon/{{configuration}}-{{repeat}}.log",
+            "{folder}/logs/carbon/{configuration}-{repeat}.log",
         priority: 50
         localrule: True
         conda:

@@ -11,18 +11,7 @@ rule draw_figure:
     input:
         table=f"{RESULTS}/tables/{{figure}}.parquet",
     output:
-        multiext(
-            f"{RESULTS}/figures/{{figure}}",
-            *(suffix for suffix in SUFFIXES if suffix != ".svg"),
-        ),
-        svg=report(
-            f"{RESULTS}/figures/{{figure}}.svg",
-            caption="../report/figures.rst",
-            category="Figures",
-            labels=lambda wildcards: {
-                "figure": wildcards.figure.capitalize().replace("Figure", "Figure ")
-            },
-        ),
+        multiext(f"{RESULTS}/figures/{{figure}}", *SUFFIXES),
     log:
         f"{LOGS}/draw_figure/{{figure}}.log",
     wildcard_constraints:
@@ -155,18 +144,16 @@ rule run_pages:
 
 # --- the report -----------------------------------------------------------------------------------
 
+SHOWN = [
+    *(*rules.figures.input, *TABLE1, *rules.tables.input, *RESULT_SET.claims_files),
+    *(PLANNED, PREDICTED),
+]
+
 
 rule report:
     input:
-        provenance=RESULT_SET.files(
-            ALL_RUNS, "runs/{configuration}/{repeat}/provenance.json"
-        ),
-        tables=rules.tables.input,
-        table1=TABLE1,
-        figures=rules.figures.input,
-        claims=RESULT_SET.claims_files,
-        plan=PLANNED,
-        prediction=PREDICTED,
+        RESULT_SET.files(ALL_RUNS, "runs/{configuration}/{repeat}/provenance.json"),
+        SHOWN,
     output:
         f"{RESULTS}/report.html",
     log:

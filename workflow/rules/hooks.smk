@@ -1,10 +1,8 @@
 # What happens before the first job, and after a failure.
 import atexit
-import subprocess
 
 from scalewatt.common.files import write_json
 from scalewatt.common.errors import nearest
-from scalewatt.data.prepared import is_staged
 from scalewatt.scaling.simulation.simulated_run import check_simulations
 from scalewatt.scheduling.preflight import check_before_submission
 from scalewatt.slurm.job_queue import RULES
@@ -24,7 +22,6 @@ DEMANDING = {
     "probe",
     "train",
     "train_command",
-    "run_again",
     "simulate",
 }
 PLACE = Place(CAMPAIGN, CLUSTER, Path(RESULTS), Path(WORK))
@@ -67,7 +64,7 @@ def trainings():
             spec_of(job.wildcards).dataset["name"] in prepared,
         )
         for job in jobs
-        if job.rule.name in ("train", "train_command")
+        if job.rule.name in RULES and job.wildcards.folder == RESULTS
     ]
 
 
@@ -87,15 +84,6 @@ def say_replaced(trained, replaced):
             f" ({', '.join(sorted({why for _, why in replaced}))}); what these have measured is kept"
             f" in {RESULTS}/superseded"
         )
-
-
-# With -n Snakemake calls no hook.
-@atexit.register
-def say_what_would_be_replaced():
-    """Say of a dry run which finished runs would be measured again."""
-    if workflow.dryrun and workflow.dag is not None and not workflow.remote_exec:
-        trained = trainings()
-        say_replaced(trained, trained_again(PLACE, trained))
 
 
 def check_before_jobs():
@@ -125,8 +113,6 @@ def check_before_jobs():
             if job.rule.name in RULES
         ],
     )
-    if CLUSTER.scratch:
-        checked(check_packed_images)
     write_json(Path(CLUSTER_JSON), dict(config))
     trained = trainings()
     replaced = trained_again(PLACE, trained)
@@ -135,40 +121,8 @@ def check_before_jobs():
         say_replaced(trained, replaced)
 
 
-def check_packed_images():
-    """Refuse to begin trainings whose nodes would find nothing to unpack."""
-    from scalewatt.data.node_copy import check_packed
-
-    jobs = list(workflow.dag.needrun_jobs())
-    specs = [spec_of(job.wildcards) for job in jobs if job.rule.name == "train"]
-    staged = {
-        spec.dataset["name"]: spec.dataset
-        for spec in specs
-        if is_staged(spec, CLUSTER.scratch)
-    }
-    for name in sorted(staged.keys() - prepared_now(jobs)):
-        check_packed(CLUSTER.data_folder(staged[name]))
-
-
 def say_failures():
-    """Say last what failed: each failed job with the end of its log.
-
-    If the run that `reproduce` repeats failed, its page says so, with all other checks.
-    """
-    asked = [job for job in workflow.dag.jobs if job.rule.name == "reproduce"]
-    missing = [path for job in asked for path in job.input if not Path(path).exists()]
-    if missing:
-        failed = "/".join(Path(missing[0]).parts[-3:-1])
-        command = [sys.executable, "-m", "scalewatt.cli", "reproduce"]
-        options = (
-            f"--campaign={CAMPAIGN.path}",
-            f"--results={Path(RESULTS).parent}",
-            f"--site={CLUSTER_JSON}",
-            f"--run-failed={failed}",
-        )
-        subprocess.run([*command, *options], check=False)
-    elif asked:
-        say(f"what differs is above and in {AGAIN}/index.html")
+    """Say last what failed: each failed job with the end of its log."""
     for job in sorted(workflow.scheduler.failed, key=str):
         for line in failure_lines(job.message or job.rule.name, [*job.log]):
             print(line, file=sys.stderr, flush=True)

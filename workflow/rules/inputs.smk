@@ -60,11 +60,6 @@ def datasets_of_format(format_):
 # --- runs -----------------------------------------------------------------------------------------
 
 
-def spec_to_write(wildcards):
-    """Return the campaign's spec of a run; of one that is repeated, the spec of the finished run."""
-    return (recorded_spec if wildcards.folder == AGAIN else spec_of)(wildcards)
-
-
 def spec_of_training(wildcards):
     """Return a run's spec.json. Its time alone, as of a copy, never re-trains a finished run of this spec."""
     path = Path(RUN.format(**wildcards), "spec.json")
@@ -74,60 +69,65 @@ def spec_of_training(wildcards):
 
 
 def dataset_of_training(wildcards):
-    """Return the description of a run's dataset."""
-    return f"{RESULTS}/datasets/{spec_of(wildcards).dataset['name']}.json"
+    """Return the description of a run's dataset; none for a command, which has its own data."""
+    spec = spec_of(wildcards)
+    if is_command_spec(spec):
+        return []
+    return f"{wildcards.folder}/datasets/{spec.dataset['name']}.json"
 
 
 def file_of_initial_weights(wildcards):
     """Return the weights that a run starts from.
 
     A change of its spec changes this run's spec. A newer time alone, as of weights re-trained after
-    `scalewatt remeasure`, never re-trains a finished run.
+    `scalewatt remeasure`, never re-trains a finished run. For a run that is repeated they are no input:
+    they might be trained again.
     """
     source = spec_of(wildcards).initial_weights
-    if source is None:
+    if source is None or wildcards.folder == AGAIN:
         return []
     run = {"configuration": source.configuration, "repeat": source.repeat}
-    return ancient(f"{RUN.format(**run)}/weights.pt")
+    return ancient(f"{RUN.format(folder=RESULTS, **run)}/weights.pt")
 
 
 def initial_weights(wildcards, input):
     """Return the option for the weights that a run starts from."""
-    if not input.initial:
-        return ""
-    return f"--initial-weights {shlex.quote(str(input.initial))}"
+    path = input.get("initial")
+    if wildcards.folder == AGAIN:
+        path = checked(weights_of, Path(RESULTS), spec_of(wildcards))
+    return f"--initial-weights {shlex.quote(str(path))}" if path else ""
+
+
+def training_options(wildcards):
+    """Return where a run is trained, and the budget that it counts against."""
+    budget = BUDGET if wildcards.folder == RESULTS else ""
+    return f"--work {shlex.quote(WORKS[wildcards.folder])} {budget}"
 
 
 def training_job(wildcards):
-    """Return the request of a run's next job: the further its checkpoint, the less wall time."""
-    return next_job(spec_of(wildcards), CLUSTER, WORK)
+    """Return what a run's next job asks for: the further its checkpoint, the less wall time.
 
-
-def next_job(spec, cluster, work):
-    """Return what the next job of a training asks for, of which a part may be done in `work`.
-
-    One that would be refused by what the last has recorded only says so.
+    A job that would be refused by what the last has recorded only says so.
     """
-    done = done_updates(Path(work), spec)
-    device = cluster.devices[spec.device]
-    request = training_request(spec, device, cluster, done, upper_s(spec))
-    is_refused = no_further_try(Path(work), spec, cluster.crash_retries)
+    spec, work = spec_of(wildcards), Path(WORKS[wildcards.folder])
+    device, done = CLUSTER.devices[spec.device], done_updates(work, spec)
+    request = training_request(spec, device, CLUSTER, done, upper_s(spec))
+    is_refused = no_further_try(work, spec, CLUSTER.crash_retries)
     return refused_request(request) if is_refused else request
 
 
 def simulation_settings(wildcards):
     """Return what of the cluster file decides a configuration's simulations."""
     names = ("simulate", "stop_warning_s")
-    device = spec_to_write(wildcards).device
+    device = spec_of(wildcards).device
     others = {name: config[name] for name in names if name in config}
     return {**others, "device": config["devices"][device]}
 
 
 def rated_powers(wildcards):
     """Return the powers that a run's energy is estimated from where nothing was measured."""
-    if wildcards.folder == AGAIN:
-        return powers(CLUSTER.devices[recorded_spec(wildcards).device])
-    return powers(DEVICES[spec_of(wildcards).device])
+    devices = CLUSTER.devices if wildcards.folder == AGAIN else DEVICES
+    return powers(devices[spec_of(wildcards).device])
 
 
 def probe_job(wildcards):
@@ -176,22 +176,3 @@ def files_of_rerun(wildcards):
         return []
     name = "/".join(map(str, run))
     return [f"{AGAIN}/runs/{name}/history.parquet", f"{AGAIN}/energy/{name}.parquet"]
-
-
-def dataset_of_rerun(wildcards):
-    """Return the description of the dataset of a run that is repeated."""
-    spec = recorded_spec(wildcards)
-    return (
-        [] if is_command_spec(spec) else f"{AGAIN}/datasets/{spec.dataset['name']}.json"
-    )
-
-
-def initial_weights_of_rerun(wildcards):
-    """Return the option for its initial weights. As an input they might be trained again."""
-    weights = checked(weights_of, Path(RESULTS), recorded_spec(wildcards))
-    return f"--initial-weights {shlex.quote(str(weights))}" if weights else ""
-
-
-def rerun_job(wildcards):
-    """Return the request of its next job, as that of the run itself."""
-    return next_job(recorded_spec(wildcards), CLUSTER, WORK_AGAIN)

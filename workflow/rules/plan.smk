@@ -20,8 +20,7 @@ rule plan_table:
     input:
         scaling_model,
     output:
-        PLAN[1:],
-        csv=report(PLAN[0], caption="../report/plan.rst", category="Tables"),
+        PLAN,
     log:
         f"{LOGS}/plan_table.log",
     localrule: True

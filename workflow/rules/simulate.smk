@@ -6,15 +6,15 @@
 
 rule simulate:
     input:
-        spec="{folder}/runs/{configuration}/{repeat}/spec.json",
+        spec=f"{RUN}/spec.json",
         model=scaling_model,
         published=str(shipped("reference/published_results.csv")),
     output:
-        history="{folder}/runs/{configuration}/{repeat}/history.parquet",
-        events="{folder}/runs/{configuration}/{repeat}/events.parquet",
-        perun=directory("{folder}/runs/{configuration}/{repeat}/perun"),
-        log="{folder}/runs/{configuration}/{repeat}/train.log",
-        provenance="{folder}/runs/{configuration}/{repeat}/provenance.json",
+        history=f"{RUN}/history.parquet",
+        events=f"{RUN}/events.parquet",
+        perun=directory(f"{RUN}/perun"),
+        log=f"{RUN}/train.log",
+        provenance=f"{RUN}/provenance.json",
     log:
         "{folder}/logs/simulate/{configuration}-{repeat}.log",
     wildcard_constraints:

@@ -35,9 +35,8 @@ def end_of_retries(job):
     """Tell the executor why a job that has failed is not submitted again; None if it is."""
     if job.is_group() or job.rule.name not in RULES:
         return None
-    work = WORK_AGAIN if job.rule.name == "run_again" else WORK
-    spec = read_spec(job.input.spec)
-    return no_further_try(Path(work), spec, CLUSTER.crash_retries)
+    work = Path(WORKS[job.wildcards.folder])
+    return no_further_try(work, read_spec(job.input.spec), CLUSTER.crash_retries)
 
 
 def slurm_resources_of(request):

@@ -5,7 +5,7 @@
 
 rule spec:
     output:
-        "{folder}/runs/{configuration}/{repeat}/spec.json",
+        f"{RUN}/spec.json",
     log:
         "{folder}/logs/spec/{configuration}-{repeat}.log",
     wildcard_constraints:
@@ -15,7 +15,7 @@ rule spec:
     conda:
         "../../envs/analysis.yaml"
     params:
-        text=lambda wildcards: spec_to_write(wildcards).text,
+        text=lambda wildcards: spec_of(wildcards).text,
     message:
         "spec of {wildcards.configuration} repeat {wildcards.repeat}"
     shell:

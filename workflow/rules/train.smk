@@ -22,8 +22,9 @@ rule train:
         log=f"{RUN}/train.log",
         provenance=f"{RUN}/provenance.json",
     log:
-        f"{LOGS}/train/{{configuration}}-{{repeat}}.log",
+        "{folder}/logs/train/{configuration}-{repeat}.log",
     wildcard_constraints:
+        folder=FOLDER_OF_RUNS,
         configuration=rf"(?!{COMMANDS})[a-z0-9][A-Za-z0-9._-]*",
     priority: repeat_priority
     retries: RUN_RETRIES
@@ -33,7 +34,7 @@ rule train:
         **slurm_resources_of(training_job),
         site=CLUSTER_JSON,
         setup=SETUP,
-        options=f"--work {shlex.quote(WORK)} {BUDGET}",
+        options=training_options,
     params:
         weights=initial_weights,
     message:
@@ -46,8 +47,6 @@ rule train:
 
 # Always there: a job that waited in a cluster's queue names it, whatever the campaign has become.
 use rule train as train_command with:
-    input:
-        spec=spec_of_training,
     output:
         history=f"{RUN}/history.parquet",
         events=f"{RUN}/events.parquet",
@@ -55,6 +54,5 @@ use rule train as train_command with:
         log=f"{RUN}/train.log",
         provenance=f"{RUN}/provenance.json",
     wildcard_constraints:
+        folder=FOLDER_OF_RUNS,
         configuration=rf"(?={COMMANDS})[a-z0-9][A-Za-z0-9._-]*",
-    params:
-        weights="",

@@ -7,6 +7,6 @@ from scalewatt.claims.check_claims import check_claims
 from scalewatt.targets.step import logged
 
 with logged(snakemake.log[0]):
-    stem = Path(snakemake.output.csv).with_suffix("")
+    stem = Path(snakemake.output[0]).with_suffix("")
     cluster = parse_cluster(snakemake.config, "cluster")
     check_claims(stem.parents[1], Path(snakemake.params.campaign), cluster, stem)

@@ -9,4 +9,4 @@ from scalewatt.targets.step import logged
 with logged(snakemake.log[0]):
     cluster = parse_cluster(snakemake.config, "cluster")
     plan = plan_campaign(cluster, Path(snakemake.params.campaign))
-    write_plan(plan, Path(snakemake.output.csv).with_suffix(""))
+    write_plan(plan, Path(snakemake.output[0]).with_suffix(""))

@@ -64,8 +64,6 @@ def import_(arguments: argparse.Namespace) -> None:
 @command(
     *CAMPAIGN,
     folder("results"),
-    # A run that could not be repeated, as the target `reproduce` says.
-    option("--run-failed", "CONFIGURATION/REPEAT", argparse.SUPPRESS, str),
     examples=(
         "scalewatt reproduce",
         "scalewatt reproduce --site horeka --campaign campaigns/paper.yaml",
@@ -79,7 +77,6 @@ def reproduce(arguments: argparse.Namespace) -> int:
     from scalewatt.campaign.cluster import load_site
     from scalewatt.reproduction.reproduce import as_text, reproduce
 
-    cluster, failed = load_site(arguments.site), arguments.run_failed
-    done = reproduce(cluster, arguments.campaign, arguments.results, failed)
+    done = reproduce(load_site(arguments.site), arguments.campaign, arguments.results)
     print(as_text(done))
     return done.exit_code

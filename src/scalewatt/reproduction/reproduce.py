@@ -83,14 +83,11 @@ class Reproduction:
         return words or "nothing to check"
 
 
-def reproduce(
-    cluster: Cluster, campaign: Path | None, results: Path, failed: str | None = None
-) -> Reproduction:
+def reproduce(cluster: Cluster, campaign: Path | None, results: Path) -> Reproduction:
     """Run all checks of a campaign and write its page; its stored files are only read.
 
     `campaign`: its file, by default the cluster's;
-    `results`: the folder of all campaigns; `failed`: the run, CONFIGURATION/REPEAT, whose re-run
-    failed, which is a difference. InputError if there is no manifest, or a file is wrong.
+    `results`: the folder of all campaigns. InputError if there is no manifest, or a file is wrong.
     """
     found = load_campaign(campaign or campaign_path(cluster), cluster, to_run=False)
     folder = results / found.name
@@ -100,12 +97,7 @@ def reproduce(
         place = Remaking(folder, found, cluster, manifest.campaign, Path(temporary))
         findings += file_findings(manifest, place)
     findings += run_findings(manifest, folder)
-    repeated = repeat_findings(folder, found)
-    if failed is not None:
-        why = "the re-run failed: Snakemake's output says why"
-        repeated.append(Finding(HISTORY, failed, DIFFERS, detail=why))
-        repeated.append(not_checked(ENERGY, failed, why))
-    findings += repeated or _none_repeated(found, cluster, folder)
+    findings += repeat_findings(folder, found) or _none_repeated(found, cluster, folder)
     done = Reproduction(
         found.name,
         manifest,

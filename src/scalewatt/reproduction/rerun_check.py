@@ -46,7 +46,7 @@ _CONTEXT = ("device_name", "cuda", "mpi", "precision_used", "commit", "dataset_s
 """Keys of the provenance that may explain a difference, besides packages."""
 _MOST = 3
 QUANTITIES = ("energy_kwh", *(f"{kind}_energy_kwh" for kind in DEVICE_KINDS))
-_AGAIN = "to measure once more, on an otherwise idle machine: -R run_again"
+_AGAIN = "to measure once more, on an otherwise idle machine, remove reproduction/ and its work"
 _ALIKE = ("energy_origin", "energy_scope", "device_name")
 Row = Mapping[str, Any]
 _OTHER_DATA = "the re-run used other data: what it learnt is not comparable"

@@ -19,7 +19,7 @@ _STUCK = re.compile(
 """Slurm's reasons for which a job waits until somebody changes it, or the cluster."""
 _WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT")
 _FORMAT = "%i|%T|%e|%N|%r|%j|%Z|%k"
-RULES = ("train", "train_command", "run_again")
+RULES = ("train", "train_command")
 """Rules of trainings."""
 
 
@@ -69,9 +69,12 @@ def queued_jobs() -> Queue:
 
 def job_of_run(queue: Queue, project: Path, configuration: str, repeat: int) -> QueuedJob | None:
     """The job that Snakemake submitted in `project` for a run, by the comment it gives to jobs."""
-    comments = [f"rule_{rule}_wildcards_{configuration}_{repeat}" for rule in RULES]
+    run = re.escape(f"{configuration}_{repeat}")
+    comment = re.compile(
+        rf"rule_(?:{'|'.join(RULES)})_wildcards_results_[a-z0-9-]+(?:_reproduction)?_{run}"
+    )
     folder = str(project.resolve())
-    jobs = (job for job in queue.values() if job.folder == folder and job.comment in comments)
+    jobs = (j for j in queue.values() if j.folder == folder and comment.fullmatch(j.comment))
     return next(jobs, None)
 
 
