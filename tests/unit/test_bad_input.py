@@ -74,7 +74,7 @@ protocol: DELETE | missing key 'protocol'
 name: ../demo | lower-case letters, digits and hyphens
 name: demo-simulated | not ending in -simulated
 series/resnet50-full-lbs16/gpus: 4 | array
-series/resnet50-full-lbs16/gpus: [0] | 0 does not fit; allowed: 1 or more
+series/resnet50-full-lbs16/gpus: [0] | 0 does not fit: input should be greater than or equal to 1
 series/resnet50-full-lbs16/gpus: [1, 1] | gpus
 series/resnet50-full-lbs16/local_batch_size: "16" | integer
 series/resnet50-full-lbs16/local_batch_size: 16.0 | integer
@@ -93,10 +93,10 @@ series/..%evil: {model: resnet50, device: local, gpus: [1], local_batch_size: 1}
 datasets/{br}: {} | datasets.*letters
 figures/figure2/series: [resnet50-full-lbs16, resnet50-full-lbs16] | figures.figure2.series.*once
 # clocks and power limits
-series/resnet50-full-lbs16/gpu_clock_mhz: 1.41 | lbs16.gpu_clock_mhz: 1.41 does not fit; allowed: 100 or more
+series/resnet50-full-lbs16/gpu_clock_mhz: 1.41 | lbs16.gpu_clock_mhz: 1.41 does not fit: input .* 100
 series/resnet50-full-lbs16/gpu_clock_mhz: 1410000 | lbs16.gpu_clock_mhz: .* at most 10000
-series/resnet50-full-lbs16/gpu_clock_mhz: 1410 MHz | lbs16.gpu_clock_mhz: "1410 MHz" should be of type number
-series/resnet50-full-lbs16/gpu_power_limit_w: 0.25 | lbs16.gpu_power_limit_w: .* 10 or more
+series/resnet50-full-lbs16/gpu_clock_mhz: 1410 MHz | lbs16.gpu_clock_mhz: "1410 MHz" .* number
+series/resnet50-full-lbs16/gpu_power_limit_w: 0.25 | lbs16.gpu_power_limit_w: .* equal to 10
 series/resnet50-full-lbs16/cpu_clock_mhz: [2400] | lbs16.cpu_clock_mhz: .*number
 """
 CLUSTERS = r"""
@@ -104,13 +104,13 @@ work_rot: w | did you mean 'work_root'
 devices/local/gpu_per_node: 4 | devices.local.*did you mean 'gpus_per_node'
 launcher: DELETE | missing key 'launcher'
 devices: {} | devices
-devices/local/gpus_per_node: 0 | 0 does not fit; allowed: 1 or more
+devices/local/gpus_per_node: 0 | 0 does not fit: input .* 1
 results_only: maybe | "maybe".*boolean
 carbon_intensity: {value: 300} | missing key 'source'
 launcher: mpiexec -n {ranks} | {ranks}.*{gpus}
 launcher: "mpiexec -n {gpus" | launcher
 cluster: ../other | "../other"
-pue/value: 0.5 | 1 or more
+pue/value: 0.5 | pue.value: 0.5 does not fit: input .* 1
 devices/local/cpu/rated_w: 150000 | 10000
 work_root: "" | work_root
 devices/local/partition: --wrap=x | --wrap=x
@@ -127,11 +127,11 @@ devices/a,b: {} | devices.*letters
 # where data come from
 sources: {photos: {tars: /a, tree: /b}} | sources.photos: expected exactly one of path, tars, tree, zarr
 sources: {photos: {tar: /a}} | sources.photos: unknown key 'tar'.*did you mean 'tars'
-sources: {photos: {files: /a/*.nc}} | sources.photos.files: .* should be of type array
+sources: {photos: {files: /a/*.nc}} | sources.photos.files: .* does not fit: input
 sources: {photos: {files: []}} | sources.photos.files
 sources: {photos: {}} | sources.photos
 sources: {photos: ""} | sources.photos
-sources: {photos: 7} | sources.photos: 7 should be of type object
+sources: {photos: 7} | sources.photos: 7 does not fit: input
 # how levers are set
 levers: {clock: {launcher: "--gpu-freq={value}"}} | unknown key 'clock'
 levers: {gpu_clock_mhz: {}} | gives nothing

@@ -100,7 +100,7 @@ def test_declared_samples_can_be_scaled_and_a_series_may_change_a_few_keys() -> 
     one = spec(own({"samples": 64}, settings={"epochs": 5, "precision": "bf16"}))
     assert (one.epochs, one.settings["precision"]) == (5, "bf16")
     assert one.configuration.endswith("-full-epochs5-precisionbf16")
-    with pytest.raises(InputError, match="unknown key 'command'; allowed: epochs, gpus_per_rep"):
+    with pytest.raises(InputError, match="unknown key 'command'"):
         own(settings={"command": "python other.py"})
 
 
@@ -183,7 +183,7 @@ WRONG = {
     "an unknown key": (content({"file": "a"}), ["models.mynet: unknown key 'file'", "'files'"]),
     "files missing": (
         {**content(), "models": {"mynet": {k: v for k, v in ENTRY.items() if k != "files"}}},
-        ["models.mynet: missing key 'files'; expected: what the run depends on, as names"],
+        ["models.mynet: missing key 'files'"],
     ),
     "a model of the project as a command": (
         {**content(), "models": {"mynet": ENTRY, "resnet50": ENTRY}},

@@ -127,7 +127,7 @@ WRONG = {
     "an unknown repeat": (ROW.replace(",1,", ",3,"), "has no repeat 3; allowed: 1 to 2"),
     "a repeat that is no number": (
         ROW.replace(",1,", ",one,"),
-        'repeat: "one" should be of type integer',
+        'repeat: "one" does not fit: input should be a valid integer',
     ),
     "an unknown action": (ROW.replace("exclude", "exlude"), "did you mean 'exclude'?"),
     "no reason": (

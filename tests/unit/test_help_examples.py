@@ -60,13 +60,3 @@ def test_the_program_says_its_version_and_each_command_once_on_a_screen(
     assert sorted(listed) == sorted(COMMANDS.keys() - STEPS)
     lines = said["--help"].splitlines()
     assert len(lines) <= 40 and max(map(len, lines)) < 80
-
-
-def test_a_misspelt_command_is_answered_with_what_comes_near_it(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["reprodce"])
-    assert ended.value.code == 2
-    said = capsys.readouterr().err
-    assert "unknown 'reprodce'; allowed: " in said and "did you mean 'reproduce'?" in said

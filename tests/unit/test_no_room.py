@@ -95,10 +95,6 @@ COMMANDS: dict[str, Arguments] = {
         *("pilot", str(PROJECT_ROOT / "campaigns" / "demo.yaml")),
         *("--out", str(out / "pilot.yaml")),
     ],
-    "simulate": lambda made, out: [
-        *("simulate", f"{_run(made)}/spec.json", *_cluster(made), "--out", str(out / "run")),
-        *("--model", str(PROJECT_ROOT / "reference" / "scaling_model.json")),
-    ],
     "prepare": lambda made, out: [
         *("prepare", "--folder", str(out / "data"), "--definition", json.dumps(WAVES)),
     ],

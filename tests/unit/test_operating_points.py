@@ -91,7 +91,7 @@ def test_a_pilot_of_clocks_calibrates_each_of_them(tmp_path: Path) -> None:
 )
 def test_a_registered_clock_in_ghz_or_limit_in_kw_is_refused(lever: str, value: float) -> None:
     point = {"gpus": 1, "local_batch_size": 32, "dataset_samples": 1000, "epochs": 1, lever: value}
-    with pytest.raises(InputError, match=rf"{lever}: {value} does not fit; allowed"):
+    with pytest.raises(InputError, match=rf"{lever}: {value} does not fit: input should be"):
         validated(RegisteredPoint, point, "mine.yaml")
 
 

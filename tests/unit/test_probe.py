@@ -298,7 +298,7 @@ def probe_command(tmp_path: Path, *options: str, device: str = "local") -> list[
     [
         (
             ("--seconds", "9"),
-            "scalewatt probe: idle_probe.seconds: 9.0 does not fit; allowed: 10 or more",
+            "scalewatt probe: idle_probe.seconds: 9.0 does not fit: input",
         ),
         (("--seconds", "nan"), "scalewatt probe: idle_probe.seconds: NaN"),
         (("--sampling-period", "30"), "scalewatt probe: sampling_period_s: 30.0"),

@@ -615,7 +615,7 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"model": None}, ["missing key 'model'"]),
     ({"model": "ResNet50"}, ["model", '"ResNet50"', "lower-case"]),
     ({"gpus": None}, ["missing key 'gpus'"]),
-    ({"gpus": 0}, ["gpus: 0 does not fit", "1 or more"]),
+    ({"gpus": 0}, ["gpus: 0 does not fit", "equal to 1"]),
     ({"epochs": None}, ["dataset_samples given", "allowed: dataset_samples and epochs, or samples"]),
     ({"samples": 5}, ["dataset_samples and epochs and samples given"]),
     ({"window": {"start_s": 2, "end_s": 1}}, ["window", "end_s after start_s"]),

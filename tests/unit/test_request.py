@@ -194,7 +194,7 @@ CLUSTER_EDITS: dict[str, tuple[dict[tuple[str, ...], Any], list[str]]] = {
         {("stop_warning_s",): 70000},
         ["stop_warning_s", "at most 65535"],
     ),
-    "a negative number of jobs": ({("crash_retries",): -1}, ["crash_retries", "0 or more"]),
+    "a negative number of jobs": ({("crash_retries",): -1}, ["crash_retries", "equal to 0"]),
     "a time without its part per sample": (
         {("devices", "a100", "step_time", "resnet50"): {"base_s": 1}},
         ["step_time.resnet50", "per_sample_s"],

@@ -50,8 +50,8 @@ def test_an_unknown_run_or_key_ends_with_one_message(project: Workspace) -> None
             f"only={one[:-1]}/1",
             f"only: no configuration '{one[:-1]}' in campaigns/tiny.yaml; did you mean",
         ),
-        (f"onyl={one}/1", "--config: unknown key 'onyl'; allowed: "),
-        ("max_gpus=two", 'max_gpus: "two" should be of type integer'),
+        (f"onyl={one}/1", "--config: unknown key 'onyl'; did you mean 'only'?"),
+        ("max_gpus=two", 'max_gpus: "two" does not fit: input should be a valid integer'),
     ):
         code, output = project.snakemake("-n", "all", "--config", given)
         assert code == 1 and "Traceback" not in output

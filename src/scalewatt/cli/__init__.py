@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import io
 import os
-import re
 import sys
-from typing import NoReturn
 
 from scalewatt import __version__
 from scalewatt.cli import oversight, planning, results, sharing, steps  # noqa: F401 (add COMMANDS)
 from scalewatt.cli.command import COMMANDS, print_error
-from scalewatt.common.errors import InputError, one_of
+from scalewatt.common.errors import InputError
 from scalewatt.common.project_files import INSTALLED
 
 _GROUPS = {
@@ -24,30 +21,9 @@ _GROUPS = {
     "share and reproduce": ("export", "import", "reproduce"),
 }
 """What --help lists; the workflow's own steps are left out."""
-_EXTRAS = {
-    "figures": ("matplotlib", "seaborn"),
-    "workflow": ("snakemake", "snakemake_executor_plugin_slurm"),
-    "train": (
-        *("PIL", "aiohttp", "eccodes", "fsspec", "h5netcdf", "mpi4py", "perun", "sklearn", "torch"),
-        *("torchvision", "xarray", "zarr"),
-    ),
-}
-"""Modules of the packages that each extra brings (pyproject.toml)."""
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser that suggests the word which was probably meant."""
-
-    def error(self, message: str) -> NoReturn:
-        """Exit with the message: of a choice, with the nearest spelling."""
-        match = re.fullmatch(r"(.*)invalid choice: '(.*)' \(choose from (.*)\)", message)
-        if match:
-            allowed = one_of(match[2], re.findall(r"'([^']+)'", match[3]))
-            message = f"{match[1]}unknown '{match[2]}'; {allowed}"
-        super().error(message)
-
-
-class _CommandLine(_Parser):
+class _CommandLine(argparse.ArgumentParser):
     """The whole command line, whose help lists the commands by what they are for."""
 
     def format_help(self) -> str:
@@ -66,7 +42,10 @@ def command_line() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"scalewatt {__version__}")
     commands = parser.add_subparsers(
-        required=True, dest="command", metavar="COMMAND", parser_class=_Parser
+        required=True,
+        dest="command",
+        metavar="COMMAND",
+        parser_class=argparse.ArgumentParser,
     )
     for name, command in COMMANDS.items():
         of_command = commands.add_parser(
@@ -108,21 +87,10 @@ def problem_of(error: Exception) -> str | None:
     if isinstance(error, InputError):
         return str(error)
     if isinstance(error, ModuleNotFoundError):  # a wheel without one of its extras
-        return install_hint(error.name or "")
+        way = "pip install 'scalewatt[figures,workflow,train]'" if INSTALLED else "make setup"
+        return f"{error.name} is not installed here; `{way}` brings it"
     if isinstance(error, OSError):  # a full disk, a read-only folder, a name that is too long
         path = error.filename2 or error.filename
-        code = error.errno if error.errno in errno.errorcode else None
-        reason = " ".join(str(error).split()) if code is None else os.strerror(code)
+        reason = " ".join((error.strerror or str(error)).split())
         return f"{path}: {reason}" if path else reason
-    # As Python before 3.13 says it.
-    return str(error) if str(error).startswith("Symlink loop") else None
-
-
-def install_hint(module: str) -> str | None:
-    """How a missing module is installed; None for one that no extra brings."""
-    name = module.partition(".")[0]
-    for extra, modules in _EXTRAS.items():
-        if name in modules:
-            way = f"pip install 'scalewatt[{extra}]'" if INSTALLED else "make setup"
-            return f"{name} is not installed here; `{way}` brings it"
     return None

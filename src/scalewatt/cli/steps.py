@@ -15,7 +15,7 @@ from scalewatt.common.files import parse_json
     option(
         "--definition",
         "JSON",
-        "file with JSON, or the JSON itself; default: what the folder was prepared for",
+        "what it is; default: what the folder was prepared for",
         str,
     ),
     option("--folder", "FOLDER", "where the dataset lies or goes", required=True),
@@ -65,13 +65,11 @@ def prepare(arguments: argparse.Namespace) -> None:
 
 
 def _definition(text: str) -> Any:
-    """Value of --definition: JSON, or the file of JSON that it names."""
-    is_file = not text.lstrip().startswith(("{", "["))
+    """Value of --definition."""
     try:
-        return parse_json(Path(text).read_bytes() if is_file else text)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-    raise InputError(f"--definition: {text[:100]!r} is neither JSON nor a file of it ({reason})")
+        return parse_json(text)
+    except ValueError as error:
+        raise InputError(f"--definition: {text[:100]!r} is not JSON ({error})") from error
 
 
 @command(
@@ -132,36 +130,28 @@ def train(arguments: argparse.Namespace) -> int:
 
 
 @command(
-    option("specs", "SPEC", "spec.json of a run", nargs="+"),
-    option("--out", "FOLDER", "run folder for the results; default: the one of SPEC"),
-    site(),
+    option("spec", "SPEC", "spec.json of the run, beside which its files go"),
+    site(default="simulate"),
     option("--model", "FILE", "the scaling model", required=True),
     examples=(
         "scalewatt simulate results/paper-simulated/runs/resnet50-a100-n004-lbs0256-full/1/spec.json \\\n"
-        "    --site simulate --model reference/scaling_model.json",
+        "    --model reference/scaling_model.json",
     ),
 )
 def simulate(arguments: argparse.Namespace) -> None:
-    """Write a run's folder from the scaling model, without training."""
+    """Write a run's files from the scaling model, without training."""
     from scalewatt.campaign.cluster import device_of_run, load_site
     from scalewatt.campaign.run_spec import read_spec
     from scalewatt.scaling.simulation.simulate_run import simulate_run
 
-    if arguments.out is not None and len(arguments.specs) > 1:
+    cluster, spec = load_site(arguments.site), read_spec(arguments.spec)
+    device_of_run(cluster, spec.device, spec.configuration)
+    if not cluster.simulates:
         raise InputError(
-            f"--out: is one folder, for {len(arguments.specs)} runs; allowed: without, then each "
-            "run's files go beside its spec"
+            f"{arguments.spec}: the cluster '{cluster.name}' trains, so this may be the folder of a "
+            "measured run; allowed: a cluster file with `mode: simulate`"
         )
-    cluster = load_site(arguments.site)
-    for path in arguments.specs:
-        spec = read_spec(path)
-        device_of_run(cluster, spec.device, spec.configuration)
-        if arguments.out is None and not cluster.simulates:
-            raise InputError(
-                f"{path}: the cluster '{cluster.name}' trains (mode), so this may be the folder of a "
-                "measured run; allowed: --out FOLDER, or a cluster file with `mode: simulate`"
-            )
-        simulate_run(path, arguments.out or path.parent, cluster, arguments.model)
+    simulate_run(arguments.spec, arguments.spec.parent, cluster, arguments.model)
 
 
 @command(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any
@@ -21,7 +22,7 @@ from pydantic import (
 )
 from pydantic_core import core_schema
 
-from scalewatt.common.errors import InputError, one_of, shown
+from scalewatt.common.errors import InputError, nearest, one_of, shown
 
 STRICT = ConfigDict(
     strict=True,
@@ -35,16 +36,7 @@ STRICT = ConfigDict(
     defer_build=True,
 )
 """No key that is not declared, no number for a text, no 4.0 for a whole number."""
-_BOUNDS = {
-    "greater_than_equal": "{ge:.15g} or more",
-    "greater_than": "more than {gt:.15g}",
-    "less_than_equal": "at most {le:.15g}",
-    "less_than": "less than {lt:.15g}",
-    "too_short": "at least {min_length} entries",
-    "too_long": "at most {max_length} entries",
-    "string_too_long": "at most {max_length} letters",
-}
-"""What is allowed, by the type of pydantic's error."""
+_QUOTED = r"'([^']+)'"
 _UNKNOWN = ("extra_forbidden", "invalid_key", "unexpected_keyword_argument")
 
 
@@ -108,7 +100,7 @@ def validated(kind: Any, content: Any, where: str, key: str = "") -> Any:
             error.errors(),
             key=lambda e: (e["type"] in ("missing", "union_tag_not_found"), len(e["loc"])),
         )
-        raise InputError(f"{where}: {_clause(kind, first, key)}") from None
+        raise InputError(f"{where}: {_clause(kind, content, first, key)}") from None
 
 
 @cache
@@ -122,90 +114,48 @@ def json_schema(kind: Any) -> dict[str, Any]:
     return _adapter(kind).json_schema()
 
 
-def _clause(kind: Any, error: Any, above: str) -> str:
-    """What is wrong and what is allowed, after the path to the key."""
-    location, name = error["loc"], str(error["loc"][-1]) if error["loc"] else ""
-    if error["type"] in (*_UNKNOWN, "missing"):
-        location = location[:-1]
-    keys, part = _located(json_schema(kind), location)
-    path = above + "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
-    problem = _problem(part, name, error)
+def _clause(kind: Any, content: Any, error: Any, above: str) -> str:
+    """The path to the key, and what is wrong there."""
+    location = error["loc"][:-1] if error["type"] in _UNKNOWN else error["loc"]
+    path = above + _path(content, location)
+    problem = _problem(kind, error)
     # What a validator says of a key below begins with that key.
     is_below = error["type"] == "value_error" and re.match(r"\w+(\.\w+)*: ", problem)
     return f"{path}{'.' if is_below else ': '}{problem}".lstrip(".").removeprefix(": ")
 
 
-def _problem(part: dict[str, Any], name: str, error: Any) -> str:
-    properties, value, problem = part.get("properties", {}), error["input"], error["type"]
-    if problem == "value_error":
-        return str(error["ctx"]["error"])
-    if problem in _UNKNOWN:
-        return f"unknown key '{name}'; {one_of(name, sorted(properties))}"
-    if problem == "missing":
-        return f"missing key '{name}'; expected: {_expected(properties.get(name, {}))}"
-    if problem.startswith("union_tag"):
-        key, tags = part["discriminator"]["propertyName"], list(part["discriminator"]["mapping"])
-        if problem == "union_tag_not_found":
-            return f"missing key '{key}'; expected: {', '.join(tags)}"
-        return f"{key}: {shown(value[key])} is not known; {one_of(value[key], tags)}"
-    if "enum" in part or "const" in part:
-        allowed = one_of(value, part.get("enum", [part.get("const")]))
-        return f"{shown(value)} is not known; {allowed}"
-    if problem.endswith("_type") and "type" in part:
-        return f"{shown(value)} should be of type {part['type']}"
-    bound = _BOUNDS.get(problem)
-    allowed = bound.format(**error["ctx"]) if bound else _expected(part)
-    return f"{shown(value)} does not fit; allowed: {allowed}"
-
-
-def _located(root: dict[str, Any], location: Iterable[str | int]) -> tuple[list[str | int], Any]:
-    """Keys of a location that are in the content, and the schema of what is there.
-
-    pydantic's locations also name the alternatives of a union, where the description says them all.
-    """
-    keys: list[str | int] = []
-    part = _resolved(root, root)
+def _path(content: Any, location: Iterable[str | int]) -> str:
+    """The keys of a location that are in the content: pydantic also names alternatives of a union."""
+    path = ""
     for key in location:
-        inner = _inner(part, key)
-        if inner is None:
-            choices = (*part.get("oneOf", ()), *part.get("anyOf", ()))
-            tagged = [c for c in (_resolved(root, c) for c in choices) if key in _tags(c)]
-            if not tagged:
-                break
-            part = tagged[0]
-            continue
-        keys.append(key)
-        part = _resolved(root, inner)
-    return keys, part
+        with suppress(LookupError, TypeError):
+            content = content[key]
+            path += f"[{key}]" if isinstance(key, int) else f".{key}"
+    return path
 
 
-def _tags(part: dict[str, Any]) -> tuple[Any, ...]:
-    """Names by which pydantic tells an alternative of a union: of datasets the format, else the type."""
-    return part.get("properties", {}).get("format", {}).get("const"), part.get("type")
+def _problem(kind: Any, error: Any) -> str:
+    """What is wrong, and what is allowed where that is a list of words."""
+    value, problem, context = error["input"], error["type"], error.get("ctx", {})
+    name = str(error["loc"][-1]) if error["loc"] else ""
+    if problem == "value_error":
+        return str(context["error"])
+    if problem in _UNKNOWN:
+        return f"unknown key '{name}'{nearest(name, _names(kind))}"
+    if problem == "missing":
+        return f"missing key '{name}'"
+    if problem == "union_tag_not_found":
+        return f"missing key {context['discriminator']}"
+    if words := context.get("expected_tags") or context.get("expected"):
+        word = context.get("tag", value)
+        return f"{shown(word)} is not known; {one_of(word, re.findall(_QUOTED, words))}"
+    message = error["msg"]
+    return f"{shown(value)} does not fit: {message[:1].lower()}{message[1:]}"
 
 
-def _inner(part: dict[str, Any], key: str | int) -> Any:
-    """Schema of a key or an entry; None if the part has none."""
-    if isinstance(key, int):
-        return part.get("items") or (part.get("prefixItems") or {key: None})[key]
-    named = part.get("additionalProperties")
-    return part.get("properties", {}).get(key, named if isinstance(named, dict) else None)
-
-
-def _resolved(root: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
-    """A part with what it refers to; of a value that may be null, the value's."""
-    if "$ref" in part:
-        part = {**root["$defs"][part["$ref"].rpartition("/")[2]], **part}
-    choices = [choice for choice in part.get("anyOf", ()) if choice.get("type") != "null"]
-    if len(choices) == 1:
-        part = {**_resolved(root, choices[0]), **{k: v for k, v in part.items() if k != "anyOf"}}
-    return part
-
-
-def _expected(part: dict[str, Any]) -> str:
-    """Allowed values of a key, or its description, as it reads within a sentence."""
-    if "enum" in part:
-        return ", ".join(map(str, part["enum"]))
-    text = " ".join(str(part.get("description") or part.get("type") or "another value").split())
-    text = text.rstrip(".")
-    return text[:1].lower() + text[1:] if text[1:2].islower() else text
+@cache
+def _names(kind: Any) -> list[str]:
+    """All keys of a kind of settings, at any depth."""
+    root = json_schema(kind)
+    parts = (root, *root.get("$defs", {}).values())
+    return sorted({name for part in parts for name in part.get("properties", {})})

@@ -15,7 +15,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.cluster import Device
 from scalewatt.common.files import try_writing
 from scalewatt.common.python_variables import shell_setup
 from scalewatt.doctor.check import SET_UP, Check, CommandFailed, Site, call, fail, ok, warn
@@ -92,43 +91,35 @@ def meet_ranks() -> dict[str, Any] | None:
 def folder_checks(site: Site) -> dict[str, Callable[[Site], Check]]:
     """The check of each folder that runs use, by name."""
     cluster = site.cluster
-    written = {"work": cluster.work_root, "results": "results", "data": "data"}
+    folders = {"work": cluster.work_root, "results": "results", "data": "data"}
     if cluster.scratch:
-        written["scratch"] = os.path.expandvars(cluster.scratch)
+        folders["scratch"] = os.path.expandvars(cluster.scratch)
     prepared = {f"data.{name}": folder for name, folder in cluster.data_roots.items()}
     return {
-        **{f"folder_{name}": partial(check_written, folder=f) for name, f in written.items()},
-        **{f"folder_{name}": partial(check_prepared, folder=f) for name, f in prepared.items()},
+        f"folder_{name}": partial(check_folder, folder=folder, is_written=name in folders)
+        for name, folder in {**folders, **prepared}.items()
     }
 
 
-def check_written(site: Site, folder: str) -> Check:
-    """Check that runs can write to a folder."""
+def check_folder(site: Site, folder: str, is_written: bool = True) -> Check:
+    """Check that runs can write to a folder; of prepared data, which may be read-only, that it is there."""
     if "$" in folder:  # scratch
         bad = fail if site.in_job else warn
         return bad(f"{folder}: is not set here", "scratch of the cluster file; the doctor in a job")
     tried = call(probe_folder, folder)
-    if tried["error"]:
+    if not is_written and not tried["exists"]:
+        text = f"{folder}: is not there ({tried['error'] or 'data are prepared when a run needs them'})"
+        return warn(text, "data_roots of the cluster file")
+    if is_written and tried["error"]:
         text = f"{folder}: cannot be written to ({tried['error']}): no run can leave its results"
         return fail(text, f"ls -ld {tried['tried']}; quota", "another folder, in the cluster file")
     text = f"{folder}: {tried['free_gib']:.0f} GiB free"
     text += "" if tried["exists"] else ", created when needed"
     least_gib = site.cluster.min_free_gib
-    if tried["free_gib"] < least_gib and folder != "data":
+    if is_written and tried["free_gib"] < least_gib and folder != "data":
         fix = f"du -sh {tried['tried']}/* | sort -h"
         return fail(f"{text}; nothing is started with less than {least_gib:g} (min_free_gib)", fix)
     return ok(text)
-
-
-def check_prepared(site: Site, folder: str) -> Check:
-    """Check that a dataset can be read, or will be prepared."""
-    tried = call(probe_folder, folder)
-    if tried["exists"]:  # it may be read-only
-        return ok(f"{folder}: {tried['free_gib']:.0f} GiB free")
-    if tried["exists"] is None:
-        return warn(f"{folder}: cannot be read ({tried['error']})", f"ls -ld {tried['tried']}")
-    fix = f"scalewatt prepare --folder {folder} …, or another data_roots entry"
-    return warn(f"{folder}: does not exist; data are prepared when a run needs them", fix)
 
 
 def probe_folder(folder: str) -> dict[str, Any]:
@@ -184,16 +175,7 @@ def slurm_job(site: Site) -> Check:
     """Check that this is a compute node, where the sensors are."""
     if site.in_job:
         return ok(f"inside a job on partition {os.environ.get('SLURM_JOB_PARTITION', '?')}")
-    fixes = dict.fromkeys(_doctors_job(site, device) for device in site.cluster.devices.values())
-    return warn("not in a job: sensors and GPUs are those of this node, runs go to others", *fixes)
-
-
-def _doctors_job(site: Site, device: Device) -> str:
-    """Command of a job of two ranks, in which the cluster file's launcher is tested too."""
-    gres = f" --gres={device.gres}:1" if device.gres else ""
-    account = f" --account={site.cluster.account}" if site.cluster.account else ""
-    doctor = shlex.join(["scalewatt", "doctor", "--site", site.name])
-    return (
-        f"sbatch --wait --partition={device.partition} --nodes=1 --ntasks=2 --time=2{gres}{account} "
-        f'--output=doctor.txt --wrap="{doctor}"; cat doctor.txt'
+    return warn(
+        "not in a job: sensors and GPUs are those of this node, runs go to others",
+        "the doctor in a job of two ranks (docs/doctor.md)",
     )

@@ -60,17 +60,14 @@ def gpus(site: Site) -> Check:
 
 
 def _without_driver(site: Site, error: str) -> Check:
-    vendors = (site.root / "sys/bus/pci/devices").glob("*/vendor")
-    bad = fail if site.needs_gpu else warn
-    if any(_text(vendor) == "0x10de" for vendor in vendors):
-        return bad(
-            f"NVIDIA GPUs that no run can use or measure: {error}",
-            "the administrators, for a driver; after its update: sudo reboot",
-            "a container started by docker run --gpus all …, or apptainer exec --nv …",
-        )
-    if site.needs_gpu:
-        return fail("no NVIDIA GPU, which runs of this site use", count=0)
-    return ok("no NVIDIA GPU", count=0)
+    """The check of a machine where nvidia-smi names no GPU; `error` is its last line."""
+    if not site.needs_gpu:
+        return ok(f"no NVIDIA GPU answers ({error})", count=0)
+    return fail(
+        f"no NVIDIA GPU answers, which runs of this site use: {error}",
+        "a driver, by the administrators; in a container: docker run --gpus all, apptainer exec --nv",
+        count=0,
+    )
 
 
 def torch(site: Site) -> Check:
@@ -110,7 +107,9 @@ def cpu_counters(site: Site) -> Check:
     ]
     if not files:
         text = f"no /{POWERCAP}/intel-rapl:*: the CPU's energy is estimated"
-        return warn(text, _without_counters(site.root))
+        return warn(
+            text, "sudo modprobe intel_rapl_msr; virtual machines, containers: docs/doctor.md"
+        )
     for file in files:
         try:
             int(file.read_text())
@@ -121,15 +120,6 @@ def cpu_counters(site: Site) -> Check:
                 "for good, and what that discloses (CVE-2020-8694): docs/doctor.md",
             )
     return ok(f"counters that can be read: {len(files)}")
-
-
-def _without_counters(root: Path) -> str:
-    """What may give a machine counters."""
-    if any(link.is_symlink() and not link.exists() for link in (root / POWERCAP).glob("intel*")):
-        return "a container started with --security-opt systempaths=unconfined"
-    if " hypervisor" in _text(root / "proc/cpuinfo"):
-        return "a machine that is not virtual, or the host's administrators, to pass RAPL through"
-    return "sudo modprobe intel_rapl_msr  # Intel, or AMD from Zen on with Linux 5.8 or later"
 
 
 def _text(file: Path) -> str:
