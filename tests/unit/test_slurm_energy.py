@@ -33,7 +33,7 @@ def sacct(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(slurm_energy, "AGAIN_S", 0.0)
+    monkeypatch.setattr(slurm_energy, "LAG_S", 0.0)
     return program
 
 
@@ -64,35 +64,12 @@ def test_a_cluster_that_does_not_measure_gives_null(
     assert (noted["consumed_energy_j"], noted["elapsed_s"]) == (None, 605.0)
 
 
-def test_the_accounting_is_asked_once_more_about_a_step_that_has_not_ended(
+def test_a_step_whose_end_is_not_known_is_reported(
     tmp_path: Path, sacct: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    running, ended = "4711.0|0|0|1|$(date +%s)|Unknown", "4711.0|77|1|1|$(date +%s)|$(date +%s)"
-    sacct.write_text(
-        f"#!/bin/sh\necho call >> {tmp_path}/calls\n"
-        f'[ $(wc -l < {tmp_path}/calls) -eq 1 ] && echo "{running}" || echo "{ended}"\n'
-    )
-    assert read_json(note(tmp_path, ""))["consumed_energy_j"] == 77.0
-    sacct.write_text(f'#!/bin/sh\necho "{running}"\n')
-    write_json(tmp_path / "1.in", {"slurm": STEP})
-    note_slurm_energies([(tmp_path / "1.in", tmp_path / "1.out")])
+    sacct.write_text('#!/bin/sh\necho "4711.0|0|0|1|$(date +%s)|Unknown"\n')
+    assert not note(tmp_path, "").exists()
     assert "sacct knows no end of 4711.0" in capsys.readouterr().err
-    assert not (tmp_path / "1.out").exists()
-
-
-def test_a_step_that_is_known_is_noted_though_the_second_question_fails(
-    tmp_path: Path, sacct: Path
-) -> None:
-    sacct.write_text(
-        f"#!/bin/sh\necho call >> {tmp_path}/calls\n"
-        f"[ $(wc -l < {tmp_path}/calls) -eq 1 ] || exit 1\n"
-        'echo "4711.0|77|1|1|$(date +%s)|$(date +%s)"\n'
-    )
-    for step in "01":
-        write_json(tmp_path / f"{step}.in", {"slurm": {**STEP, "step": step}})
-    note_slurm_energies([(tmp_path / f"{step}.in", tmp_path / f"{step}.out") for step in "01"])
-    assert read_json(tmp_path / "0.out")["consumed_energy_j"] == 77.0
-    assert not (tmp_path / "1.out").exists()
 
 
 def test_a_step_that_did_not_run_when_it_was_described_is_another(

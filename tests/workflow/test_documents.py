@@ -20,7 +20,7 @@ QUICK = re.compile(r"scalewatt (campaign|plan --site|pilot|.* reference)\b|cp |s
 """What needs no results and takes a second; `make test` runs these, `make test-nightly` all of a page."""
 NOT_HERE = re.compile(
     # Set-up, what waits for Ctrl-C, what is this machine's, and campaigns that other tests make smaller.
-    r"make |pip |shtab |\. |.*--watch|.*doctor|.* reproduce|.*campaigns/pilot.yaml|cd |export "
+    r"make |pip |shtab |\. |.*doctor|.* reproduce|.*campaigns/pilot.yaml|cd |export "
     r"|snakemake --profile profiles/simulate (all|figure4)$"
 )
 SMALLER = {

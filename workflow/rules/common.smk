@@ -135,7 +135,7 @@ SETUP = shell_setup(CLUSTER.setup)
 
 # What is left out of the tables. A job on a cluster makes none: it does not read the list.
 EXCLUSIONS = [] if workflow.remote_exec else checked(read_exclusions, CAMPAIGN)
-EXCLUSIONS = [one for one in EXCLUSIONS if CAMPAIGN.has_run(*one.run)]
+EXCLUSIONS = [row for row in EXCLUSIONS if CAMPAIGN.has_run(*row.run)]
 RESULT_SET = ResultSet(
     CAMPAIGN,
     CLUSTER,

@@ -16,14 +16,7 @@ from scalewatt.tracking.remeasure import (
 )
 
 # What writes much. All else needs nothing but the results, wherever they were copied to.
-DEMANDING = {
-    "dataset",
-    "era5_year",
-    "probe",
-    "train",
-    "train_command",
-    "simulate",
-}
+DEMANDING = {"dataset", "era5_year", "probe", "simulate", *RULES}
 PLACE = Place(CAMPAIGN, CLUSTER, Path(RESULTS), Path(WORK))
 
 
@@ -53,7 +46,11 @@ def suggest_targets():
 def trainings():
     """Return the runs that this call trains."""
     jobs = list(workflow.dag.needrun_jobs(exclude_finished=False))
-    prepared = prepared_now(jobs)
+    prepared = {
+        job.wildcards.dataset
+        for job in jobs
+        if job.rule.name == "dataset" and job.wildcards.folder == RESULTS
+    }
     settings = workflow.dag_settings
     targets = settings.targets if settings.forcetargets else ()
     forced = {os.path.normpath(target) for target in (*settings.forcerun, *targets)}
@@ -68,28 +65,11 @@ def trainings():
     ]
 
 
-def prepared_now(jobs):
-    """Return the names of the campaign's datasets that are prepared in this call."""
-    datasets = [job for job in jobs if job.rule.name == "dataset"]
-    return {
-        job.wildcards.dataset for job in datasets if job.wildcards.folder == RESULTS
-    }
-
-
-def say_replaced(trained, replaced):
-    """Say how many trainings replace finished runs, why, and where the earlier measurements are."""
-    if replaced:
-        say(
-            f"trainings that replace finished runs: {len(replaced)} of {len(trained)}"
-            f" ({', '.join(sorted({why for _, why in replaced}))}); what these have measured is kept"
-            f" in {RESULTS}/superseded"
-        )
-
-
 def check_before_jobs():
     """Refuse what could not be submitted, written or measured, before the first job starts.
 
-    Then write the cluster's settings for the jobs, and set aside what finished runs have measured that are measured again: Snakemake would delete it.
+    Then write the cluster's settings for the jobs, and set aside what finished runs have measured that are
+    measured again: Snakemake would delete it.
     """
     jobs = list(workflow.dag.needrun_jobs())
     demanding = any(job.rule.name in DEMANDING for job in jobs)
@@ -114,11 +94,17 @@ def check_before_jobs():
         ],
     )
     write_json(Path(CLUSTER_JSON), dict(config))
+    if workflow.touch:
+        return
     trained = trainings()
     replaced = trained_again(PLACE, trained)
-    if not workflow.touch:
-        checked(set_replaced_aside, PLACE, replaced)
-        say_replaced(trained, replaced)
+    checked(set_replaced_aside, PLACE, replaced)
+    if replaced:
+        say(
+            f"trainings that replace finished runs: {len(replaced)} of {len(trained)}"
+            f" ({', '.join(sorted({why for _, why in replaced}))}); what these have measured is kept"
+            f" in {RESULTS}/superseded"
+        )
 
 
 def say_failures():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from scalewatt.cli.command import MAX_GPUS, PLACE, command, flag, option
-from scalewatt.common.errors import InputError
 
 
 @command(
@@ -13,22 +12,17 @@ from scalewatt.common.errors import InputError
     MAX_GPUS,
     flag("--all", "one line for each run"),
     flag("--json", "one JSON object, with all runs"),
-    option("--watch", "SECONDS", "show it again so often, until Ctrl-C", float),
     examples=(
         "scalewatt status",
-        "scalewatt status --site horeka --watch 60",
-        "scalewatt status --max-gpus 16",
+        "scalewatt status --site horeka --max-gpus 16",
     ),
 )
-def status(arguments: argparse.Namespace) -> int:
+def status(arguments: argparse.Namespace) -> None:
     """Show a campaign at a glance, while it runs or not."""
     from scalewatt.tracking.status_text import show_status
 
-    if arguments.watch is not None and not 1 <= arguments.watch <= 86_400:
-        raise InputError(f"--watch: {arguments.watch:g}; allowed: 1 to 86400 seconds")
     folders = arguments.campaign, arguments.results, arguments.work
-    shown = arguments.all, arguments.json, arguments.watch, arguments.max_gpus
-    return show_status(arguments.site, *folders, *shown)
+    show_status(arguments.site, *folders, arguments.all, arguments.json, arguments.max_gpus)
 
 
 RUN = (

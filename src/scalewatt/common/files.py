@@ -86,14 +86,6 @@ def write_table_with_csv(table: pa.Table, path: Path | str) -> None:
         pc.write_csv(table, temporary)
 
 
-def write_at(descriptor: int, content: Any, offset: int) -> None:
-    """Write a contiguous buffer to an open file at `offset`, all of it."""
-    rest = memoryview(content).cast("B")
-    while rest:
-        written = os.pwrite(descriptor, rest, offset)
-        rest, offset = rest[written:], offset + written
-
-
 # --- reading --------------------------------------------------------------------------------------
 
 

@@ -13,8 +13,8 @@ from scalewatt.common.files import read_content, write_json
 from scalewatt.common.termination import say
 from scalewatt.slurm.slurm_commands import ask
 
-AGAIN_S = 3.0
-"""Time after which the accounting, which may lag, is asked once more."""
+LAG_S = 3.0
+"""Time that the accounting may need to know a step's end."""
 CLOCKS_S = 60.0
 """Difference that the clocks of nodes, file system and controller may have."""
 # Of a task of a job array, JobID would be <array>_<task>.<step>.
@@ -40,14 +40,13 @@ def note_slurm_energies(segments: Iterable[tuple[Path, Path]]) -> None:
     """
     try:
         waiting = {path: out for path, out in segments if not out.exists() and _step(path)}
+        if not waiting:
+            return
+        time.sleep(LAG_S)
         names = {_step(path) for path in waiting}
-        rows: dict[str, dict[str, str]] = {}
-        for pause_s in (0.0, AGAIN_S):
-            if asked := names - rows.keys():
-                time.sleep(pause_s)
-                rows |= _ended_steps(asked)
-                for path in (path for path in waiting if _step(path) in asked):
-                    _note(path, waiting[path], rows)
+        rows = _ended_steps(names)
+        for path, out in waiting.items():
+            _note(path, out, rows)
         if missing := names - rows.keys():
             say(f"Slurm's energy is not noted: sacct knows no end of {', '.join(sorted(missing))}")
     except Exception as error:  # a cross-check is no reason to fail a training

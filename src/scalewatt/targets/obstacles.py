@@ -17,33 +17,24 @@ def figure_obstacle(results: ResultSet, name: str) -> str | None:
     campaign = results.campaign
     if name in results.figures:
         return None
-    if name in campaign.figures:
-        return f"{name}: needs power traces, or recordings of the finished runs"
-    if name in campaign.whole.figures:
-        return f"{name}: needs runs that `only` or `max_gpus` leaves out"
-    return f"{name}: needs figures.{name} in {campaign.path}"
+    if name not in campaign.whole.figures:
+        return f"{name}: needs figures.{name} in {campaign.path}"
+    return f"{name}: needs power traces of finished runs, and runs that `only` or `max_gpus` leaves out"
 
 
-def all_obstacle(results: ResultSet, cluster_file: str) -> str | None:
+def all_obstacle(results: ResultSet) -> str | None:
     """Explain why nothing can be trained or drawn; None if something can."""
     if results.runs():
         return None
-    cluster, devices = results.cluster, ", ".join(sorted(results.campaign.devices()))
-    present = "results_only" if cluster.results_only else ", ".join(cluster.devices)
-    return (
-        f"all: needs finished runs of {results.campaign.path}, or a profile that trains on {devices};"
-        f" {cluster_file} has {present}"
-    )
+    campaign, devices = results.campaign, ", ".join(sorted(results.campaign.devices()))
+    return f"all: needs finished runs of {campaign.path}, or a profile that trains on {devices}"
 
 
 def idle_obstacle(results: ResultSet) -> str | None:
     """Explain why there is no table of idle powers; None if there is."""
-    if results.campaign.idle_probe is None:
-        return f"idle: needs idle_probe in {results.campaign.path}"
-    if not results.probes:
-        key = "results_only" if results.finished_only else "only"
-        return f"idle: needs a finished probe in {results.folder}/idle; with {key} none is started"
-    return None
+    if results.probes:
+        return None
+    return f"idle: needs idle_probe in {results.campaign.path}, or a finished probe of an archive"
 
 
 def plan_obstacle(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +18,6 @@ from scalewatt.tracking.run_state import STATES
 from scalewatt.tracking.status import Row, campaign_status
 
 WIDTH = 100
-CLEAR_SCREEN = "\x1b[H\x1b[2J"
 _BAR = 40
 _MEANING = {
     "queued": "submitted, not started",
@@ -39,28 +37,18 @@ def show_status(
     work: Path | None,
     every_run: bool = False,
     as_json: bool = False,
-    watch_s: float | None = None,
     max_gpus: int | None = None,
-) -> int:
-    """Print the status of a campaign; with `watch_s`, again so often until it is interrupted.
+) -> None:
+    """Print the status of a campaign.
 
     `max_gpus`: larger points are left out; by default those that the cluster leaves out.
-
     InputError if the cluster file or the campaign is wrong.
     """
     cluster = load_site(site)
     loaded = load_campaign(campaign or campaign_path(cluster), cluster, max_gpus, to_run=False)
-    while True:
-        status = campaign_status(loaded, cluster, results, work or Path(cluster.work_root))
-        if as_json:
-            text = json.dumps(status, indent=None if watch_s else 1, allow_nan=False)
-        else:
-            text = status_text(status, every_run)
-        clear = watch_s is not None and not as_json and sys.stdout.isatty()
-        print((CLEAR_SCREEN if clear else "") + text, flush=True)
-        if watch_s is None:
-            return 0
-        time.sleep(watch_s)
+    status = campaign_status(loaded, cluster, results, work or Path(cluster.work_root))
+    text = json.dumps(status, indent=1, allow_nan=False) if as_json else ""
+    print(text or status_text(status, every_run))
 
 
 def status_text(status: Mapping[str, Any], every_run: bool = False) -> str:
