@@ -73,7 +73,7 @@ figures/figure5/points: [{series: resnet50-full-lbs16, gpus: 8}] | 8 GPUs.*allow
 protocol: DELETE | missing key 'protocol'
 name: ../demo | lower-case letters, digits and hyphens
 name: demo-simulated | not ending in -simulated
-series/resnet50-full-lbs16/gpus: 4 | array
+series/resnet50-full-lbs16/gpus: 4 | valid list
 series/resnet50-full-lbs16/gpus: [0] | 0 does not fit: input should be greater than or equal to 1
 series/resnet50-full-lbs16/gpus: [1, 1] | gpus
 series/resnet50-full-lbs16/local_batch_size: "16" | integer
@@ -85,16 +85,16 @@ models/resnet50/base_learning_rate: .inf | line \d+: \.inf is another number
 sampling_period_s: .nan | line \d+: \.nan is another number
 datasets/waves/train_years: [1980, 1979] | 1980.*1979
 datasets/waves/validation_years: [1980, 1981] | not trained on
-seed: 4294967296 | seed.*at most 4294967295
-models/resnet50/epochs: 1000000000 | models.resnet50.epochs.*at most
-series/resnet50-full-lbs16/repeats: 1000000 | lbs16.repeats.*at most
-series/resnet50-full-lbs16/gpus: [1000000000000] | lbs16.gpus.*at most
+seed: 4294967296 | seed.*equal to 4294967295
+models/resnet50/epochs: 1000000000 | models.resnet50.epochs.*equal to
+series/resnet50-full-lbs16/repeats: 1000000 | lbs16.repeats.*equal to
+series/resnet50-full-lbs16/gpus: [1000000000000] | lbs16.gpus.*equal to
 series/..%evil: {model: resnet50, device: local, gpus: [1], local_batch_size: 1} | series.*letters
 datasets/{br}: {} | datasets.*letters
 figures/figure2/series: [resnet50-full-lbs16, resnet50-full-lbs16] | figures.figure2.series.*once
 # clocks and power limits
 series/resnet50-full-lbs16/gpu_clock_mhz: 1.41 | lbs16.gpu_clock_mhz: 1.41 does not fit: input .* 100
-series/resnet50-full-lbs16/gpu_clock_mhz: 1410000 | lbs16.gpu_clock_mhz: .* at most 10000
+series/resnet50-full-lbs16/gpu_clock_mhz: 1410000 | lbs16.gpu_clock_mhz: .* equal to 10000
 series/resnet50-full-lbs16/gpu_clock_mhz: 1410 MHz | lbs16.gpu_clock_mhz: "1410 MHz" .* number
 series/resnet50-full-lbs16/gpu_power_limit_w: 0.25 | lbs16.gpu_power_limit_w: .* equal to 10
 series/resnet50-full-lbs16/cpu_clock_mhz: [2400] | lbs16.cpu_clock_mhz: .*number

@@ -192,7 +192,7 @@ CLUSTER_EDITS: dict[str, tuple[dict[tuple[str, ...], Any], list[str]]] = {
     "an account of two words": ({("account",): "my project"}, ["account", "without spaces"]),
     "a warning that Slurm does not know": (
         {("stop_warning_s",): 70000},
-        ["stop_warning_s", "at most 65535"],
+        ["stop_warning_s", "equal to 65535"],
     ),
     "a negative number of jobs": ({("crash_retries",): -1}, ["crash_retries", "equal to 0"]),
     "a time without its part per sample": (

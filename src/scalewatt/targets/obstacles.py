@@ -34,7 +34,8 @@ def idle_obstacle(results: ResultSet) -> str | None:
     """Explain why there is no table of idle powers; None if there is."""
     if results.probes:
         return None
-    return f"idle: needs idle_probe in {results.campaign.path}, or a finished probe of an archive"
+    where = f"{results.campaign.path}, or finished probes: results_only and `only` start none"
+    return f"idle: needs idle_probe in {where}"
 
 
 def plan_obstacle(
