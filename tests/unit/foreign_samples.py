@@ -16,10 +16,6 @@ DCGM = "#Entity   POWER   TOTEC\nID   W   mJ\n" + "".join(
     f"{1717144753 + n // 2}.{n % 2}00 GPU {n % 2}   {60 + n / 7:.3f}   {10**9 + 31_000 * n}\n"
     for n in range(N)
 )
-PROMETHEUS = "# TYPE DCGM_FI_DEV_POWER_USAGE gauge\n" + "".join(
-    f'DCGM_FI_DEV_POWER_USAGE{{gpu="{n % 2}",Hostname="n1"}} {60 + n / 7:.3f} {1717144753 + n // 2}000\n'
-    for n in range(N)
-)
 QUERY = (
     '{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"__name__":'
     '"DCGM_FI_DEV_POWER_USAGE","gpu":"0"},"values":['
@@ -37,8 +33,7 @@ RULES = {
 FILES = {
     "nvidia-smi": SMI,
     "dcgm": DCGM,
-    "prometheus": PROMETHEUS,
-    "prometheus query": QUERY,
+    "prometheus": QUERY,
     "zeus-power": ZEUS,
     "csv": TABLE,
 }

@@ -84,7 +84,7 @@ def test_the_last_run_is_read_and_the_others_are_named(tmp_path: Path) -> None:
 
 def test_energies_with_the_overhead_of_the_data_centre_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "n1.csv", {**RUN, "pue": 1.25})
-    with pytest.raises(InputError, match=r"hold a PUE of 1\.25; expected 1"):
+    with pytest.raises(InputError, match=r"not the machine's: pue is \"1\.25\""):
         read_foreign(path)
 
 

@@ -75,36 +75,35 @@ def test_a_gpu_under_several_hosts_counts_once(tmp_path: Path, hosts: dict[str, 
     assert account.joules("gpu") == pytest.approx(true_j(2), rel=1e-3)
 
 
-def scrape(gpu: int, second: float, labels: str = "", stamp: str = "") -> str:
-    """Power and counter of a GPU that is called 0 wherever it is."""
-    labels, counted = f'{{gpu="0"{labels}}}', 1e9 * (gpu + 1) + 3e5 * second
-    return (
-        f"DCGM_FI_DEV_POWER_USAGE{labels} {watts(second, gpu)}{stamp}\n"
-        f"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{labels} {counted:.0f}{stamp}\n"
-    )
+def both(seconds: float, counted: bool = False, **labels: str) -> list[dict[str, Any]]:
+    """Series of a GPU that is called 0 of two nodes, the second `seconds` later than the first."""
+    metric = f"DCGM_FI_DEV_{'TOTAL_ENERGY_CONSUMPTION' if counted else 'POWER_USAGE'}"
+    return [
+        result(
+            metric,
+            {"gpu": "0", "pod": f"p{n}", **{key: f"{text}{n}" for key, text in labels.items()}},
+            {
+                T0 + s + n * seconds: 1e9 * (n + 1) + 3e5 * s if counted else watts(s, n)
+                for s in range(SECONDS)
+            },
+        )
+        for n in (0, 1)
+    ]
 
 
-BOTH = [(s, n) for s in range(SECONDS) for n in (0, 1)]
-
-
+@pytest.mark.parametrize("counted", [False, True])
 @pytest.mark.parametrize(
-    "text",
-    [
-        "".join(f"{T0 + s}\n{scrape(0, s)}{scrape(1, s)}" for s in range(SECONDS)),
-        "".join(f"{T0 + s + n / 2}\n{scrape(n, s)}" for s, n in BOTH),
-        "".join(scrape(n, s, stamp=f" {1000 * (T0 + s):.0f}") for s, n in BOTH),
-        "".join(f"{T0 + s + n / 2}\n" + scrape(n, s, f',UUID="GPU-{n}"') for s, n in BOTH),
-    ],
-    ids=["under one stamp", "in turn", "with their times", "of other UUIDs"],
+    ("seconds", "labels"), [(0, {}), (0.5, {}), (0.5, {"UUID": "GPU-"})], ids=repr
 )
-def test_scrapes_of_two_nodes_without_a_label_are_refused(tmp_path: Path, text: str) -> None:
+def test_series_of_two_nodes_without_a_label_are_refused(
+    tmp_path: Path, seconds: float, labels: dict[str, str], counted: bool
+) -> None:
     with pytest.raises(InputError, match="a file for each node"):
-        account_of(written(tmp_path, text))
+        account_of(written(tmp_path, answer(*both(seconds, counted, **labels))))
 
 
-def test_scrapes_of_two_nodes_with_a_label_are_two_nodes(tmp_path: Path) -> None:
-    text = "".join(f"{T0 + s}\n" * (n == 0) + scrape(n, s, f',Hostname="n{n}"') for s, n in BOTH)
-    recording = read_foreign(written(tmp_path, text))
+def test_series_of_two_nodes_with_a_label_are_two_nodes(tmp_path: Path) -> None:
+    recording = read_foreign(written(tmp_path, answer(*both(0.5, Hostname="n"))))
     assert list(recording.nodes) == ["n0", "n1"] and recording.flags == ()
 
 
@@ -124,25 +123,21 @@ def alternating(second: int) -> float:
     return 100.0 + 200 * (second % 2) + second % 3
 
 
-@pytest.mark.parametrize("known_by", ["counter", "uuid", "host", "--node", None])
+@pytest.mark.parametrize("known_by", ["uuid", "host", "--node", None])
 def test_a_gpu_whose_power_alternates_is_no_pair_of_nodes(
     tmp_path: Path, known_by: str | None
 ) -> None:
-    labels = {"uuid": ',UUID="GPU-a"', "host": ',Hostname="n1"'}.get(known_by or "", "")
-    energy = "" if known_by != "counter" else 'DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{gpu="0"} '
-    lines = [
-        f'{T0 + s}\nDCGM_FI_DEV_POWER_USAGE{{gpu="0"{labels}}} {alternating(s)}\n'
-        + (energy and f"{energy}{10**9 + 2e5 * s:.0f}\n")
-        for s in range(SECONDS)
-    ]
-    path = written(tmp_path, "".join(lines), "gpu.prom")
+    label = {"uuid": {"UUID": "GPU-a"}, "host": {"Hostname": "n1"}}.get(known_by or "", {})
+    values = {T0 + s: alternating(s) for s in range(SECONDS)}
+    power = result("DCGM_FI_DEV_POWER_USAGE", {"gpu": "0", **label}, values)
+    path = written(tmp_path, answer(power), "gpu.json")
     options = Options(node="n1" if known_by == "--node" else None)
     if known_by is None:
         with pytest.raises(InputError, match="--node NAME"):
             read_foreign(path, options)
         return
-    power = next(s for s in sensors(read_foreign(path, options)) if s.quantity == "power")
-    assert power.values.tolist() == [alternating(s) for s in range(SECONDS)]
+    (sensor,) = sensors(read_foreign(path, options))
+    assert sensor.values.tolist() == [*values.values()]
 
 
 EXPORTERS = {
@@ -160,9 +155,7 @@ EXPORTERS = {
         ("scaph_socket_energy_microjoules", "socket_id=0", "cpu"),
         ("scaph_domain_energy_microjoules", "domain_name=dram socket_id=0", "ram"),
         ("scaph_domain_energy_microjoules", "domain_name=core socket_id=0", None),
-        ("scaph_host_energy_microjoules", "", None),
     ],
-    "scaphandre's host alone": [("scaph_host_energy_microjoules", "", "node")],
     "node exporter": [
         ("node_rapl_package_joules_total", "index=0 path=intel-rapl:0", "cpu"),
         ("node_rapl_package_joules_total", "index=0 path=intel-rapl-mmio:0", None),
@@ -192,19 +185,7 @@ def as_export(series: list[Series]) -> str:
     return "".join(json.dumps(line) + "\n" for line in lines)
 
 
-def as_scrapes(series: list[Series]) -> str:
-    names = [
-        name + "{" + ",".join(f'{label}="{value}"' for label, value in labels.items()) + "}"
-        for name, labels, _ in series
-    ]
-    lines: list[str] = []
-    for place, time in enumerate(TIMES):
-        values = [of[place] for _, _, of in series]
-        lines += [str(time), *(f"{n} {v}" for n, v in zip(names, values, strict=True))]
-    return "\n".join([*lines, ""])
-
-
-@pytest.mark.parametrize("form", [as_query, as_export, as_scrapes])
+@pytest.mark.parametrize("form", [as_query, as_export])
 @pytest.mark.parametrize("name", EXPORTERS)
 def test_exporters_give_the_energies_of_their_devices(
     tmp_path: Path, name: str, form: Callable[[list[Series]], str]
@@ -238,22 +219,17 @@ def test_packages_that_two_exporters_name_differently_count_once(tmp_path: Path)
     assert account.joules("cpu") == pytest.approx(2 * 50 * (SECONDS - 1))
 
 
-def test_hwmon_is_the_nodes_meter_and_amds_gpus(tmp_path: Path) -> None:
-    chips = {
-        "platform_power_meter": ("acpi", 500.0),
-        "0000:03:00_0": ("amdgpu", 250.0),
-        "0000:04:00_0": ("nvme", 8.0),
-    }
-    results = []
-    for chip, (driver, power) in chips.items():
-        of = {"chip": chip, "instance": "n1"}
-        values = {T0 + s: power + s % 2 for s in range(SECONDS)}
-        results += [
-            result("node_hwmon_chip_names", {**of, "chip_name": driver}, {T0: 1.0}),
-            result("node_hwmon_power_average_watt", {**of, "sensor": "power1"}, values),
-        ]
-    read = sensors(read_foreign(written(tmp_path, answer(*results))))
-    assert {(s.kind, round(s.values.mean())) for s in read} == {("node", 500), ("gpu", 250)}
+def test_hwmon_is_the_nodes_meter(tmp_path: Path) -> None:
+    results = [
+        result(
+            "node_hwmon_power_average_watt",
+            {"chip": chip, "instance": "n1"},
+            {T0 + s: power + s % 2 for s in range(SECONDS)},
+        )
+        for chip, power in (("platform_power_meter", 500.0), ("0000:04:00_0", 8.0))
+    ]
+    (sensor,) = sensors(read_foreign(written(tmp_path, answer(*results))))
+    assert (sensor.kind, round(sensor.values.mean())) == ("node", 500)
 
 
 @pytest.mark.parametrize(

@@ -21,13 +21,13 @@ def test_a_format_is_told_by_its_content_and_is_one_alone(tmp_path: Path, kind: 
     path = written(tmp_path, FILES[kind], "whatever.bin")
     known = Options(**options(tmp_path, kind))
     preset = find_format(path, known)
-    assert preset is not None and preset["name"] == kind.partition(" ")[0]
+    assert preset is not None and preset["name"] == kind
     recording = read_foreign(path, known)
     assert recording.format == preset["name"] and recording.flags == ()
     assert sum(sensor.time_s.size for sensor in sensors(recording)) >= N
 
 
-@pytest.mark.parametrize("kind", sorted(set(FILES) - {"prometheus query"}))
+@pytest.mark.parametrize("kind", sorted(set(FILES) - {"prometheus"}))
 def test_rows_that_come_twice_are_left_out_and_flagged(tmp_path: Path, kind: str) -> None:
     lines = FILES[kind].splitlines(keepends=True)
     known = Options(**options(tmp_path, kind))

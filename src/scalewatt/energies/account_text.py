@@ -28,7 +28,6 @@ def account_text(account: Account) -> str:
     tables = {
         "device kinds": _kinds(account.totals),
         "devices": _devices(account.devices),
-        "windows": _windows(account.windows),
         "stages": _energies_by(account, account.stages, "stage"),
         "epochs": _energies_by(account, account.epochs, "epoch"),
     }
@@ -64,8 +63,6 @@ def _facts(account: Account) -> Iterator[str]:
     hosts = ", ".join(invented.get(host, host) for host in account.hosts)
     yield f"hosts     {hosts or '-'}; GPUs {'-' if account.gpus is None else account.gpus}"
     yield f"coverage  {'-' if account.coverage is None else f'{100 * account.coverage:.1f} %'}"
-    if len(account.windows):
-        yield f"windows   {len(account.windows)} (--run NAME for those of one name)"
 
 
 def _kwh(joules: float) -> str:
@@ -106,17 +103,6 @@ def _devices(devices: pd.DataFrame) -> pd.DataFrame:
         "samples": rows["samples"],
     }
     return pd.DataFrame(table)
-
-
-def _windows(windows: pd.DataFrame) -> pd.DataFrame:
-    """Table of windows, with the energy of each GPU."""
-    if windows.empty:
-        return windows
-    within = windows["counted"].map({True: "", False: " (within another)"})
-    names = {n: f"GPU {n[4:-2]} J" for n in windows.columns if n.startswith("gpu_")}
-    table = windows.assign(window=windows["window"] + within)
-    table = table[["window", *names, "duration_s", "energy_j"]]
-    return table.rename(columns={**names, "duration_s": "s", "energy_j": "J"})
 
 
 def _energies_by(account: Account, frame: pd.DataFrame, name: str) -> pd.DataFrame:

@@ -125,9 +125,6 @@ class Account:
     """A row an epoch, stage and device kind, as in the table of epochs of a run."""
     flags: pd.DataFrame
     """A row a quality flag, as in the table of flags of a run."""
-    windows: pd.DataFrame
-    """Of totals a row a window: `window`, `start_s`, `duration_s`, `energy_j`, `counted` (False within
-    another), `gpu_<index>_j`."""
 
     def joules(self, kind: str = ALL, column: str = "energy_j") -> float | None:
         """Total of a device kind in J; None if it is not known. ValueError for a kind that there is not."""
@@ -291,9 +288,6 @@ def _account(
         stages=stages,
         epochs=frames["epochs"],
         flags=_flags(frames["flags"], with_stages, bool(sums.scope)),
-        windows=pd.DataFrame(columns=["window"])
-        if recording.windows is None
-        else recording.windows,
     )
 
 

@@ -107,8 +107,6 @@ class Recording:
     """Nodes that nothing but the name of their file names."""
     perun_j: Mapping[tuple[str, str], float] | None = None
     """What perun itself computed, by node and device kind, in J."""
-    windows: pd.DataFrame | None = None
-    """Of totals by window: `window` (name), `start_s`, `duration_s`, `energy_j`, `counted`, `gpu_0_j`, …"""
 
 
 class LazyNodes(UserDict[str, Any]):
@@ -156,20 +154,26 @@ def blocks_by_time(node: str, rows: Iterable[Mapping[str, Any]]) -> list[Block]:
     ]
 
 
-def with_values(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of the sensors, as `blocks_by_time` takes them, that have a value.
+def blocks_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Block]]:
+    """Blocks of each node, of rows as `blocks_by_time` takes them with their `node`.
 
-    Of a device without any the first of its power and energy stays, so that it is known to be without.
+    Sensors without a value are left out; of a device without any the first of its power and energy stays, so
+    that it is known to be without.
     """
-    valued = [bool(np.isfinite(row["values"]).any()) for row in rows]
-    energetic = [row["quantity"] != "utilisation" for row in rows]
-    devices = [(row["kind"], row["index"]) for row in rows]
-    known = {d for d, *is_known in zip(devices, valued, energetic, strict=True) if all(is_known)}
-    kept = []
-    for row, device, has_value, is_energetic in zip(rows, devices, valued, energetic, strict=True):
-        if has_value or (is_energetic and device not in known):
+    nodes: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        nodes.setdefault(row["node"], []).append(row)
+    return {node: blocks_by_time(node, _with_values(nodes[node])) for node in sorted(nodes)}
+
+
+def _with_values(rows: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    kept = [row for row in rows if np.isfinite(row["values"]).any()]
+    known = {(row["kind"], row["index"]) for row in kept if row["quantity"] != "utilisation"}
+    for row in rows:
+        device = row["kind"], row["index"]
+        if row["quantity"] != "utilisation" and device not in known:
             kept.append(row)
-            known |= {device} if is_energetic else set()
+            known.add(device)
     return kept or rows[:1]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.block import Block, Recording, select
+from scalewatt.recordings.block import Recording, blocks_of
 from scalewatt.recordings.node_names import nodes_by_name
 from scalewatt.recordings.prometheus import DEVICE, read_prometheus, recognises
 from scalewatt.recordings.tables import (
@@ -39,9 +39,8 @@ from scalewatt.recordings.totals import read_totals
 HEAD_BYTES = 1 << 16
 PROMETHEUS: Preset = {"name": "prometheus"}
 DATA_SUFFIXES = (".csv", ".tsv", ".txt", ".log", ".out", ".prom", ".json", ".jsonl", ".hdf5", ".h5")
-ALIKE, ALIKE_TOTALS, ALIKE_ERRORS = 0.01, 0.03, 3.0
-"""Mean powers may be of one device, read by two processes, if they differ by less than such a share (more of
-totals, which begin and end at other times), and by so many standard errors of samples at other times."""
+ALIKE = 0.05
+"""Mean powers may be of one device, read by two processes, if they differ by at most such a share."""
 BY_NODE = (
     "name the node of each with --node FILE=NAME, or each file by its node up to the first dot"
 )
@@ -60,9 +59,8 @@ def read_head(path: Path) -> str:
             head = file.read(HEAD_BYTES)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-    if len(head) == HEAD_BYTES:
-        head = head[: head.rfind(b"\n") + 1] or head
-    lines = [line for line in decoded(head).splitlines() if line.strip()]
+    whole = head[: head.rfind(b"\n") + 1] or head
+    lines = [line for line in decoded(whole).splitlines() if line.strip()]
     return "" if "\0" in "".join(lines[:1]) else "\n".join(x for x in lines if "\0" not in x)
 
 
@@ -162,12 +160,16 @@ def joined(records: Sequence[Recording]) -> Recording:
     if 0 < len(unknown) < len(records):
         raise InputError(f"{unknown[0].source}: states no wall-clock time, as the other files do")
     names = nodes_by_name(*(record.nodes for record in records))
-    sensors = pd.concat([_sensors(record, names) for record in records], ignore_index=True)
-    _refuse_mixed(sensors)
-    flags = [each for record in records for each in record.flags] + _check_nodes(sensors)
-    blocks = _join_blocks(sensors, flags)
+    sensors = pd.DataFrame([row for record in records for row in _sensors(record, names)])
+    flags = [each for record in records for each in record.flags]
+    if len(sensors):
+        _refuse_mixed(sensors[sensors["uuid"] != ""])
+        flags += _check_nodes(sensors)
+    keys = [*DEVICE, "name", "quantity"]
+    parts = [same for _, same in sensors.groupby(keys)] if len(sensors) else []
+    rows = [_one_after_the_other(same.sort_values("begin_s"), flags) for same in parts]
     return Recording(
-        nodes={node: [b for b in blocks if b.node == node] for node in sorted({*names.values()})},
+        nodes={node: [] for node in sorted({*names.values()})} | blocks_of(rows),
         clock_known=not unknown,
         period_s=None,
         source=records[0].source,
@@ -177,40 +179,32 @@ def joined(records: Sequence[Recording]) -> Recording:
     )
 
 
-def _sensors(record: Recording, names: Mapping[str, str]) -> pd.DataFrame:
-    """Sensors of a recording, with node, file, block, column, and the ends of their time."""
-    frames = [
-        block.sensors.assign(
-            node=names[node],
-            file=record.source,
-            is_named=node not in record.named_by_file,
-            clock_known=record.clock_known,
-            block=pd.Series([block] * len(block.sensors), dtype=object),
-            column=range(len(block.sensors)),
-            begin_s=block.time_s.min(initial=np.inf),
-            end_s=block.time_s.max(initial=-np.inf),
-        )
-        for node, blocks in record.nodes.items()
-        for block in blocks
-    ]
-    return pd.concat(frames) if frames else pd.DataFrame()
+def _sensors(record: Recording, names: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """Rows for `blocks_of` of a recording's sensors, with their file and the ends of their time."""
+    for node, blocks in record.nodes.items():
+        facts = {
+            "node": names[node],
+            "file": record.source,
+            "is_named": node not in record.named_by_file,
+            "clock_known": record.clock_known,
+        }
+        for block in blocks:
+            ends = {"begin_s": block.time_s.min(initial=np.inf)}
+            ends |= {"end_s": block.time_s.max(initial=-np.inf), "time_s": block.time_s}
+            for sensor, values in zip(block.rows, block.values.T, strict=True):
+                yield {**sensor._asdict(), **facts, **ends, "values": values}
 
 
-def _refuse_mixed(sensors: pd.DataFrame) -> None:
+def _refuse_mixed(known: pd.DataFrame) -> None:
     """Refuse a GPU that two files name differently, which would count twice, and two GPUs of one name."""
-    known = sensors[sensors["uuid"] != ""]
     for key, facts in (["uuid"], ["node", "index"]), (["node", "index"], ["uuid"]):
-        for _, same in known.groupby(key):
-            first = same.iloc[0]
-            others = same[
-                (same[facts] != first[facts]).any(axis=1) & (same["file"] != first["file"])
-            ]
-            if len(others):
-                both = (others.iloc[0], first)
-                gpus = [f"GPU {s['index']} of {s['node']} is {s['uuid']}" for s in both]
-                raise InputError(
-                    f"{both[0]['file']}: {gpus[0]}, and in {first['file']} {gpus[1]}; {BY_NODE}"
-                )
+        different = known.drop_duplicates([*key, *facts])
+        for _, same in different.groupby(key):
+            if same["file"].nunique() > 1:
+                first, second = same.iloc[0], same[same["file"] != same["file"].iloc[0]].iloc[0]
+                gpus = [f"GPU {s['index']} of {s['node']} is {s['uuid']}" for s in (second, first)]
+                what = f"{gpus[0]}, and in {first['file']} {gpus[1]}"
+                raise InputError(f"{second['file']}: {what}; {BY_NODE}")
 
 
 def _check_nodes(sensors: pd.DataFrame) -> list[Flag]:
@@ -244,49 +238,31 @@ def _check_nodes(sensors: pd.DataFrame) -> list[Flag]:
 def _is_alike(a: Any, b: Any) -> bool:
     """True if two sensors have like mean powers in the time of both, if that is most of the shorter's."""
     begin_s, end_s = max(a.begin_s, b.begin_s), min(a.end_s, b.end_s)
-    shorter_s, longer_s = sorted(of.end_s - of.begin_s for of in (a, b))
-    is_same_length = a.clock_known or shorter_s >= (1 - ALIKE_TOTALS) * longer_s
-    if not end_s - begin_s > 0.5 * shorter_s or not is_same_length:
+    if not end_s - begin_s > 0.5 * min(a.end_s - a.begin_s, b.end_s - b.begin_s):
         return False
-    (first_w, error_w), (second_w, other_w) = (_mean_w(each, begin_s, end_s) for each in (a, b))
-    share = ALIKE_TOTALS if a.totals or b.totals else ALIKE
-    most_w = share * max(abs(first_w), abs(second_w)) + ALIKE_ERRORS * np.hypot(error_w, other_w)
-    return bool(abs(first_w - second_w) <= most_w)
+    first_w, second_w = (_mean_w(each, begin_s, end_s) for each in (a, b))
+    return bool(abs(first_w - second_w) <= ALIKE * max(abs(first_w), abs(second_w)))
 
 
-def _mean_w(sensor: Any, begin_s: float, end_s: float) -> tuple[float, float]:
-    """Mean power in W from begin to end, of totals that of their whole time, and its standard error."""
-    time_s, values = sensor.block.time_s, sensor.block.values[:, sensor.column]
-    inside = np.isfinite(values) & ((time_s >= begin_s) & (time_s <= end_s) | sensor.totals)
-    time_s, values = time_s[inside], values[inside]
+def _mean_w(sensor: Any, begin_s: float, end_s: float) -> float:
+    """Mean power in W from begin to end, of totals that of their whole time."""
+    inside = (sensor.time_s >= begin_s) & (sensor.time_s <= end_s) | sensor.totals
+    inside &= np.isfinite(sensor.values)
+    time_s, values = sensor.time_s[inside], sensor.values[inside]
     if values.size < 2:
-        return np.nan, np.nan
-    if sensor.quantity != "counter":
-        return float(values.mean()), float(values.std() / np.sqrt(values.size))
-    return float(np.diff(values).clip(0).sum() / np.ptp(time_s)), 0.0
+        return np.nan
+    is_counter = sensor.quantity == "counter"
+    return float(np.diff(values).clip(0).sum() / np.ptp(time_s) if is_counter else values.mean())
 
 
-def _join_blocks(sensors: pd.DataFrame, flags: list[Flag]) -> list[Block]:
-    """Blocks of all files under their nodes' names; a sensor of several files is a block of its own."""
-    keys = [*DEVICE, "name", "quantity"]
-    is_shared = sensors.groupby(keys)["file"].transform("nunique") > 1
-    blocks: list[Block] = []
-    for _, single in sensors[~is_shared].groupby(sensors["block"].map(id), sort=False):
-        block, node = single.iloc[0][["block", "node"]]
-        blocks.append(replace(select(block, list(single["column"])), node=node))
-    for _, parts in sensors[is_shared].groupby(keys, sort=False):
-        blocks.append(_one_after_the_other(parts.sort_values("begin_s"), flags))
-    return blocks
-
-
-def _one_after_the_other(parts: pd.DataFrame, flags: list[Flag]) -> Block:
-    """Join a sensor's samples of several files in order of time; time that two have counts once."""
+def _one_after_the_other(parts: pd.DataFrame, flags: list[Flag]) -> dict[str, Any]:
+    """Join a sensor's rows of several files in order of time; time that two have counts once."""
     first, *rest = list[Any](parts.itertuples(index=False))
-    time_s, values, before = first.block.time_s, first.block.values[:, [first.column]], first
+    time_s, values, before = first.time_s, first.values, first
     for part in rest:
         end_s = time_s.max(initial=-np.inf)
-        is_after = part.block.time_s > end_s
-        follows = is_after.all() or not (part.totals or (part.block.time_s < end_s).any())
+        is_after = part.time_s > end_s
+        follows = is_after.all() or not (part.totals or (part.time_s < end_s).any())
         is_same = first.uuid and part.uuid == first.uuid
         is_same = is_same or (first.is_named and part.is_named and _is_alike(part, first))
         if not part.clock_known or not (follows or is_same):
@@ -298,11 +274,8 @@ def _one_after_the_other(parts: pd.DataFrame, flags: list[Flag]) -> Block:
             count, names = (~is_after).sum(), [Path(of.file).name for of in (part, before)]
             detail = f"not added: {count} samples in {names[0]}, of a time that {names[1]} has"
             flags.append(flag("second_sensor", part.name, detail))
-        time_s = np.concatenate((time_s, part.block.time_s[is_after]))
-        values = np.concatenate((values, part.block.values[is_after][:, [part.column]]))
+        time_s = np.concatenate((time_s, part.time_s[is_after]))
+        values = np.concatenate((values, part.values[is_after]))
         before = part if is_after.any() else before
-    whole = select(first.block, [first.column])
-    sensors = whole.sensors.assign(limit_w=parts["limit_w"].max())
-    return replace(
-        whole, node=first.node, time_s=time_s, values=np.asfortranarray(values), sensors=sensors
-    )
+    limit_w = parts["limit_w"].max()
+    return {**first._asdict(), "time_s": time_s, "values": values, "limit_w": limit_w}

@@ -37,7 +37,7 @@ HEADING = b"t,mono"
 CLOCK_JUMP_S = 1.0
 TELEMETRY = ".telemetry.csv"
 _JOURNAL = re.compile(r"segment-(\d+)\.(.+)\.csv")
-_CELL = rb"(?:-?[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?)?"
+_is_cell = re.compile(rb"(?:-?[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?)?").fullmatch
 _END_BYTES = 1 << 16
 
 
@@ -223,26 +223,18 @@ def read_description(path: Path) -> dict[str, Any]:
 def read_table(path: Path) -> tuple[dict[str, Any], pd.DataFrame, list[Flag]]:
     """Read the description and the cells of a journal or of telemetry, as float64, and flag its damage."""
     about, content = read_description(path), path.read_bytes()
+    whole = content[: content.rfind(b"\n") + 1]
+    columns = content[: content.find(b"\n")].decode(errors="replace").split(",")
+    options = pc.ConvertOptions(column_types=dict.fromkeys(columns, pa.float64()), null_values=[""])
     try:
-        return about, _parsed(content), []
-    except pa.ArrowInvalid:
-        heading, *lines = content[: content.rfind(b"\n")].split(b"\n")
-    line = re.compile(rb",".join([_CELL] * len(heading.split(b","))))
-    good = [each for each in lines if line.fullmatch(each)]
-    detail = f"{path.name}: {len(lines) - len(good)} lines that are not numbers are left out"
-    try:
-        table = _parsed(b"\n".join([heading, *good, b""]))
-    except pa.ArrowInvalid as error:
-        raise InputError(f"{path}: cannot be read ({error}); expected a journal") from error
-    return about, table, [flag("damaged", None, detail)]
-
-
-def _parsed(content: bytes) -> pd.DataFrame:
-    """Cells of the whole lines; ArrowInvalid where some are not numbers."""
-    heading = content[: content.find(b"\n")].decode(errors="replace").split(",")
-    options = pc.ConvertOptions(column_types=dict.fromkeys(heading, pa.float64()), null_values=[""])
-    whole = pa.py_buffer(content).slice(0, content.rfind(b"\n") + 1)
-    return pc.read_csv(pa.BufferReader(whole), convert_options=options).to_pandas(split_blocks=True)
+        table = pc.read_csv(pa.BufferReader(whole), convert_options=options)
+        return about, table.to_pandas(split_blocks=True), []
+    except pa.ArrowInvalid:  # some cells are no numbers, or some lines are not whole
+        lines = [line.split(b",") for line in whole.splitlines()[1:]]
+    cells = [row for row in lines if len(row) == len(columns) and all(map(_is_cell, row))]
+    detail = f"{path.name}: {len(lines) - len(cells)} lines that are not numbers are left out"
+    numbers = pd.DataFrame(cells, columns=columns).replace(b"", np.nan).astype(np.float64)
+    return about, numbers, [flag("damaged", None, detail)]
 
 
 def even_clock(wall: Floats, mono: Floats) -> tuple[Floats, float]:

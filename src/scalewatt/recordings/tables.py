@@ -3,8 +3,8 @@
 Presets (`presets/*.yaml`, chosen by the file's heading) and users' files have one form, `TableDescription`;
 docs/recordings.md explains it. A preset with the key `totals` is read by `recordings.totals`.
 
-Steps: the lines below the heading; their cells as texts, by position; values in W, J or as a share; the times
-of rows; the rows of each node and device, which are Blocks.
+Steps: the lines below the heading; their cells as texts, by position; the times of rows; the values of each
+sensor in W, J or as a share; its rows of each node and device.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ import pyarrow.csv
 from scalewatt.common.errors import InputError, one_of, shown
 from scalewatt.common.settings import validated
 from scalewatt.common.yaml_files import read_yaml
-from scalewatt.recordings.block import SENSOR, Block, Recording, blocks_by_time, select, with_values
+from scalewatt.recordings.block import SENSOR, Recording, blocks_of
 from scalewatt.recordings.table_description import TableDescription
 from scalewatt.recordings.terms import Flag, Floats, flag, gpu_quantity
-from scalewatt.recordings.times import BEGIN, UNIX, Stamps, as_numbers, read_times
+from scalewatt.recordings.times import BEGIN, LOCAL, UNIX, as_numbers, read_times
 
 Preset = Mapping[str, Any]
 """A description of a table: the content of a preset, or of the user's YAML (then its `name` is DESCRIBED)."""
@@ -243,6 +243,8 @@ def _missing(cells: Sequence[str], rules: Preset) -> list[str]:
 Sensor = dict[str, Any]
 """The rule of a sensor for the column at a position, `at`, called `header`; columns of labels are positions,
 None where there is none. Later with `values` in W, J or as a share, (n,), and their `quantity`."""
+Row = dict[str, Any]
+"""Row of the frame of sensors, with `node`, `time_s` and `values`, (n,)."""
 
 
 def _position(cells: Sequence[str], names: Any) -> int | None:
@@ -276,20 +278,20 @@ def _sensors(cells: Sequence[str], rules: Preset) -> Iterator[Sensor]:
             yield {**rule, **groups, "index": index, "at": at, "header": cells[at]}
 
 
-def _parse(lines: Sequence[str], count: int, wanted: Sequence[int], delimiter: str) -> pd.DataFrame:
-    """Wanted cells of the lines that have `count` cells, as texts without blanks around, by position."""
+def _parse(lines: Sequence[str], count: int, delimiter: str) -> pd.DataFrame:
+    """Cells of the lines that have `count` cells, as texts without blanks around, by position."""
     whole = [line for line in lines if "\0" not in line and line.count('"') % 2 == 0]
-    names = [str(i) for i in wanted]
+    names = [str(i) for i in range(count)]
     table = pyarrow.csv.read_csv(
         io.BytesIO("\n".join([*whole, ""]).encode()),
-        pyarrow.csv.ReadOptions(column_names=[str(i) for i in range(count)], block_size=1 << 24),
+        pyarrow.csv.ReadOptions(column_names=names, block_size=1 << 24),
         pyarrow.csv.ParseOptions(delimiter=delimiter, invalid_row_handler=lambda row: "skip"),
-        pyarrow.csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()), include_columns=names
-        ),
+        pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
     )
-    frame = table.to_pandas().astype("str")
-    return pd.DataFrame({i: frame[str(i)].str.strip() for i in wanted})
+    frame = table.to_pandas().astype("str").set_axis(range(count), axis="columns")
+    if frame.empty:
+        raise InputError("holds no row below its heading")
+    return frame.apply(lambda cells: cells.str.strip())
 
 
 def _selected(frame: pd.DataFrame, sensor: Sensor) -> pd.Series:
@@ -349,39 +351,39 @@ def _numbers(texts: pd.Series, decimal: str) -> tuple[Floats, pd.Series]:
     return as_numbers(number), unit.fillna("")
 
 
-# --- the table and its blocks ---------------------------------------------------------------------
+# --- the table and its sensors --------------------------------------------------------------------
 
 
 @dataclass(eq=False)
 class _Table:
-    """The rows of a table, from which the blocks of each node and device are read."""
+    """The rows of a table in order of time, from which sensors are read."""
 
     rules: Preset
     frame: pd.DataFrame
     """Texts of the cells, by position."""
-    sensors: list[Sensor]
-    times: Stamps
+    seconds: pd.Series
+    clock: str
     durations_s: Floats | None
     """Lengths of the intervals of energies, (n,)."""
-    flags: list[Flag] = field(default_factory=list)
-    repeats: int = 0
-    contradicting: int = 0
+    flags: list[Flag]
+    repeated: set[int] = field(default_factory=set)
+    """Rows that repeat the one before, at its time, and are left out."""
+    contradicting: set[int] = field(default_factory=set)
+    """Those that contradict it."""
 
     def __post_init__(self) -> None:
-        self.lost = np.isnan(self.times.seconds)
+        self.lost = self.seconds.isna()
         """Rows without a time, or without a name of their device or node, (n,)."""
-        steps = np.diff(self.times.seconds[~self.lost])
-        is_newest_first = (steps < 0).sum() > (steps > 0).sum()
-        self.order = np.arange(self.lost.size)[:: -1 if is_newest_first else 1]
-        """Rows in order of time, (n,); a table may have the newest first."""
 
     def flag(self, code: str, detail: str, device: str | None = None) -> None:
-        self.flags.append(flag(code, device, detail))
+        """Add a flag, once."""
+        if (new := flag(code, device, detail)) not in self.flags:
+            self.flags.append(new)
 
-    def first(self, rows: np.ndarray, at: int | None) -> str:
-        """First text of a column in some rows; empty without one."""
-        texts = pd.Series(dtype="str") if at is None else self.frame[at].iloc[rows]
-        return next(iter(texts[~texts.str.contains(NO_NAME)]), "")
+    def names(self, rows: pd.Index[Any], at: int | None) -> pd.Series:
+        """Texts of a column in some rows, but those that stand for nothing; none without a column."""
+        texts = pd.Series(dtype="str") if at is None else self.frame[at].loc[rows]
+        return texts[~texts.str.contains(NO_NAME)]
 
 
 def read_table(path: Path, preset: Preset, options: Options = NO_OPTIONS) -> Recording:
@@ -389,133 +391,153 @@ def read_table(path: Path, preset: Preset, options: Options = NO_OPTIONS) -> Rec
     if not preset.get("sensors") or not preset.get("time"):
         raise InputError("expected 'time' and 'sensors' that name the table's columns")
     lines, torn = read_lines(path, preset.get("skip_lines", 0))
-    table, lost = _read_cells(_edited(lines, preset) or lines, preset, options)
-    blocks = _read_blocks(table, node_of(path, options))
+    heading, delimiter, below = _heading(_edited(lines, preset) or lines, preset)
+    sensors = list(_sensors(heading, preset))
+    frame = _parse(below or [""], len(heading), delimiter)
+    table = _in_order_of_time(heading, frame, preset, options.time_zone)
+    _refuse_unused(heading, table, sensors)
+    # A header that a preset states names more columns than most files fill.
+    if preset["name"] != DESCRIBED and "header" in preset:
+        sensors = [sensor for sensor in sensors if (table.frame[sensor["at"]] != "").any()]
+    if not sensors:
+        fields = [str(rule.get("column", rule.get("pattern"))) for rule in preset["sensors"]]
+        raise InputError(f"has no field that is read; expected {' or '.join(fields)}")
+    if "gpus" in preset:
+        sensors = _take_in_turn(table, preset["gpus"], sensors)
 
+    node = node_of(path, options)
+    sensors = [_in_si(heading, table.frame, sensor, preset) for sensor in sensors]
+    rows = [row for sensor in sensors for row in _read_sensor(table, sensor, node)]
+    if not rows:
+        raise InputError("holds no row of a device that is named")
+    if preset.get("second_dies"):
+        rows = _without_second_dies(table, rows)
+    if repeats := table.repeated - table.contradicting:
+        table.flag("duplicate", f"{len(repeats)} samples repeat one with the same time and value")
+    if count := len(table.contradicting):
+        detail = f"times with two values that contradict: {count}; the first counts"
+        table.flag("duplicate", detail)
     readable = int((~table.lost).sum())
-    lost += len(table.frame) - readable
+    lost = len(below) - readable
     if lost > readable:
         what = f"{lost} of {lost + readable} lines hold no sample that can be read"
         raise InputError(f"{what}; describe those that are no rows (skip)")
     flags = (*table.flags, *damage_flags(lost, torn))
-    names = sorted({block.node for block in blocks})
-    nodes = {name: [block for block in blocks if block.node == name] for name in names}
-    is_unix = table.times.clock == UNIX
-    return Recording(nodes, is_unix, None, str(path), flags, format=preset["name"])
+    is_unix = table.clock in (UNIX, LOCAL)
+    return Recording(blocks_of(rows), is_unix, None, str(path), flags, format=preset["name"])
 
 
-def _read_cells(lines: list[str], rules: Preset, options: Options) -> tuple[_Table, int]:
-    """Read the cells that a description tells, and count the lines that are no rows."""
-    heading, delimiter, below = _heading(lines, rules)
-    sensors = list(_sensors(heading, rules))
-    stamps = [_position(heading, [name]) for name in _names(rules["time"].get("column"))]
-    duration = _position(heading, rules["time"].get("duration"))
-    labels = [sensor[key] for sensor in sensors for key in ("at", "unit_column", *LABELS)]
-    labels += [*stamps, duration, *(at for sensor in sensors for at in sensor["where"])]
-    used = {at for at in labels if at is not None}
-    spare = set[int]()  # columns of labels that a user's description leaves out
-    if rules["name"] == DESCRIBED and not any(sensor["where"] for sensor in sensors):
-        spare = {i for i, cell in enumerate(heading) if _LABEL.fullmatch(cell)} - used
-    frame = _parse(below or [""], len(heading), sorted(used | spare), delimiter)
-    if frame.empty:
-        raise InputError("holds no row below its heading")
-    for at in spare:
-        if (count := frame[at].nunique()) > 1:
-            what = f"column {shown(heading[at])} has {count} values and is not used"
+def _in_order_of_time(
+    heading: list[str], frame: pd.DataFrame, rules: Preset, time_zone: str | None
+) -> _Table:
+    """Read the times of rows, and put these in the order of time."""
+    rule = rules["time"]
+    texts = pd.Series("", frame.index, dtype="str")
+    for name in _names(rule.get("column")):
+        if (at := _position(heading, name)) is not None:
+            texts = (texts + " " + frame[at]).str.strip()
+    times = read_times(rules, texts, time_zone)
+    seconds = pd.Series(times.seconds)
+    steps_s = seconds.dropna().diff()
+    if (steps_s < 0).sum() > (steps_s > 0).sum():  # the newest first
+        frame, seconds = frame[::-1].reset_index(drop=True), seconds[::-1].reset_index(drop=True)
+    duration = _position(heading, rule.get("duration"))
+    durations_s = None if duration is None else as_numbers(frame[duration])
+    return _Table(rules, frame, seconds, times.clock, durations_s, [*times.flags])
+
+
+def _refuse_unused(heading: list[str], table: _Table, sensors: Sequence[Sensor]) -> None:
+    """Refuse a column that tells rows apart, which a user's description leaves out."""
+    if table.rules["name"] != DESCRIBED or any(sensor["where"] for sensor in sensors):
+        return
+    used = {sensor[key] for sensor in sensors for key in ("at", *LABELS)}
+    for at, cell in enumerate(heading):
+        if at not in used and _LABEL.fullmatch(cell) and (count := table.frame[at].nunique()) > 1:
+            what = f"column {shown(cell)} has {count} values and is not used"
             raise InputError(f"{what}; {_TELL_APART}")
 
-    # A header that a preset states names more columns than most files fill.
-    is_form = rules["name"] != DESCRIBED and "header" in rules
-    sensors = [s for s in sensors if not is_form or (frame[s["at"]] != "").any()]
-    if not sensors:
-        fields = [str(rule.get("column", rule.get("pattern"))) for rule in rules["sensors"]]
-        raise InputError(f"has no field that is read; expected {' or '.join(fields)}")
-    sensors = [_in_si(heading, frame, sensor, rules) for sensor in sensors]
-    texts = pd.Series("", frame.index, dtype="str")
-    for stamp in stamps:
-        texts = texts if stamp is None else (texts + " " + frame[stamp]).str.strip()
-    times, flags = read_times(rules, texts, options.time_zone)
-    durations_s = None if duration is None else as_numbers(frame[duration])
-    table = _Table(rules, frame, sensors, times, durations_s, flags)
-    return table, len(below) - len(frame)
 
-
-def _read_blocks(table: _Table, node: str) -> list[Block]:
-    """Blocks of all nodes; `node` is that of rows that name none.
-
-    Raises InputError if no row can be read, or nothing tells them apart.
-    """
-    if "gpus" in table.rules:
-        _take_in_turn(table, table.rules["gpus"])
-    blocks = [block for group in _groups(table, node) for block in _blocks(table, *group)]
-    if not blocks:
-        raise InputError("holds no row of a device that is named")
-    if table.rules.get("second_dies"):
-        blocks = _without_second_dies(table, blocks)
-    if table.rules["name"] == DESCRIBED:
-        _refuse_doubles(blocks)
-    if table.repeats:
-        table.flag("duplicate", f"{table.repeats} samples repeat one with the same time and value")
-    if table.contradicting:
-        detail = f"times with two values that contradict: {table.contradicting}; the first counts"
-        table.flag("duplicate", detail)
-    return blocks
-
-
-# --- rows of nodes and devices --------------------------------------------------------------------
-
-
-def _take_in_turn(table: _Table, gpus: int) -> None:
+def _take_in_turn(table: _Table, gpus: int, sensors: Sequence[Sensor]) -> list[Sensor]:
     """Number rows that are of `gpus` GPUs in turn; refuse where one is missing, as the others then shift."""
     rows = np.arange(len(table.frame))
-    sets_s = table.times.seconds[: rows.size // gpus * gpus].reshape(-1, gpus)
+    sets_s = table.seconds.to_numpy()[: rows.size // gpus * gpus].reshape(-1, gpus)
     apart_s = np.median(np.diff(sets_s[:, 0])) if len(sets_s) > 1 else np.inf
     if rows.size % gpus or not (np.ptp(sets_s, axis=1) < 0.5 * apart_s).all():
         what = f"its {rows.size} rows do not come {gpus} at a time (gpus)"
         raise InputError(f"{what}; record the index")
     table.frame[_TURN] = pd.Series(rows % gpus).astype("str")
-    table.sensors = [{**sensor, "index_column": _TURN} for sensor in table.sensors]
+    return [{**sensor, "index_column": _TURN} for sensor in sensors]
 
 
-_Group = tuple[str, int | None, np.ndarray, list[Sensor]]
+def _without_second_dies(table: _Table, rows: list[Row]) -> list[Row]:
+    """Leave out GPUs of odd numbers if all are without power and no other is: the first die has both's."""
+    dead = {
+        (row["index"] % 2 == 1, not (row["values"] > 0).any())
+        for row in rows
+        if row["kind"] == "gpu" and row["quantity"] != "utilisation"
+    }
+    if dead != {(True, True), (False, False)}:
+        return rows
+    table.flag("assumed", "GPUs of odd numbers are second dies: the power of both is the first's")
+    return [row for row in rows if row["kind"] != "gpu" or row["index"] % 2 == 0]
 
 
-def _groups(table: _Table, unnamed_node: str) -> Iterator[_Group]:
-    """Node, device (None if the columns tell it), rows and sensors of each set of rows."""
-    kinds: dict[str, list[Sensor]] = {}
-    for sensor in table.sensors:
-        keys = ("where", "node_column", "index_column", "node")
-        kinds.setdefault(repr([sensor.get(key) for key in keys]), []).append(sensor)
-    for sensors in kinds.values():
-        first, has_names = sensors[0], False
-        node_at, device_at = first["node_column"], first["index_column"]
-        named = _selected(table.frame, first).to_numpy()
-        if not named.any() and table.rules["name"] == DESCRIBED:
-            raise InputError("no row has the texts of `where`")
-        for label in (label for label in (node_at, device_at) if label is not None):
-            unnamed = table.frame[label].str.contains(NO_NAME).to_numpy()
-            table.lost |= named & unnamed
-            named = named & ~unnamed
-        rows = table.order[named[table.order]]
-        if device_at is None and "index_column" in table.rules:
+# --- rows of a sensor -----------------------------------------------------------------------------
+
+
+def _read_sensor(table: _Table, sensor: Sensor, unnamed_node: str) -> Iterator[Row]:
+    """Rows for `blocks_of` of a sensor, one for each node and device.
+
+    Raises InputError where nothing tells the rows of several devices apart.
+    """
+    read = _energies if sensor["quantity"] == "energy" else _samples
+    labels = _labels(table, sensor, unnamed_node)
+    for key, rows in labels.groupby(["node", "device"]).groups.items():
+        node, device = cast(tuple[str, float], key)
+        row = _describe(table, sensor, int(device), rows)
+        if table.rules["time"].get("sort"):
+            by_time = table.seconds.loc[rows].sort_values(kind="stable").index
+            if not by_time.equals(rows):
+                table.flag("assumed", "its rows are not in order of time, and are sorted")
+            rows = by_time
+        time_s, values = read(table, rows, sensor["values"][rows.to_numpy()], row["name"])
+        yield {**row, "node": node, "time_s": time_s, "values": values}
+
+
+def _labels(table: _Table, sensor: Sensor, unnamed_node: str) -> pd.DataFrame:
+    """Node and number of the device of each row of a sensor; marks the rows without a name as lost."""
+    frame, node_at, device_at = table.frame, sensor["node_column"], sensor["index_column"]
+    named = _selected(frame, sensor)
+    if not named.any() and table.rules["name"] == DESCRIBED:
+        raise InputError("no row has the texts of `where`")
+    for at in (at for at in (node_at, device_at) if at is not None):
+        unnamed = named & frame[at].str.contains(NO_NAME)
+        table.lost |= unnamed
+        named &= ~unnamed
+    rows = frame.index[named]
+    labels = pd.DataFrame({"node": sensor.get("node", unnamed_node)}, index=rows)
+    if node_at is not None:
+        labels["node"] = frame[node_at].loc[rows]
+    if device_at is None:
+        labels["device"] = float(sensor.get("index", 0))
+        if "index_column" in table.rules:
             _refuse_interleaved(table, rows)
             detail = "its rows name no GPU and are taken as those of one; record the index"
             table.flag("assumed", detail)
+        return labels
 
-        labels = pd.DataFrame({"node": "", "device": 0.0}, index=rows)
-        if node_at is not None:
-            labels["node"] = table.frame[node_at]
-        if device_at is not None:
-            names = table.frame[device_at].loc[rows]
-            has_names = not names.str.isdigit().any()
-            labels["device"] = names.groupby(labels["node"]).transform(_device_numbers)
-            table.lost[rows[labels["device"].isna()]] = True
-        for key, at in labels.groupby(["node", "device"]).groups.items():
-            (node, device), of_device = cast(tuple[str, float], key), at.to_numpy()
-            if has_names:  # a name may be several devices'
-                _refuse_interleaved(table, of_device)
-            index = None if device_at is None else int(device)
-            yield node or first.get("node", unnamed_node), index, of_device, sensors
+    names = cast("pd.Series[str]", frame[device_at].loc[rows])
+    labels["device"] = names.groupby(labels["node"]).transform(_device_numbers)
+    table.lost[rows[labels["device"].isna()]] = True
+    is_named = not names.str.isdigit().any()
+    for key, of_device in labels.groupby(["node", "device"]).groups.items():
+        index = cast(tuple[str, float], key)[1]
+        if is_named:  # a name may be several devices'
+            _refuse_interleaved(table, of_device)
+        uuids = table.names(of_device, sensor["uuid_column"])
+        if sensor["uuid_column"] != device_at:
+            _refuse_several(uuids, index)
+    return labels
 
 
 def _device_numbers(names: pd.Series) -> pd.Series:
@@ -528,91 +550,38 @@ def _device_numbers(names: pd.Series) -> pd.Series:
     return pd.Series(numbers if is_numbered else codes.astype(np.float64), names.index)
 
 
-def _refuse_interleaved(table: _Table, rows: np.ndarray) -> None:
+def _refuse_interleaved(table: _Table, rows: pd.Index[Any]) -> None:
     """Refuse rows of one device of which many follow another at once: they are of several."""
-    seconds = table.times.seconds[rows]
-    steps = np.diff(seconds[np.isfinite(seconds)])
-    steps = steps[steps >= 0]
-    if steps.size and np.mean(steps < _SHORT * np.quantile(steps, 0.9)) > _MOST_SHORT:
+    steps_s = np.diff(table.seconds.loc[rows].dropna())
+    steps_s = steps_s[steps_s >= 0]
+    if steps_s.size and np.mean(steps_s < _SHORT * np.quantile(steps_s, 0.9)) > _MOST_SHORT:
         raise InputError(
             "holds rows of several GPUs, and nothing tells whose; record the field 'index', "
             "or say how many come in turn (gpus: 8)"
         )
 
 
-def _refuse_several(table: _Table, rows: np.ndarray, sensor: Sensor, index: int) -> None:
+def _refuse_several(uuids: pd.Series, index: float) -> None:
     """Refuse rows of several nodes, in which one index is several GPUs."""
-    at = sensor["uuid_column"]
-    if at in (None, sensor["index_column"]):
-        return
-    texts = table.frame[at].iloc[rows]
-    counts = texts[~texts.str.contains(NO_NAME)].value_counts()
+    counts = uuids.value_counts()
     several = sorted(counts[counts > 1].index)  # of a damaged text there is one row
     if len(several) > 1:
         raise InputError(
-            f"index {index} is {len(several)} GPUs ({', '.join(several[:2])[:90]}): rows of "
+            f"index {index:.0f} is {len(several)} GPUs ({', '.join(several[:2])[:90]}): rows of "
             "several nodes; expected a column that tells them (hostname), or one file for each node"
         )
 
 
-def _refuse_doubles(blocks: Sequence[Block]) -> None:
-    """Refuse two columns that state the same of one device: one of them has a wrong index or node."""
-    sensors = pd.concat([block.sensors.assign(node=block.node) for block in blocks])
-    for key, names in sensors.groupby(["quantity", "kind", "index", "node"])["name"]:
-        if len(names) > 1:
-            both = " and ".join(map(shown, names[:2]))
-            what = "{} of {} {} of {}".format(*key)
-            raise InputError(f"{both} are both {what}; give each its index or node")
-
-
-def _without_second_dies(table: _Table, blocks: list[Block]) -> list[Block]:
-    """Leave out GPUs of odd numbers if all are without power and no other is: the first die has both's."""
-    is_dead = [~(np.nan_to_num(block.values) > 0).any(axis=0) for block in blocks]
-    sensors = pd.concat([block.sensors for block in blocks]).assign(dead=np.concatenate(is_dead))
-    gpus = sensors[(sensors["kind"] == "gpu") & (sensors["quantity"] != "utilisation")]
-    is_second = gpus["index"] % 2 == 1
-    if not is_second.any() or (is_second != gpus["dead"]).any():
-        return blocks
-    table.flag("assumed", "GPUs of odd numbers are second dies: the power of both is the first's")
-    first = [(b, (b.sensors["kind"] != "gpu") | (b.sensors["index"] % 2 == 0)) for b in blocks]
-    return [select(block, kept.to_numpy()) for block, kept in first if kept.any()]
-
-
-# --- a block --------------------------------------------------------------------------------------
-
-
-def _blocks(
-    table: _Table, node: str, index: int | None, rows: np.ndarray, columns: list[Sensor]
-) -> Iterator[Block]:
-    """Blocks of the samples and of the energies of intervals in some rows."""
-    if index is not None:
-        _refuse_several(table, rows, columns[0], index)
-    if table.rules["time"].get("sort"):
-        by_time = rows[np.argsort(table.times.seconds[rows], kind="stable")]
-        if (by_time != rows).any():
-            table.flag("assumed", "its rows are not in order of time, and are sorted")
-        rows = by_time
-    for read, is_energy in ((_samples, False), (_energies, True)):
-        chosen = [column for column in columns if (column["quantity"] == "energy") == is_energy]
-        if not chosen:
-            continue
-        values = np.column_stack([column["values"][rows] for column in chosen])
-        sensors = [_sensor(table, column, index, rows) for column in chosen]
-        time_s, values = read(table, rows, values, [sensor["name"] for sensor in sensors])
-        described = [
-            {**sensor, "time_s": time_s, "values": values[:, i]} for i, sensor in enumerate(sensors)
-        ]
-        yield from blocks_by_time(node, with_values(described))
-
-
-def _sensor(table: _Table, rule: Sensor, index: int | None, rows: np.ndarray) -> dict[str, Any]:
+def _describe(table: _Table, rule: Sensor, index: int, rows: pd.Index[Any]) -> Row:
     """Row of a sensor in the frame of a block's sensors."""
     kind, quantity, header = rule["kind"], rule["quantity"], rule["header"]
-    name = str(rule.get("name", header if index is None else f"{header}:{{index}}"))
-    index = rule.get("index", 0) if index is None else index
+    plain = header if rule["index_column"] is None else f"{header}:{{index}}"
+    name = str(rule.get("name", plain))
+    uuid, device = (
+        next(iter(table.names(rows, rule[key])), "") for key in ("uuid_column", "device_column")
+    )
     row = {
-        "uuid": table.first(rows, rule["uuid_column"]),
-        "device": table.first(rows, rule["device_column"]),
+        **{"uuid": uuid, "device": device},
         **{key: rule[key] for key in SENSOR if key in rule},
         "name": name.replace("{index}", str(index)).replace("{column}", header),
         "index": index,
@@ -621,7 +590,7 @@ def _sensor(table: _Table, rule: Sensor, index: int | None, rows: np.ndarray) ->
     if kind == "gpu" and quantity == "power":
         row["samples"] = rule.get("samples") or gpu_quantity(row["device"]) or ""
     if rule["limit_column"] is not None:
-        limits_w = as_numbers(table.frame[rule["limit_column"]].iloc[rows].str.removesuffix("W"))
+        limits_w = as_numbers(table.frame[rule["limit_column"]].loc[rows].str.removesuffix("W"))
         row["limit_w"] = np.fmax.reduce(limits_w, initial=0.0) or np.nan
     # Only the counters of CPUs and memories are known to begin anew early.
     if quantity == "energy" or (quantity == "counter" and kind not in ("cpu", "ram")):
@@ -632,76 +601,75 @@ def _sensor(table: _Table, rule: Sensor, index: int | None, rows: np.ndarray) ->
 
 
 def _samples(
-    table: _Table, rows: np.ndarray, values: Floats, names: Sequence[str]
+    table: _Table, rows: pd.Index[Any], values: Floats, name: str
 ) -> tuple[Floats, Floats]:
-    """Times and values of rows, (n,) and (n, k): of several at one time the first counts.
+    """Times and values of a sensor's rows, (n,): of several at one time the first counts.
 
     Raises InputError where these are many: rows of several devices, or several samples a second.
     """
-    time_s = table.times.seconds[rows]
-    time_s, values = time_s[np.isfinite(time_s)], values[np.isfinite(time_s)]
+    valued = pd.DataFrame({"time": table.seconds.loc[rows], "value": values}, index=rows)
+    valued = valued[valued["time"].notna()]
+    at_once = (valued["time"].diff() != 0).cumsum()
     if table.rules["time"].get("spread"):  # stamps of whole seconds
-        seconds = pd.Series(time_s)
-        second = seconds.groupby((seconds.diff() != 0).cumsum())
-        return (seconds + second.cumcount() / second.transform("size")).to_numpy(), values
-    for name, column in zip(names, values.T, strict=True):
-        valued = pd.DataFrame({"time": time_s, "value": column}).dropna()
-        contradicts = valued.drop_duplicates().duplicated("time", keep=False).sum()
-        if contradicts > _MOST_CONTRADICTING * len(valued):
-            raise InputError(
-                f"column {shown(name)} has several values at one time; {_TELL_APART} (or "
-                "time: {spread: true} if whole seconds are stamped)"
-            )
-    is_new = np.diff(time_s, prepend=np.nan) != 0
-    if is_new.all():
-        return time_s, values
-    at_once = pd.DataFrame(values).groupby(np.cumsum(is_new))
-    differ = int((at_once.nunique() > 1).any(axis=1).sum())
-    table.contradicting += differ
-    table.repeats += int((~is_new).sum()) - differ
-    return time_s[is_new], at_once.first().to_numpy(np.float64)
+        second = valued["time"].groupby(at_once)
+        spread = valued["time"] + second.cumcount() / second.transform("size")
+        return spread.to_numpy(), valued["value"].to_numpy()
+    known = valued.dropna()
+    contradicts = known.drop_duplicates().duplicated("time", keep=False).sum()
+    if contradicts > _MOST_CONTRADICTING * len(known):
+        raise InputError(
+            f"column {shown(name)} has several values at one time; {_TELL_APART} (or "
+            "time: {spread: true} if whole seconds are stamped)"
+        )
+    is_again = at_once.duplicated()
+    differs = valued["value"].groupby(at_once).transform("nunique") > 1
+    table.repeated |= {*valued.index[is_again]}
+    table.contradicting |= {*valued.index[is_again & differs]}
+    first = valued.groupby(at_once).first()
+    return first["time"].to_numpy(), first["value"].to_numpy(np.float64)
 
 
 def _energies(
-    table: _Table, rows: np.ndarray, used_j: Floats, names: Sequence[str]
+    table: _Table, rows: pd.Index[Any], used_j: Floats, name: str
 ) -> tuple[Floats, Floats]:
-    """Times and counters in J, (m,) and (m, k), of the energies of intervals, (n, k).
+    """Times and a counter in J, (m,), of the energies of intervals, (n,).
 
     An interval ends at its stamp unless `time.stamp` says that it begins there. One whose other end nothing
     tells is not counted, and flagged; what was used between two intervals is unknown.
     """
-    end_s, is_begin = table.times.seconds[rows], table.rules["time"].get("stamp") == "begin"
-    first_s = 0.0 if table.times.clock == BEGIN else None
+    end_s, is_begin = (
+        table.seconds.loc[rows].to_numpy(),
+        table.rules["time"].get("stamp") == "begin",
+    )
+    first_s = 0.0 if table.clock == BEGIN else None
     if table.durations_s is not None:
-        durations_s = table.durations_s[rows]
+        durations_s = table.durations_s[rows.to_numpy()]
         begin_s = end_s if is_begin else end_s - durations_s
         end_s, first_s = begin_s + durations_s, begin_s[0]
         touching_s = TOUCHING_S if (begin_s % 1.0 > 0).any() else 1.0  # of whole seconds
         apart = np.flatnonzero(begin_s[1:] - end_s[:-1] > touching_s) + 1
-        end_s = np.insert(end_s, apart, begin_s[apart])
-        used_j = np.insert(used_j, apart, np.nan, axis=0)
+        end_s, used_j = np.insert(end_s, apart, begin_s[apart]), np.insert(used_j, apart, np.nan)
     elif is_begin:
-        first_s, used_j = None, np.vstack([used_j[:1], used_j[:-1]])
+        first_s, used_j = None, np.concatenate((used_j[:1], used_j[:-1]))
     if first_s is not None:
-        end_s, used_j = np.insert(end_s, 0, first_s), np.vstack([used_j[:1], used_j])
+        end_s, used_j = np.insert(end_s, 0, first_s), np.insert(used_j, 0, used_j[0])
     else:
         what = f"the energy of the {'last' if is_begin else 'first'} interval is not counted"
         detail = f"{what}, as its length is unknown; name a column of them (time: duration)"
-        for name in names:
-            table.flag("missing_samples", f"{name}: {detail}", name)
+        table.flag("missing_samples", f"{name}: {detail}", name)
     timed = np.isfinite(end_s)
-    return end_s[timed], _added_up(end_s, pd.DataFrame(used_j))[timed]
+    return end_s[timed], _added_up(end_s, pd.Series(used_j))[timed]
 
 
-def _added_up(time_s: Floats, used: pd.DataFrame) -> Floats:
-    """Counters in J, (n, k), of energies used since the row before, in the order of the rows.
+def _added_up(time_s: Floats, used: pd.Series) -> Floats:
+    """Counter in J, (n,), of energies used since the row before, in the order of the rows.
 
     The first is not counted, nor is one that repeats the one before, at the same time. Where one is unknown
     the counter begins anew, lower, so that it is told from no energy.
     """
-    is_first = np.arange(len(used))[:, None] == 0
+    is_first = used.index == 0
     unknown = ~(used >= 0) & ~is_first
-    is_repeated = (used.diff() == 0) & (np.diff(time_s, prepend=np.nan) == 0)[:, None]
+    is_repeated = (used.diff() == 0) & (np.diff(time_s, prepend=np.nan) == 0)
     total = used.mask(unknown | is_repeated | is_first, 0.0).cumsum()
     before = total.where(unknown).ffill().fillna(0.0)
     begun = unknown.cumsum()

@@ -1,42 +1,34 @@
 """Times of rows: stamps in text, and unix seconds of local ones.
 
 Local times of the hour that comes twice, when clocks are set back, are refused; one that does not exist, when
-they are set forward, is taken by the offset before.
+they are set forward, is no time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta, tzinfo
+from datetime import tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import pandas as pd
+from dateutil.tz import gettz  # type: ignore[import-untyped]
 
 from scalewatt.common.errors import InputError, shown
 from scalewatt.recordings.terms import LATEST_S, Flag, Floats, flag
 
-NUMBER, DAY, UNIX, LOCAL, BEGIN = "number", "day", "unix", "local", "begin"
+DAY, UNIX, LOCAL, BEGIN = "day", "unix", "local", "begin"
+_NUMBER = r"(\d{9,19})(?:\.\d+)?"
+_DAY = r"\d\d?:\d\d:\d\d(?:[.,:]\d+)?"
 _DATE = r"\d{4}(?:-?\d\d?-?|/\d\d?/)\d\d?[T ]+\d\d?:\d\d"
-_FORMS = {
-    NUMBER: r"\d{9,19}(?:\.\d+)?",
-    DAY: r"\d\d?:\d\d:\d\d(?:[.,:]\d+)?",
-    UNIX: rf"{_DATE}.*(?:[Zz+-]|UTC).*",
-    LOCAL: rf"{_DATE}[\d:.,]*",
-}
-"""How a time is written: unix time, time of day, date with an offset or without."""
+_FORMS = {_NUMBER: UNIX, _DAY: DAY, rf"{_DATE}.*(?:[Zz+-]|UTC).*": UNIX, rf"{_DATE}[\d:.,]*": LOCAL}
+"""How a time is written (unix time, time of day, date with an offset or without), and its clock."""
 _HEAD_ROWS = 100
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _EARLIEST_S = 1e8
 """Unix times are later, in 1973: smaller numbers count from something else."""
-_SLOT_S = 900
-"""Zones change their offset at a full quarter of an hour."""
-_EPOCH = datetime(1970, 1, 1)
-
-
-# --- stamps ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,32 +37,35 @@ class Stamps:
 
     seconds: Floats
     clock: str
-    """UNIX; LOCAL: since a local clock showed 1970; DAY: since a midnight, times of day without a date;
-    BEGIN: since the recording began."""
+    """UNIX; LOCAL: unix seconds of times that a zone was applied to; DAY: since a midnight, times of day
+    without a date; BEGIN: since the recording began."""
+    flags: tuple[Flag, ...] = ()
+    """What is assumed of them."""
 
 
-def parse_times(texts: pd.Series) -> Stamps | None:
+def parse_times(texts: pd.Series, zone: tzinfo | None = None) -> Stamps | None:
     """Parse texts that are all written as most of the first ones are; None if these are no times.
 
     Understood are unix times in s, ms, µs or ns, by their digits; dates with `-`, `/` or nothing between,
-    and a time of day, with or without an offset (Z, UTC, +02, +0200 or +02:00); times of day alone.
+    and a time of day, with an offset (Z, UTC, +02, +0200 or +02:00) or of a zone, by default this machine's;
+    times of day alone.
     """
     texts = texts.str.strip()
     head = texts[texts != ""].head(_HEAD_ROWS)
-    counts = {form: head.str.fullmatch(pattern).sum() for form, pattern in _FORMS.items()}
-    form = max(counts, key=lambda form: counts[form])
-    if not counts[form]:
+    form = max(_FORMS, key=lambda form: head.str.fullmatch(form).sum())
+    first = head[head.str.fullmatch(form)]
+    if first.empty:
         return None
-    if form == NUMBER:
-        digits = head.str.extract(r"^(\d{9,19})")[0].str.len().mode()[0]
+    if form == _NUMBER:
+        digits = first.str.extract(_NUMBER)[0].str.len().mode()[0]
         return Stamps(within(as_numbers(texts) / 1000.0 ** ((digits - 9) // 3)), UNIX)
-    if form == DAY:
+    if form == _DAY:
         return Stamps(_seconds_of_day(texts), DAY)
     # The other form cannot be parsed together with this one: those rows have no time.
-    plain = texts.where(texts.str.fullmatch(_FORMS[form]), "")
+    plain = texts.where(texts.str.fullmatch(form), "")
     plain = plain.str.replace("/", "-", regex=False).str.replace(",", ".", regex=False)
     plain = plain.str.replace(r"\s*(?:UTC|z)$", "Z", regex=True)
-    return Stamps(dates(plain, "ISO8601", form == UNIX), form)
+    return _dates(plain, "ISO8601", _FORMS[form], zone)
 
 
 def _seconds_of_day(texts: pd.Series) -> Floats:
@@ -81,12 +76,20 @@ def _seconds_of_day(texts: pd.Series) -> Floats:
     return seconds + 86400.0 * np.cumsum(steps < -43200.0)
 
 
-def dates(texts: pd.Series, form: str, zoned: bool) -> Floats:
-    """Seconds of dates, (n,), NaN where there is none, by pandas' name of their form."""
-    stamps = pd.to_datetime(texts, format=form, errors="coerce", utc=zoned)
-    stamps = stamps.dt.tz_localize(None).astype("datetime64[us]")
-    seconds = stamps.to_numpy().astype(np.int64) / 1e6
-    return within(np.where(stamps.isna(), np.nan, seconds))
+def _dates(texts: pd.Series, form: str, clock: str, zone: tzinfo | None) -> Stamps:
+    """Parse dates by pandas' name of their form. Raises InputError for the hour that comes twice."""
+    stamps = pd.to_datetime(texts, format=form, errors="coerce", utc=clock == UNIX)
+    if clock == LOCAL:
+        try:
+            stamps = stamps.dt.tz_localize(zone or gettz(), nonexistent="NaT")
+        except ValueError as error:
+            what = "has local times of the hour that comes twice in autumn"
+            raise InputError(f"{what}; expected unix times or UTC") from error
+    micros = stamps.dt.tz_convert(None).astype("datetime64[us]").to_numpy().astype(np.int64)
+    seconds = within(np.where(stamps.isna(), np.nan, micros / 1e6))
+    detail = "its local times name no zone; they are read as this machine's"
+    is_assumed = clock == LOCAL and zone is None
+    return Stamps(seconds, clock, (flag("time_assumed", None, detail),) * is_assumed)
 
 
 def as_numbers(texts: pd.Series) -> Floats:
@@ -108,9 +111,6 @@ def unread(texts: Iterable[str], seconds: Iterable[float]) -> str:
     return ""
 
 
-# --- local clocks ---------------------------------------------------------------------------------
-
-
 def zone_named(name: str | None, where: str) -> tzinfo | None:
     """Zone of a name; None, this machine's zone, for None. Raises InputError."""
     if name is None:
@@ -122,76 +122,34 @@ def zone_named(name: str | None, where: str) -> tzinfo | None:
         raise InputError(f"{where}: {shown(name)} is not a time zone; {allowed}") from error
 
 
-def _unix_seconds(stamps: Stamps, zone: tzinfo | None) -> tuple[Floats, list[Flag]]:
-    """Seconds of stamps, of LOCAL ones by a zone (None: this machine's), (n,); and what is assumed.
+def read_times(rules: Mapping[str, Any], texts: pd.Series, time_zone: str | None) -> Stamps:
+    """Read the times of rows, of the texts of their columns, as a description says.
 
-    Raises InputError for times of the hour that comes twice in autumn.
+    Raises InputError without any.
     """
-    if stamps.clock != LOCAL:
-        return stamps.seconds, []
-    local_s = stamps.seconds
-    slots, slot_of = np.unique(np.floor(local_s / _SLOT_S), return_inverse=True, equal_nan=True)
-    early, late = (np.array([_offset_s(slot, zone, fold) for slot in slots]) for fold in (0, 1))
-    if (early > late).any():
-        raise InputError(
-            "has local times of the hour that comes twice in autumn; expected unix times or UTC"
-        )
-    detail = "its local times name no zone; they are read as this machine's"
-    return local_s - early[slot_of], [flag("time_assumed", None, detail)] * (zone is None)
-
-
-def _offset_s(slot: float, zone: tzinfo | None, fold: int) -> float:
-    if np.isnan(slot):
-        return np.nan
-    seconds = float(slot) * _SLOT_S
-    local = (_EPOCH + timedelta(seconds=seconds)).replace(tzinfo=zone, fold=fold)
-    return seconds - local.timestamp()
-
-
-def zoned_times(texts: Sequence[str], time_zone: str | None) -> tuple[Floats, list[Flag]]:
-    """Unix seconds of a file's stamps in their order, (n,), NaN for none; and what is assumed of them."""
-    stamps = parse_times(pd.Series(texts, dtype="str"))
-    if stamps is None or stamps.clock == DAY:
-        return np.full(len(texts), np.nan), []
-    return _unix_seconds(stamps, zone_named(time_zone, "zone"))
-
-
-# --- rows of a table ------------------------------------------------------------------------------
-
-
-def read_times(
-    rules: Mapping[str, Any], texts: pd.Series, zone: str | None
-) -> tuple[Stamps, list[Flag]]:
-    """Read the times of rows, of the texts of their columns, as a description says; and what is assumed.
-
-    The clock is UNIX, or DAY or BEGIN where it is unknown when that was. Raises InputError without any.
-    """
-    rule = rules["time"]
-    of_zone = zone_named(rule.get("zone") or zone, "time.zone")
+    rule, decimal = rules["time"], rules.get("decimal", ".")
+    zone = zone_named(rule.get("zone") or time_zone, "time.zone")
     if (texts == "").all():
         raise InputError("its rows have no times; record them (docs/recordings.md)")
-    stamps = _parse_column(texts, rule, rules.get("decimal", "."))
-    seconds, flags = _unix_seconds(stamps, of_zone)
-    if not np.isfinite(seconds).any():
-        example = unread(texts, seconds)
-        raise InputError(f"holds no row with a time that can be read{example}")
-    return Stamps(seconds, UNIX if stamps.clock == LOCAL else stamps.clock), flags
+    stamps = _parse_column(texts, rule, decimal, zone)
+    if stamps is None or not np.isfinite(stamps.seconds).any():
+        what = f"has no unix times, or dates with a time of day{unread(texts[:1], [np.nan])}"
+        raise InputError(f"its column of times {what}; state its unit or format")
+    return stamps
 
 
-def _parse_column(texts: pd.Series, rule: Mapping[str, Any], decimal: str) -> Stamps:
+def _parse_column(
+    texts: pd.Series, rule: Mapping[str, Any], decimal: str, zone: tzinfo | None
+) -> Stamps | None:
     """Parse a column by its stated format or unit, else as times are written."""
     unit, form = rule.get("unit"), rule.get("format")
     if form:
         try:
-            return Stamps(dates(texts, form, "%z" in form), UNIX if "%z" in form else LOCAL)
+            return _dates(texts, form, UNIX if "%z" in form else LOCAL, zone)
         except (ValueError, TypeError, OverflowError) as error:
             raise InputError(f"time.format: {shown(form)} is not a form of a date") from error
     if unit is None:
-        if (stamps := parse_times(texts)) is not None:
-            return stamps
-        example = unread(texts[:1], [np.nan])
-        what = f"has no unix times, or dates with a time of day{example}"
-        raise InputError(f"its column of times {what}; state its unit or format")
+        return parse_times(texts, zone)
     seconds = as_numbers(texts.str.replace(decimal, ".", regex=False)) * _SECONDS[unit]
     seconds = np.where(np.abs(seconds) < LATEST_S, seconds, np.nan)
     if rule.get("since") == BEGIN:

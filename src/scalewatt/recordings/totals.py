@@ -7,10 +7,10 @@ counts, or the outermost windows.
 run, task    columns; the tasks of a run add up, and of its other rows the last counts
 window       column; windows may lie within others
 begin, end   column of the time of either; `duration` in s
-sensors      `column`, or `pattern` whose group is the device's index; `kind`, `unit`, `origin`, `model`;
-             `count` of the devices whose sum it is; `steady_power`, a column of the constant W behind it
-overhead     column of a factor that all energies hold (PUE)
-mode         column that is `process` where CPU and memory energies are one process's share
+sensors      `column`, or `pattern` whose group is the device's index; `kind`, `unit`, `origin`; what is
+             `assumed` of it; `count` and `model`, columns of the devices whose sum it is, and the models
+             of which it is `estimated`; `steady_power`, a column of the constant W behind it
+expect       texts of columns: a run with other cells is refused
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from scalewatt.common.errors import InputError
+from scalewatt.common.errors import InputError, shown
 from scalewatt.recordings.block import Block, Recording, sensor_frame
 from scalewatt.recordings.tables import (
     TOUCHING_S,
@@ -35,18 +35,15 @@ from scalewatt.recordings.tables import (
     node_of,
     read_lines,
 )
-from scalewatt.recordings.terms import ESTIMATED, LATEST_S, Flag, Floats, flag
-from scalewatt.recordings.times import as_numbers, zoned_times
+from scalewatt.recordings.terms import ESTIMATED, LATEST_S, MEASURED, Flag, Floats, flag
+from scalewatt.recordings.times import as_numbers, parse_times, zone_named
 
 UNIX_S = 1e9
 """No monotonic clock counts as many seconds, and unix time does since 2001."""
 DOUBTFUL = 1.5
 """A duration is wrong where a constant power needs this many times as long for its energy."""
-MOST_DEVICES = 1024
 
 Rules = Mapping[str, Any]
-Totals = tuple[pd.DataFrame, list[Flag]]
-"""Rows with `window`, `begin_s`, `end_s`, `counted` and energies in J by the sensors' keys; and flags."""
 
 
 def read_totals(path: Path, preset: Preset, options: Options) -> Recording:
@@ -55,9 +52,9 @@ def read_totals(path: Path, preset: Preset, options: Options) -> Recording:
     lines, torn = read_lines(path)
     rows, damaged = _read_rows(lines, rules)
     sensors = _find_sensors(rows, rules)
+    flags: list[Flag] = []
     choose = _choose_windows if "window" in rules else _choose_run
-    totals, flags = choose(rows, sensors, rules, options)
-    counted = totals[totals["counted"]].sort_values("begin_s")
+    counted = choose(rows, sensors, rules, options, flags).sort_values("begin_s")
     is_unix = bool(counted["begin_s"].iloc[0] >= UNIX_S)
     row = rows.loc[counted.index[-1]]
     devices = [device for s in sensors for device in _devices(row, s, counted, node, flags)]
@@ -69,7 +66,6 @@ def read_totals(path: Path, preset: Preset, options: Options) -> Recording:
         flags=(*flags, *damage_flags(damaged, torn)),
         run=counted["window"].iloc[0] if "run" in rules else options.run,
         format=preset["name"],
-        windows=_windows(totals, sensors, is_unix) if "window" in rules else None,
     )
 
 
@@ -89,7 +85,7 @@ def _read_rows(lines: Sequence[str], rules: Rules) -> tuple[pd.DataFrame, int]:
 
 
 def _find_sensors(rows: pd.DataFrame, rules: Rules) -> list[dict[str, Any]]:
-    """Rules of the columns of energies with `column`, `index`, `key`, such as gpu_0_j, and `joules` (n,)."""
+    """Rules of the columns of energies with `column`, `index` and `joules`, (n,)."""
     sensors = []
     for rule in rules["sensors"]:
         pattern = rule.get("pattern", rule.get("column"))
@@ -99,8 +95,8 @@ def _find_sensors(rows: pd.DataFrame, rules: Rules) -> list[dict[str, Any]]:
         for match in matches:
             index = int(match[1]) if match.groups() else 0
             joules = _numbers(rows, match[0]) * UNITS[rule["unit"]][1]
-            facts = {"column": match[0], "index": index, "key": f"{rule['kind']}_{index}_j"}
-            sensors.append({**rule, **facts, "joules": joules.where(joules >= 0)})
+            facts = {"column": match[0], "index": index, "joules": joules.where(joules >= 0)}
+            sensors.append({**rule, **facts})
     return sensors
 
 
@@ -110,41 +106,46 @@ def _numbers(rows: pd.DataFrame, column: str | None) -> pd.Series:
     return pd.Series(as_numbers(texts), rows.index)
 
 
+def _named(rows: pd.DataFrame, column: str, name: str | None) -> pd.DataFrame:
+    """Rows of a name in a column, or all. Raises InputError without any."""
+    chosen = rows[rows[column] == (name or rows[column])]
+    if chosen.empty:
+        what = "run" if column != "window" else "window"
+        raise InputError(f"holds no {what} {name}; allowed: {_listed(rows[column].unique())}")
+    return chosen
+
+
 # --- the total of a run, or of its tasks --------------------------------------------------------------
 
 
 def _choose_run(
-    rows: pd.DataFrame, sensors: Sequence[Rules], rules: Rules, options: Options
-) -> Totals:
+    rows: pd.DataFrame, sensors: Sequence[Rules], rules: Rules, options: Options, flags: list[Flag]
+) -> pd.DataFrame:
     """Choose the total of a run, its last row's or that of all its tasks; and flag what is doubtful of it."""
-    runs = rows[str(rules["run"])]
-    name = str(runs.iloc[-1]) if options.run is None else options.run
-    flags: list[Flag] = []
-    if others := [run for run in runs.unique() if run != name]:
-        detail = f"run {name} is read; others: {_listed(others)}"
-        flags.append(flag("several", None, detail))
-    rows = rows[runs == name]
-    if rows.empty:
-        raise InputError(f"holds no run {name}; allowed: {_listed(runs.unique())}")
+    column = str(rules["run"])
+    name = options.run or str(rows[column].iloc[-1])
+    if others := [run for run in rows[column].unique() if run != name]:
+        flags.append(flag("several", None, f"run {name} is read; others: {_listed(others)}"))
+    rows = _named(rows, column, name)
     if rules["task"] not in rows or (rows[rules["task"]] == "").any():
         rows = rows.iloc[-1:]  # only tasks add up
-    if (overhead := _numbers(rows, rules["overhead"]).max()) > 1:
-        raise InputError(f"its energies hold a PUE of {overhead:g}; expected 1")
+    for expected, texts in rules["expect"].items():
+        cells = rows[expected] if expected in rows else pd.Series(dtype="str")
+        if len(unlike := cells[~cells.isin(texts)]):
+            what = f"its energies are not the machine's: {expected} is {shown(unlike.iloc[0])}"
+            raise InputError(f"{what}; expected {texts[0]}")
 
     length_s = _length_s(rows, sensors, rules, name, flags)
-    stamps = rows[str(rules["end"])].tolist()
-    ends_s, of_times = zoned_times(stamps, options.time_zone)
-    end_s = float(np.fmax.reduce(ends_s))
+    stamps = parse_times(rows[str(rules["end"])], zone_named(options.time_zone, "time zone"))
+    end_s = np.nan if stamps is None else float(np.fmax.reduce(stamps.seconds))
+    flags += () if stamps is None else stamps.flags
     if np.isnan(end_s):
         flags.append(flag("time_unknown", None, f"run {name} has no time stamp"))
         end_s = length_s
-    if rules["mode"] in rows and (rows[rules["mode"]] == "process").any():
-        detail = "CPU and memory count for one process's share of the machine only"
-        flags.append(flag("assumed", None, detail))
-    used_j = {s["key"]: s["joules"][rows.index].sum(skipna=False) for s in sensors}
+    used_j = {s["column"]: s["joules"][rows.index].sum(skipna=False) for s in sensors}
     used_j = {key: joules if joules > 0 else np.nan for key, joules in used_j.items()}
-    total = {"window": name, "begin_s": end_s - length_s, "end_s": end_s, "counted": True}
-    return pd.DataFrame([{**total, **used_j}], index=rows.index[-1:]), [*flags, *of_times]
+    total = {"window": name, "begin_s": end_s - length_s, "end_s": end_s}
+    return pd.DataFrame([{**total, **used_j}], index=rows.index[-1:])
 
 
 def _length_s(
@@ -172,13 +173,12 @@ def _length_s(
 
 
 def _choose_windows(
-    rows: pd.DataFrame, sensors: Sequence[Rules], rules: Rules, options: Options
-) -> Totals:
-    """Totals of windows, of a name if one is asked for; the outermost are counted."""
-    flags: list[Flag] = []
+    rows: pd.DataFrame, sensors: Sequence[Rules], rules: Rules, options: Options, flags: list[Flag]
+) -> pd.DataFrame:
+    """Totals of windows, of a name if one is asked for, that are the outermost."""
     begin_s = _numbers(rows, rules["begin"])
     end_s = begin_s + _numbers(rows, rules["duration"])
-    joules = {s["key"]: s["joules"].where(s["joules"] > 0) for s in sensors}
+    joules = {s["column"]: s["joules"].where(s["joules"] > 0) for s in sensors}
     totals = pd.DataFrame(
         {**joules, "window": rows[rules["window"]], "begin_s": begin_s, "end_s": end_s}
     )
@@ -188,24 +188,19 @@ def _choose_windows(
         flags.append(flag("damaged", None, detail))
     if totals.empty:
         raise InputError("holds no window with a begin and a length")
-    names = totals["window"].unique()
-    totals = totals[totals["window"] == (options.run or totals["window"])]
-    if totals.empty:
-        raise InputError(f"holds no window {options.run}; allowed: {_listed(names)}")
+    totals = _named(totals, "window", options.run)
     # A line is written as its window ends, so the ends of one program's monotonic clock never go back.
     if (totals["end_s"].where(totals["end_s"] < UNIX_S).dropna().diff() < -TOUCHING_S).any():
-        raise InputError(
-            "its clock goes back from window to window; expected a file for each program, in order of time"
-        )
-    totals = totals.assign(counted=outermost(totals))
-    inner = totals["window"][~totals["counted"]]
-    if len(inner):
+        what = "its clock goes back from window to window"
+        raise InputError(f"{what}; expected a file for each program, in order of time")
+    is_outer = _outermost(totals)
+    if len(inner := totals["window"][~is_outer]):
         detail = f"{len(inner)} windows lie within others and are left out: {_listed(inner)}"
         flags.append(flag("total_only", None, detail))
-    return totals, flags
+    return totals[is_outer]
 
 
-def outermost(windows: pd.DataFrame) -> pd.Series:
+def _outermost(windows: pd.DataFrame) -> pd.Series:
     """Mark the windows that follow each other in time, the longest where some nest.
 
     Raises InputError for windows that overlap without nesting: how their energy divides is not known.
@@ -216,20 +211,8 @@ def outermost(windows: pd.DataFrame) -> pd.Series:
     is_longer = ordered["end_s"] > before_s + TOUCHING_S * ~is_after
     if (crossing := is_longer & ~is_after).any():
         second = ordered[crossing].iloc[0]
-        first = ordered[ordered["end_s"] == before_s[crossing].iloc[0]].iloc[0]
-        names = f"{first['window'][:60]} and {second['window'][:60]}"
-        raise InputError(f"its windows {names} cross; name one with --run")
+        raise InputError(f"its window {second['window'][:60]} crosses another; name one with --run")
     return (is_after & is_longer).reindex(windows.index)
-
-
-def _windows(totals: pd.DataFrame, sensors: Sequence[Rules], is_unix: bool) -> pd.DataFrame:
-    """Windows as `Recording.windows` has them."""
-    columns = {
-        "start_s": totals["begin_s"] if is_unix else np.nan,
-        "duration_s": totals["end_s"] - totals["begin_s"],
-        "energy_j": totals[[s["key"] for s in sensors]].sum(axis=1, skipna=False),
-    }
-    return totals.assign(**columns).drop(columns=["begin_s", "end_s"]).reset_index(drop=True)
 
 
 # --- devices and their counters -----------------------------------------------------------------------
@@ -238,46 +221,46 @@ def _windows(totals: pd.DataFrame, sensors: Sequence[Rules], is_unix: bool) -> p
 def _devices(
     row: pd.Series, sensor: Rules, totals: pd.DataFrame, node: str, flags: list[Flag]
 ) -> list[dict[str, Any]]:
-    """Devices of a sensor, each with its share of the energy; flags what is doubtful of them.
-
-    A sum is not divided by a number that the model contradicts ("8 x A100"): not all devices may be in it.
-    """
-    model, kind, column = (
-        str(row.get(sensor.get("model", ""), "")),
-        sensor["kind"],
-        sensor["column"],
-    )
-    is_apple = "apple" in model.lower()  # estimated
-    count_cell = row.get(sensor["count"], "") if "count" in sensor else "1"
-    stated = float(as_numbers(pd.Series([count_cell]))[0])
-    named = re.match(r"(\d+) x ", model)
-    is_clear = 1 <= stated <= MOST_DEVICES and (named is None or int(named[1]) == stated)
-    count = int(stated) if is_clear else 1
-    unknown = totals["window"][totals[str(sensor["key"])].isna()]
-    if not stated >= 1 and len(unknown):  # a machine without GPUs
+    """Devices of a sensor, each with its share of the energy; flags what is doubtful of them."""
+    stated, count = _counts(row, sensor)
+    unknown = totals["window"][totals[str(sensor["column"])].isna()]
+    if not stated and len(unknown):  # a machine without GPUs
         return []
     details = [("total_only", f"totals without samples: {_listed(totals['window'])}")]
     if len(unknown):
         details.append(("unreadable", f"no energy above 0 J of {_listed(unknown)}"))
-    if kind == "cpu" and "model" in sensor and not is_apple:
-        what = "by RAPL, load or TDP, the file does not say; taken as estimated"
-        details.append(("assumed", what))
+    if "assumed" in sensor:
+        details.append(("assumed", sensor["assumed"]))
     if stated > 1:
         how = "each is given the same part" if count > 1 else "taken for one device"
         details.append(("assumed", f"a sum of several devices: {how}"))
+    column, kind = sensor["column"], sensor["kind"]
     names = [column] if count == 1 else [f"{column}:{i}" for i in range(count)]
-    about = {"kind": kind, "node": node}
-    flags += [{**flag(code, names[0], text), **about} for code, text in details]
-    origin = ESTIMATED if is_apple else sensor.get("origin", "measured")
-    common = {"kind": kind, "origin": origin, "key": sensor["key"], "share": 1 / count}
+    flags += [{**flag(code, names[0], text), "kind": kind, "node": node} for code, text in details]
+    is_estimated = re.fullmatch(sensor.get("estimated", "(?!)"), row.get(sensor.get("model"), ""))
+    origin = ESTIMATED if is_estimated else sensor.get("origin", MEASURED)
+    common = {"kind": kind, "origin": origin, "column": sensor["column"], "share": 1 / count}
     return [{**common, "name": n, "index": sensor["index"] + i} for i, n in enumerate(names)]
+
+
+def _counts(row: pd.Series, sensor: Rules) -> tuple[float, int]:
+    """Stated number of devices in a sum, and the number to divide it by.
+
+    That is 1 where the model contradicts ("8 x A100"), as not all devices may be in the sum.
+    """
+    if "count" not in sensor:
+        return 1, 1
+    stated = np.nan_to_num(as_numbers(pd.Series([row.get(sensor["count"], "")]))[0])
+    named = re.match(r"(\d+) x ", row.get(sensor["model"], ""))
+    is_clear = 1 <= stated <= 1024 and (named is None or int(named[1]) == stated)
+    return stated, int(stated) if is_clear else 1
 
 
 def _block(
     node: str, totals: pd.DataFrame, devices: Sequence[Mapping[str, Any]], is_unix: bool
 ) -> Block:
     """Counters that start at 0 J with each total, in order of time, and go on where one follows at once."""
-    joules = totals[[device["key"] for device in devices]].to_numpy()
+    joules = totals[[device["column"] for device in devices]].to_numpy()
     joules = joules * [device["share"] for device in devices]
     times: list[float] = []
     values: list[Floats] = []

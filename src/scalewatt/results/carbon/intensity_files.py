@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC
 from pathlib import Path
 
 import numpy as np
@@ -63,7 +64,7 @@ def _texts(path: Path) -> pd.DataFrame:
 
 def _times(path: Path, texts: pd.Series) -> Floats:
     """Return unix times in s, (n,)."""
-    stamps = parse_times(texts)
+    stamps = parse_times(texts, UTC)
     if stamps is None or stamps.clock != UNIX:
         raise InputError(
             f"{path}: line {texts.index[0]}: time '{texts.iloc[0][:40]}'; allowed: unix seconds, or dates "
