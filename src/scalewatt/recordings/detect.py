@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.block import Recording, blocks_of
+from scalewatt.recordings.block import Block, Recording, blocks_of
 from scalewatt.recordings.node_names import nodes_by_name
 from scalewatt.recordings.prometheus import DEVICE, read_prometheus, recognises
 from scalewatt.recordings.tables import (
@@ -39,8 +39,9 @@ from scalewatt.recordings.totals import read_totals
 HEAD_BYTES = 1 << 16
 PROMETHEUS: Preset = {"name": "prometheus"}
 DATA_SUFFIXES = (".csv", ".tsv", ".txt", ".log", ".out", ".prom", ".json", ".jsonl", ".hdf5", ".h5")
-ALIKE = 0.05
-"""Mean powers may be of one device, read by two processes, if they differ by at most such a share."""
+ALIKE, ALIKE_TOTALS, ALIKE_ERRORS = 0.01, 0.03, 3.0
+"""Mean powers may be of one device, read by two processes, if they differ by less than such a share (more of
+totals, which begin and end at other times), and by so many standard errors of samples at other times."""
 BY_NODE = (
     "name the node of each with --node FILE=NAME, or each file by its node up to the first dot"
 )
@@ -168,8 +169,9 @@ def joined(records: Sequence[Recording]) -> Recording:
     keys = [*DEVICE, "name", "quantity"]
     parts = [same for _, same in sensors.groupby(keys)] if len(sensors) else []
     rows = [_one_after_the_other(same.sort_values("begin_s"), flags) for same in parts]
+    nodes: dict[str, list[Block]] = {node: [] for node in sorted({*names.values()})}
     return Recording(
-        nodes={node: [] for node in sorted({*names.values()})} | blocks_of(rows),
+        nodes=nodes | blocks_of(rows),
         clock_known=not unknown,
         period_s=None,
         source=records[0].source,
@@ -238,21 +240,26 @@ def _check_nodes(sensors: pd.DataFrame) -> list[Flag]:
 def _is_alike(a: Any, b: Any) -> bool:
     """True if two sensors have like mean powers in the time of both, if that is most of the shorter's."""
     begin_s, end_s = max(a.begin_s, b.begin_s), min(a.end_s, b.end_s)
-    if not end_s - begin_s > 0.5 * min(a.end_s - a.begin_s, b.end_s - b.begin_s):
+    shorter_s, longer_s = sorted(of.end_s - of.begin_s for of in (a, b))
+    is_same_length = a.clock_known or shorter_s >= (1 - ALIKE_TOTALS) * longer_s
+    if not end_s - begin_s > 0.5 * shorter_s or not is_same_length:
         return False
-    first_w, second_w = (_mean_w(each, begin_s, end_s) for each in (a, b))
-    return bool(abs(first_w - second_w) <= ALIKE * max(abs(first_w), abs(second_w)))
+    (first_w, error_w), (second_w, other_w) = (_mean_w(each, begin_s, end_s) for each in (a, b))
+    share = ALIKE_TOTALS if a.totals or b.totals else ALIKE
+    most_w = share * max(abs(first_w), abs(second_w)) + ALIKE_ERRORS * np.hypot(error_w, other_w)
+    return bool(abs(first_w - second_w) <= most_w)
 
 
-def _mean_w(sensor: Any, begin_s: float, end_s: float) -> float:
-    """Mean power in W from begin to end, of totals that of their whole time."""
-    inside = (sensor.time_s >= begin_s) & (sensor.time_s <= end_s) | sensor.totals
-    inside &= np.isfinite(sensor.values)
-    time_s, values = sensor.time_s[inside], sensor.values[inside]
+def _mean_w(sensor: Any, begin_s: float, end_s: float) -> tuple[float, float]:
+    """Mean power in W from begin to end, of totals that of their whole time, and its standard error."""
+    time_s, values = sensor.time_s, sensor.values
+    inside = np.isfinite(values) & ((time_s >= begin_s) & (time_s <= end_s) | sensor.totals)
+    time_s, values = time_s[inside], values[inside]
     if values.size < 2:
-        return np.nan
-    is_counter = sensor.quantity == "counter"
-    return float(np.diff(values).clip(0).sum() / np.ptp(time_s) if is_counter else values.mean())
+        return np.nan, np.nan
+    if sensor.quantity != "counter":
+        return float(values.mean()), float(values.std() / np.sqrt(values.size))
+    return float(np.diff(values).clip(0).sum() / np.ptp(time_s)), 0.0
 
 
 def _one_after_the_other(parts: pd.DataFrame, flags: list[Flag]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -137,7 +137,7 @@ def _sensors(series: pd.DataFrame) -> pd.DataFrame:
         scraper=node + " " + _label(series, "instance") + " " + _label(series, "job"),
     )
     frames = []
-    for row in metrics().to_dict("records"):
+    for row in cast(list[dict[str, Any]], metrics().to_dict("records")):
         fit = series[series["metric"] == row["metric"]]
         label, _, expression = row["where"].partition("~")
         fit = fit[_label(fit, label).str.fullmatch(expression)]

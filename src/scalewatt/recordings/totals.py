@@ -10,6 +10,7 @@ begin, end   column of the time of either; `duration` in s
 sensors      `column`, or `pattern` whose group is the device's index; `kind`, `unit`, `origin`; what is
              `assumed` of it; `count` and `model`, columns of the devices whose sum it is, and the models
              of which it is `estimated`; `steady_power`, a column of the constant W behind it
+mode         column that is `process` where CPU and memory energies are one process's share
 expect       texts of columns: a run with other cells is refused
 """
 
@@ -142,6 +143,9 @@ def _choose_run(
     if np.isnan(end_s):
         flags.append(flag("time_unknown", None, f"run {name} has no time stamp"))
         end_s = length_s
+    if rules["mode"] in rows and (rows[rules["mode"]] == "process").any():
+        detail = "CPU and memory count for one process's share of the machine only"
+        flags.append(flag("assumed", None, detail))
     used_j = {s["column"]: s["joules"][rows.index].sum(skipna=False) for s in sensors}
     used_j = {key: joules if joules > 0 else np.nan for key, joules in used_j.items()}
     total = {"window": name, "begin_s": end_s - length_s, "end_s": end_s}
