@@ -76,8 +76,10 @@ def test_a_node_is_one_whether_or_not_a_file_gives_its_domain(tmp_path: Path) ->
 
 
 def test_a_folders_files_of_a_short_and_a_full_name_are_of_one_node(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
     for host, index in (("n1", 0), ("n1.cluster", 1)):
         rows = [f"{T0 + s},{host},{index},100" for s in range(N)]
-        written(tmp_path, "\n".join(["time,host,gpu,w", *rows, ""]), f"{index}.csv")
-    account = scalewatt.energy(tmp_path, columns=written(tmp_path, COLUMNS, "columns.yaml"))
+        written(folder, "\n".join(["time,host,gpu,w", *rows, ""]), f"{index}.csv")
+    account = scalewatt.energy(folder, columns=written(tmp_path, COLUMNS, "columns.yaml"))
     assert account.hosts == ["n1.cluster"] and account.joules() == pytest.approx(200 * (N - 1))
