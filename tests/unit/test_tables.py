@@ -424,7 +424,6 @@ def test_a_node_that_was_recorded_for_less_time_is_told(
             "no unix times in s; if it counts from the begin, say so",
         ),
         ({"time": {"column": "p"}}, "has no unix times, or dates .*; state its unit"),
-        ({"sensors": [SENSOR, SENSOR]}, "both power of gpu 0 of n1; give each its index"),
         ({"sensors": [SENSOR | {"quantity": "counter"}]}, "in W, not counter; allowed: power"),
         ({"sensors": [SENSOR | {"where": {"t": "x"}}]}, "no row has"),
         ({"skip": r"\d.*"}, "holds no row"),
