@@ -119,12 +119,6 @@ def test_no_two_years_and_no_two_seeds_have_the_same_waves(
     assert not np.allclose(other["geopotential"], year["geopotential"], rtol=1e-3)
 
 
-def test_a_year_without_room_for_targets_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="1459 samples with targets 6 h ahead, 1460 are needed"):
-        years = {"train_years": [1979, 1979], "samples_per_year": 1460}
-        prepare_dataset(WAVES | years, tmp_path, None)
-
-
 # --- both -----------------------------------------------------------------------------------------
 
 

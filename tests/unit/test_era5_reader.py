@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader
 
 from scalewatt.common.errors import InputError
 from scalewatt.data.era5 import Era5Dataset, year_times
+from scalewatt.data.era5_years import PARTS
 
 ROWS, COLUMNS, STEPS = 4, 8, 8
 
@@ -36,6 +37,22 @@ def fields(path: Path) -> np.ndarray:
         return file["fields"][:]
 
 
+def dataset(
+    folder: Path,
+    years: list[int],
+    lead_steps: int,
+    samples: int,
+    part: str = "train",
+    known: int = 0,
+) -> Era5Dataset:
+    """A part of the years; the dataset's last year is `known`."""
+    definition = {f"{name}_years": [years[0], years[-1]] for name in PARTS}
+    other = "test" if part == "train" else "train"
+    definition[f"{other}_years"] = [known or years[0]] * 2
+    definition |= {"samples_per_year": samples}
+    return Era5Dataset(folder, definition, part, lead_steps)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two prepared years."""
@@ -46,7 +63,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_sample_is_a_step_and_the_steps_after_it_without_the_south_pole(folder: Path) -> None:
-    data = Era5Dataset(folder, range(1999, 2001), lead_steps=2, samples_per_year=6)
+    data = dataset(folder, [1999, 2000], 2, 6)
     assert len(data) == 12 and data.shape == (20, 4, 8)
     x, targets = data[0, 6 + 5]
     expected = torch.from_numpy(fields(folder / "2000.h5")[5:8, :, :4])
@@ -60,12 +77,12 @@ def test_a_target_may_be_in_the_next_year(tmp_path: Path) -> None:
             times = year_times(year).astype("datetime64[s]").astype(np.int64)
             values = np.broadcast_to(times[:, None, None, None] / 21600, (len(times), 1, 3, 2))
             file["fields"], file["time"] = values.astype(np.float32), times
-    data = Era5Dataset(tmp_path, [1999], 2, samples_per_year=1460, known_years=[1999, 2000])
+    data = dataset(tmp_path, [1999], 2, 1460, known=2000)
     assert len(data) == 1460
     for position in (0, 1457, 1458, 1459):
         x, targets = data[0, position]
         assert (targets[:, 0, 0, 0] - x[0, 0, 0]).tolist() == [1, 2]
-    leap = Era5Dataset(tmp_path, [2000], lead_steps=2, samples_per_year=1460)
+    leap = dataset(tmp_path, [2000], 2, 1460)
     assert len(leap) == 1460  # 1464 times: room for the targets
 
 
@@ -77,24 +94,23 @@ def test_a_year_that_the_definition_does_not_name_changes_nothing(
     write_year(tmp_path, 2018)
     if foreign == "torn":
         (tmp_path / "2018.h5").write_bytes(b"torn")
-    options = {"lead_steps": 1, "samples_per_year": 1460, "require_targets": False}
-    assert len(Era5Dataset(tmp_path, [2017], **options, known_years=[2016, 2017, 2019])) == 1459
-    assert len(Era5Dataset(tmp_path, [2017], **options)) == 1459
+    for known in (2016, 2019):
+        assert len(dataset(tmp_path, [2017], 1, 1460, "validation", known)) == 1459
 
 
 def test_a_sample_without_target_is_refused_in_training_and_left_out_in_evaluation(
     folder: Path,
 ) -> None:
-    with pytest.raises(InputError, match="year 2000 has 7 samples with targets 6 h ahead"):
-        Era5Dataset(folder, [2000], lead_steps=1, samples_per_year=8)
-    data = Era5Dataset(folder, [2000], 1, samples_per_year=8, require_targets=False)
+    with pytest.raises(InputError, match=r"2000\.h5: has 7 samples with targets 6 h ahead"):
+        dataset(folder, [2000], 1, 8)
+    data = dataset(folder, [2000], 1, 8, "validation")
     assert len(data) == 7
     x, targets = data[0, 6]
     assert not torch.equal(x, targets[0])
 
 
 def test_workers_open_their_own_files_after_a_fork(folder: Path) -> None:
-    data = Era5Dataset(folder, [1999, 2000], lead_steps=1, samples_per_year=6)
+    data = dataset(folder, [1999, 2000], 1, 6)
     keys = [(0, position) for position in (11, 0, 5, 6, 7)]
     here = torch.stack([data[key][0] for key in keys])
     loader = DataLoader(data, batch_size=2, sampler=keys, num_workers=2)
@@ -103,10 +119,10 @@ def test_workers_open_their_own_files_after_a_fork(folder: Path) -> None:
 
 def test_a_missing_or_damaged_year_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"1999\.h5: prepared ERA5 year is missing"):
-        Era5Dataset(tmp_path, [1999], 1, 6)
+        dataset(tmp_path, [1999], 1, 6)
     (tmp_path / "1999.h5").write_bytes(b"torn")
     with pytest.raises(InputError, match=r"1999\.h5: not a readable prepared ERA5 year"):
-        Era5Dataset(tmp_path, [1999], 1, 6)
+        dataset(tmp_path, [1999], 1, 6)
 
 
 # --- forms of files -----------------------------------------------------------------------------
@@ -142,7 +158,7 @@ FORMS: dict[str, Callable[[Path, int], None]] = {
 
 
 def samples_of(folder: Path) -> list[tuple[torch.Tensor, ...]]:
-    data = Era5Dataset(folder, [1999, 2000], lead_steps=2, samples_per_year=6)
+    data = dataset(folder, [1999, 2000], 2, 6)
     assert data.shape == (20, ROWS, COLUMNS)
     return [data[0, position] for position in range(len(data))]
 
@@ -162,4 +178,4 @@ def test_a_file_that_is_cut_off_is_named_before_anything_is_read(tmp_path: Path)
     path = tmp_path / "1999.h5"
     os.truncate(path, path.stat().st_size - 100)
     with pytest.raises(InputError, match=r"1999\.h5"):
-        Era5Dataset(tmp_path, [1999], 1, 6)
+        dataset(tmp_path, [1999], 1, 6)

@@ -63,7 +63,7 @@ def test_every_image_of_the_tars_is_extracted_as_it_is_and_as_a_tree_has_it(
     prepared: Path, official: Official, tars: Path, tree: Path, tmp_path: Path
 ) -> None:
     assert contents(prepared) == contents(tree)
-    assert not list(prepared.glob(".extracting-*"))
+    assert not list(prepared.glob(".extracting*"))
     marker = json.loads((prepared / "manifest.json").read_text())["marker"]
     for folder, source in [(tmp_path / "a", str(tree)), (tmp_path / "b", {"tree": str(tree)})]:
         assert prepare(official, folder, source) == marker
@@ -141,7 +141,7 @@ def lacks_a_validation_image(official: Official, tars: Path) -> str:
 
 def has_another_validation_image(official: Official, tars: Path) -> str:
     (tars / TARS["val"]).write_bytes(tar_bytes({"a.JPEG": image_bytes(1)}))
-    return r"img_val\.tar: 'a\.JPEG' is not an image of the devkit"
+    return r"img_val\.tar: a\.JPEG is not an image of the devkit"
 
 
 def is_missing(official: Official, tars: Path) -> str:
@@ -186,7 +186,7 @@ def test_a_devkit_of_another_dataset_is_refused_before_anything_is_extracted(
     message = rf"devkit_t12\.tar\.gz: says {key} \d+, dataset photos has 77"
     with pytest.raises(InputError, match=message):
         prepare_dataset(official.definition | {key: 77}, tmp_path, {"tars": str(tars)})
-    assert not list(tmp_path.glob(".extracting-*"))
+    assert not list(tmp_path.glob(".extracting*"))
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_other_images_are_not_regarded_as_extracted(
     official: Official, tars: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "train" / "n01").mkdir(parents=True)
-    with pytest.raises(InputError, match="train: exists and was not extracted"):
+    with pytest.raises(InputError, match="train: was not extracted from these"):
         prepare(official, tmp_path, {"tars": str(tars)})
 
 
@@ -241,7 +241,7 @@ def test_a_finished_folder_needs_no_tars_any_more(
 
 def make_official(official: Official, tars: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Take these tars for those of the full ImageNet."""
-    numbers = {key: official.definition[key] for key in imagenet.OFFICIAL_NUMBERS}
+    numbers = tuple(official.definition[key] for key in imagenet.NUMBERS)
     monkeypatch.setattr(imagenet, "OFFICIAL_NUMBERS", numbers)
     monkeypatch.setattr(imagenet, "OFFICIAL_MD5", md5s(tars))
 
@@ -259,7 +259,6 @@ def test_images_of_a_wrong_digest_are_not_used_and_extracted_again_from_the_righ
     with pytest.raises(InputError, match=r"img_train\.tar: MD5 is .*, expected .*; get the right"):
         prepare(official, data, {"tars": str(tars)})
     assert not (data / "val").exists() and not (data / "manifest.json").exists()
-    time.sleep(0.01)
     (tars / TARS["train"]).write_bytes(right)
     prepare(official, data, {"tars": str(tars)})
     assert (data / "train" / wnid / f"{wnid}_3.JPEG").read_bytes() == image
@@ -274,7 +273,7 @@ def test_a_killed_extraction_goes_on_and_ends_as_an_undisturbed_one(tmp_path: Pa
         *("--source", json.dumps({"tars": str(tars)})),
     ]
     process = subprocess.Popen(command)
-    while not (extracted := list(data.glob(".extracting-*/train/n*"))):
+    while not (extracted := list(data.glob(".extracting/train/n*"))):
         assert process.poll() is None
         time.sleep(0.001)
     process.send_signal(signal.SIGKILL)
@@ -284,7 +283,7 @@ def test_a_killed_extraction_goes_on_and_ends_as_an_undisturbed_one(tmp_path: Pa
     subprocess.run(command, check=True)
     assert contents(data) == contents(official.tree(tmp_path / "tree"))
     assert inodes.items() <= {p.name: p.stat().st_ino for p in (data / "train").iterdir()}.items()
-    assert not list(data.glob(".extracting-*"))
+    assert not list(data.glob(".extracting*"))
 
 
 @pytest.mark.parametrize("after", ["train", "val"])
@@ -309,4 +308,4 @@ def test_a_kill_between_the_last_renames_is_made_good(
             prepare(official, tmp_path, {"tars": str(tars)})
     prepare(official, tmp_path, {"tars": str(tars)})
     assert contents(tmp_path) == contents(tree)
-    assert not list(tmp_path.glob(".extracting-*/*"))
+    assert not list(tmp_path.glob(".extracting*/*"))

@@ -25,7 +25,6 @@ from scalewatt.data.images import (
     ImageNetDataset,
     TorchvisionImages,
     central_geometry,
-    central_view,
     decode,
     normalised,
     open_image,
@@ -72,13 +71,16 @@ def data(
 # --- views ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [(40, 40), (57, 83), (91, 50), (500, 375)])
-def test_the_central_view_is_torchvisions_resize_and_center_crop(size: tuple[int, int]) -> None:
-    pixels = np.random.default_rng(1).integers(0, 255, (size[1], size[0], 3)).astype(np.uint8)
-    image = Image.fromarray(pixels)
-    views = [transforms.Resize(round(32 * 256 / 224)), transforms.CenterCrop(32)]
-    expected = transforms.Compose([*views, *NORMALISE])(image)
-    torch.testing.assert_close(to_tensor(central_view(image, 32)), expected, rtol=0, atol=2e-6)
+def test_the_central_view_is_torchvisions_resize_and_center_crop(folder: Path) -> None:
+    views = [transforms.Resize(round(SIZE * 256 / 224)), transforms.CenterCrop(SIZE)]
+    expected = transforms.Compose([*views, *NORMALISE])
+    images, paths = (
+        data(ImageNetDataset, folder, augment=False),
+        ImageFolderIndex.load(folder, "train").paths,
+    )
+    for position, path in enumerate(paths):
+        view = expected(Image.open(folder / path).convert("RGB"))
+        torch.testing.assert_close(images[0, position][0], view, rtol=0, atol=2e-6)
 
 
 def test_every_size_is_resized_to_torchvisions() -> None:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from scalewatt.data.era5 import all_years, year_times
+from scalewatt.data.era5 import year_times
+from scalewatt.data.era5_years import all_years
 from scalewatt.data.imagenet import SPLITS, stratified_subset
 
 if TYPE_CHECKING:

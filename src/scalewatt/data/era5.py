@@ -9,19 +9,18 @@ the original project, `fields` is a link to it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
+import pandas as pd
 import torch
 from torch.utils.data import Dataset
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json_object
-from scalewatt.data.era5_years import all_years as all_years  # models take it from here
-from scalewatt.data.era5_years import part_years as part_years
+from scalewatt.data.era5_years import all_years, part_years
 
 
 class Channel(NamedTuple):
@@ -39,36 +38,20 @@ class Channel(NamedTuple):
         return self.variable if self.level is None else f"{self.variable} at {self.level} hPa"
 
 
-CHANNEL_OF: dict[str, Channel] = {
-    # The strongest winds of a reanalysis at 0.25° are about half of these, in m/s.
-    "u10": Channel("10m_u_component_of_wind", None, -80, 80, "m/s"),
-    "v10": Channel("10m_v_component_of_wind", None, -80, 80, "m/s"),
-    # Records at the ground are 184 K and 330 K; aloft the extremes are closer together.
-    "t2m": Channel("2m_temperature", None, 165, 345, "K"),
-    # In Pa: the highest grid points of Tibet lie near 500 hPa, the Dead Sea near 1060 hPa.
-    "sp": Channel("surface_pressure", None, 40_000, 112_000, "Pa"),
-    # Records at sea level are 870 hPa and 1085 hPa.
-    "msl": Channel("mean_sea_level_pressure", None, 84_000, 112_000, "Pa"),
-    "t850": Channel("temperature", 850, 195, 335, "K"),
-    "u1000": Channel("u_component_of_wind", 1000, -110, 110, "m/s"),
-    "v1000": Channel("v_component_of_wind", 1000, -110, 110, "m/s"),
-    # In m²/s²; 8 m of height for each hPa below or above 1000 at sea level.
-    "z1000": Channel("geopotential", 1000, -15_000, 12_000, "m²/s²"),
-    "u850": Channel("u_component_of_wind", 850, -110, 110, "m/s"),
-    "v850": Channel("v_component_of_wind", 850, -110, 110, "m/s"),
-    "z850": Channel("geopotential", 850, 4_000, 20_000, "m²/s²"),
-    "u500": Channel("u_component_of_wind", 500, -150, 150, "m/s"),
-    "v500": Channel("v_component_of_wind", 500, -150, 150, "m/s"),
-    "z500": Channel("geopotential", 500, 40_000, 62_000, "m²/s²"),
-    "t500": Channel("temperature", 500, 190, 300, "K"),
-    "z50": Channel("geopotential", 50, 160_000, 220_000, "m²/s²"),
-    # In %: spectral truncation leaves a little below 0, supersaturation over ice far over 100.
-    "r500": Channel("relative_humidity", 500, -60, 250, "%"),
-    "r850": Channel("relative_humidity", 850, -60, 250, "%"),
-    "tcwv": Channel("total_column_water_vapour", None, -5, 130, "kg/m²"),
+_TABLE = pd.read_csv(Path(__file__).with_name("channels.csv"), dtype={"level": "Int64"})
+CHANNEL_OF = {
+    row.channel: Channel(
+        row.variable, None if pd.isna(row.level) else row.level, row.low, row.high, row.unit
+    )
+    for row in _TABLE.itertuples()
 }
 """The channels in their order. The ranges hold every analysis of the atmosphere; another unit, another
 level of geopotential, or normalised values fall outside of several."""
+
+SHORT_NAMES = dict(zip(_TABLE["grib"], _TABLE["variable"], strict=True)) | {
+    name: channel.variable for name, channel in CHANNEL_OF.items() if channel.level is None
+}
+"""Variables by their names in GRIB and in the Climate Data Store's netCDF."""
 
 CHANNELS = tuple(CHANNEL_OF)
 CHANNEL_COUNTS = (len(CHANNELS), len(CHANNELS) + 1)
@@ -123,57 +106,42 @@ def read_layout(folder: Path, year: int) -> YearFile:
 
 # --- datasets -------------------------------------------------------------------------------------
 
-Key = tuple[int, int]
-"""Epoch and position."""
-
 
 class Era5Dataset(Dataset[tuple[torch.Tensor, ...]]):
-    """Single steps of prepared years with the steps that follow them, not normalised.
+    """Single steps of a part of a dataset's years with the steps that follow them, not normalised.
 
     An item, by the key (epoch, position), is x, float32 (channels, H, W), and its targets, float32
     (lead_steps, channels, H, W), 6 h apart. H leaves out the southernmost row, and of 21 channels
     the last is left out. A year contributes its first `samples_per_year` times; targets may be in
-    the next year's file, if it is one of `known_years` (by default `years`), whatever else is in the
-    folder. A sample whose targets are not there is an error that names the year
-    (InputError), or left out if `require_targets` is false.
+    the next year, if the dataset has it. A sample without targets is refused in training (InputError),
+    and left out of the other parts.
 
     Each process opens a year once.
     """
 
     def __init__(
-        self,
-        folder: Path | str,
-        years: Iterable[int],
-        lead_steps: int,
-        samples_per_year: int,
-        require_targets: bool = True,
-        known_years: Iterable[int] | None = None,
+        self, folder: Path | str, definition: dict[str, Any], part: str, lead_steps: int
     ) -> None:
-        folder, years = Path(folder), list(years)
-        known = set(years if known_years is None else known_years)
-        read = {*years, *(year + 1 for year in years if year + 1 in known)}
+        folder, years = Path(folder), part_years(definition, part)
+        read = {*years, *(year + 1 for year in years)} & {*all_years(definition)}
         self._files = {year: read_layout(folder, year) for year in sorted(read)}
         self._samples: list[tuple[int, int]] = []  # (year, time in it)
         self._open: dict[tuple[int, int], h5py.Dataset] = {}  # by process and year
         self.lead_steps = lead_steps
         for year in years:
-            usable = min(samples_per_year, self._steps_with_targets(year))
-            if require_targets and usable < samples_per_year:
+            wanted = definition["samples_per_year"]
+            usable = min(wanted, self._steps_with_targets(year))
+            if part == "train" and usable < wanted:
                 raise InputError(
-                    f"{self._files[year].path}: year {year} has {usable} samples with targets "
-                    f"{lead_steps * STEP_H} h ahead, {samples_per_year} are needed; give it more "
-                    f"times, or {year + 1} to the dataset, or lower samples_per_year"
+                    f"{self._files[year].path}: has {usable} samples with targets "
+                    f"{lead_steps * STEP_H} h ahead, samples_per_year is {wanted}; lower it, or prepare "
+                    f"{year + 1}, too"
                 )
             self._samples += [(year, step) for step in range(usable)]
         if not self._samples:
-            raise InputError(f"{folder}: no ERA5 samples in the years {years}")
-        shapes = {
-            (min(file.channels, len(CHANNELS)), file.latitudes - 1, file.longitudes)
-            for file in self._files.values()
-        }
-        if len(shapes) > 1:
-            raise InputError(f"{folder}: years have different grids or channels: {sorted(shapes)}")
-        (self.shape,) = shapes
+            raise InputError(f"{folder}: no {part} samples of ERA5 have targets")
+        file = self._files[years[0]]
+        self.shape = min(file.channels, len(CHANNELS)), file.latitudes - 1, file.longitudes
 
     def _steps_with_targets(self, year: int) -> int:
         file, following = self._files[year], self._files.get(year + 1)
@@ -184,7 +152,7 @@ class Era5Dataset(Dataset[tuple[torch.Tensor, ...]]):
     def __len__(self) -> int:
         return len(self._samples)
 
-    def __getitem__(self, key: Key) -> tuple[torch.Tensor, ...]:
+    def __getitem__(self, key: tuple[int, int]) -> tuple[torch.Tensor, ...]:
         _, position = key
         fields = torch.empty(1 + self.lead_steps, *self.shape)
         year, step = self._samples[position]

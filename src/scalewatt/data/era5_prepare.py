@@ -6,7 +6,6 @@ begins it again.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -20,7 +19,7 @@ import numpy as np
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.file_locks import waiting_lock
-from scalewatt.common.files import atomic_path, read_json, require_space, write_json
+from scalewatt.common.files import atomic_path, require_space, write_json
 from scalewatt.data.era5 import (
     CHANNEL_COUNTS,
     CHANNELS,
@@ -28,7 +27,6 @@ from scalewatt.data.era5 import (
     STATISTICS,
     STEP_H,
     Z500,
-    Era5Dataset,
     read_layout,
     year_times,
 )
@@ -49,27 +47,27 @@ from scalewatt.data.era5_sources import (
 )
 from scalewatt.data.era5_years import all_years, part_years
 
-SPARE_BYTES = 64 * 2**20
-
-
 # --- a dataset ------------------------------------------------------------------------------------
 
 
-def prepare(store: Store | None, folder: Path, definition: dict[str, Any]) -> None:
-    """Make the yearly files that `definition` needs and their statistics in `folder`.
+def prepare(store: Store | None, folder: Path, definition: dict[str, Any]) -> list[dict[str, Any]]:
+    """Make the yearly files that `definition` needs and their statistics; what describes the years.
 
     Finished years are kept. InputError names what the store lacks, or a year that is missing where there
     is no store.
     """
-    for year in all_years(definition):
-        make_year(definition, folder, store, year)
+    made = [make_year(definition, folder, store, year) for year in all_years(definition)]
     _check_years(folder, definition)
     years = part_years(definition, "train")
-    write_statistics(folder, {year: steps_of_year(definition, year) for year in years})
+    samples = definition["samples_per_year"]
+    write_statistics(folder, {year: len(year_times(year, samples)) for year in years})
+    return made
 
 
-def make_year(definition: dict[str, Any], folder: Path, store: Store | None, year: int) -> None:
-    """Make a year that `definition` needs, unless it is there."""
+def make_year(
+    definition: dict[str, Any], folder: Path, store: Store | None, year: int
+) -> dict[str, Any]:
+    """Make a year that `definition` needs, unless it is there; its shape and a digest of its moments."""
     path = folder / f"{year}.h5"
     if not (store or path.exists()):
         raise InputError(
@@ -78,6 +76,12 @@ def make_year(definition: dict[str, Any], folder: Path, store: Store | None, yea
         )
     times = year_times(year, definition["samples_per_year"])
     prepare_year(store or "", year, path, times=times, grid=definition["grid"])
+    layout, moments = read_layout(folder, year), stored_moments(path, len(times))
+    # The last bits of sums depend on the processor.
+    values = [[f"{x:.10g}" for x in moments[key]] for key in ("mean", "squares")]
+    digest = hashlib.sha256(json.dumps(values).encode()).hexdigest()
+    grid = [layout.latitudes, layout.longitudes]
+    return {"year": year, "steps": len(times), "grid": grid, "moments_sha256": digest}
 
 
 def _check_years(folder: Path, definition: dict[str, Any]) -> None:
@@ -103,52 +107,6 @@ def _check_years(folder: Path, definition: dict[str, Any]) -> None:
             f"{folder}: years have relative humidity of different kinds: {listed}; make all years "
             "from one source"
         )
-
-
-def count_samples(definition: dict[str, Any], folder: Path) -> tuple[int, int]:
-    """Count the training and validation samples that have a 6 h target; each training sample must."""
-    train, validation = (
-        len(
-            Era5Dataset(
-                folder,
-                part_years(definition, part),
-                lead_steps=1,
-                samples_per_year=definition["samples_per_year"],
-                require_targets=part == "train",
-                known_years=all_years(definition),
-            )
-        )
-        for part in ("train", "validation")
-    )
-    return train, validation
-
-
-def describe_year(folder: Path, definition: dict[str, Any], year: int) -> dict[str, Any]:
-    """Shape of a prepared year and a digest of its moments."""
-    layout = read_layout(folder, year)
-    steps = steps_of_year(definition, year)
-    moments = stored_moments(layout.path, steps)
-    values = [[f"{x:.10g}" for x in moments[key]] for key in ("mean", "squares")]
-    digest = hashlib.sha256(json.dumps(values).encode()).hexdigest()
-    return {"steps": steps, "grid": [layout.latitudes, layout.longitudes], "moments_sha256": digest}
-
-
-def content_of(folder: Path, definition: dict[str, Any]) -> dict[str, str]:
-    """What identifies each prepared file's content, without paths and the last bits of sums."""
-    content = {
-        f"{year}.h5": json.dumps(describe_year(folder, definition, year), sort_keys=True)
-        for year in all_years(definition)
-    }
-    statistics = read_json(folder / STATISTICS)
-    for key in ("mean", "sd"):
-        statistics[key] = [f"{value:.10g}" for value in statistics[key]]
-    text = json.dumps(statistics, sort_keys=True)
-    return content | {STATISTICS: hashlib.sha256(text.encode()).hexdigest()}
-
-
-def steps_of_year(definition: dict[str, Any], year: int) -> int:
-    """Steps of a year that statistics count: those of its samples and their targets."""
-    return len(year_times(year, definition["samples_per_year"]))
 
 
 # --- a year ---------------------------------------------------------------------------------------
@@ -185,36 +143,15 @@ def prepare_year(
             return
         try:
             with h5py.File(partial, "w") as file:
-                file.attrs["source"] = _locate(store)
-                file.attrs.update(_describe(source, orientation, factor > 1))
+                where = store if isinstance(store, str) else next(iter(store.values()))
+                file.attrs["source"] = where if isinstance(where, str) else " ".join(where)
                 _write(file, times, source, orientation, factor)
             with partial.open("rb") as written:
                 os.fsync(written.fileno())
-        except BaseException as error:
+        except BaseException:
             partial.unlink(missing_ok=True)
-            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise InputError(f"{path}: the disk is full or the quota used up") from error
             raise
         os.replace(partial, path)
-
-
-def _locate(store: Store) -> str:
-    """Path, URL or patterns of a source."""
-    where = store if isinstance(store, str) else next(iter(store.values()))
-    return where if isinstance(where, str) else " ".join(where)
-
-
-def _describe(source: Source, orientation: Orientation, fraction: bool) -> dict[str, Any]:
-    """Attributes of a prepared file about its channels, humidity and orientation."""
-    assumed = "water (as WeatherBench 2's)" if fraction else "unknown"
-    return {
-        "channels": CHANNELS,
-        "relative_humidity": "%",
-        "relative_humidity_over": source.humidity_over or assumed,
-        "relative_humidity_converted_from_fraction": fraction,
-        "latitude_reversed": orientation.reverse,
-        "longitude_shifted": orientation.shift,
-    }
 
 
 def _write(
@@ -225,13 +162,21 @@ def _write(
     to_percent: float,
 ) -> None:
     """Check all fields and write them, unless they are linked, with their labels and moments."""
+    assumed = "water (as WeatherBench 2's)" if to_percent > 1 else "unknown"
+    file.attrs.update(
+        channels=CHANNELS,
+        relative_humidity="%",
+        relative_humidity_over=source.humidity_over or assumed,
+        relative_humidity_converted_from_fraction=to_percent > 1,
+        latitude_reversed=orientation.reverse,
+        longitude_shifted=orientation.shift,
+    )
     file["latitude"], file["longitude"] = orientation.latitude, orientation.longitude
     shape = (len(times), len(CHANNELS), len(orientation.latitude), len(orientation.longitude))
     steps, fields = times, None
     if source.link is None:
         folder = Path(file.filename).parent
-        needed = 4 * int(np.prod(shape)) + SPARE_BYTES
-        require_space(folder, needed, str(folder), "this year's fields")
+        require_space(folder, 4 * int(np.prod(shape)), str(folder), "this year's fields")
         fields = file.create_dataset("fields", shape, np.float32)
     else:  # the file linked to may have more times than what is used
         steps = times[0] + np.arange(source.link[1]) * np.timedelta64(STEP_H, "h")
@@ -264,10 +209,6 @@ def _read_ahead(blocks: Iterator[list[Field]]) -> Iterator[Field]:
 
 # --- statistics -----------------------------------------------------------------------------------
 
-PART = 2**15
-"""Values at once: their float64 copy stays in a core's cache."""
-
-
 Arrays = dict[str, np.ndarray]
 """A year's `count`, `mean` and `squares` of every channel, and `z500_sum`."""
 
@@ -286,17 +227,12 @@ class Moments:
 
         So nothing is lost where the mean is large against the deviations.
         """
-        flat = values.reshape(-1)
         if not self.count[channel]:
-            self._reference[channel] = flat.mean(dtype=np.float64)
-        buffer = np.empty(min(PART, flat.size))
-        for first in range(0, flat.size, PART):
-            part = flat[first : first + PART]
-            deviations = buffer[: part.size]
-            np.subtract(part, self._reference[channel], out=deviations, dtype=np.float64)
-            self._sum[channel] += deviations.sum()
-            self._squares[channel] += np.einsum("i,i", deviations, deviations)
-        self.count[channel] += flat.size
+            self._reference[channel] = values.mean(dtype=np.float64)
+        deviations = np.subtract(values, self._reference[channel], dtype=np.float64).ravel()
+        self._sum[channel] += deviations.sum()
+        self._squares[channel] += np.einsum("i,i", deviations, deviations)
+        self.count[channel] += values.size
         if channel == Z500:
             self.z500_sum = self.z500_sum + values
 
@@ -309,7 +245,7 @@ class Moments:
 
 
 def write_statistics(folder: Path, steps: dict[int, int]) -> None:
-    """Merge the moments of each year's `steps` into `statistics.json` and `climatology.h5`.
+    """Merge the moments of each year's first `steps` into `statistics.json` and `climatology.h5`.
 
     The sd is the population's, unweighted over all values.
     """
@@ -325,15 +261,9 @@ def write_statistics(folder: Path, steps: dict[int, int]) -> None:
         raise InputError(f"{folder}: {', '.join(constant)} never changes in the training years")
     with atomic_path(folder / CLIMATOLOGY) as temporary, h5py.File(temporary, "w") as file:
         file["z500"] = (z500_sum.sum(axis=0) / sum(steps.values())).astype(np.float32)
-        file.attrs["years"] = list(steps)
         file.attrs["units"] = "m**2 s**-2"
-    statistics = {
-        "channels": list(CHANNELS),
-        "years": list(steps),
-        "values_per_channel": int(values[0]),
-        "mean": mean.tolist(),
-        "sd": sd.tolist(),
-    }
+    statistics = {"channels": list(CHANNELS), "years": list(steps)}
+    statistics |= {"mean": mean.tolist(), "sd": sd.tolist()}
     write_json(folder / STATISTICS, statistics)
 
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 import glob
 import json
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from functools import partial, reduce
+from functools import reduce
 from itertools import count
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,28 +23,11 @@ from xarray.backends import BackendArray
 from xarray.core import indexing
 
 from scalewatt.common.errors import InputError
-from scalewatt.data.era5 import CHANNEL_COUNTS, CHANNEL_OF, year_times
+from scalewatt.data.era5 import CHANNEL_COUNTS, CHANNEL_OF, SHORT_NAMES, year_times
 
 Store = str | dict[str, Any]
 """A Zarr store's path or URL, or one of {zarr: URL}, {files: [GLOB, …]}, {hdf5: FOLDER}."""
 
-SHORT_NAMES = {
-    "10u": "10m_u_component_of_wind",
-    "u10": "10m_u_component_of_wind",
-    "10v": "10m_v_component_of_wind",
-    "v10": "10m_v_component_of_wind",
-    "2t": "2m_temperature",
-    "t2m": "2m_temperature",
-    "sp": "surface_pressure",
-    "msl": "mean_sea_level_pressure",
-    "tcwv": "total_column_water_vapour",
-    "t": "temperature",
-    "u": "u_component_of_wind",
-    "v": "v_component_of_wind",
-    "z": "geopotential",
-    "r": "relative_humidity",
-}
-"""Variables by their names in GRIB and in the Climate Data Store's netCDF."""
 DIMENSIONS = {"valid_time": "time", "pressure_level": "level", "isobaricInhPa": "level"}
 COORDINATES = ("time", "level", "latitude", "longitude", "expver", "number")
 
@@ -56,16 +38,11 @@ CHANNELS_OF = {
 """Numbers of the channels, by variable and level."""
 ALOFT = {variable for variable, levels in CHANNELS_OF.items() if None not in levels}
 
-FORMATS = {"zarr": "Zarr", "h5netcdf": "netCDF", "scipy": "netCDF"}
-"""Formats by what xarray calls their readers."""
-
 ECMWF_HUMIDITY = "water above 0 °C, ice below -23 °C, both between (ECMWF)"
 """What the relative humidity of ECMWF's own files is defined over."""
 
-BLOCK_BYTES = 16 * 2**20
-"""Decoded at once. The C library reuses allocations up to this size; larger ones are zeroed anew."""
-WIDE_BLOCK_BYTES = 128 * 2**20
-"""Decoded at once where requests take long, or chunks span many times."""
+BLOCK_BYTES = 64 * 2**20
+"""Read and decoded at once: several chunks, because a request takes long at a remote store."""
 
 Field = tuple[int, int, np.ndarray]
 """Channel, step, and values float32 (latitude, longitude) as stored."""
@@ -79,11 +56,21 @@ class Source:
     arrays: list[xr.DataArray]
     humidity_over: str | None = None
     """What relative humidity is defined over; None if it is to be judged by its unit."""
-    block_bytes: int = BLOCK_BYTES
     link: tuple[Path, int] | None = None
     """The file whose `fields` are used in place, and their steps; None to copy them."""
-    fields: pd.DataFrame = field(default_factory=pd.DataFrame)
-    """A row for each field that is needed, by channel and step: array, and level and time in it."""
+    parts: list[Part] = field(default_factory=list)
+
+
+@dataclass
+class Part:
+    """The fields of one array that are needed."""
+
+    array: xr.DataArray
+    channels: dict[int, int]
+    """Channel by the position of its level."""
+    steps: np.ndarray
+    times: np.ndarray
+    """Ascending positions of the steps."""
 
 
 def open_source(store: Store, year: int, times: np.ndarray, grid: Sequence[int] | None) -> Source:
@@ -97,90 +84,90 @@ def open_source(store: Store, year: int, times: np.ndarray, grid: Sequence[int] 
         source = open_original(Path(where), year, times, grid)
     else:
         raise InputError(f"ERA5 source {json.dumps(store)}: needed is one of zarr, files, hdf5")
-    source.fields = find_fields(source, times)
+    source.parts = find_fields(source, times)
     return source
 
 
 # --- fields ---------------------------------------------------------------------------------------
 
 
-def find_fields(source: Source, times: np.ndarray) -> pd.DataFrame:
+def find_fields(source: Source, times: np.ndarray) -> list[Part]:
     """Find every channel at each time; InputError names what is missing or there twice."""
-    needed = pd.DataFrame({"time": times, "step": range(len(times))})
-    tables = [pd.DataFrame(columns=["channel", "step", "array", "level", "at"], dtype=int)]
-    for number, array in enumerate(source.arrays):
-        channels = CHANNELS_OF[str(array.name)]
-        labels = pd.DataFrame({"time": np.atleast_1d(array["time"].values), "array": number})
-        labels["at"] = range(len(labels))
-        for position, level in enumerate(_levels(array)):
-            if level in channels:
-                labels = labels.assign(channel=channels[level], level=position)
-                tables.append(labels.merge(needed).drop(columns="time"))
-    table = pd.concat(tables)
+    parts = []
+    count = np.zeros((len(CHANNEL_OF), len(times)), int)
+    for array in source.arrays:
+        needed = CHANNELS_OF[str(array.name)]
+        levels = enumerate(_levels(array))
+        channels = {at: needed[level] for at, level in levels if level in needed}
+        labels = np.atleast_1d(array["time"].values)
+        positions = np.flatnonzero(np.isin(labels, times))
+        steps = np.searchsorted(times, labels[positions])
+        np.add.at(count, np.ix_([*channels.values()], steps), 1)
+        if channels and steps.size:
+            parts.append(Part(array, channels, steps, positions))
 
-    twice = table[table.duplicated(["channel", "step"])]
-    if len(twice):
-        number, step = twice.iloc[0][["channel", "step"]]
-        rows = table[(table["channel"] == number) & (table["step"] == step)]
-        files = dict.fromkeys(source.arrays[array].attrs["file"] for array in rows["array"])
+    for number, step in np.argwhere(count > 1)[:1]:
+        files = {part.array.attrs["file"] for part in parts_of(parts, number, step)}
         raise InputError(
             f"{source.name}: has {[*CHANNEL_OF.values()][number]} on {_minute(times[step])} more than "
-            f"once, in {' and '.join(files)}"
+            f"once, in {' and '.join(sorted(files))}"
         )
-    missing = np.ones((len(CHANNEL_OF), len(times)), bool)
-    missing[table["channel"], table["step"]] = False
-    for channel, steps in zip(CHANNEL_OF.values(), missing, strict=True):
-        if steps.all():
+    for channel, missing in zip(CHANNEL_OF.values(), count == 0, strict=True):
+        if missing.all():
             hint = "; ARCO-ERA5 has only specific humidity, WeatherBench 2's stores have relative"
             hint = hint if channel.variable == "relative_humidity" else ""
             raise InputError(f"{source.name}: missing {channel}{hint}")
-        if steps.any():
-            shown = ", ".join(map(_minute, times[steps][:5]))
-            raise InputError(f"{source.name}: missing {channel} on {shown} (times: {steps.sum()})")
-    return table.set_index(["channel", "step"]).sort_index()
+        if missing.any():
+            shown = ", ".join(map(_minute, times[missing][:5]))
+            raise InputError(
+                f"{source.name}: missing {channel} on {shown} (times: {missing.sum()})"
+            )
+    return parts
+
+
+def parts_of(parts: list[Part], channel: int, step: int) -> list[Part]:
+    """Parts that have a channel at a step."""
+    return [part for part in parts if channel in part.channels.values() and step in part.steps]
 
 
 def read_field(source: Source, channel: int, step: int) -> np.ndarray:
     """Read a channel at a step, float32 (latitude, longitude)."""
-    where: Any = source.fields.loc[(channel, step)]
-    number, level, at = (int(where[key]) for key in ("array", "level", "at"))
-    return _read(source.arrays[number], np.array([level]), np.array([at]))[0, 0]
+    (part,) = parts_of(source.parts, channel, step)
+    level = [at for at, number in part.channels.items() if number == channel]
+    return _read(part.array, level, part.times[part.steps == step])[0, 0]
 
 
 def read_variable(source: Source, variable: str) -> Iterator[list[Field]]:
     """Read the fields of a variable, as stored, a block of one array after another."""
-    fields = source.fields.loc[sorted(CHANNELS_OF[variable].values())].reset_index()
-    for number in fields["array"].unique():
-        rows = fields[fields["array"] == number]
-        channels = rows.drop_duplicates("channel").sort_values("level")
-        steps = rows.drop_duplicates("step").sort_values("at")
-        array = source.arrays[number]
-        for block in _cut(source, array, steps["at"].to_numpy(), len(channels)):
-            stacks = _read(array, channels["level"].to_numpy(), steps["at"].to_numpy()[block])
+    for part in source.parts:
+        if part.array.name != variable:
+            continue
+        for block in _blocks(part):
+            stacks = _read(part.array, [*part.channels], part.times[block])
             yield [
                 (channel, step, values)
-                for channel, stack in zip(channels["channel"], stacks, strict=True)
-                for step, values in zip(steps["step"].iloc[block], stack, strict=True)
+                for channel, stack in zip(part.channels.values(), stacks, strict=True)
+                for step, values in zip(part.steps[block], stack, strict=True)
             ]
 
 
-def _cut(source: Source, array: xr.DataArray, times: np.ndarray, levels: int) -> list[np.ndarray]:
-    """Cut ascending positions into blocks: about `block_bytes`, and whole chunks if possible."""
+def _blocks(part: Part) -> list[np.ndarray]:
+    """Cut a part's times into blocks of about BLOCK_BYTES, and of whole chunks if possible."""
+    array, times = part.array, part.times
     chunks = array.encoding.get("preferred_chunks") or {}
     chunk = chunks.get("time", chunks.get("valid_time", 1))
-    step_bytes = 4 * array.sizes["latitude"] * array.sizes["longitude"] * levels
-    size = max(source.block_bytes, min(WIDE_BLOCK_BYTES, step_bytes * chunk))
-    stride = int(np.median(np.diff(times))) if len(times) > 1 else 1
-    width = max(1, size // step_bytes) * stride
-    if width > chunk:
-        width -= width % chunk
-    return np.split(np.arange(len(times)), np.flatnonzero(np.diff(times // width)) + 1)
+    step_bytes = 4 * array.sizes["latitude"] * array.sizes["longitude"] * len(part.channels)
+    size = max(
+        1, BLOCK_BYTES // step_bytes
+    )  # of the file's times, of which every sixth may be needed
+    size = max(chunk, size - size % chunk) if chunk * step_bytes < 2 * BLOCK_BYTES else size
+    return np.split(np.arange(len(times)), np.flatnonzero(np.diff(times // size)) + 1)
 
 
-def _read(array: xr.DataArray, levels: np.ndarray, times: np.ndarray) -> np.ndarray:
+def _read(array: xr.DataArray, levels: list[int], times: np.ndarray) -> np.ndarray:
     """Read float32 (level, time, latitude, longitude) at positions of levels and times, NaN where missing."""
     try:
-        where = {"level": _index(levels), "time": _index(times)}
+        where = {"level": _index(np.array(levels)), "time": _index(times)}
         block = array.isel(where, missing_dims="ignore").load()
         if "expver" in block.dims:  # final values (1) come before preliminary ones (5)
             order = np.argsort(block["expver"].values.astype(int))
@@ -260,11 +247,12 @@ def open_zarr(url: str) -> Source:
     """Open a store of version 2 or 3 at a path or any fsspec URL; InputError if it cannot be read."""
     from zarr.storage import FsspecStore, LocalStore
 
-    remote = "://" in url
-    kind = FsspecStore.from_url if remote else LocalStore
-    name = f"ERA5 store {url}"
-    arrays = _open(lambda: _strict(kind(url, read_only=True)), "zarr", name)
-    return Source(name, arrays, block_bytes=WIDE_BLOCK_BYTES if remote else BLOCK_BYTES)
+    name, kind = f"ERA5 store {url}", FsspecStore.from_url if "://" in url else LocalStore
+    try:
+        store = kind(url, read_only=True)
+    except Exception as error:  # each file system has its own
+        raise InputError(f"{name}: cannot be read as Zarr ({error})") from error
+    return Source(name, _open(_strict(store), "zarr", name))
 
 
 def _strict(store: Any) -> Any:
@@ -283,115 +271,109 @@ def _strict(store: Any) -> Any:
     return StrictStore(store)
 
 
-def _open(store: Callable[[], Any], engine: str, name: str) -> list[xr.DataArray]:
+def _open(store: Any, engine: str, name: str) -> list[xr.DataArray]:
     """Open with labels decoded and values left where they are; InputError if it cannot be read."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # consolidated metadata, of which some stores have none
-            dataset = xr.open_dataset(store(), engine=engine, cache=False, decode_cf=False)
+            dataset = xr.open_dataset(store, engine=engine, cache=False, decode_cf=False)
         for variable in dataset.variables.values():
             for key in ("_FillValue", "missing_value"):
                 # NaN is missing as it is: masking would copy each field.
                 if np.all(pd.isna(variable.attrs.get(key, 0))):
                     del variable.attrs[key]
-        return normalise(xr.decode_cf(dataset, decode_timedelta=False), name)
-    except InputError:
-        raise
+        dataset = xr.decode_cf(dataset, decode_timedelta=False)
     except Exception as error:  # each engine and file system has many
-        raise InputError(f"{name}: cannot be read as {FORMATS[engine]} ({error})") from error
+        kind = "Zarr" if engine == "zarr" else "netCDF"
+        raise InputError(f"{name}: cannot be read as {kind} ({error})") from error
+    return normalise(dataset, name)
 
 
 # --- GRIB -----------------------------------------------------------------------------------------
 
+GRIB_KEYS = (
+    *("shortName", "typeOfLevel", "level", "validityDate", "validityTime", "totalLength"),
+    *("gridType", "iScansNegatively", "jPointsAreConsecutive", "alternativeRowScanning"),
+)
+GRIB_GRID = (
+    *("Nj", "latitudeOfFirstGridPointInDegrees", "latitudeOfLastGridPointInDegrees"),
+    *("Ni", "longitudeOfFirstGridPointInDegrees", "longitudeOfLastGridPointInDegrees"),
+)
+
 
 def open_grib(path: Path) -> list[xr.DataArray]:
     """List a file's messages by their headers; InputError if it is torn or its grid is not regular."""
-    fields: dict[tuple[str, int | None, tuple[Any, ...]], list[tuple[Any, Any]]] = {}
-    for get in _headers(path):
-        variable, aloft = SHORT_NAMES.get(get("shortName")), get("typeOfLevel") == "isobaricInhPa"
-        level = get("level") if aloft else None
-        if variable is None or level not in CHANNELS_OF[variable]:
-            continue
-        date = f"{get('validityDate'):08d}{get('validityTime'):04d}"
-        time = np.datetime64(datetime.strptime(date, "%Y%m%d%H%M"), "ns")
-        span = get("offset", int), get("totalLength")
-        fields.setdefault((variable, level, _grid(get, path)), []).append((time, span))
+    headers = pd.DataFrame(_headers(path), columns=[*GRIB_KEYS, "offset", *GRIB_GRID])
+    headers["variable"] = headers["shortName"].map(SHORT_NAMES)
+    headers.loc[headers["typeOfLevel"] != "isobaricInhPa", "level"] = 0
     arrays = []
-    for (variable, level, grid), messages in fields.items():
-        columns, rows, north, south, west, east = grid
-        times, spans = zip(*messages, strict=True)
+    for key, rows in headers.groupby(["variable", "level", *GRIB_GRID]):
+        variable, level, height, north, south, width, west, east = key
+        if (variable in ALOFT) != bool(level):
+            continue
+        stamps = rows["validityDate"].map("{:08d}".format) + rows["validityTime"].map(
+            "{:04d}".format
+        )
         coordinates = {
-            "time": np.array(times),
-            "latitude": np.linspace(north, south, rows),
-            "longitude": np.linspace(west, east if east >= west else east + 360, columns),
+            "time": pd.to_datetime(stamps, format="%Y%m%d%H%M").to_numpy("datetime64[ns]"),
+            "latitude": np.linspace(north, south, height),
+            "longitude": np.linspace(west, east if east >= west else east + 360, width),
         }
-        values = indexing.LazilyIndexedArray(Messages(path, spans, (rows, columns)))
+        spans = rows[["offset", "totalLength"]].to_numpy()
+        values = indexing.LazilyIndexedArray(Messages(path, spans, (height, width)))
         array = xr.DataArray(xr.Variable([*coordinates], values), coordinates, name=variable)
         arrays.append(array.assign_coords(level=level).assign_attrs(file=str(path)))
     return arrays
 
 
-def _headers(path: Path) -> Iterator[Callable[..., Any]]:
-    """Yield a reader of header keys for each message in turn."""
+def _headers(path: Path) -> Iterator[list[Any]]:
+    """Yield the values of GRIB_KEYS, the offset, and GRIB_GRID for each message."""
     import eccodes
 
     with path.open("rb") as file:
         for number in count():
             try:
                 handle = eccodes.codes_grib_new_from_file(file, headers_only=True)
-            except Exception as error:  # eccodes has many
+            except eccodes.CodesInternalError as error:
                 raise InputError(
                     f"{path}: not a whole GRIB file after {number} messages ({error})"
                 ) from error
             if handle is None:
                 return
-            try:
-                yield partial(eccodes.codes_get, handle)
-            finally:
-                eccodes.codes_release(handle)
-
-
-def _grid(get: Callable[..., Any], path: Path) -> tuple[Any, ...]:
-    """Columns, rows, and the first and last latitude and longitude."""
-    order = ("iScansNegatively", "jPointsAreConsecutive", "alternativeRowScanning")
-    if get("gridType") != "regular_ll" or any(get(key) for key in order):
-        raise InputError(
-            f"{path}: its grid is {get('gridType')}, or not row by row from west to east; needed is a "
-            "regular latitude-longitude grid"
-        )
-    ends = [
-        f"{axis}Of{end}GridPoint" for axis in ("latitude", "longitude") for end in ("First", "Last")
-    ]
-    return get("Ni"), get("Nj"), *(get(f"{end}InDegrees") for end in ends)
+            keys = [eccodes.codes_get(handle, key) for key in GRIB_KEYS]
+            if keys[-4] != "regular_ll" or any(keys[-3:]):
+                raise InputError(
+                    f"{path}: its grid is {keys[-4]}, or not row by row from west to east; needed is a "
+                    "regular latitude-longitude grid"
+                )
+            grid = [eccodes.codes_get(handle, key) for key in GRIB_GRID]
+            yield [*keys, eccodes.codes_get_long(handle, "offset"), *grid]
+            eccodes.codes_release(handle)
 
 
 class Messages(BackendArray):
     """Messages of a file, (time, latitude, longitude), which are decoded when they are read."""
 
-    def __init__(self, path: Path, spans: Sequence[tuple[int, int]], grid: tuple[int, int]) -> None:
+    def __init__(self, path: Path, spans: np.ndarray, grid: tuple[int, int]) -> None:
         self.path, self.spans = path, spans
         self.shape, self.dtype = (len(spans), *grid), np.dtype(np.float32)
 
     def __getitem__(self, key: Any) -> Any:
-        support = indexing.IndexingSupport.OUTER
+        support = indexing.IndexingSupport.BASIC  # slices of messages
         return indexing.explicit_indexing_adapter(key, self.shape, support, self._decode)
 
     def _decode(self, key: tuple[Any, ...]) -> np.ndarray:
-        steps, rows, columns = np.arange(len(self.spans))[key[0]], *key[1:]
-        with self.path.open("rb") as file:
-            fields = [self._field(file, *self.spans[step]) for step in np.atleast_1d(steps)]
-        return np.reshape(fields, (*steps.shape, *self.shape[1:]))[..., rows, columns]
-
-    def _field(self, file: BinaryIO, offset: int, size: int) -> np.ndarray:
         import eccodes
 
-        file.seek(offset)
-        handle = eccodes.codes_new_from_message(file.read(size))
-        try:
-            eccodes.codes_set(handle, "missingValue", np.nan)
-            return eccodes.codes_get_values(handle).astype(np.float32)
-        finally:
-            eccodes.codes_release(handle)
+        fields = np.empty((len(self.spans[key[0]]), *self.shape[1:]), self.dtype)
+        with self.path.open("rb") as file:
+            for field, (offset, size) in zip(fields, self.spans[key[0]], strict=True):
+                file.seek(offset)
+                handle = eccodes.codes_new_from_message(file.read(size))
+                eccodes.codes_set(handle, "missingValue", np.nan)
+                field[...] = eccodes.codes_get_values(handle).reshape(field.shape)
+                eccodes.codes_release(handle)
+        return fields[:, *key[1:]]
 
 
 # --- many files -----------------------------------------------------------------------------------
@@ -420,10 +402,10 @@ def open_file(path: Path) -> list[xr.DataArray]:
         start = file.read(4)
     if start == b"GRIB":
         return open_grib(path)
-    if start[:3] == b"CDF" or start == b"\x89HDF":
-        engine = "scipy" if start[:3] == b"CDF" else "h5netcdf"
-        return _open(lambda: path, engine, str(path))
-    raise InputError(f"{path}: neither GRIB nor netCDF (it begins with {start!r})")
+    engine = {b"CDF": "scipy", b"\x89HD": "h5netcdf"}.get(start[:3])
+    if engine is None:
+        raise InputError(f"{path}: neither GRIB nor netCDF (it begins with {start!r})")
+    return _open(path, engine, str(path))
 
 
 # --- yearly files of the original project ---------------------------------------------------------

@@ -5,24 +5,23 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import json
 import os
 import shutil
 import tarfile
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import parse_json, require_space, write_table
+from scalewatt.common.files import require_space, write_table
 from scalewatt.common.processes import die_with
 from scalewatt.common.termination import say
 
@@ -33,7 +32,8 @@ TARS = {
     "val": "ILSVRC2012_img_val.tar",
     "devkit": "ILSVRC2012_devkit_t12.tar.gz",
 }
-OFFICIAL_NUMBERS = {"train_samples": 1_281_167, "validation_samples": 50_000, "classes": 1000}
+NUMBERS = ("train_samples", "validation_samples", "classes")
+OFFICIAL_NUMBERS = (1_281_167, 50_000, 1000)
 OFFICIAL_MD5 = {
     "train": "1d675b47d978889d74fa0da5fadfb00e",
     "val": "29b22e2961454d5413ddabcf34fc5622",
@@ -48,46 +48,46 @@ LISTING_THREADS = 16
 
 @dataclass(frozen=True)
 class ImageFolderIndex:
-    """Images of a split: paths relative to `folder`, labels int32, classes by label, sizes in bytes."""
+    """Images of a split: paths <split>/<class>/<image> in `folder`, labels int32, sizes in bytes."""
 
     folder: Path
     paths: list[str]
     labels: np.ndarray
-    classes: list[str]
     sizes: np.ndarray
+
+    @property
+    def classes(self) -> list[str]:
+        """Classes by label."""
+        return list(dict.fromkeys(path.split("/")[1] for path in self.paths))
 
     @classmethod
     def load(cls, folder: Path | str, split: str) -> ImageFolderIndex:
         """Read the index of a prepared folder; the images may be in another one."""
-        path = index_path(folder, split)
+        path = _index_path(folder, split)
         try:
             table = pq.read_table(path, page_checksum_verification=True)
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"{path}: cannot be read ({error}); prepare the data again") from error
         images = table.schema.metadata.get(b"folder")
+        labels = table["label"].to_numpy().astype(np.int32)
         return cls(
-            Path(os.fsdecode(images)) if images else Path(folder),
+            Path(os.fsdecode(images) if images else folder),
             table["path"].to_pylist(),
-            table["label"].to_numpy().astype(np.int32),
-            parse_json(table.schema.metadata[b"classes"]),
+            labels,
             table["bytes"].to_numpy(),
         )
 
     def save(self, folder: Path | str, split: str) -> None:
         """Write the index to `folder`, with the folder of the images if they are in another one."""
-        columns = {
-            "path": pa.array(self.paths, pa.string()),
-            "label": pa.array(self.labels),
-            "bytes": pa.array(self.sizes, pa.int64()),
-        }
-        metadata: dict[str, str | bytes] = {"classes": json.dumps(self.classes)}
-        if self.folder != Path(folder):
-            metadata["folder"] = os.fsencode(os.path.abspath(self.folder))
-        write_table(pa.table(columns).replace_schema_metadata(metadata), index_path(folder, split))
+        table = pa.table({"path": self.paths, "label": self.labels, "bytes": self.sizes})
+        elsewhere = self.folder != Path(folder)
+        metadata = {"folder": os.fsencode(self.folder.absolute())} if elsewhere else {}
+        write_table(
+            table.replace_schema_metadata(metadata | {"split": split}), _index_path(folder, split)
+        )
 
 
-def index_path(folder: Path | str, split: str) -> Path:
-    """Path of a split's index."""
+def _index_path(folder: Path | str, split: str) -> Path:
     return Path(folder) / f"index-{split}.parquet"
 
 
@@ -107,24 +107,17 @@ def find_images(folder: Path | str, split: str) -> ImageFolderIndex:
             f"{error.filename or root}: cannot be read ({error.strerror}); expected "
             f"{split}/<class>/<image>, or {TARS['train']} and the others"
         ) from error
-    table = pd.concat(
-        [pd.DataFrame(columns=["path", "bytes"]), *images], keys=range(-1, len(images))
-    )
-    return ImageFolderIndex(
-        Path(folder),
-        table["path"].tolist(),
-        table.index.get_level_values(0).to_numpy(np.int32),
-        classes,
-        table["bytes"].to_numpy(np.int64),
-    )
+    labels = np.repeat(np.arange(len(classes), dtype=np.int32), [len(sizes) for sizes in images])
+    sizes = {path: size for of_class in images for path, size in of_class.items()}
+    return ImageFolderIndex(Path(folder), [*sizes], labels, np.array([*sizes.values()], np.int64))
 
 
 def _visible(folder: Path) -> list[os.DirEntry[str]]:
     return [entry for entry in os.scandir(folder) if not entry.name.startswith(".")]
 
 
-def _images_of_class(folder: Path) -> pd.DataFrame:
-    """`path` and `bytes` of every image of a class, sorted."""
+def _images_of_class(folder: Path) -> dict[str, int]:
+    """Bytes of every image of a class by its path, sorted."""
     images = sorted(
         (f"{folder.parent.name}/{folder.name}/{entry.name}", entry.stat().st_size)
         for entry in _visible(folder)
@@ -134,7 +127,7 @@ def _images_of_class(folder: Path) -> pd.DataFrame:
         raise InputError(f"{folder}: no images ({', '.join(SUFFIXES)}) in this class")
     if empty := [path for path, size in images if size == 0]:
         raise InputError(f"{folder.parents[1] / empty[0]}: empty file (in its class: {len(empty)})")
-    return pd.DataFrame(images, columns=["path", "bytes"])
+    return dict(images)
 
 
 # --- subsets --------------------------------------------------------------------------------------
@@ -191,8 +184,8 @@ def prepare_images(
             f"{images}: classes in only one of train and val: {len(alone)}; "
             f"{alone[0]} is missing in {lacking}"
         )
-    for split, key in zip(SPLITS, ("train_samples", "validation_samples"), strict=True):
-        numbers = len(indices[split].paths), len(indices[split].classes)
+    for split, key in zip(SPLITS, NUMBERS, strict=False):
+        numbers = len(indices[split].paths), len(train)
         if numbers != (definition[key], definition["classes"]):
             raise InputError(
                 f"{images / split}: has {numbers[0]} images of {numbers[1]} classes, dataset "
@@ -227,31 +220,30 @@ def extract_tars(tars: dict[str, Path], definition: dict[str, Any], folder: Path
     """
     if missing := [str(path) for path in tars.values() if not path.is_file()]:
         raise InputError(f"{', '.join(missing)}: missing; expected {', '.join(TARS.values())}")
-    stats = [path.stat() for path in tars.values()]
-    tag = hashlib.sha256(repr([(s.st_size, s.st_mtime_ns) for s in stats]).encode()).hexdigest()
-    root = folder / f".extracting-{tag[:12]}"
-    present = [folder / split for split in SPLITS if (folder / split).exists()]
-    if present and not root.exists():
-        raise InputError(
-            f"{present[0]}: exists and was not extracted from these tars; remove it, name this "
-            "folder as tree, or another one in data_roots"
-        )
     train, val = read_devkit(tars["devkit"])
-    numbers = {
-        "classes": len(train),
-        "train_samples": sum(train.values()),
-        "validation_samples": len(val),
-    }
+    numbers = dict(zip(NUMBERS, (sum(train.values()), len(val), len(train)), strict=True))
     for key, number in numbers.items():
         if number != definition[key]:
             raise InputError(
                 f"{tars['devkit']}: says {key} {number}, dataset {definition['name']} has "
                 f"{definition[key]}"
             )
-    for stale in {*folder.glob(".extracting-*")} - {root}:
-        shutil.rmtree(stale)
-    root.mkdir(parents=True, exist_ok=True)
-    _extract(tars, root, train, val, OFFICIAL_MD5 if numbers == OFFICIAL_NUMBERS else {})
+    root = folder / ".extracting"
+    present = [folder / split for split in SPLITS if (folder / split).exists()]
+    if present and not root.exists():
+        raise InputError(f"{present[0]}: was not extracted from these tars; remove it")
+    root.mkdir(exist_ok=True)
+    needed = sum(tars[split].stat().st_size for split in SPLITS)
+    extracted = sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
+    require_space(root, needed - extracted, str(root), "the images", "; name another data root")
+    say(f"{folder}: extracting {len(train)} classes from {tars['train'].parent}")
+    try:
+        _extract(tars, root, train, val)
+        if tuple(numbers.values()) == OFFICIAL_NUMBERS:
+            _check_digests(tars)
+    except InputError:  # classes of a damaged tar must not be mixed with those of its successor
+        shutil.rmtree(root, ignore_errors=True)
+        raise
     for split in SPLITS:
         if not (folder / split).exists():
             os.rename(root / split, folder / split)
@@ -280,54 +272,52 @@ def read_devkit(path: Path) -> tuple[dict[str, int], dict[str, str]]:
         raise InputError(f"{path}: cannot be read as ILSVRC2012's devkit ({error!r})") from error
 
 
-def _extract(
-    tars: dict[str, Path],
-    root: Path,
-    train: dict[str, int],
-    val: dict[str, str],
-    md5: dict[str, str],
-) -> None:
-    """Extract all classes to `root`, and compare the MD5 of the tars with these."""
-    members = _list_members(tars["train"])
+def _extract(tars: dict[str, Path], root: Path, train: dict[str, int], val: dict[str, str]) -> None:
+    """Extract all classes to `root`, each as many images as the devkit says."""
+    with _reading(tars["train"]), tarfile.open(tars["train"]) as tar:
+        members = {Path(member.name).stem: member for member in tar if member.isfile()}
     if odd := sorted(members.keys() ^ train.keys()):
         raise InputError(
             f"{tars['train']}: has other classes than the devkit; differing: {', '.join(odd[:5])}"
         )
-    needed = sum(tars[split].stat().st_size for split in SPLITS)
-    extracted = sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
-    require_space(root, needed - extracted, str(root), "the images", "; name another data root")
-    say(f"{root.parent}: extracting {len(members)} classes from {tars['train'].parent}")
-
-    cores = len(os.sched_getaffinity(0))
-    pool = ProcessPoolExecutor(cores, get_context("spawn"), die_with, (os.getpid(),))
-    try:
-        # A digest reads a whole file and takes longest, so it begins first.
-        digests = {kind: pool.submit(file_md5, tars[kind]) for kind in md5}
+    with _pool() as pool:
         jobs = {
-            wnid: pool.submit(extract, tars["train"], members[wnid], root / "train" / wnid, {})
-            for wnid in train
+            wnid: pool.submit(extract, tars["train"], member, root / "train" / wnid, {})
+            for wnid, member in members.items()
         }
         jobs["val"] = pool.submit(extract, tars["val"], None, root / "val", val)
         for name, count in {**train, "val": len(val)}.items():
             if (extracted := jobs[name].result()) != count:
                 path = tars["val" if name == "val" else "train"]
                 raise InputError(f"{path}: {name} has {extracted} images, the devkit says {count}")
-        for kind, digest in digests.items():
-            if digest.result() != md5[kind]:
+
+
+def _check_digests(tars: dict[str, Path]) -> None:
+    """Raise InputError unless these are the files of the full ImageNet."""
+    with _pool() as pool:
+        digests = {kind: pool.submit(file_md5, path) for kind, path in tars.items()}
+        for kind, expected in OFFICIAL_MD5.items():
+            if (digest := digests[kind].result()) != expected:
                 raise InputError(
-                    f"{tars[kind]}: MD5 is {digest.result()}, expected {md5[kind]}; get the right file"
+                    f"{tars[kind]}: MD5 is {digest}, expected {expected}; get the right file"
                 )
-    except BrokenProcessPool as error:
-        raise InputError(f"{root}: the extraction stopped: a process was killed") from error
+
+
+@contextmanager
+def _pool() -> Iterator[ProcessPoolExecutor]:
+    """Processes on all cores, which end with this one; what waits is given up after an error."""
+    cores = len(os.sched_getaffinity(0))
+    pool = ProcessPoolExecutor(cores, get_context("spawn"), die_with, (os.getpid(),))
+    try:
+        yield pool
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _list_members(tar_path: Path) -> dict[str, tarfile.TarInfo]:
-    """Tars of classes in the training tar, by class."""
+@contextmanager
+def _reading(tar_path: Path) -> Iterator[None]:
     try:
-        with tarfile.open(tar_path) as tar:
-            return {Path(member.name).stem: member for member in tar if member.isfile()}
+        yield
     except (tarfile.TarError, EOFError) as error:
         raise InputError(f"{tar_path}: cannot be read as a tar file ({error})") from error
 
@@ -342,19 +332,15 @@ def extract(
     shutil.rmtree(partial, ignore_errors=True)
     for folder in {partial, *(partial / wnid for wnid in classes.values())}:
         folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with tarfile.open(tar_path) as outer:
-            file = outer.extractfile(member) if member else None
-            with tarfile.open(fileobj=file) if file else outer as images:
-                for image in filter(tarfile.TarInfo.isfile, images):
-                    name = Path(image.name).name
-                    path = partial / classes[name] / name if classes else partial / name
-                    path.write_bytes(images.extractfile(image).read())  # type: ignore[union-attr]
-    except (tarfile.TarError, EOFError) as error:
-        where = f"{tar_path}: {member.name}" if member else str(tar_path)
-        raise InputError(f"{where}: cannot be read as a tar file ({error})") from error
-    except KeyError as error:
-        raise InputError(f"{tar_path}: {error} is not an image of the devkit") from error
+    with _reading(tar_path), tarfile.open(tar_path) as outer:
+        file = outer.extractfile(member) if member else None
+        with tarfile.open(fileobj=file) if file else outer as images:
+            for image in filter(tarfile.TarInfo.isfile, images):
+                name = Path(image.name).name
+                if classes and name not in classes:
+                    raise InputError(f"{tar_path}: {name} is not an image of the devkit")
+                path = partial / classes.get(name, "") / name
+                path.write_bytes(images.extractfile(image).read())  # type: ignore[union-attr]
     partial.rename(out)
     return extract(tar_path, member, out, classes)
 

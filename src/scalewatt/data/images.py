@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -57,36 +57,34 @@ class ImageNetDataset(Dataset[tuple[torch.Tensor, int]]):
         # An array of bytes is one object to share with forked workers, a list is a million.
         self.paths = np.array([os.fsencode(path) for path in index.paths])[self.indices]
         self.labels = index.labels[self.indices]
-        self.classes = index.classes
-        self.image_size = image_size
-        self.augment = augment
-        self.seed = seed
-        self.crop_scale = tuple(crop_scale)
-        self.horizontal_flip = horizontal_flip
+        self.image_size, self.augment, self.seed = image_size, augment, seed
+        self.crop_scale, self.horizontal_flip = tuple(crop_scale), horizontal_flip
 
     def __len__(self) -> int:
         return len(self.indices)
 
     def __getitem__(self, key: tuple[int, int]) -> tuple[torch.Tensor, int]:
-        _, position = key
-        image = open_image(self._path(position))
+        path = os.path.join(self.folder, os.fsdecode(self.paths[key[1]]))
+        # What is random in an item.
+        words = [self.seed, key[0], int(self.indices[key[1]])]
+        return self.view(path, words), int(self.labels[key[1]])
+
+    def view(self, path: str, words: list[int]) -> torch.Tensor:
+        """Image of a file as it is trained or evaluated on."""
+        image, size = open_image(path), self.image_size
         if self.augment:
-            box, mirrored = self._random_view(key, image.width, image.height)
-            size = (self.image_size, self.image_size)
-            image = image.crop(box).resize(size, Image.Resampling.BILINEAR)
-            if mirrored:
-                image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+            box, mirrored = self.random_view(words, image.width, image.height)
+            image = image.crop(box).resize((size, size), Image.Resampling.BILINEAR)
+            image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if mirrored else image
         else:
-            image = central_view(image, self.image_size)
-        return to_tensor(image), int(self.labels[position])
+            width, height, left, upper = central_geometry(image.width, image.height, size)
+            image = image.resize((width, height), Image.Resampling.BILINEAR)
+            image = image.crop((left, upper, left + size, upper + size))
+        return to_tensor(image)
 
-    def _path(self, position: int) -> str:
-        return os.path.join(self.folder, os.fsdecode(self.paths[position]))
-
-    def _random_view(self, key: tuple[int, int], width: int, height: int) -> tuple[Box, bool]:
-        """Draw the part of an image of this size that item `key` shows, and whether it is mirrored."""
-        epoch, position = key
-        rng = np.random.default_rng([self.seed, epoch, int(self.indices[position])])
+    def random_view(self, words: list[int], width: int, height: int) -> tuple[Box, bool]:
+        """Draw the part of an image of this size that is shown, and whether it is mirrored."""
+        rng = np.random.default_rng(words)
         box = random_box(width, height, self.crop_scale, rng)
         return box, bool(self.horizontal_flip and rng.random() < 0.5)
 
@@ -120,13 +118,6 @@ def random_box(width: int, height: int, scale: tuple[float, ...], rng: np.random
     return left, upper, left + w, upper + h
 
 
-def central_view(image: Image.Image, size: int) -> Image.Image:
-    """Resize the shorter side to size·256/224, then crop the central square."""
-    width, height, left, upper = central_geometry(image.width, image.height, size)
-    image = image.resize((width, height), Image.Resampling.BILINEAR)
-    return image.crop((left, upper, left + size, upper + size))
-
-
 def central_geometry(width: int, height: int, size: int) -> tuple[int, int, int, int]:
     """Width and height of the central view after resizing, then left and upper of the square."""
     shorter = round(size * 256 / 224)
@@ -152,64 +143,56 @@ def to_tensor(image: Image.Image) -> torch.Tensor:
 class AuthorsImages(ImageNetDataset):
     """Augmented images by torchvision's transforms, each on its own, as in the code of the paper."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def view(self, path: str, words: list[int]) -> torch.Tensor:
+        """Image of a file as it is trained or evaluated on."""
+        if not self.augment:
+            return super().view(path, words)
+        image = open_image(path)
+        # The transforms draw from torch's generator, which is the training's where no worker loads.
+        with torch.random.fork_rng(devices=[]):
+            seed = np.random.SeedSequence(words).generate_state(1, np.uint64)[0]
+            torch.default_generator.manual_seed(int(seed))
+            return self._transform(image)
+
+    @cached_property
+    def _transform(self) -> Any:
         from torchvision import transforms
 
-        flip = [transforms.RandomHorizontalFlip()] if self.horizontal_flip else []
-        self.transform = transforms.Compose(
+        return transforms.Compose(
             [
                 transforms.RandomResizedCrop(self.image_size, scale=self.crop_scale),
-                *flip,
+                *([transforms.RandomHorizontalFlip()] if self.horizontal_flip else []),
                 transforms.ToTensor(),
                 transforms.Normalize(CHANNEL_MEAN, CHANNEL_SD),
             ]
         )
 
-    def __getitem__(self, key: tuple[int, int]) -> tuple[torch.Tensor, int]:
-        if not self.augment:
-            return super().__getitem__(key)
-        epoch, position = key
-        image = open_image(self._path(position))
-        words = [self.seed, epoch, int(self.indices[position])]
-        # The transforms draw from torch's generator, which is the training's where no worker loads.
-        with torch.random.fork_rng(devices=[]):
-            seed = np.random.SeedSequence(words).generate_state(1, np.uint64)[0]
-            torch.default_generator.manual_seed(int(seed))
-            return self.transform(image), int(self.labels[position])
-
 
 class TorchvisionImages(ImageNetDataset):
     """The same views of the same images as bytes, which `normalised` finishes on the device.
 
-    An item is uint8 (3, image_size, image_size) and the label. Files are decoded by
-    `torchvision.io.decode_jpeg`, whose pixels are Pillow's; what that refuses (a PNG named as
-    a JPEG, a truncated file) goes to Pillow, which reads it or reports the error. The resizing is
-    torch's antialiased bilinear kernel for bytes, which torchvision's `resize` ends in; it is
-    called directly because torchvision 0.22 turns bytes into floats first on a processor with
-    AVX-512. It differs from Pillow's by one grey level at most. Bytes are a quarter of float32 to
-    stack, to send between processes and to copy to the device.
+    An item is uint8 (3, image_size, image_size) and the label, a quarter of float32 to move. The
+    resizing is torch's antialiased bilinear kernel for bytes, within one grey level of Pillow's; it is
+    called directly because torchvision 0.22 turns bytes into floats first on a processor with AVX-512.
     """
 
-    def __getitem__(self, key: tuple[int, int]) -> tuple[torch.Tensor, int]:
-        position = key[1]
-        pixels = decode(self._path(position))
+    def view(self, path: str, words: list[int]) -> torch.Tensor:
+        """Image of a file as it is trained or evaluated on."""
+        pixels, size = decode(path), self.image_size
         height, width = pixels.shape[1:]
-        size = self.image_size
         if self.augment:
-            (left, upper, right, lower), mirrored = self._random_view(key, width, height)
+            (left, upper, right, lower), mirrored = self.random_view(words, width, height)
             pixels = _resized(pixels[:, upper:lower, left:right], size, size)
-            if mirrored:
-                pixels = pixels.flip(2)
-        else:
-            width, height, left, upper = central_geometry(width, height, size)
-            pixels = _resized(pixels, height, width)
-            pixels = pixels[:, upper : upper + size, left : left + size]
-        return pixels, int(self.labels[position])
+            return pixels.flip(2) if mirrored else pixels
+        width, height, left, upper = central_geometry(width, height, size)
+        return _resized(pixels, height, width)[:, upper : upper + size, left : left + size]
 
 
 def decode(path: str) -> torch.Tensor:
-    """Read the image in a file as uint8 (3, height, width); InputError naming the file if that fails."""
+    """Read the image in a file as uint8 (3, height, width); InputError naming the file if that fails.
+
+    The pixels are Pillow's, which reads what torchvision refuses: a PNG named as a JPEG, or CMYK.
+    """
     from torchvision.io import ImageReadMode, decode_jpeg
 
     try:
@@ -227,13 +210,13 @@ def _resized(pixels: torch.Tensor, height: int, width: int) -> torch.Tensor:
 
 def normalised(images: torch.Tensor) -> torch.Tensor:
     """Normalise bytes (…, 3, height, width) as `to_tensor` does, to float32."""
-    scale, offset = _scale_and_offset(images.device)
+    scale, offset = _on_device(images.device)
     return images.float().mul_(scale).sub_(offset)
 
 
 @cache
-def _scale_and_offset(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    return torch.from_numpy(PIXEL_SCALE).to(device), torch.from_numpy(PIXEL_OFFSET).to(device)
+def _on_device(device: torch.device) -> list[torch.Tensor]:
+    return [torch.from_numpy(values).to(device) for values in (PIXEL_SCALE, PIXEL_OFFSET)]
 
 
 @cache

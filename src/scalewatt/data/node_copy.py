@@ -1,7 +1,7 @@
 """A node's copy of the images that a run reads: one tar for all, unpacked once a node.
 
-`packed.tar` beside the indices has the images in their order, and `packed.parquet` where the bytes of each
-begin, so that a run of a subset unpacks no more than that.
+`packed.tar` beside the indices has the images in their order. Where each begins follows from the sizes in
+the indices, so that a run of a subset reads no more than that.
 """
 
 from __future__ import annotations
@@ -13,38 +13,42 @@ import shutil
 import tarfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.file_locks import waiting_lock
-from scalewatt.common.files import require_space, write_table
+from scalewatt.common.files import require_space
 from scalewatt.data.imagenet import SPLITS, ImageFolderIndex
 from scalewatt.data.prepared import content_of_prepared
 
-PACKED, OFFSETS = "packed.tar", "packed.parquet"
+PACKED = "packed.tar"
+CONTENT = "content"
+"""First member: the SHA-256 of the prepared content, and where the last image ends."""
+BLOCK = tarfile.BLOCKSIZE
 THREADS, IMAGES_AT_ONCE = 16, 512
 
-Indices = dict[str, ImageFolderIndex]
 
-
-def _indices(folder: Path | str) -> Indices:
+def _indices(folder: Path | str) -> dict[str, ImageFolderIndex]:
     return {split: ImageFolderIndex.load(folder, split) for split in SPLITS}
 
 
-def _images(indices: Indices) -> pd.DataFrame:
-    """`path` and `bytes` of all images by split and position, in the order of the tar."""
-    return pd.concat(
+def _images(indices: dict[str, ImageFolderIndex]) -> pd.DataFrame:
+    """`path`, `bytes` and `offset` in the tar of all images, by split and position."""
+    images = pd.concat(
         {split: pd.DataFrame({"path": i.paths, "bytes": i.sizes}) for split, i in indices.items()}
     )
+    # Each member has a header of one block; the first one is not an image.
+    blocks = _rounded_up(images["bytes"], BLOCK)
+    return images.assign(offset=2 * BLOCK + (blocks + BLOCK).cumsum() - blocks)
 
 
-def _rounded_up(sizes: pd.Series, block: int) -> pd.Series:
+def _rounded_up(sizes: Any, block: int) -> Any:
     return -(-sizes // block) * block
 
 
@@ -60,37 +64,38 @@ def pack(data_folder: Path | str) -> Path:
     folder = Path(data_folder)
     with waiting_lock(folder / ".lock", f"{folder}: another process works here; waiting for it"):
         if _difference(folder):
-            _pack(folder, _indices(folder))
+            _pack(folder)
     return folder / PACKED
 
 
-def _pack(folder: Path, indices: Indices) -> None:
-    images = _images(indices)
-    size = int((_rounded_up(images["bytes"], tarfile.BLOCKSIZE) + tarfile.BLOCKSIZE).sum())
-    require_space(folder, size, str(folder), "the packed images")
+def _pack(folder: Path) -> None:
+    indices = _indices(folder)
+    images, source = _images(indices), indices["train"].folder
+    end = int(images["offset"].iloc[-1] + images["bytes"].iloc[-1])
+    require_space(folder, end, str(folder), "the packed images")
     building = folder / f".{PACKED}.partial"
-    read = partial(_read_image, indices["train"].folder)
-    ends = []
     with (
         tarfile.open(building, "w", format=tarfile.GNU_FORMAT) as tar,
         ThreadPoolExecutor(THREADS) as threads,
     ):
+        _add(tar, CONTENT, f"{content_of_prepared(folder)} {end}".encode())
         for first in range(0, len(images), IMAGES_AT_ONCE):
             part = images[first : first + IMAGES_AT_ONCE]
-            for header, content in threads.map(read, part["path"], part["bytes"]):
-                tar.addfile(header, io.BytesIO(content))
-                ends.append(tar.offset)
+            contents = threads.map(partial(_read_image, source), part["path"], part["bytes"])
+            for path, offset, content in zip(part["path"], part["offset"], contents, strict=True):
+                _add(tar, path, content)
+                if tar.offset - _rounded_up(len(content), BLOCK) != offset:
+                    raise InputError(f"{source / path}: name is too long for a tar; shorten it")
     os.replace(building, folder / PACKED)
-    facts = {
-        "content": content_of_prepared(folder),
-        "bytes": str((folder / PACKED).stat().st_size),
-    }
-    offsets = ends - _rounded_up(images["bytes"], tarfile.BLOCKSIZE)
-    table = pa.table({"offset": offsets.to_numpy()})
-    write_table(table.replace_schema_metadata(facts), folder / OFFSETS)
 
 
-def _read_image(source: Path, path: str, size: int) -> tuple[tarfile.TarInfo, bytes]:
+def _add(tar: tarfile.TarFile, path: str, content: bytes) -> None:
+    header = tarfile.TarInfo(path)
+    header.size = len(content)
+    tar.addfile(header, io.BytesIO(content))
+
+
+def _read_image(source: Path, path: str, size: int) -> bytes:
     try:
         content = (source / path).read_bytes()
     except OSError as error:
@@ -100,9 +105,7 @@ def _read_image(source: Path, path: str, size: int) -> tuple[tarfile.TarInfo, by
             f"{source / path}: has {len(content)} bytes, {size} when it was indexed; "
             "prepare the data again"
         )
-    header = tarfile.TarInfo(path)
-    header.size = size
-    return header, content
+    return content
 
 
 def check_packed(data_folder: Path | str) -> None:
@@ -115,13 +118,16 @@ def check_packed(data_folder: Path | str) -> None:
 
 def _difference(folder: Path) -> str | None:
     """Difference of the packed images from the prepared ones; None without one."""
-    if not (folder / PACKED).exists() or not (folder / OFFSETS).exists():
+    path = folder / PACKED
+    if not path.exists():
         return "missing"
-    facts = pq.read_schema(folder / OFFSETS).metadata
-    if facts[b"content"].decode() != content_of_prepared(folder):
+    with path.open("rb") as file:
+        first = file.read(2 * BLOCK)[BLOCK:].rstrip(b"\0").decode(errors="replace")
+    content, _, end = first.partition(" ")
+    if content != content_of_prepared(folder):
         return "contains other images than are indexed"
-    size, expected = (folder / PACKED).stat().st_size, int(facts[b"bytes"])
-    return None if size == expected else f"has {size} bytes, not {expected}"
+    size = path.stat().st_size
+    return None if size >= int(end) else f"has {size} bytes, not {int(end)}"
 
 
 # --- a node's copy --------------------------------------------------------------------------------
@@ -141,9 +147,7 @@ def copy_images(
     base, packed = _scratch_folder(scratch), Path(data_folder, PACKED)
     folder, indices = base / f"scalewatt-{name}", _indices(data_folder)
     shutil.rmtree(folder, ignore_errors=True)
-
-    offsets = pq.read_table(Path(data_folder, OFFSETS))["offset"].to_numpy()
-    images = _images(indices).assign(offset=offsets)
+    images = _images(indices)
     images = pd.concat(
         [images.loc[s].iloc[slice(None) if rows is None else rows] for s, rows in wanted.items()]
     )
@@ -154,12 +158,12 @@ def copy_images(
     starts = range(0, len(images), IMAGES_AT_ONCE)
     parts = [images[first : first + IMAGES_AT_ONCE] for first in starts]
     try:
-        for parent in sorted({os.path.dirname(path) for path in images["path"]}):
+        for parent in {os.path.dirname(path) for path in images["path"]}:
             (folder / parent).mkdir(parents=True)
         with ThreadPoolExecutor(THREADS) as threads:
             list(threads.map(partial(_unpack, packed, folder), parts))
-        for split, i in indices.items():
-            ImageFolderIndex(folder, i.paths, i.labels, i.classes, i.sizes).save(folder, split)
+        for split, index in indices.items():
+            replace(index, folder=folder).save(folder, split)
     except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
         if isinstance(error, OSError):

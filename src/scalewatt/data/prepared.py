@@ -22,7 +22,7 @@ from scalewatt.common.files import read_json_object, write_json
 from scalewatt.common.settings import validated
 
 MANIFEST = "manifest.json"
-MANIFEST_VERSION = 4
+MANIFEST_VERSION = 5
 """Version of the manifest and of the data that are made here."""
 BUILDING = ".building"
 AGAIN = (
@@ -32,8 +32,8 @@ AGAIN = (
 
 Source = str | dict[str, Any] | None
 """A path or URL, an object as under `sources` in a cluster file, or nothing."""
-Entries = dict[str, dict[str, Any]]
-"""`bytes` and, where reading all is cheap, `sha256` of contents by their name."""
+Prepared = tuple[tuple[int, int], str]
+"""Training and validation samples, and the SHA-256 of what identifies the content."""
 
 
 # --- preparing ------------------------------------------------------------------------------------
@@ -50,12 +50,8 @@ def prepare_dataset(definition: dict[str, Any], folder: Path, source: Source) ->
     _make_folder(folder)
     if marker := _finished(definition, folder, source):
         return marker
-    try:
-        with waiting_lock(folder / ".lock", f"{folder}: another process prepares it; waiting"):
-            return _finished(definition, folder, source) or _prepare(definition, folder, source)
-    except OSError as error:
-        error.filename = error.filename or str(folder)  # a full disk's error names no file
-        raise
+    with waiting_lock(folder / ".lock", f"{folder}: another process prepares it; waiting"):
+        return _finished(definition, folder, source) or _prepare(definition, folder, source)
 
 
 def _make_folder(folder: Path) -> None:
@@ -72,11 +68,10 @@ def _finished(definition: dict[str, Any], folder: Path, source: Source) -> dict[
     if not (folder / MANIFEST).exists():
         return None
     manifest = _manifest(folder)
-    if (manifest.get("version"), manifest["definition"]) != (MANIFEST_VERSION, definition):
-        return None
-    if source is not None and source != manifest["source"] and not is_made_here(definition):
-        return None
-    if manifest["files"] != {path.name: path.stat().st_size for path in _made_files(folder)}:
+    known = {"version": MANIFEST_VERSION, "definition": definition, "files": _sizes(folder)}
+    if source is not None and not is_made_here(definition):
+        known["source"] = source
+    if {key: manifest.get(key) for key in known} != known:
         return None
     if definition["format"] == "imagenet" and definition["source"] != "none":
         from scalewatt.data.imagenet import has_images
@@ -88,25 +83,22 @@ def _finished(definition: dict[str, Any], folder: Path, source: Source) -> dict[
 def _prepare(definition: dict[str, Any], folder: Path, source: Source) -> dict[str, Any]:
     """Prepare the data, and write the manifest when all are there."""
     _require_room_for(definition, folder)
+    kind = definition["format"]
     if is_made_here(definition):
-        source = None
+        kind, source = definition["source"], None
     elif source is None and (folder / MANIFEST).exists():
         source = _manifest(folder)["source"]
-    kind = definition["source"] if is_made_here(definition) else definition["format"]
-    (train, validation), content = PREPARE[kind](definition, folder, source)
-    marker = {
-        "name": definition["name"],
-        "format": definition["format"],
-        "source": definition["source"],
+    (train, validation), content_sha256 = PREPARE[kind](definition, folder, source)
+    marker = {key: definition[key] for key in ("name", "format", "source")} | {
         "train_samples": train,
         "validation_samples": validation,
-        "content_sha256": _content_sha256(content),
+        "content_sha256": content_sha256,
     }
     manifest = {
         "version": MANIFEST_VERSION,
         "definition": definition,
         "source": source,
-        "files": {path.name: path.stat().st_size for path in _made_files(folder)},
+        "files": _sizes(folder),
         "marker": marker,
     }
     write_json(folder / MANIFEST, manifest)
@@ -134,14 +126,17 @@ def _visible(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
 
 
-# --- each kind: (training, validation samples), and what identifies the content
+def _sizes(folder: Path) -> dict[str, int]:
+    """Bytes of the files that were made, by name."""
+    patterns = ("index-*.parquet", "*.h5", "statistics.json")
+    return {path.name: path.stat().st_size for p in patterns for path in folder.glob(p)}
 
 
-Prepared = tuple[tuple[int, int], Entries]
+# --- each kind ------------------------------------------------------------------------------------
 
 
 def _make_nothing(definition: dict[str, Any], folder: Path, source: Source) -> Prepared:
-    return sample_counts(definition), {}
+    return sample_counts(definition), hashlib.sha256().hexdigest()
 
 
 def _make_demo(definition: dict[str, Any], folder: Path, source: Source) -> Prepared:
@@ -149,17 +144,15 @@ def _make_demo(definition: dict[str, Any], folder: Path, source: Source) -> Prep
     from scalewatt.data import demo
 
     building = folder / BUILDING
-    building.mkdir(exist_ok=True)
-    for path in (*_visible(folder), building / "waves.zarr"):
-        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    shutil.rmtree(building, ignore_errors=True)
+    building.mkdir()
+    for path in _visible(folder):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
     if definition["format"] == "imagenet":
         demo.write_scans(folder, definition)
         return _prepare_images(definition, folder, None)
-    try:
-        demo.write_waves(building / "waves.zarr", definition)
-        return _prepare_era5(definition, folder, str(building / "waves.zarr"))
-    finally:
-        shutil.rmtree(building / "waves.zarr", ignore_errors=True)
+    demo.write_waves(building / "waves.zarr", definition)
+    return _prepare_era5(definition, folder, str(building / "waves.zarr"))
 
 
 def _prepare_images(definition: dict[str, Any], folder: Path, source: Source) -> Prepared:
@@ -168,24 +161,23 @@ def _prepare_images(definition: dict[str, Any], folder: Path, source: Source) ->
 
     indices = prepare_images(definition, folder, source)
     (folder / MANIFEST).unlink(missing_ok=True)  # which describes the indices before these
+    digest = hashlib.sha256()
     for split, index in indices.items():
         index.save(folder, split)
-    content = {
-        path: {"bytes": size}
-        for index in indices.values()
-        for path, size in zip(index.paths, index.sizes.tolist(), strict=True)
-    }
-    return sample_counts(definition), content
+        for path, size in sorted(zip(index.paths, index.sizes.tolist(), strict=True)):
+            digest.update(f"{path}\0{size}\0\n".encode())
+    return sample_counts(definition), digest.hexdigest()
 
 
 def _prepare_era5(definition: dict[str, Any], folder: Path, source: Source) -> Prepared:
-    """Prepare all years; a year's file may name paths, so its numbers identify it."""
-    from scalewatt.data.era5_prepare import content_of, count_samples, prepare
+    """Prepare all years; a year's file may name paths, so its moments identify it."""
+    from scalewatt.data.era5 import Era5Dataset
+    from scalewatt.data.era5_prepare import prepare
 
-    prepare(source, folder, definition)
-    texts = content_of(folder, definition).items()
-    content: Entries = {name: {"bytes": len(text), "sha256": text} for name, text in texts}
-    return count_samples(definition, folder), content
+    years = prepare(source, folder, definition)
+    samples = (len(Era5Dataset(folder, definition, part, 1)) for part in ("train", "validation"))
+    digest = hashlib.sha256(json.dumps(years, sort_keys=True).encode()).hexdigest()
+    return (next(samples), next(samples)), digest
 
 
 PREPARE: dict[str, Callable[[dict[str, Any], Path, Source], Prepared]] = {
@@ -196,26 +188,11 @@ PREPARE: dict[str, Callable[[dict[str, Any], Path, Source], Prepared]] = {
 }
 
 
-def _made_files(folder: Path) -> list[Path]:
-    patterns = ("index-*.parquet", "*.h5", "statistics.json")
-    return sorted(path for pattern in patterns for path in folder.glob(pattern))
-
-
-def _content_sha256(content: Entries) -> str:
-    digest = hashlib.sha256()
-    for name, entry in sorted(content.items()):
-        digest.update(f"{name}\0{entry['bytes']}\0{entry.get('sha256', '')}\n".encode())
-    return digest.hexdigest()
-
-
-# --- years of ERA5 --------------------------------------------------------------------------------
-
-
 def prepare_dataset_year(
     definition: dict[str, Any], folder: Path, source: Source, year: int
 ) -> dict[str, Any]:
     """Prepare a year of a dataset in ERA5's format, and describe it without path and time."""
-    from scalewatt.data.era5_prepare import describe_year, make_year
+    from scalewatt.data.era5_prepare import make_year
     from scalewatt.data.era5_years import all_years
 
     if definition["format"] != "era5" or is_made_here(definition):
@@ -224,8 +201,7 @@ def prepare_dataset_year(
         known = ", ".join(map(str, all_years(definition)))
         raise InputError(f"--year: {year}: the dataset has no such year; its years: {known}")
     _make_folder(folder)
-    make_year(definition, folder, source, year)
-    return {"name": definition["name"], "year": year, **describe_year(folder, definition, year)}
+    return {"name": definition["name"], **make_year(definition, folder, source, year)}
 
 
 # --- what is prepared -----------------------------------------------------------------------------

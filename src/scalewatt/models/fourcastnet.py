@@ -11,15 +11,8 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 from torch.utils.data import Dataset
 
 from scalewatt.campaign.run_spec import RunSpec
-from scalewatt.data.era5 import (
-    CHANNELS,
-    Z500,
-    Era5Dataset,
-    all_years,
-    load_climatology,
-    load_statistics,
-    part_years,
-)
+from scalewatt.data.era5 import CHANNELS, Z500, Era5Dataset, load_climatology, load_statistics
+from scalewatt.data.era5_years import part_years
 from scalewatt.models.afno import FourCastNet, Rollout
 from scalewatt.models.interface import Batch, Evaluation, Schedule, SyntheticSamples, Workload
 
@@ -104,15 +97,7 @@ class FourCastNetWorkload(Workload):
 
     def _fields(self, part: str) -> Era5Dataset:
         """Samples of a part of the years, not normalised."""
-        dataset = self.spec.dataset
-        return Era5Dataset(
-            self.folder,
-            part_years(dataset, part),
-            lead_steps=self.lead_steps,
-            samples_per_year=dataset["samples_per_year"],
-            require_targets=part == "train",
-            known_years=all_years(dataset),
-        )
+        return Era5Dataset(self.folder, self.spec.dataset, part, self.lead_steps)
 
     def training_data(self) -> Dataset[Any]:
         """Training years."""
