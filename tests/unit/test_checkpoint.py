@@ -108,9 +108,9 @@ def test_a_checkpoint_that_would_run_code_is_refused_and_runs_nothing(
     ran = tmp_path / "ran"
     for content in (RunsCode(ran), {"spec_sha256": SHA, "epoch": RunsCode(ran)}):
         torch.save(content, path)
-        with pytest.raises(InputError, match=r"checkpoint\.pt: .*more in it .* run code"):
+        with pytest.raises(InputError, match=r"checkpoint\.pt: is damaged"):
             load_checkpoint(path, SHA)
-        with pytest.raises(InputError, match=r"cannot be used as weights .* run code"):
+        with pytest.raises(InputError, match=r"cannot be used as weights"):
             load_weights(path, torch.nn.Linear(1, 1))
         assert not ran.exists()
 

@@ -94,18 +94,6 @@ def test_a_step_waits_for_data_as_long_as_the_gpu_has_nothing_to_do(
         assert seconds[f"step_{phase}_s"] == pytest.approx(expected, abs=2 * LAUNCH_S)
 
 
-def test_what_a_gpu_did_before_a_stop_counts_in_the_resumed_epoch(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    gpu = StandInGpu.put_in(monkeypatch)
-    timer = PhaseTimer(gpu.device)
-    timer.begin_step(0, 2)
-    with timer.phase("backward"):
-        gpu.work(3)
-    gpu.synchronize()
-    assert timer.sums()[PHASES.index("backward")].tolist() == [3, 1]
-
-
 def test_a_long_epoch_is_sampled_evenly(clock) -> None:
     timer = PhaseTimer(CPU)
     for step in range(5000):
@@ -119,18 +107,3 @@ def test_means_are_over_all_ranks_steps() -> None:
     ranks = np.zeros((2, len(PHASES), 2))
     ranks[0, 2], ranks[1, 2] = (6, 2), (2, 2)
     assert mean_phases(ranks)["step_forward_s"] == 2
-
-
-def test_a_resumed_epoch_goes_on_from_its_sums(clock) -> None:
-    timer = PhaseTimer(CPU)
-    timer.begin_step(0, 2)
-    with timer.phase("backward"):
-        clock[0] += 3
-    resumed = PhaseTimer(CPU)
-    resumed.restore(timer.sums())
-    resumed.begin_step(1, 2)
-    with resumed.phase("backward"):
-        clock[0] += 1
-    assert mean_phases(resumed.sums()[None])["step_backward_s"] == 2
-    resumed.restore(None)
-    assert not resumed.sums().any()

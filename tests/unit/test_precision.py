@@ -9,7 +9,7 @@ import torch
 
 from scalewatt.campaign import model_registry
 from scalewatt.common.errors import InputError
-from scalewatt.training.device import Precision
+from scalewatt.training.device import set_precision
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 SETTINGS = get_args(model_registry.Precision)
@@ -29,7 +29,7 @@ def _flags_as_before():
 
 def test_torch_default_leaves_torchs_own_flags_as_they_are(ampere: None) -> None:
     before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
-    Precision.of("torch_default", GPU).set_flags()
+    set_precision("torch_default", GPU)
     assert (torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32) == before
     assert before == (True, False)
 
@@ -47,32 +47,21 @@ def test_torch_default_leaves_torchs_own_flags_as_they_are(ampere: None) -> None
 def test_a_gpu_computes_as_set(
     ampere: None, setting: str, used: str, autocast: torch.dtype | None, flags: tuple
 ) -> None:
-    found = Precision.of(setting, GPU)
-    assert (found.used, found.autocast, (found.cudnn_tf32, found.matmul_tf32)) == (
-        used,
-        autocast,
-        flags,
-    )
-    found.set_flags()
+    assert set_precision(setting, GPU) == (used, autocast)
     assert (torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32) == flags
 
 
 def test_a_gpu_before_ampere_reports_fp32(monkeypatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (7, 0))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "Tesla V100")
-    assert Precision.of("torch_default", GPU).used == "fp32"
-    assert Precision.of("fp16", GPU).used == "fp16"
+    assert set_precision("torch_default", GPU) == ("fp32", None)
+    assert set_precision("fp16", GPU)[0] == "fp16"
     for setting in ("tf32", "bf16"):
         with pytest.raises(InputError, match=rf"precision {setting}: Tesla V100 has none"):
-            Precision.of(setting, GPU)
+            set_precision(setting, GPU)
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_a_cpu_computes_in_fp32_but_for_bf16(setting: str) -> None:
-    found = Precision.of(setting, CPU)
-    assert found.used == ("bf16" if setting == "bf16" else "fp32")
-    layer = torch.nn.Linear(3, 3)
-    with found.computing(CPU):
-        out = layer(torch.zeros(2, 3))
-    assert out.dtype == (torch.bfloat16 if setting == "bf16" else torch.float32)
-    assert not found.scaler(CPU).is_enabled()
+    bf16 = setting == "bf16"
+    assert set_precision(setting, CPU) == (("bf16", torch.bfloat16) if bf16 else ("fp32", None))

@@ -28,7 +28,7 @@ class Evaluation:
     """Every position counts once; else the remainder that does not divide by the ranks is dropped."""
 
 
-class SyntheticSamples(Dataset[torch.Tensor]):
+class SyntheticSamples(Dataset[tuple[int]]):
     """Positions without samples: nothing is read, and the workload has what it computes on the device."""
 
     workers = 0
@@ -39,14 +39,9 @@ class SyntheticSamples(Dataset[torch.Tensor]):
     def __len__(self) -> int:
         return self.samples
 
-    def __getitems__(self, keys: Sequence[tuple[int, int]]) -> list[torch.Tensor]:
-        """Give the positions of a batch, int64 (n,), as its only part."""
-        return [torch.tensor([position for _, position in keys])]
-
-    @staticmethod
-    def collate(batch: list[torch.Tensor]) -> list[torch.Tensor]:
-        """Give the batch, which is complete already."""
-        return batch
+    def __getitem__(self, key: tuple[int, int]) -> tuple[int]:
+        """Give the position, so that a batch is int64 (n,) alone."""
+        return (key[1],)
 
 
 class Schedule:

@@ -71,7 +71,12 @@ def worker_count(setting: int | str, ranks_per_node: int) -> int:
 
 
 def make_loader(
-    data: Any, batches: Any, workers: int, seed: int, pinned: bool, persistent: bool
+    data: Any,
+    batches: Any,
+    workers: int,
+    seed: int,
+    pinned: bool = False,
+    persistent: bool = False,
 ) -> DataLoader[Any]:
     """Loader of batches, in `pinned` memory or not, by workers that start anew for each pass or persist."""
     workers = getattr(data, "workers", workers)
@@ -81,7 +86,6 @@ def make_loader(
         num_workers=workers,
         pin_memory=pinned,
         persistent_workers=persistent and workers > 0,
-        collate_fn=getattr(data, "collate", None),
         worker_init_fn=ignore_stop_signals,
         generator=torch.Generator().manual_seed(seed),
     )

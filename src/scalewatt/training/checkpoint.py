@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import pickle
 import zipfile
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -40,8 +40,8 @@ def save(path: Path, state: dict[str, Any], check: Check | None = None) -> None:
             torch.save(state, file)
         try:
             torch.load(temporary, mmap=True, map_location="cpu", weights_only=True)
-        except pickle.UnpicklingError as error:
-            raise TypeError(f"{path}: could not be resumed from ({error})") from error
+        except UnpicklingError as error:
+            raise TypeError(f"{path}: could not be resumed from ({_reason(error)})") from error
 
 
 def load_checkpoint(path: Path, spec_sha256: str) -> dict[str, Any] | None:
@@ -59,11 +59,9 @@ def load_checkpoint(path: Path, spec_sha256: str) -> dict[str, Any] | None:
             if damaged := file.testzip():
                 raise ValueError(f"{damaged} has a wrong checksum")
         state = torch.load(path, mmap=True, map_location="cpu", weights_only=True)
+        spec = state["spec_sha256"]
     except Exception as error:  # whatever reading what is damaged may raise
         raise InputError(f"{path}: is damaged ({_reason(error)}); {restart}") from error
-    spec = state.get("spec_sha256") if isinstance(state, dict) else None
-    if not isinstance(spec, str):
-        raise InputError(f"{path}: is not a checkpoint; {restart}")
     if spec != spec_sha256:
         raise InputError(f"{path}: is the checkpoint of another spec ({spec[:12]}…); {restart}")
     return state
@@ -78,6 +76,4 @@ def load_weights(path: Path, network: torch.nn.Module) -> None:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, pickle.UnpicklingError):
-        return "it has more in it than tensors and plain values, which could run code"
     return (str(error).splitlines() or [type(error).__name__])[0]

@@ -4,74 +4,41 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from typing import Any
+from contextlib import contextmanager
 
 import torch
 
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
 
-# --- arithmetic -----------------------------------------------------------------------------------
-
-_TF32 = {"fp32": (False, False), "tf32": (True, True)}
-_TORCH_DEFAULT_TF32 = (True, False)
-_AUTOCAST = {"fp16": torch.float16, "bf16": torch.bfloat16}
-
-
-@dataclass(frozen=True)
-class Precision:
-    """A precision setting on one device."""
-
-    used: str
-    """Type of the computation: fp32, tf32, tf32_convolutions (products in fp32), fp16 or bf16."""
-    autocast: torch.dtype | None
-    cudnn_tf32: bool
-    matmul_tf32: bool
-
-    @classmethod
-    def of(cls, setting: str, device: torch.device) -> Precision:
-        """Meaning of `setting`; a CPU has no TF32 and computes fp16 as fp32.
-
-        InputError if the GPU cannot compute in it.
-        """
-        convolutions, products = _TF32.get(setting, _TORCH_DEFAULT_TF32)
-        autocast = _AUTOCAST.get(setting)
-        if device.type != "cuda":
-            autocast = None if setting == "fp16" else autocast
-            return cls("bf16" if autocast else "fp32", autocast, convolutions, products)
-        has_tf32 = torch.cuda.get_device_capability(device) >= (8, 0)
-        if setting in ("tf32", "bf16") and not has_tf32:
-            name = torch.cuda.get_device_name(device)
-            raise InputError(f"precision {setting}: {name} has none; allowed: fp32, fp16")
-        if autocast:
-            used = setting
-        elif not has_tf32 or not convolutions:
-            used = "fp32"
-        else:
-            used = "tf32" if products else "tf32_convolutions"
-        return cls(used, autocast, convolutions, products)
-
-    def set_flags(self) -> None:
-        """Set torch's flags for TF32.
-
-        Not by `fp32_precision`, which torch has from 2.9 on: what compiles networks still reads these,
-        and refuses a mixture.
-        """
-        torch.backends.cudnn.allow_tf32 = self.cudnn_tf32
-        torch.backends.cuda.matmul.allow_tf32 = self.matmul_tf32
-
-    def computing(self, device: torch.device) -> AbstractContextManager[Any]:
-        """Context of a forward pass in training; evaluation is done without."""
-        return torch.autocast(device.type, self.autocast, enabled=self.autocast is not None)
-
-    def scaler(self, device: torch.device) -> torch.amp.GradScaler:
-        """Gradient scaler, which is active in fp16 only."""
-        return torch.amp.GradScaler(device.type, enabled=self.autocast == torch.float16)
+TF32 = {"fp32": (False, False), "tf32": (True, True)}
+"""Whether convolutions and products use TF32, where a precision says so; torch's default else."""
+TORCH_DEFAULT_TF32 = (True, False)
+AUTOCAST = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
-# --- memory, and errors of the device ---------------------------------------------------------------
+def set_precision(setting: str, device: torch.device) -> tuple[str, torch.dtype | None]:
+    """Set torch's flags for TF32; the precision that is used, and the type of autocast.
+
+    Used is fp32, tf32, tf32_convolutions (products in fp32), fp16 or bf16. A CPU has no TF32 and computes
+    fp16 as fp32. InputError if the GPU cannot compute in `setting`.
+    """
+    convolutions, products = TF32.get(setting, TORCH_DEFAULT_TF32)
+    # Not by `fp32_precision`, which torch has from 2.9 on: what compiles networks still reads these, and
+    # refuses a mixture.
+    torch.backends.cudnn.allow_tf32 = convolutions
+    torch.backends.cuda.matmul.allow_tf32 = products
+    if device.type != "cuda":
+        return ("bf16", AUTOCAST["bf16"]) if setting == "bf16" else ("fp32", None)
+    has_tf32 = torch.cuda.get_device_capability(device) >= (8, 0)
+    if setting in ("tf32", "bf16") and not has_tf32:
+        name = torch.cuda.get_device_name(device)
+        raise InputError(f"precision {setting}: {name} has none; allowed: fp32, fp16")
+    if setting in AUTOCAST:
+        return setting, AUTOCAST[setting]
+    if not (has_tf32 and convolutions):
+        return "fp32", None
+    return "tf32" if products else "tf32_convolutions", None
 
 
 def synchronize(device: torch.device) -> None:
@@ -91,7 +58,7 @@ def peak_memory_bytes(device: torch.device) -> int:
 
 @contextmanager
 def within_device(spec: RunSpec, device: torch.device) -> Iterator[None]:
-    """Raise InputError where a GPU's memory does not suffice, or the network cannot be compiled."""
+    """Raise InputError where a GPU's memory does not suffice."""
     try:
         yield
     except torch.OutOfMemoryError as error:
@@ -101,8 +68,3 @@ def within_device(spec: RunSpec, device: torch.device) -> Iterator[None]:
             f" of {torch.cuda.get_device_name(device)}, of which it allocated {allocated_gib:.1f} GiB;"
             " lower local_batch_size"
         ) from error
-    except RuntimeError as error:
-        compiled = spec.settings.get("compile")
-        if not (compiled and isinstance(error, torch._dynamo.exc.TorchDynamoException)):
-            raise
-        raise InputError(f"compile: {str(error).splitlines()[0]}") from error

@@ -16,23 +16,17 @@ if TYPE_CHECKING:
 PHASES = ("data", "copy", "forward", "backward", "optimizer")
 """What a training step's time divides into."""
 
+_INTEGERS = ("samples", "updates")
+_NUMBERS = (
+    *("train_loss", "validation_loss", "metric", "train_metric", "learning_rate", *_INTEGERS),
+    *("epoch_s", "train_s", "evaluate_train_s", "validate_s", "throughput_samples_per_s"),
+    *(f"step_{phase}_s" for phase in PHASES),
+)
 HISTORY_SCHEMA = pa.schema(
     [
         pa.field("epoch", pa.int32(), nullable=False),
         pa.field("segment", pa.int32(), nullable=False),
-        pa.field("train_loss", pa.float64()),
-        pa.field("validation_loss", pa.float64()),
-        pa.field("metric", pa.float64()),
-        pa.field("train_metric", pa.float64()),
-        pa.field("learning_rate", pa.float64()),
-        pa.field("samples", pa.int64()),
-        pa.field("updates", pa.int64()),
-        pa.field("epoch_s", pa.float64()),
-        pa.field("train_s", pa.float64()),
-        pa.field("evaluate_train_s", pa.float64()),
-        pa.field("validate_s", pa.float64()),
-        pa.field("throughput_samples_per_s", pa.float64()),
-        *(pa.field(f"step_{phase}_s", pa.float64()) for phase in PHASES),
+        *(pa.field(n, pa.int64() if n in _INTEGERS else pa.float64()) for n in _NUMBERS),
         pa.field("peak_memory_bytes", pa.int64()),
     ]
 )
@@ -52,9 +46,7 @@ def history_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
         if name not in HISTORY_SCHEMA.names and (value is None or isinstance(value, float))
     }
     schema = pa.schema([*HISTORY_SCHEMA, *(pa.field(name, pa.float64()) for name in extra)])
-    return pa.Table.from_pylist(
-        [{name: row.get(name) for name in schema.names} for row in rows], schema
-    )
+    return pa.Table.from_pylist(rows, schema)
 
 
 def finite(value: float | None) -> float | None:

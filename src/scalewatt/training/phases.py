@@ -17,7 +17,7 @@ SAMPLED_STEPS = 100
 
 
 class PhaseTimer:
-    """Sums of one epoch's phases on one rank, in seconds.
+    """Times of one epoch's phases on one rank, since the segment began.
 
     On a GPU phases are bracketed by CUDA events, so that each is the GPU's own time: it waits for data
     only while it has nothing left to do, however long the processor, which runs ahead, waits. Events are
@@ -27,8 +27,6 @@ class PhaseTimer:
     def __init__(self, device: torch.device) -> None:
         self._on_gpu = device.type == "cuda"
         self._marks: list[tuple[str, float, Any, Any]] = []
-        self._sums = np.zeros((len(PHASES), 2))
-        """Seconds and steps of each phase."""
         self._is_timed = False
 
     def begin_step(self, step: int, steps: int) -> None:
@@ -60,17 +58,13 @@ class PhaseTimer:
             began = self._now()
 
     def sums(self) -> np.ndarray:
-        """Seconds and steps of each phase so far, float64 (phases, 2); the device must have finished."""
+        """Seconds and steps of each phase, float64 (phases, 2), which begin anew; the device has finished."""
+        sums = np.zeros((len(PHASES), 2))
         for name, steps, began, ended in self._marks:
             seconds = began.elapsed_time(ended) / 1000 if self._on_gpu else ended - began
-            self._sums[PHASES.index(name)] += seconds, steps
+            sums[PHASES.index(name)] += seconds, steps
         self._marks.clear()
-        return self._sums.copy()
-
-    def restore(self, sums: np.ndarray | None) -> None:
-        """Continue from `sums`, or from zero."""
-        self._marks.clear()
-        self._sums = np.zeros((len(PHASES), 2)) if sums is None else np.array(sums)
+        return sums
 
 
 def mean_phases(ranks: np.ndarray) -> dict[str, float | None]:

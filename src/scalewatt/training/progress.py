@@ -32,21 +32,15 @@ class ProgressNotes:
 
     def at_stage(self, stage: str, epoch: int, step: int) -> None:
         """Record that a stage begins or goes on, with the rate of the training since the last record."""
-        now_s, epochs, updates = time.monotonic(), self.job.spec.epochs, epoch * self.steps + step
+        now_s, spec, updates = time.monotonic(), self.job.spec, epoch * self.steps + step
         if self._stage == "train" and updates > self._noted_updates and now_s > self._noted_s:
-            samples = (updates - self._noted_updates) * self.job.spec.global_batch_size
+            samples = (updates - self._noted_updates) * spec.global_batch_size
             self._samples_per_s = samples / (now_s - self._noted_s)
         self._stage, self._noted_s, self._noted_updates = stage, now_s, updates
+        progress = {
+            **{"segment": self.job.segment, "stage": stage, "samples_per_s": self._samples_per_s},
+            **{"epoch": epoch, "epochs": spec.epochs, "step": step, "steps": self.steps},
+            **{"updates": updates, "updates_total": spec.epochs * self.steps},
+        }
         with suppress(OSError):  # a full disk: the next checkpoint reports it
-            note_progress(
-                self.job.work,
-                segment=self.job.segment,
-                epoch=epoch,
-                epochs=epochs,
-                step=step,
-                steps=self.steps,
-                updates=updates,
-                updates_total=epochs * self.steps,
-                samples_per_s=self._samples_per_s,
-                stage=stage,
-            )
+            note_progress(self.job.work, **progress)

@@ -33,14 +33,13 @@ def staged(job: Job, ranks: Ranks, device: torch.device, events: EventLog) -> It
         yield job
         return
     events.enter("stage_data")
+    # Scratch may be shared by nodes, and by campaigns that have the same run.
+    digest = hashlib.sha256(f"{ranks.host} {job.work.resolve()}".encode()).hexdigest()[:12]
     folder = None
     if ranks.local_rank == 0:
         lists = workload_class(job.spec.model)(job.spec, job.data_folder, device).index_lists()
         wanted = {split: lists.get(split) for split in SPLITS}
-        # Scratch may be shared by nodes, and by campaigns that have the same run.
-        digest = hashlib.sha256(f"{ranks.host} {job.work.resolve()}".encode()).hexdigest()[:12]
-        name = f"{job.work.name}-{digest}"
-        folder = str(copy_images(job.data_folder, job.scratch, name, wanted))
+        folder = str(copy_images(job.data_folder, job.scratch, f"{job.work.name}-{digest}", wanted))
     wait_for_ranks(ranks)
     folders = dict(ranks.comm.allgather((ranks.host, folder) if folder else (None, None)))
     events.enter("startup")

@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from scalewatt.recordings.stage_log import EventLog
 from scalewatt.run_files.record import FINISHED, STOPPED, Job
 from scalewatt.training import checkpoint
 from scalewatt.training.batches import Batches, load, make_loader, worker_count
-from scalewatt.training.device import Precision, peak_memory_bytes, synchronize
+from scalewatt.training.device import peak_memory_bytes, set_precision, synchronize
 from scalewatt.training.distributed import Agreement
 from scalewatt.training.history import epoch_line, finite, indices_sha256
 from scalewatt.training.phases import PhaseTimer, mean_phases
@@ -71,9 +72,9 @@ class Trainer:
     def _make_network(self) -> None:
         """Make network, optimiser and schedule."""
         settings, device = self.spec.settings, self.device
-        self.precision = Precision.of(settings["precision"], device)
-        self.precision.set_flags()
-        self.scaler = self.precision.scaler(device)
+        self.precision_used, autocast = set_precision(settings["precision"], device)
+        self.autocast = partial(torch.autocast, device.type, autocast, autocast is not None)
+        self.scaler = torch.amp.GradScaler(device.type, enabled=autocast == torch.float16)
         self.network = self.workload.model()
         if self.job.initial_weights is not None and self.ranks.rank == 0:  # DDP gives them to all
             checkpoint.load_weights(self.job.initial_weights, self.network)
@@ -106,22 +107,24 @@ class Trainer:
                 f"{self.job.data_folder}: has {samples} training samples,"
                 f" the spec of {spec.configuration} asks for {spec.dataset_samples}"
             )
-        place = self.ranks.rank, self.ranks.size, spec.local_batch_size
-        self.batches = Batches(range(samples), *place, seed=self.seed)
-        self.loader = self._loader(data, self.batches)
+        part = self.ranks.rank, self.ranks.size, spec.local_batch_size
+        self.batches = Batches(range(samples), *part, seed=self.seed)
+        workers = worker_count(spec.settings["loader_workers"], self.ranks.size // self.ranks.nodes)
+        pinned = self.workload.pinned and self.device.type == "cuda"
+        loader = partial(
+            make_loader,
+            workers=workers,
+            seed=self.seed,
+            pinned=pinned,
+            persistent=not self.as_authors,
+        )
+        self.loader = loader(data, self.batches)
         self.evaluations = {}
         for name, evaluation in self.workload.evaluations().items():
             # The authors' second pass over the training set is shuffled as the first.
             seed = self.seed if self.as_authors and name == "train_again" else None
-            batches = Batches(evaluation.positions, *place, seed=seed, whole=evaluation.whole)
-            self.evaluations[name] = batches, self._loader(evaluation.dataset, batches)
-
-    def _loader(self, data: Any, batches: Any, setting: int | str | None = None) -> Any:
-        """Loader by as many workers as the setting has, if not given."""
-        setting = self.spec.settings["loader_workers"] if setting is None else setting
-        workers = worker_count(setting, self.ranks.size // self.ranks.nodes)
-        pinned = self.workload.pinned and self.device.type == "cuda"
-        return make_loader(data, batches, workers, self.seed, pinned, not self.as_authors)
+            batches = Batches(evaluation.positions, *part, seed=seed, whole=evaluation.whole)
+            self.evaluations[name] = batches, loader(evaluation.dataset, batches)
 
     # --- an update --------------------------------------------------------------------------------
 
@@ -149,7 +152,7 @@ class Trainer:
             part = tuple(tensor[first : first + size] for tensor in batch) if passes > 1 else batch
             is_last = first + size >= samples  # ranks exchange the gradients of all passes at once
             with nullcontext() if is_last else self.parallel.no_sync():
-                with phase("forward", passes), self.precision.computing(self.device):
+                with phase("forward", passes), self.autocast():
                     loss, sums = self.workload.loss(self.trained, part)
                 with phase("backward", passes):
                     weight = len(part[0]) / samples
@@ -170,25 +173,22 @@ class Trainer:
         """
         states = checkpoint.random_state(self.device)
         kept = {name: value.clone() for name, value in self.network.state_dict().items()}
-        batch = self.spec.local_batch_size // self.spec.gradient_accumulation_steps
+        size = self.spec.local_batch_size // self.spec.gradient_accumulation_steps
         # What is chosen or compiled for a shape, best at once for the one that counts.
-        is_whole = self.spec.settings["compile"] or self.device.type == "cuda"
+        if not (self.spec.settings["compile"] or self.device.type == "cuda"):
+            size = min(2, size)
+        example = next(iter(make_loader(self.loader.dataset, [[(0, 0)]], 0, self.seed)))
         self.parallel.train()
         for _ in range(2):
-            self.trial_pass(batch if is_whole else min(2, batch))
+            zeros = (torch.zeros((size, *part.shape[1:]), dtype=part.dtype) for part in example)
+            with self.autocast():
+                loss, _ = self.workload.loss(self.trained, self.inputs(zeros))
+            loss.backward()
         self.optimizer.zero_grad(set_to_none=True)
         self.network.load_state_dict(kept)
         checkpoint.restore_random_state(states, self.device)
         synchronize(self.device)
         peak_memory_bytes(self.device)  # what follows counts
-
-    def trial_pass(self, size: int) -> None:
-        """Compute the gradients of a batch of `size` zeros."""
-        example = next(iter(self._loader(self.loader.dataset, [[(0, 0)]], 0)))
-        zeros = (torch.zeros((size, *part.shape[1:]), dtype=part.dtype) for part in example)
-        with self.precision.computing(self.device):
-            loss, _ = self.workload.loss(self.trained, self.inputs(zeros))
-        loss.backward()
 
     # --- epochs -----------------------------------------------------------------------------------
 
@@ -241,7 +241,6 @@ class Trainer:
         self.schedule.end_epoch(self.epoch, results)
         self.epoch, self.step, self.sums = self.epoch + 1, 0, None
         self.seconds.clear()
-        self.phases.restore(None)
         if self.ranks.rank == 0:
             print(epoch_line(self.spec, self.history[-1]), flush=True)
         if self.epoch < self.spec.epochs:
@@ -325,7 +324,6 @@ class Trainer:
         self._enter("checkpoint")
         of_rank = {
             "sums": None if self.sums is None else self.sums.cpu(),
-            "phases": torch.from_numpy(self.phases.sums()),
             "random_states": checkpoint.random_state(self.device),
         }
         ranks = self.ranks.comm.gather(of_rank, root=0)
@@ -342,25 +340,21 @@ class Trainer:
         self.saved_s = time.monotonic()
 
     def resume(self) -> None:
-        """Resume from the run's checkpoint, if there is one; InputError if it does not fit the run."""
+        """Resume from the run's checkpoint, if there is one; InputError if it is damaged or of another."""
         path, state = self.job.work / "checkpoint.pt", None
         if self.ranks.rank == 0:  # other nodes may see an older file for some time
             state = checkpoint.load_checkpoint(path, self.job.spec_sha256)
         state = self.ranks.comm.bcast(state)
         if state is None:
             return
-        try:
-            for name in _STATEFUL:
-                getattr(self, name).load_state_dict(state[name])
-            self.epoch, self.step = state["epoch"], state["step"]
-            self.history, self.seconds["train"] = state["history"], state["train_s"]
-            of_rank = state["ranks"][self.ranks.rank]
-            sums = of_rank["sums"]
-            self.sums = None if sums is None else sums.to(self.device)
-            self.phases.restore(of_rank["phases"].numpy())
-            checkpoint.restore_random_state(of_rank["random_states"], self.device)
-        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-            raise InputError(f"{path}: does not fit the run ({error!r})") from error
+        for name in _STATEFUL:
+            getattr(self, name).load_state_dict(state[name])
+        self.epoch, self.step = state["epoch"], state["step"]
+        self.history, self.seconds["train"] = state["history"], state["train_s"]
+        of_rank = state["ranks"][self.ranks.rank]
+        sums = of_rank["sums"]
+        self.sums = None if sums is None else sums.to(self.device)
+        checkpoint.restore_random_state(of_rank["random_states"], self.device)
         if self.notes:  # a killed rank may not have written it
             self.notes.at_checkpoint(self.epoch, self.step)
 
@@ -369,7 +363,7 @@ class Trainer:
     def provenance(self) -> dict[str, Any]:
         """Provenance of the computation, and of subsets of the data."""
         return {
-            "precision_used": self.precision.used,
+            "precision_used": self.precision_used,
             "parallelism": type(self.parallel).__name__,
             "optimizer": type(self.optimizer).__name__,
             "schedule": type(self.schedule).__name__,
