@@ -17,7 +17,6 @@ from scalewatt.common.errors import InputError
 from scalewatt.models.afno import (
     FastSpectralLayer,
     FourCastNet,
-    Rollout,
     SpectralLayer,
     load_original_checkpoint,
     to_grid,
@@ -152,18 +151,6 @@ def test_outputs_and_gradients_are_the_originals(
     assert set(gradients) == set(expected_gradients)  # so also: nothing uses the last norm
     for name, gradient in gradients.items():
         assert_alike(gradient, expected_gradients[name], name)
-
-
-def test_a_rollout_of_two_steps_is_the_originals_applied_twice(
-    original: OriginalLayout, path: Path
-) -> None:
-    model, x = Rollout(network(), 2), torch.randn(1, 20, *GRID)
-    load_original_checkpoint(model, str(path))
-    with torch.no_grad():
-        first = original(x)
-        assert_alike(model(x), torch.stack([first, original(first)], dim=1), "output")
-    # so that fine-tuning loads what pre-training saved
-    assert set(model.state_dict()) == set(Rollout(network(), 1).state_dict())
 
 
 def test_files_that_do_not_fit_are_named(path: Path, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 
 import h5py
@@ -11,7 +10,6 @@ import pytest
 from era5_data import DEFINITION, fields, marked_store, write
 
 from scalewatt.common.errors import InputError
-from scalewatt.data import era5_prepare
 from scalewatt.data.era5 import CHANNELS, load_statistics, year_times
 from scalewatt.data.era5_prepare import prepare_year
 from scalewatt.data.prepared import prepare_dataset
@@ -86,27 +84,3 @@ def test_prepared_years_need_no_source_and_missing_ones_name_the_key(tmp_path, p
     assert prepare_dataset(DEFINITION, tmp_path / "copy", None) == marker
     with pytest.raises(InputError, match=r"1999\.h5: .* missing; .*sources: {era: <url>}"):
         prepare_dataset(DEFINITION, tmp_path / "new", None)
-
-
-def test_embedded_waves_are_prepared_once_and_the_same_everywhere(tmp_path):
-    definition = DEFINITION | {"name": "waves", "source": "embedded"}
-    markers = [prepare_dataset(definition, tmp_path / name, None) for name in "ab"]
-    assert markers[0] == markers[1]
-    before = (tmp_path / "a" / "1999.h5").stat().st_mtime_ns
-    assert prepare_dataset(definition, tmp_path / "a", None) == markers[0]
-    assert (tmp_path / "a" / "1999.h5").stat().st_mtime_ns == before
-    assert json.loads((tmp_path / "a" / "manifest.json").read_text())["marker"] == markers[0]
-    other = prepare_dataset(definition | {"samples_per_year": 5}, tmp_path / "a", None)
-    assert other["train_samples"] == 10 and other["content_sha256"] != markers[0]["content_sha256"]
-
-
-def test_an_interrupted_embedded_preparation_is_repeated(tmp_path, monkeypatch):
-    definition = DEFINITION | {"name": "waves", "source": "embedded"}
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            era5_prepare, "write_statistics", lambda *_: (_ for _ in ()).throw(OSError(28, "full"))
-        )
-        with pytest.raises(OSError, match="full"):
-            prepare_dataset(definition, tmp_path / "a", None)
-    marker = prepare_dataset(definition, tmp_path / "a", None)
-    assert marker == prepare_dataset(definition, tmp_path / "b", None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,13 +12,13 @@ from multiprocessing import get_context
 
 import numpy as np
 import pytest
-from era5_data import DEFINITION, expected_fields, fields, marked_store, write
+from era5_data import DEFINITION, fields, marked_store, write
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from scalewatt.common.errors import InputError
-from scalewatt.data.era5 import CHANNELS, load_climatology, year_times
+from scalewatt.data.era5 import CHANNELS, year_times
 from scalewatt.data.era5_prepare import (
     Moments,
     prepare_year,
@@ -79,17 +78,6 @@ def test_a_killed_year_never_looks_complete_and_is_made_again(tmp_path, url, who
     assert sorted(p.name for p in tmp_path.iterdir()) == [".2000.lock", "2000.h5"]
 
 
-def test_two_processes_make_a_year_once(tmp_path, url, whole):
-    path = tmp_path / "2000.h5"
-    both = [start(url, path) for _ in range(2)]
-    try:
-        assert [process.wait() for process in both] == [0, 0]
-    finally:
-        for process in both:
-            process.kill()
-    assert path.read_bytes() == whole.read_bytes()
-
-
 def test_too_little_space_is_reported_before_the_year_is_begun(tmp_path, url, monkeypatch):
     class Full:
         f_frsize, f_bavail, f_blocks, f_bfree = 1000, 1, 9, 9
@@ -97,13 +85,6 @@ def test_too_little_space_is_reported_before_the_year_is_begun(tmp_path, url, mo
     monkeypatch.setattr(os, "statvfs", lambda _: Full)
     with pytest.raises(InputError, match=r"0\.0 GB are free, this year's fields need"):
         prepare_year(url, 2000, tmp_path / "2000.h5", times=year_times(2000)[:STEPS])
-
-
-def test_a_finished_year_is_not_touched(tmp_path, whole):
-    shutil.copy2(whole, tmp_path / "2000.h5")
-    before = (tmp_path / "2000.h5").stat()
-    prepare_year(str(tmp_path / "nowhere.zarr"), 2000, tmp_path / "2000.h5")
-    assert (tmp_path / "2000.h5").stat() == before
 
 
 # --- moments --------------------------------------------------------------------------------------
@@ -178,15 +159,6 @@ def test_years_made_in_parallel_are_the_dataset_made_at_once(tmp_path, small):
     for name in ("statistics.json", "1999.h5", "climatology.h5"):
         once, apart = ((tmp_path / kind / name).read_bytes() for kind in ("once", "years"))
         assert once == apart
-
-
-def test_the_climatology_is_the_mean_of_the_training_years(tmp_path, small):
-    prepare_dataset(DEFINITION, tmp_path, small)
-    times = np.concatenate([year_times(year, 6) for year in (1999, 2000)])
-    expected = expected_fields(marked_store(), times)[:, 14].mean(0, dtype=np.float64)
-    found = load_climatology(tmp_path)
-    assert found.dtype == np.float32 and found.shape == (5, 8)
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_only_years_of_such_a_dataset_are_made_alone(tmp_path, small):

@@ -9,7 +9,7 @@ from era5_data import DEFINITION, original_fields
 
 from scalewatt.common.errors import InputError
 from scalewatt.data.era5 import load_climatology, load_statistics, read_layout, year_times
-from scalewatt.data.era5_prepare import prepare_year, stored_moments
+from scalewatt.data.era5_prepare import prepare_year
 from scalewatt.data.prepared import prepare_dataset
 
 GRID = (8, 16)
@@ -134,15 +134,6 @@ def test_a_file_with_chunks_that_were_never_written_is_refused(tmp_path):
         prepare(tmp_path, 1999)
 
 
-def test_the_moments_are_those_of_the_file_that_is_linked(tmp_path):
-    write(tmp_path / "originals" / "2000.h5", steps=260)
-    prepare(tmp_path, samples=258)
-    stored = stored_moments(tmp_path / "new" / "2000.h5", 260)
-    with h5py.File(tmp_path / "new" / "2000.h5") as file:
-        mean = file["fields"][:, 2].mean(dtype=np.float64)
-    assert stored["mean"][2] == pytest.approx(mean, rel=1e-12)
-
-
 def humidity_fraction(*channels):
     def change(values):
         values[:, channels] /= 100
@@ -157,12 +148,6 @@ def test_humidity_as_a_fraction_is_refused(tmp_path, channels, level):
     message = f"relative_humidity at {level} hPa on .* reaches .* may be a fraction"
     with pytest.raises(InputError, match=message):
         prepare(tmp_path)
-
-
-def test_a_file_of_a_whole_leap_year_is_taken_whole(tmp_path):
-    write(tmp_path / "originals" / "2000.h5", steps=1464)
-    prepare(tmp_path, samples=1460)
-    assert read_layout(tmp_path / "new", 2000).steps == 1464
 
 
 def test_a_year_without_the_targets_of_its_last_samples_is_refused(tmp_path):

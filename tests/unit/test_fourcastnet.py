@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, default_collate
 
 from scalewatt.data.era5 import CHANNELS, year_times
-from scalewatt.models.afno import FastSpectralLayer, Rollout, SpectralLayer
+from scalewatt.models.afno import FastSpectralLayer, SpectralLayer
 from scalewatt.models.fourcastnet import FourCastNetWorkload
 from scalewatt.training.batches import Batches
 
@@ -237,13 +237,6 @@ def test_the_evaluation_is_that_of_36_forecasts_of_the_test_year(
             assert results[name] == pytest.approx(values.mean(), rel=1e-5), name
 
 
-def test_the_validation_loss_is_the_same_on_any_number_of_ranks(folder: Path) -> None:
-    one = workload(folder)
-    totals = [evaluated(one, "validation", ranks).sum(axis=0) for ranks in (1, 2, 3, 5)]
-    assert totals[0][0] == 12
-    np.testing.assert_allclose(totals, [totals[0]] * 4, rtol=1e-6)
-
-
 # --- the loss -----------------------------------------------------------------------------------
 
 
@@ -293,24 +286,6 @@ def test_losses_of_unequal_batches_and_ranks_are_averaged_by_sample(folder: Path
 
 
 # --- data ---------------------------------------------------------------------------------------
-
-
-def test_forecasts_start_at_spaced_times_of_the_test_year(folder: Path) -> None:
-    found = workload(folder).evaluations()["forecasts"]
-    assert list(found.positions) == [0, 5, 10]
-    assert found.whole
-    few = workload(folder, initial_conditions=2, initial_condition_spacing=3)
-    assert list(few.evaluations()["forecasts"].positions) == [0, 3]
-
-
-def test_fine_tuning_learns_two_steps_and_pre_training_one(folder: Path) -> None:
-    for phase, steps in (("pretrain", 1), ("finetune", 2)):
-        one = workload(folder, phase)
-        x, target = one.training_data()[0, 0]
-        assert x.shape == (20, ROWS, COLUMNS) and target.shape == (steps, 20, ROWS, COLUMNS)
-        model = one.model()
-        assert isinstance(model, Rollout)
-        assert model(torch.zeros(2, 20, ROWS, COLUMNS)).shape == (2, steps, 20, ROWS, COLUMNS)
 
 
 # --- synthetic fields ---------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import shutil
@@ -32,7 +31,6 @@ from scalewatt.data import imagenet
 from scalewatt.data.imagenet import (
     TARS,
     ImageFolderIndex,
-    read_devkit,
 )
 from scalewatt.data.prepared import prepare_dataset
 
@@ -48,12 +46,6 @@ def prepared(official: Official, tars: Path, tmp_path_factory: pytest.TempPathFa
     folder = tmp_path_factory.mktemp("prepared")
     prepare(official, folder, {"tars": str(tars)})
     return folder
-
-
-@pytest.fixture
-def data(prepared: Path, tmp_path: Path) -> Path:
-    """Extracted images, to harm."""
-    return Path(shutil.copytree(prepared, tmp_path / "data"))
 
 
 # --- what comes out -----------------------------------------------------------------------------
@@ -189,24 +181,6 @@ def test_a_devkit_of_another_dataset_is_refused_before_anything_is_extracted(
     assert not list(tmp_path.glob(".extracting*"))
 
 
-@pytest.mark.parametrize(
-    ("meta", "truth", "message"),
-    [(None, b"1\n4\n", "KeyError.'4'."), (b"no", b"", "Mat"), (None, None, "ground_truth")],
-)
-def test_a_devkit_that_cannot_be_understood_is_named(
-    meta: bytes | None, truth: bytes | None, message: str, tars: Path, tmp_path: Path
-) -> None:
-    with tarfile.open(tars / TARS["devkit"]) as tar:
-        right = tar.extractfile("ILSVRC2012_devkit_t12/data/meta.mat").read()  # type: ignore[union-attr]
-    files = {"data/meta.mat": meta or right}
-    if truth is not None:
-        files["data/ILSVRC2012_validation_ground_truth.txt"] = truth
-    path = tmp_path / TARS["devkit"]
-    path.write_bytes(gzip.compress(tar_bytes(files)))
-    with pytest.raises(InputError, match=rf"cannot be read as ILSVRC2012's devkit .*{message}"):
-        read_devkit(path)
-
-
 def test_other_images_are_not_regarded_as_extracted(
     official: Official, tars: Path, tmp_path: Path
 ) -> None:
@@ -225,15 +199,6 @@ def test_a_disk_that_is_too_small_is_refused_before_extraction(
 
 
 # --- finished, and changed since ----------------------------------------------------------------
-
-
-def test_a_finished_folder_needs_no_tars_any_more(
-    official: Official, data: Path, tmp_path: Path
-) -> None:
-    marker = json.loads((data / "manifest.json").read_text())["marker"]
-    nowhere = str(tmp_path / "nowhere")
-    for source in ({"tars": nowhere}, nowhere, None):
-        assert prepare(official, data, source) == marker
 
 
 # --- digests and ends -----------------------------------------------------------------------------

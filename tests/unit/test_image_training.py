@@ -17,7 +17,6 @@ from PIL import Image
 from torch import nn
 
 from scalewatt.campaign.run_spec import RunSpec, run_spec
-from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json
 from scalewatt.common.termination import StopRequest
 from scalewatt.data.imagenet import find_images
@@ -185,18 +184,6 @@ def test_a_training_stopped_at_random_updates_equals_an_uninterrupted_one(
     assert all(torch.equal(weights[name], others[name]) for name in weights)
 
 
-@pytest.mark.parametrize("lacks", ["network", "optimizer", "ranks", "train_s"])
-def test_a_checkpoint_that_does_not_fit_the_run_is_refused_by_name(
-    folder: Path, tmp_path: Path, lacks: str
-) -> None:
-    assert train(spec("pil", "corrected"), folder, tmp_path, 2) is None
-    path = tmp_path / "checkpoint.pt"
-    state = torch.load(path, weights_only=True)
-    torch.save({name: part for name, part in state.items() if name != lacks}, path)
-    with pytest.raises(InputError, match=r"checkpoint\.pt: does not fit the run"):
-        train(spec("pil", "corrected"), folder, tmp_path, 2)
-
-
 class Telling(EventLog):
     """Does something when a stage begins."""
 
@@ -250,12 +237,3 @@ def test_both_readers_learn_from_images_and_nearly_alike(whole: Whole) -> None:
         assert history[-1]["train_loss"] < 0.5 * history[0]["train_loss"]
     first, second = (history[0]["train_loss"] for history in histories)
     assert first == pytest.approx(second, rel=0.05)
-
-
-def test_synthetic_images_train_without_data_and_leave_no_error(whole: Whole) -> None:
-    result, _ = whole("synthetic", "paper")
-    assert result
-    for row in result["history"]:
-        assert (row["samples"], row["updates"]) == (24, 5)
-        assert row["metric"] is row["train_loss"] is row["validation_loss"] is None
-        assert row["train_metric"] is row["top5_error_percent"] is None

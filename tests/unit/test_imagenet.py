@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from imagenet_files import Official, prepare
@@ -29,15 +28,6 @@ def test_labels_follow_the_sorted_class_folders(
     assert index.classes == sorted(official.train) and index.labels.tolist() == [0, 0, 1, 1, 2, 2]
     assert index.paths == sorted(p.relative_to(tree).as_posix() for p in tree.glob("val/*/*"))
     assert index.sizes.tolist() == [(tree / path).stat().st_size for path in index.paths]
-
-
-def test_a_tree_elsewhere_is_never_written_to(
-    official: Official, tree: Path, tmp_path: Path
-) -> None:
-    before = sorted(tree.rglob("*"))
-    prepare(official, tmp_path, {"tree": str(tree)})
-    assert sorted(tree.rglob("*")) == before
-    assert not (tmp_path / "train").exists()
 
 
 def test_hidden_files_and_folders_of_a_tree_are_no_images_and_no_classes(
@@ -150,25 +140,3 @@ def test_data_that_are_gone_or_damaged_are_never_trained_on(
     shutil.rmtree(data)
     with pytest.raises(InputError, match=r"data: .*prepare it again.* -R dataset"):
         content_of_prepared(data)
-
-
-def test_a_damaged_manifest_is_named(official: Official, tree: Path, tmp_path: Path) -> None:
-    (tmp_path / "manifest.json").write_text('{"definition": {}, "fil')
-    for read in (content_of_prepared, lambda folder: prepare(official, folder, str(tree))):
-        with pytest.raises(InputError, match=r"manifest\.json: is not a readable JSON file"):
-            read(tmp_path)
-
-
-def test_a_preparation_that_was_killed_is_made_again(
-    official: Official, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def killed(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr("scalewatt.data.prepared.write_json", killed)
-        with pytest.raises(KeyboardInterrupt):
-            prepare(official, tmp_path, str(tree))
-    with pytest.raises(InputError, match="has no prepared dataset"):
-        content_of_prepared(tmp_path)
-    assert prepare(official, tmp_path, str(tree))["train_samples"] == 18

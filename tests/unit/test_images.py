@@ -28,7 +28,6 @@ from scalewatt.data.images import (
     decode,
     normalised,
     open_image,
-    random_box,
     random_images,
     to_tensor,
 )
@@ -90,17 +89,6 @@ def test_every_size_is_resized_to_torchvisions() -> None:
             assert list(central_geometry(width, height, 224)[1::-1]) == expected, (width, height)
 
 
-def test_random_boxes_have_the_scale_and_aspect_asked_for() -> None:
-    rng = np.random.default_rng(0)
-    boxes = np.array([random_box(400, 300, (0.5, 1.0), rng) for _ in range(2000)])
-    width, height = boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]
-    assert boxes.min() >= 0 and boxes[:, 2].max() <= 400 and boxes[:, 3].max() <= 300
-    assert np.all((width / height > 0.74) & (width / height < 1.35))
-    share = width * height / (400 * 300)
-    assert 0.49 < share.min() < 0.52 and share.max() > 0.95
-    assert random_box(10, 100, (0.9, 1.0), rng) == (0, 43, 10, 56)  # no such box: the central one
-
-
 def test_the_authors_images_are_those_of_torchvisions_transforms(folder: Path) -> None:
     """By the seed of an item: the same crop, mirror image and pixels, and the generator left alone."""
     views = [
@@ -135,19 +123,6 @@ def test_bytes_show_the_views_that_pillow_shows(folder: Path, augment: bool) -> 
         assert difference.max() < 1.5 and difference.mean() < 0.3
         mirrored = ((normalised(image.flip(2)) - expected) * levels).abs()
         assert mirrored.mean() > 1, "a mirror image must not pass for the image"
-
-
-@KINDS
-def test_half_of_the_images_are_mirrored_and_none_without_flips(
-    folder: Path, kind: type[ImageNetDataset]
-) -> None:
-    flips, full = 0, {"crop_scale": (1.0, 1.0)}
-    for key in KEYS:
-        plain = data(kind, folder, horizontal_flip=False, **full)[key][0]
-        image = data(kind, folder, **full)[key][0]
-        flips += torch.equal(image, plain.flip(2))
-        assert torch.equal(image, plain) or torch.equal(image, plain.flip(2))
-    assert 12 <= flips <= 36
 
 
 @KINDS
@@ -235,13 +210,6 @@ def test_bytes_are_normalised_on_the_device_bit_for_bit_as_images_are(pixels: np
     images = normalised(torch.from_numpy(pixels).permute(2, 0, 1)[None])
     assert images.dtype == torch.float32
     assert torch.equal(images[0], to_tensor(Image.fromarray(pixels)))
-
-
-def test_normalising_keeps_the_channels_last() -> None:
-    images = torch.zeros(2, 3, 8, 8, dtype=torch.uint8)
-    last = normalised(images.contiguous(memory_format=torch.channels_last))
-    assert last.is_contiguous(memory_format=torch.channels_last)
-    assert normalised(images).is_contiguous()
 
 
 @pytest.mark.parametrize("channels_last", [False, True])

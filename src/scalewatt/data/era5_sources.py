@@ -63,14 +63,11 @@ class Source:
 
 @dataclass
 class Part:
-    """The fields of one array that are needed."""
+    """The fields of one array that are needed: `channels` along its levels, `steps` along its times."""
 
     array: xr.DataArray
-    channels: dict[int, int]
-    """Channel by the position of its level."""
-    steps: np.ndarray
-    times: np.ndarray
-    """Ascending positions of the steps."""
+    channels: list[int]
+    steps: list[int]
 
 
 def open_source(store: Store, year: int, times: np.ndarray, grid: Sequence[int] | None) -> Source:
@@ -97,14 +94,15 @@ def find_fields(source: Source, times: np.ndarray) -> list[Part]:
     count = np.zeros((len(CHANNEL_OF), len(times)), int)
     for array in source.arrays:
         needed = CHANNELS_OF[str(array.name)]
-        levels = enumerate(_levels(array))
-        channels = {at: needed[level] for at, level in levels if level in needed}
+        levels = [(at, level) for at, level in enumerate(_levels(array)) if level in needed]
         labels = np.atleast_1d(array["time"].values)
         positions = np.flatnonzero(np.isin(labels, times))
-        steps = np.searchsorted(times, labels[positions])
-        np.add.at(count, np.ix_([*channels.values()], steps), 1)
-        if channels and steps.size:
-            parts.append(Part(array, channels, steps, positions))
+        if levels and positions.size:
+            channels = [needed[level] for _, level in levels]
+            steps = np.searchsorted(times, labels[positions])
+            np.add.at(count, np.ix_(channels, steps), 1)
+            where = {"level": _index(np.array([at for at, _ in levels])), "time": _index(positions)}
+            parts.append(Part(array.isel(where, missing_dims="ignore"), channels, steps.tolist()))
 
     for number, step in np.argwhere(count > 1)[:1]:
         files = {part.array.attrs["file"] for part in parts_of(parts, number, step)}
@@ -127,57 +125,52 @@ def find_fields(source: Source, times: np.ndarray) -> list[Part]:
 
 def parts_of(parts: list[Part], channel: int, step: int) -> list[Part]:
     """Parts that have a channel at a step."""
-    return [part for part in parts if channel in part.channels.values() and step in part.steps]
+    return [part for part in parts if channel in part.channels and step in part.steps]
 
 
 def read_field(source: Source, channel: int, step: int) -> np.ndarray:
     """Read a channel at a step, float32 (latitude, longitude)."""
     (part,) = parts_of(source.parts, channel, step)
-    level = [at for at, number in part.channels.items() if number == channel]
-    return _read(part.array, level, part.times[part.steps == step])[0, 0]
+    level, time = part.channels.index(channel), part.steps.index(step)
+    return _read(part.array, slice(level, level + 1), slice(time, time + 1))[0, 0]
 
 
 def read_variable(source: Source, variable: str) -> Iterator[list[Field]]:
     """Read the fields of a variable, as stored, a block of one array after another."""
     for part in source.parts:
-        if part.array.name != variable:
-            continue
-        for block in _blocks(part):
-            stacks = _read(part.array, [*part.channels], part.times[block])
-            yield [
-                (channel, step, values)
-                for channel, stack in zip(part.channels.values(), stacks, strict=True)
-                for step, values in zip(part.steps[block], stack, strict=True)
-            ]
+        if part.array.name == variable:
+            length = _block_length(part)
+            for first in range(0, len(part.steps), length):
+                block = slice(first, first + length)
+                stacks = _read(part.array, slice(None), block)
+                yield [
+                    (channel, step, values)
+                    for channel, stack in zip(part.channels, stacks, strict=True)
+                    for step, values in zip(part.steps[block], stack, strict=True)
+                ]
 
 
-def _blocks(part: Part) -> list[np.ndarray]:
-    """Cut a part's times into blocks of about BLOCK_BYTES, and of whole chunks if possible."""
-    array, times = part.array, part.times
-    chunks = array.encoding.get("preferred_chunks") or {}
+def _block_length(part: Part) -> int:
+    """Times of a block: of about BLOCK_BYTES, or of a chunk if that is not much larger."""
+    sizes, chunks = part.array.sizes, part.array.encoding.get("preferred_chunks") or {}
     chunk = chunks.get("time", chunks.get("valid_time", 1))
-    step_bytes = 4 * array.sizes["latitude"] * array.sizes["longitude"] * len(part.channels)
-    size = max(
-        1, BLOCK_BYTES // step_bytes
-    )  # of the file's times, of which every sixth may be needed
-    size = max(chunk, size - size % chunk) if chunk * step_bytes < 2 * BLOCK_BYTES else size
-    return np.split(np.arange(len(times)), np.flatnonzero(np.diff(times // size)) + 1)
+    times = BLOCK_BYTES // (4 * sizes["latitude"] * sizes["longitude"] * len(part.channels))
+    return max(1, times, min(chunk, 2 * times))
 
 
-def _read(array: xr.DataArray, levels: list[int], times: np.ndarray) -> np.ndarray:
-    """Read float32 (level, time, latitude, longitude) at positions of levels and times, NaN where missing."""
+def _read(array: xr.DataArray, levels: slice, times: slice) -> np.ndarray:
+    """Read float32 (level, time, latitude, longitude), NaN where missing."""
     try:
-        where = {"level": _index(np.array(levels)), "time": _index(times)}
-        block = array.isel(where, missing_dims="ignore").load()
+        block = array.isel({"level": levels, "time": times}, missing_dims="ignore").load()
         if "expver" in block.dims:  # final values (1) come before preliminary ones (5)
             order = np.argsort(block["expver"].values.astype(int))
             versions = [block.isel(expver=at, drop=True) for at in order]
             block = reduce(lambda values, others: values.fillna(others), versions)
     except Exception as error:  # whatever codecs and file systems raise
-        known = np.atleast_1d(array["time"].values)
+        known = np.atleast_1d(array["time"].values)[times]
         raise InputError(
-            f"{array.attrs['file']}: {array.name} cannot be read from {_minute(known[times[0]])} to "
-            f"{_minute(known[times[-1]])} ({error or type(error).__name__})"
+            f"{array.attrs['file']}: {array.name} cannot be read from {_minute(known[0])} to "
+            f"{_minute(known[-1])} ({error or type(error).__name__})"
         ) from error
     block = block.expand_dims([name for name in ("level", "time") if name not in block.dims])
     fields = block.transpose("level", "time", "latitude", "longitude").values
