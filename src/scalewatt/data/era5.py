@@ -38,12 +38,14 @@ class Channel(NamedTuple):
         return self.variable if self.level is None else f"{self.variable} at {self.level} hPa"
 
 
-_TABLE = pd.read_csv(Path(__file__).with_name("channels.csv"), dtype={"level": "Int64"})
-CHANNEL_OF = {
-    row.channel: Channel(
-        row.variable, None if pd.isna(row.level) else row.level, row.low, row.high, row.unit
+_TABLE = pd.read_csv(Path(__file__).with_name("channels.csv"))
+CHANNEL_OF: dict[str, Channel] = {
+    row["channel"]: Channel(
+        row["variable"],
+        None if pd.isna(row["level"]) else int(row["level"]),
+        *(row["low"], row["high"], row["unit"]),
     )
-    for row in _TABLE.itertuples()
+    for row in _TABLE.to_dict("records")
 }
 """The channels in their order. The ranges hold every analysis of the atmosphere; another unit, another
 level of geopotential, or normalised values fall outside of several."""

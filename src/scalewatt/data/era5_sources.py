@@ -100,7 +100,7 @@ def find_fields(source: Source, times: np.ndarray) -> list[Part]:
         if levels and positions.size:
             channels = [needed[level] for _, level in levels]
             steps = np.searchsorted(times, labels[positions])
-            np.add.at(count, np.ix_(channels, steps), 1)
+            np.add.at(count, np.ix_(np.array(channels), steps), 1)
             where = {"level": _index(np.array([at for at, _ in levels])), "time": _index(positions)}
             parts.append(Part(array.isel(where, missing_dims="ignore"), channels, steps.tolist()))
 
@@ -301,7 +301,8 @@ def open_grib(path: Path) -> list[xr.DataArray]:
     headers.loc[headers["typeOfLevel"] != "isobaricInhPa", "level"] = 0
     arrays = []
     for key, rows in headers.groupby(["variable", "level", *GRIB_GRID]):
-        variable, level, height, north, south, width, west, east = key
+        labels: Any = key
+        variable, level, height, north, south, width, west, east = labels
         if (variable in ALOFT) != bool(level):
             continue
         stamps = rows["validityDate"].map("{:08d}".format) + rows["validityTime"].map(
