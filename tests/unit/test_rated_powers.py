@@ -21,19 +21,6 @@ IMPOSSIBLE: list[tuple[Any, str]] = [
     ({"gpu": {"idle_w": 60, "rated_w": 4}}, "--powers: gpu.rated_w: 4 is below its idle_w 60"),
     ({"cpu": {"idle_w": 1}}, "sockets"),
     ({"ram": {"power_w": -5}}, "-5"),
-    (
-        {"cpu": CPU | {"load_w": [[50, 210], [10, 60]]}},
-        "--powers: cpu.load_w: [[50, 210], [10, 60]] does not fit; allowed: rising",
-    ),
-    (
-        {"cpu": CPU | {"load_w": [[10, 60], [110, 270]]}},
-        "cpu.load_w: [[10, 60], [110, 270]] does not fit",
-    ),
-    (
-        {"cpu": CPU | {"load_w": [[10, 0], [100, 270]]}},
-        "cpu.load_w: [[10, 0], [100, 270]] does not fit",
-    ),
-    ({"cpu": CPU | {"load_w": [[10, 60]]}}, "cpu.load_w"),
     ({"cpu": CPU | {"factor": 0.5}}, "cpu.factor: 0.5 does not fit: input"),
     ({"gpu": 5}, "5"),
     ({"npu": 5}, "npu"),

@@ -1,4 +1,4 @@
-"""The powers of a device's parts, rated or measured at loads, from which energy is estimated."""
+"""The powers of a device's parts, as rated, from which energy is estimated."""
 
 from __future__ import annotations
 
@@ -8,31 +8,18 @@ from typing import Annotated, Any, NotRequired
 from pydantic import AfterValidator, Field, with_config
 from typing_extensions import TypedDict
 
-from scalewatt.common.errors import shown
-from scalewatt.common.settings import STRICT, Bounds, Number, validated
+from scalewatt.common.settings import STRICT, Bounds, validated
 
 Watts = Annotated[float, Bounds(gt=0, le=10_000)]
 IdleWatts = Annotated[float, Bounds(ge=0, le=10_000)]
-Factor = Annotated[float, Bounds(ge=1, le=1000)]
-PartFactor = Annotated[
-    Factor,
+Factor = Annotated[
+    float,
+    Bounds(ge=1, le=1000),
     Field(
         description="The true power is within × or ÷ this of the estimate, by your own knowledge; without "
         "this key 5.4."
     ),
 ]
-
-
-def _rising_loads(points: list[list[float]]) -> list[list[float]]:
-    pairs = [tuple(point) for point in points if len(point) == 2]
-    are_real = all(0 <= load <= 100 and 0 < watts <= 10_000 for load, watts in pairs)
-    loads = [load for load, _ in pairs]
-    if len(pairs) < len(points) or not are_real or loads != sorted(set(loads)):
-        raise ValueError(
-            f"{shown(points)} does not fit; allowed: rising loads from 0 to 100, each with its watts, "
-            "up to 10000"
-        )
-    return points
 
 
 def _idle_below_rated(part: Any) -> Any:
@@ -42,13 +29,6 @@ def _idle_below_rated(part: Any) -> Any:
             f"{part['idle_w']:g} or more"
         )
     return part
-
-
-Loads = Annotated[
-    list[list[Number]],
-    Field(min_length=2, max_length=1000),
-    AfterValidator(_rising_loads),
-]
 
 
 @with_config(STRICT)
@@ -63,14 +43,8 @@ class CpuPower(TypedDict):
     idle_w: IdleWatts
     """Watts when idle: simulations begin there; estimates do not use it."""
     rated_w: Watts
-    """The maker's rated power (TDP) in watts. Estimates without load_w: 0.74 · rated_w · (0.1 + 0.9 ·
-    load)."""
-    load_w: NotRequired[Loads]
-    """Measured power, as points of load in % of all cores and watts, in the order of load, such as
-    [[10, 60], [50, 210], [100, 270]] (docs/idle-probe.md says how). Estimates lie between the points."""
+    """The maker's rated power (TDP) in watts. Estimates: 0.74 · rated_w · (0.1 + 0.9 · load)."""
     factor: NotRequired[Factor]
-    """The true power is within × or ÷ this of the estimate, by your own knowledge; without this key 5.4, with
-    load_w 0.77 to 1.28 times."""
 
 
 @with_config(STRICT)
@@ -81,7 +55,7 @@ class GpuPower(TypedDict):
     """Watts when idle."""
     rated_w: Watts
     """Watts at full utilisation."""
-    factor: NotRequired[PartFactor]
+    factor: NotRequired[Factor]
 
 
 @with_config(STRICT)
@@ -90,7 +64,7 @@ class RamPower(TypedDict):
 
     power_w: Annotated[float, Bounds(ge=0, le=100_000)]
     """Watts, whatever the load."""
-    factor: NotRequired[PartFactor]
+    factor: NotRequired[Factor]
 
 
 Cpu = Annotated[CpuPower, AfterValidator(_idle_below_rated)]

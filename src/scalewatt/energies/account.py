@@ -32,6 +32,7 @@ from scalewatt.energies.checks import (
     telemetry_table,
 )
 from scalewatt.energies.node import (
+    MAX_UNCOVERED,
     UNUSED_GPU,
     KindEnergy,
     NodeFacts,
@@ -52,7 +53,7 @@ from scalewatt.energies.stages import (
     segment_events,
     tile_window,
 )
-from scalewatt.energies.tables import MAX_UNCOVERED, Accounts, Collected, known_sum, tables
+from scalewatt.energies.tables import Accounts, Collected, known_sum, tables
 from scalewatt.energies.traces import Traces, write_traces
 from scalewatt.recordings.node_names import nodes_by_name, same_node
 from scalewatt.recordings.stage_log import EVALUATIONS
@@ -81,8 +82,8 @@ class _Node:
     recording: NodeRecording
     window: Window
     """The time that counts."""
-    whole: Window
-    """That time together with what another segment has counted."""
+    overlap_s: float
+    """Seconds of its recording that another segment has counted."""
     clock: NodeClock
     held: list[int] | None
     """GPUs that the run held; None if that is not recorded."""
@@ -95,11 +96,6 @@ class _Node:
     @property
     def length_s(self) -> float:
         return self.window[1] - self.window[0]
-
-    @property
-    def overlap_s(self) -> float:
-        """Seconds of its recording that another segment has counted."""
-        return self.window[0] - self.whole[0]
 
 
 def account(run: Run, traces: Traces | None = None) -> Accounts:
@@ -167,36 +163,34 @@ def _add_segment(counted: _Counted, segment: Segment, events: pd.DataFrame) -> N
     for each in segment.flags:
         rows.flag([each], number, each.get("node"), each.get("kind"))
     lost = _discarded_span(run, number, events)
-    nodes, energies_j, lost_s = [], [], 0.0
+    nodes, energies_j = [], []
     for node in _nodes(counted, segment):
-        of_node_j, of_node_s = _add_node(counted, node, events, lost)
+        energies_j.append(_add_node(counted, node, events, lost))
         nodes.append(node)
-        energies_j.append(of_node_j)
-        lost_s = max(lost_s, of_node_s)
-    flags = _outcome_flags(run, number, lost_s)
+    flags = [*_outcome_flags(run, number, nodes, lost)]
     if events.empty:
         flags.append(flag("no_events", None, f"segment {number} has no stage events"))
         flags += _uneven_flags(nodes)
     missing, of_hosts = _missing_hosts(run, [node.name for node in nodes], segment)
     length_s = max((node.length_s for node in nodes), default=0.0)
     _add_unrecorded(rows, number, missing, events, length_s)
-    whole_j = None if missing else known_sum(energies_j)
-    checks = slurm_check(segment.slurm, whole_j, length_s)
+    checks = slurm_check(segment.slurm, None if missing else known_sum(energies_j), length_s)
     rows.cross_checks.extend({"segment": number, **row} for row in checks)
     rows.flag([*flags, *of_hosts, *cross_check_flags(checks, NODE)], number)
 
 
-def _outcome_flags(run: Run, number: int, lost_s: float) -> list[Flag]:
-    """Flag a segment that did not end as it should; `lost_s` of its work were lost."""
+def _outcome_flags(run: Run, number: int, nodes: Sequence[_Node], lost: Window) -> Iterator[Flag]:
+    """Flag a segment that did not end as it should, with the time of the work that it lost."""
     ended = run.segment(number)
     if ended.get("outcome") == "monitor_lost":
         detail = f"segment {number} stopped at a checkpoint, because it was not recorded any more"
-        return [flag("segment_lost", None, f"{detail}: {ended.get('detail')}")]
-    if how := _DISCARDING.get(str(ended.get("outcome"))):
-        lost = f"{lost_s:.1f} s of its work were lost and done again"
-        detail = f"segment {number} {how}; {lost if lost_s else 'what it lost is not known'}"
-        return [flag("segment_lost", None, detail)]
-    return []
+        yield flag("segment_lost", None, f"{detail}: {ended.get('detail')}")
+    elif how := _DISCARDING.get(str(ended.get("outcome"))):
+        spans = (np.clip(node.window, *node.clock.node_s(lost)) for node in nodes)
+        lost_s = max((end - begin for begin, end in spans), default=0.0)
+        what = f"{lost_s:.1f} s of its work were lost and done again"
+        detail = f"segment {number} {how}; {what if lost_s else 'what it lost is not known'}"
+        yield flag("segment_lost", None, detail)
 
 
 def _discarded_span(run: Run, number: int, events: pd.DataFrame) -> Window:
@@ -225,11 +219,8 @@ def _uneven_flags(nodes: Sequence[_Node]) -> Iterator[Flag]:
     length_s = float(np.ptp([node.window for node in nodes])) if nodes and known else 0.0
     for node in nodes:
         if length_s - node.length_s > MAX_UNCOVERED * length_s:
-            detail = (
-                f"{node.name}: recorded for {node.length_s:.1f} s of the {length_s:.1f} s that the nodes "
-                "were, and without stages it is not known whether it was at work in the rest, which does "
-                "not count"
-            )
+            times = f"recorded for {node.length_s:.1f} s of the {length_s:.1f} s of all nodes"
+            detail = f"{node.name}: {times}; without stages the rest does not count"
             yield flag("recording_short", None, detail)
 
 
@@ -267,9 +258,7 @@ def _add_unrecorded(
     intervals, _ = tile_window(ended, window)
     for name in names:
         for kind in (*ALL_KINDS, UNUSED_GPU):
-            nothing = KindEnergy(name, kind, 0.0)
-            part = {**nothing.part(number, window), "devices": None, "recorded": False}
-            rows.add(part, nothing.pieces(intervals))
+            rows.add(KindEnergy(name, kind, 0.0), number, intervals, recorded=False)
 
 
 # --- nodes ----------------------------------------------------------------------------------------
@@ -292,21 +281,26 @@ def _nodes(counted: _Counted, segment: Segment) -> Iterator[_Node]:
         if recorded is None:
             counted.rows.flag(recording.flags, number, host)
             continue
-        window = whole = recorded
-        offsets = []
+        window, begin_s, offsets = recorded, recorded[0], []
         if recording.clock_known:
             before = counted.windows.setdefault(names[nodes[host]], [])
-            overlaps = [min(end, recorded[1]) for begin, end in before if begin < recorded[1]]
-            window = whole = run.window_of(recorded)
-            if (counted_s := max(overlaps, default=-np.inf)) > recorded[0]:
-                window = float(np.clip(counted_s, *whole)), whole[1]
+            window = run.window_of(recorded)
+            counted_s = max((end for begin, end in before if begin < recorded[1]), default=-np.inf)
+            begin_s = window[0]
+            if (counted_s := min(counted_s, recorded[1])) > recorded[0]:
+                window = float(np.clip(counted_s, *window)), window[1]
             before.append(recorded)
             offsets = [row for row in noted if nodes[str(row["host"])] == nodes[host]]
         gpus = ((s.row.index, s.row.uuid) for s in sensors_of(recording.blocks))
-        held = run.used_gpus(host, gpus, number, segment.hosts)
-        clock = NodeClock.of(offsets, [*flags, *recording.flags])
-        period_s = recording.period_s or run.spec.sampling_period_s or 1.0
-        yield _Node(number, recording, window, whole, clock, held, period_s)
+        yield _Node(
+            number,
+            recording,
+            window,
+            overlap_s=window[0] - begin_s,
+            clock=NodeClock.of(offsets, [*flags, *recording.flags]),
+            held=run.used_gpus(host, gpus, number, segment.hosts),
+            period_s=recording.period_s or run.spec.sampling_period_s or 1.0,
+        )
 
 
 def _read_ahead(segment: Segment, hosts: Sequence[str]) -> Iterator[NodeRecording]:
@@ -317,48 +311,45 @@ def _read_ahead(segment: Segment, hosts: Sequence[str]) -> Iterator[NodeRecordin
             yield node.result()  # type: ignore[union-attr]
 
 
-def _add_node(
-    counted: _Counted, node: _Node, events: pd.DataFrame, lost: Window
-) -> tuple[float | None, float]:
+def _add_node(counted: _Counted, node: _Node, events: pd.DataFrame, lost: Window) -> float | None:
     """Account for a node: its flags, cross-checks and telemetry, and its pieces by device kind.
 
-    `events` and the span `lost`, whose work was lost, are by the clock of rank 0. The energy of its parts in
-    J, None if that was not measured, and the seconds of work that were lost.
+    `events` and the span `lost`, whose work was lost, are by the clock of rank 0. Gives the energy of its
+    parts in J, None if that was not measured.
     """
     run, rows, recording, window = counted.run, counted.rows, node.recording, node.window
+    place = node.segment, node.name
     times = ["start_s", "end_s"]
     events = events.assign(**{name: node.clock.node_s(events[name]) for name in times})
     lost = tuple(node.clock.node_s(lost).tolist())
     intervals, of_stages = tile_window(events, window)
-    outside_s = seconds_outside(events, node.whole, node.period_s)
-    rows.flag([*recording.flags, *of_stages], node.segment, node.name)
-    rows.flag(_node_flags(node, intervals, outside_s), node.segment, node.name)
+    outside_s = seconds_outside(events, (window[0] - node.overlap_s, window[1]), node.period_s)
+    rows.flag([*recording.flags, *of_stages], *place)
+    rows.flag(_node_flags(node, intervals, outside_s), *place)
     kinds = _kinds(run, node, outside_s)
-    point, telemetry = run.operating_point, recording.telemetry
     training = intervals.loc[intervals["stage"] == "train", times].itertuples(index=False)
-    of_states = state_flags(telemetry, node.held, window, "gpu_power_limit_w" in point)
-    of_settings = setting_flags(telemetry, node.held, point, [*training] or [window], node.name)
-    rows.flag([*of_states, *of_settings], node.segment, node.name)
+    point, telemetry = run.operating_point, recording.telemetry
+    rows.flag(state_flags(telemetry, node.held, window, "gpu_power_limit_w" in point), *place)
+    rows.flag(
+        setting_flags(telemetry, node.held, point, [*training] or [window], node.name), *place
+    )
     if node.length_s <= 0 and node.overlap_s > 0:
-        return 0.0, 0.0
-    checks = [*gpu_checks(telemetry, kinds, window), *perun_checks(recording.perun_j, kinds)]
-    checks += meter_checks(kinds, window)
-    rows.flag(cross_check_flags(checks, NODE), node.segment, node.name)
+        return 0.0
+    checks = [*gpu_checks(telemetry, kinds, window), *meter_checks(kinds, window)]
+    checks += perun_checks(recording.perun_j, kinds)
+    rows.flag(cross_check_flags(checks, NODE), *place)
     rows.cross_checks.extend({"segment": node.segment, **row} for row in checks)
     rows.telemetry.append(telemetry_table(recording.blocks, telemetry, node.segment))
     for kind in kinds:
-        spans = _with_outside(intervals) if outside_s and kind.devices else intervals
-        part = kind.part(node.segment, window, outside_s)
-        rows.add(part, kind.pieces(spans, lost, outside_s), kind.described)
+        tiles = _with_outside(intervals) if outside_s and kind.devices else intervals
+        rows.add(kind, node.segment, tiles, lost, outside_s)
         flags = [*kind.flags, *cross_check_flags(checks, kind.device_kind)]
-        rows.flag(flags, node.segment, node.name, kind.device_kind)
+        rows.flag(flags, *place, kind.device_kind)
     if all(kind.device_kind != NODE for kind in kinds):  # others may have a meter
-        meter = KindEnergy(node.name, NODE, None)
-        rows.add(meter.part(node.segment, window, outside_s), meter.pieces(intervals, lost))
+        rows.add(KindEnergy(node.name, NODE, None), node.segment, intervals, lost, outside_s)
     if counted.traces is not None:
         _trace(counted.traces, node, kinds, intervals)
-    lost_s = float(np.diff(np.clip(window, *lost))[0])
-    return measured_j(kinds, window), lost_s
+    return measured_j(kinds, window)
 
 
 def _with_outside(intervals: pd.DataFrame) -> pd.DataFrame:
@@ -404,9 +395,8 @@ def _kinds(run: Run, node: _Node, outside_s: float) -> list[KindEnergy]:
     others = run.concurrent(node.name, node.window)
     shared_s = max([recording.shared_s(node.window), *(seconds for seconds, _ in others)])
     if shared_s > 0:
-        gpus = [gpus for _, gpus in others]
         # Another run may hold any GPU if it is not known which.
-        is_known = held is not None and all(g is not None and not {*held} & {*g} for g in gpus)
+        is_known = held is not None and all(g is not None and not {*held} & {*g} for _, g in others)
         kinds = shared_kinds(kinds, shared_s, recording.met, is_known)
     return sorted(kinds, key=lambda kind: kind.device_kind)
 

@@ -54,8 +54,6 @@ METERS = {"node_power_hwmon": "hwmon"}
 NODE_METER = "node_meter"
 """Source of a node's meter that another tool recorded."""
 SLURM = "slurm_consumed_energy"
-WHOLE_NODE = (*METERS.values(), NODE_METER, SLURM)
-"""Sources that also count fans, boards, disks and network, and losses of the power supply."""
 
 # perun adds up the same samples; it lacks a step or two where it computes with powers of counters.
 PERUN_TOLERANCE, PERUN_STEPS = 0.01, 2
@@ -156,15 +154,12 @@ def cross_check_flags(rows: Iterable[Row], kind: str) -> list[Flag]:
             continue
         difference, tolerance = energy_j / recorded_j - 1, row["tolerance"]
         most = tolerance if scope is None else MOST_BEYOND if scope == ALL_PARTS else np.inf
-        if -tolerance <= difference <= most or row.get("is_partial"):
+        if -tolerance <= difference <= most:
             continue
-        words = [row["node"] or "all nodes"]
-        words += [f"GPU {row['device_index']}"] if row["source"] in SOURCES.values() else []
-        words += [kind] if row["source"] == PERUN else []
-        what = ", which counts the whole node" if row["source"] in WHOLE_NODE else ""
+        device = f"GPU {row['device_index']}" if row["source"] in SOURCES.values() else kind
         detail = (
-            f"{': '.join(words)}: {row['source']}{what}: {energy_j:.0f} J over "
-            f"{row['duration_s']:.0f} s, recorded {recorded_j:.0f} J{f' of {scope}' if scope else ''} "
+            f"{row['node'] or 'all nodes'}: {device}: {row['source']}: {energy_j:.0f} J over "
+            f"{row['duration_s']:.0f} s, recorded {recorded_j:.0f} J of {scope or device} "
             f"({100 * difference:+.1f} %)"
         )
         flags.append(flag("disagrees", None, detail))
@@ -182,9 +177,8 @@ def gpu_checks(
         for device in kind.devices
     }
     for block, sensor, values in readings(telemetry, *SOURCES):
-        time_s = block.time_s
-        inside = np.isfinite(values) & (time_s >= window[0]) & (time_s <= window[1])
-        time_s, values = time_s[inside], values[inside]
+        inside = np.isfinite(values) & (block.time_s >= window[0]) & (block.time_s <= window[1])
+        time_s, values = block.time_s[inside], values[inside]
         if not time_s.size or (length_s := float(time_s[-1] - time_s[0])) < SHORTEST_S:
             continue
         kind, curve = gpus.get(sensor.index, ("gpu", None))
@@ -202,7 +196,7 @@ def gpu_checks(
 def perun_checks(perun_j: Mapping[str, float], kinds: Sequence[KindEnergy]) -> Iterator[Row]:
     """Compare perun's total of each kind with all samples of it.
 
-    It `is_partial` if other flags say that perun has counted samples that are none, or a gap of any length.
+    No difference counts if flags say that perun has counted samples that are none, or a gap of any length.
     """
     for kind in kinds:
         if (stated := perun_j.get(kind.device_kind)) is None or not kind.devices:
@@ -210,17 +204,17 @@ def perun_checks(perun_j: Mapping[str, float], kinds: Sequence[KindEnergy]) -> I
         # GPUs that the run did not hold are in perun's total too.
         parts = [other for other in kinds if part_of(other.device_kind) == kind.device_kind]
         codes = {each["code"] for part in parts for each in part.flags}
-        has_gap = any(part.coverage is not None and part.coverage < 1 - 1e-9 for part in parts)
+        is_whole = all(part.coverage is None or part.coverage > 1 - 1e-9 for part in parts)
         # Of power perun takes the same trapezoids.
         sizes = [d.block.time_s.size for d in kind.devices if d.row.quantity != "power"]
+        tolerance = max(PERUN_TOLERANCE, *(PERUN_STEPS / max(n - 1, 1) for n in sizes), 0.0)
         times = [d.curve.time_s for d in kind.devices if d.curve.time_s.size]
         yield {
             **{"node": kind.node, "device_kind": kind.device_kind, "source": PERUN},
             "duration_s": max((float(time[-1] - time[0]) for time in times), default=0.0),
             "energy_j": stated,
             "recorded_j": sum(part.recorded_j((-np.inf, np.inf)) for part in parts),
-            "tolerance": max(PERUN_TOLERANCE, *(PERUN_STEPS / max(n - 1, 1) for n in sizes), 0.0),
-            "is_partial": has_gap or bool(codes - _COMPARABLE),
+            "tolerance": tolerance if is_whole and codes <= _COMPARABLE else np.inf,
         }
 
 
@@ -280,7 +274,7 @@ REASONS = {
     0x20: "software thermal slowdown",
     0x40: "hardware thermal slowdown",
     0x80: "hardware power brake",
-    POWER_CAP: "power limit",
+    POWER_CAP: "at its power limit for",
 }
 """NVML's clock event reasons that slow a GPU down."""
 NOT_HELD_SHARE = 0.05
@@ -304,19 +298,15 @@ def state_flags(
     If a power limit was asked for, working at it is what was wanted, and no flag.
     """
     flags = []
-    length_s = window[1] - window[0]
     for block, sensor, values in readings(telemetry, "throttle_reasons", gpus=held):
         masks = np.nan_to_num(values).astype(np.int64)
         seconds = {r: seconds_where(block.time_s, masks & r != 0, window) for r in REASONS}
-        capped_s = seconds.pop(POWER_CAP)
-        device = f"{block.node}: GPU {sensor.index}"
-        if any(seconds.values()):
-            slowed = ", ".join(f"{REASONS[r]} {s:.0f} s" for r, s in seconds.items() if s)
-            detail = f"{device}: {slowed} of {length_s:.0f} s"
-            flags.append(flag("throttled", None, detail))
-        if capped_s and not limit_is_wanted:
-            detail = f"{device}: at its power limit for {capped_s:.0f} s of {length_s:.0f} s"
-            flags.append(flag("power_capped", None, detail))
+        states = {"throttled": [*REASONS][:-1], "power_capped": [POWER_CAP]}
+        for code, reasons in states.items():
+            words = ", ".join(f"{REASONS[r]} {seconds[r]:.0f} s" for r in reasons if seconds[r])
+            if words and not (code == "power_capped" and limit_is_wanted):
+                detail = f"{block.node}: GPU {sensor.index}: {words} of {np.ptp(window):.0f} s"
+                flags.append(flag(code, None, detail))
     return flags
 
 
@@ -344,9 +334,9 @@ def setting_flags(
             seen |= {reading.sensor.index} if whole_s else set()
             if outside_s > NOT_HELD_SHARE * whole_s:
                 device = f"GPU {reading.sensor.index}" if reading.sensor.kind == "gpu" else "CPUs"
+                read = f"{reading.values[outside].mean():.0f} {unit} for {outside_s:.0f} s"
                 detail = (
-                    f"{node}: {device}: {reading.values[outside].mean():.0f} {unit} for "
-                    f"{outside_s:.0f} s of {whole_s:.0f} s, where {asked:g} were asked for"
+                    f"{node}: {device}: {read} of {whole_s:.0f} s, where {asked:g} were asked for"
                 )
                 flags.append(flag("not_held", None, detail))
         if not seen or (name.startswith("gpu_") and not seen.issuperset(held or ())):

@@ -28,7 +28,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from scalewatt.energies.estimate import FACTOR
 from scalewatt.recordings.block import Block
 from scalewatt.recordings.terms import (
     ESTIMATED,
@@ -95,6 +94,10 @@ class EnergyCurve:
         """Seconds between two times of which the energy is known."""
         return self._at(self.cumulated_s, end_s) - self._at(self.cumulated_s, start_s)
 
+    def scaled(self, factor: float) -> EnergyCurve:
+        """The curve of so many times the energy."""
+        return replace(self, energy_j=factor * self.energy_j)
+
     def _at(self, values: Floats, time_s: ArrayLike) -> Floats:
         if self.time_s.size == 0:
             return np.zeros(np.shape(time_s))
@@ -122,21 +125,6 @@ def validate(block: Block, column: int, period_s: float | None = None) -> Valida
         return _totals(sensor)
     by_quantity = {"counter": _counter, "mean_power": _means}
     return by_quantity.get(sensor.row.quantity, _powers)(sensor)
-
-
-def bounds(
-    block: Block, column: int, curve: EnergyCurve, period_s: float | None = None
-) -> tuple[EnergyCurve, EnergyCurve]:
-    """Energy curves of both ends of an estimate's interval; `curve` is that of the estimate.
-
-    An estimate that states no interval, like those of other tools, gets × or ÷ FACTOR.
-    """
-    if block.bounds is None:
-        low, high = (replace(curve, energy_j=f * curve.energy_j) for f in (1 / FACTOR, FACTOR))
-        return low, high
-    ends = (replace(block, values=values, bounds=None) for values in block.bounds)
-    low, high = (validate(end, column, period_s).curve for end in ends)
-    return low, high
 
 
 def cumulate(time_s: Floats, energy_j: Floats, known: Bools) -> EnergyCurve:

@@ -16,17 +16,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from scalewatt.energies.estimate import (
-    FACTOR,
-    estimated_cpu,
-    estimated_gpus,
-    estimated_ram,
-    loads_of,
-    node_utilisation,
-)
-from scalewatt.energies.integrate import EnergyCurve, Validated, bounds, validate
-from scalewatt.energies.stages import STAGES, UNATTRIBUTED, Window, interval_at, short_pieces_s
-from scalewatt.energies.tables import MAX_UNCOVERED, SUMS
+from scalewatt.energies.estimate import FACTOR, estimates
+from scalewatt.energies.integrate import EnergyCurve, Validated, validate
+from scalewatt.energies.stages import STAGES, UNATTRIBUTED, Window, samples_in, short_pieces_s
 from scalewatt.recordings.block import Block
 from scalewatt.recordings.terms import (
     DEVICE_KINDS,
@@ -42,6 +34,8 @@ from scalewatt.recordings.terms import (
 )
 
 UNUSED_GPU = "unused_gpu"
+MAX_UNCOVERED = 0.05
+"""If more of a kind's device seconds is without a known power, its energy is null. Of 64 nodes three."""
 MAX_DIFFERENCE = 0.03
 """Relative difference of two sources of one energy from which on both values are stated."""
 SIGMAS = 3.0
@@ -78,21 +72,22 @@ class Sensor:
         """Its energy curve."""
         return self.validated.curve
 
+    @property
+    def factor(self) -> float:
+        """The true power is within × or ÷ this: 1 of what was measured."""
+        stated = FACTOR if np.isnan(self.row.factor) else float(self.row.factor)
+        return stated if self.row.origin == ESTIMATED else 1.0
+
     @cached_property
     def curves(self) -> tuple[EnergyCurve, EnergyCurve, EnergyCurve]:
         """Its energy and both ends of its interval, which are the same of what was measured."""
-        if self.row.origin != ESTIMATED:
-            return self.curve, self.curve, self.curve
-        return self.curve, *bounds(self.block, self.column, self.curve, self.period_s)
+        ends = self.curve.scaled(1 / self.factor), self.curve.scaled(self.factor)
+        return self.curve, *(ends if self.factor > 1 else (self.curve, self.curve))
 
     @property
     def most_w(self) -> float:
         """Most that its device can draw in W: its limit, or more where more was recorded; 0 if unknown."""
-        power_w = self.validated.power_w
-        if self.block.bounds is not None:
-            power_w = self.block.bounds[1][:, self.column]
-        elif self.row.origin == ESTIMATED:
-            power_w = FACTOR * power_w
+        power_w = self.factor * self.validated.power_w
         return float(np.fmax.reduce(power_w, initial=np.fmax(self.row.limit_w, 0.0)))
 
 
@@ -134,22 +129,6 @@ class KindEnergy:
         """Energy recorded between two times in J, whether or not that is enough to state."""
         return sum(float(device.curve.between(*window)) for device in self.devices)
 
-    @property
-    def described(self) -> list[Row]:
-        """Index, sensor and uuid of each device."""
-        rows = (device.row for device in self.devices)
-        return [{"device_index": r.index, "sensor": r.name, "uuid": r.uuid or None} for r in rows]
-
-    def part(self, segment: int, window: Window, unrecorded_s: float = 0.0) -> Row:
-        """Row of the parts of a run (`tables.PARTS`)."""
-        return {
-            **{"segment": segment, "node": self.node, "device_kind": self.device_kind},
-            **{"sensors": len(self.devices), "devices": self.count},
-            **{"energy_origin": self.origin, "coverage": self.coverage, "shared": self.shared},
-            **{"device_s": self.device_s, "seconds": window[1] - window[0]},
-            **{"unrecorded_s": unrecorded_s, "period_s": self.period_s, "recorded": True},
-        }
-
     def bounds_j(self, window: Window) -> tuple[float, float]:
         """Interval in J of what all devices used between two times."""
         whole = pd.DataFrame({"start_s": window[:1], "end_s": window[1:]})
@@ -165,16 +144,14 @@ class KindEnergy:
         recording: what it can have used then is put to the first interval.
         """
         stages = intervals["stage"].cat.codes.to_numpy(np.int64)
-        epochs = stages + len(STAGES) * intervals["epoch"].to_numpy()
         seconds = (intervals["end_s"] - intervals["start_s"]).to_numpy()
-        short_s = short_pieces_s(stages, seconds, self.period_s)
-        short = short_pieces_s(epochs, seconds, self.period_s)
+        of_epochs = stages + len(STAGES) * intervals["epoch"].to_numpy()
         is_named = stages != STAGES.index(UNATTRIBUTED)
-        of_stages = np.array([short_s.get(code, np.nan) for code in stages.tolist()])
-        spans = intervals.assign(
-            short_s=np.where(is_named, of_stages, np.nan),
-            short_epoch=is_named & [code in short for code in epochs.tolist()],
+        short_s, epoch_s = (
+            np.where(is_named, short_pieces_s(group, seconds, self.period_s), np.nan)
+            for group in (stages, of_epochs)
         )
+        spans = intervals.assign(short_s=short_s, short_epoch=np.isfinite(epoch_s))
         return self._intervals(spans, lost, unrecorded_s)
 
     def _intervals(
@@ -188,39 +165,27 @@ class KindEnergy:
         span = intervals["start_s"].to_numpy(), intervals["end_s"].to_numpy()
         seconds = span[1] - span[0]
         missing_s = np.where(np.arange(seconds.size) == 0, unrecorded_s, 0.0)
-        numbers = {id(b): interval_at(intervals, b.time_s) for b in _blocks(self.devices)}
-        rows = []
-        for device, most_w in zip(self.devices, self.most_w, strict=True):
+        zero = np.zeros(seconds.size)
+        rows: list[Row] = []
+        for number, (device, most_w) in enumerate(zip(self.devices, self.most_w, strict=True)):
             curve, low, high = device.curves
             covered_s = curve.covered_s(*span)
             uncovered_s = seconds - covered_s
             uncovered_s = np.where(uncovered_s > LEAST_UNCOVERED_S, uncovered_s, 0.0) + missing_s
-            inside = numbers[id(device.block)]
-            rows.append(
-                {
-                    **{"covered_s": covered_s, "recorded_j": curve.between(*span)},
-                    "low_j": low.between(*span),
-                    "high_j": high.between(*span) + most_w * uncovered_s,
-                    "discarded_j": curve.between(*np.clip(span, *lost)),
-                    "samples": np.bincount(inside[inside >= 0], minlength=seconds.size),
-                }
-            )
-        number = np.repeat(np.arange(len(rows)), seconds.size)
+            energies = {
+                **{"recorded_j": curve.between(*span), "low_j": low.between(*span)},
+                "high_j": high.between(*span) + most_w * uncovered_s,
+                "discarded_j": curve.between(*np.clip(span, *lost)),
+            }
+            samples = samples_in(intervals, device.block.time_s)
+            rows.append({"device": number, "covered_s": covered_s, "samples": samples, **energies})
         if self.lacking_w or not rows:  # devices without a series
-            none = np.full(seconds.size, 0.0 if rows else np.nan)
-            lacking_j = self.lacking_w * (seconds + missing_s)
-            rows.append({"covered_s": 0 * seconds, "samples": (0 * seconds).astype(int)})
-            rows[-1] |= {**dict.fromkeys(SUMS, none), "high_j": none + lacking_j}
-            number = np.append(number, np.full(seconds.size, -1))
-        columns = {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
-        same = intervals.iloc[np.tile(np.arange(seconds.size), len(rows))]
-        same = same.drop(columns=["start_s", "end_s"]).reset_index(drop=True)
-        return same.assign(device=number, duration_s=np.tile(seconds, len(rows)), **columns)
-
-
-def _blocks(devices: Iterable[Sensor]) -> Iterable[Block]:
-    """Blocks of some devices, which may share them."""
-    return {id(device.block): device.block for device in devices}.values()
+            none = zero if rows else zero + np.nan
+            energies = dict.fromkeys(("recorded_j", "low_j", "discarded_j"), none)
+            energies["high_j"] = none + self.lacking_w * (seconds + missing_s)
+            rows.append({"device": -1, "covered_s": zero, "samples": zero.astype(int), **energies})
+        same = intervals.drop(columns=["start_s", "end_s"]).assign(duration_s=seconds)
+        return pd.concat([same.assign(**row) for row in rows], ignore_index=True)
 
 
 def part_of(kind: str) -> str:
@@ -253,10 +218,6 @@ class NodeFacts:
     model: str = ""
     """Name of the GPUs, if no sensor states it."""
 
-    def rated(self, kind: str) -> Mapping[str, Any]:
-        """Rated powers of a device kind, empty if unknown."""
-        return self.powers.get(part_of(kind)) or {}
-
 
 def node_window(blocks: Iterable[Block]) -> Window | None:
     """First and last sample time of a node over all its sensors; None without samples.
@@ -285,18 +246,13 @@ def node_kinds(facts: NodeFacts, blocks: Iterable[Block]) -> list[KindEnergy]:
     kinds = []
     for kind in (*DEVICE_KINDS, NODE) if NODE in recorded else DEVICE_KINDS:
         of_kind = [sensor for sensor in sensors if sensor.row.kind == kind]
-        if not of_kind:
-            of_kind = sensors_of(_estimates(kind, blocks, facts.rated(kind)), facts.period_s)
+        if not of_kind and facts.powers.get(kind):
+            of_kind = sensors_of(estimates(kind, blocks, facts.powers[kind]), facts.period_s)
         devices, of_others = _devices(kind, of_kind, facts)
-        is_used = [
-            kind != "gpu" or facts.used_gpus is None or device.row.index in facts.used_gpus
-            for device in devices
-        ]
-        used, unused = (
-            [d for d, u in zip(devices, is_used, strict=True) if u is v] for v in (True, False)
-        )
+        held = facts.used_gpus if kind == "gpu" else None
+        used = [device for device in devices if held is None or device.row.index in held]
         kinds.append(_kind_energy(kind, used, of_others, facts))
-        if unused:
+        if unused := [device for device in devices if device not in used]:
             kinds.append(_kind_energy(UNUSED_GPU, unused, [], facts))
     return kinds
 
@@ -314,30 +270,13 @@ def _as_named(block: Block, model: str) -> Block:
     if not (unknown | is_module).any():
         return block
     samples = names.map(lambda name: gpu_quantity(name) or "")
-    detail = "counts the whole module with its CPU and memory: it is a meter of the node"
-    return replace(
-        block,
-        sensors=sensors.assign(
-            samples=sensors["samples"].mask(unknown, samples),
-            kind=sensors["kind"].mask(is_module, NODE),
-        ),
-        flags=(
-            *block.flags,
-            *(flag("second_sensor", name, detail) for name in sensors["name"][is_module]),
-        ),
+    named = sensors.assign(
+        samples=sensors["samples"].mask(unknown, samples),
+        kind=sensors["kind"].mask(is_module, NODE),
     )
-
-
-def _estimates(kind: str, blocks: Sequence[Block], rated: Mapping[str, Any]) -> list[Block]:
-    """Estimated powers of the devices of a kind, from the rated power and the load."""
-    if not rated or not blocks:
-        return []
-    if kind == "ram":
-        return [estimated_ram(max(blocks, key=lambda block: block.time_s.size), rated)]
-    if kind == "cpu":
-        load = node_utilisation(blocks)
-        return [] if load is None else [estimated_cpu(load, rated)]
-    return [estimated_gpus(load, rated) for load in loads_of(blocks, "gpu")]
+    detail = "counts the whole module with its CPU and memory: it is a meter of the node"
+    flags = [flag("second_sensor", name, detail) for name in sensors["name"][is_module]]
+    return replace(block, sensors=named, flags=(*block.flags, *flags))
 
 
 # --- the sensor that counts -----------------------------------------------------------------------
@@ -384,15 +323,15 @@ def _counts_more(counter: Sensor, power: Sensor, window: Window) -> bool:
 
 def _energies(first: Sensor, other: Sensor, window: Window) -> tuple[float, float, float]:
     """Energies in J of two sensors over the time in s that both have; 0 if one of them is not known then."""
-    sensors = (first, other)
-    if any(sensor.row.totals or not sensor.curve.time_s.size for sensor in sensors):
+    curves = first.curve, other.curve
+    if first.row.totals or other.row.totals or not all(curve.time_s.size for curve in curves):
         return 0.0, 0.0, 0.0
-    begin = max(window[0], *(float(sensor.curve.time_s[0]) for sensor in sensors))
-    end = max(begin, min(window[1], *(float(sensor.curve.time_s[-1]) for sensor in sensors)))
-    covered_s = min(float(sensor.curve.covered_s(begin, end)) for sensor in sensors)
+    begin = max(window[0], *(float(curve.time_s[0]) for curve in curves))
+    end = max(begin, min(window[1], *(float(curve.time_s[-1]) for curve in curves)))
+    covered_s = min(float(curve.covered_s(begin, end)) for curve in curves)
     if covered_s < (1 - MAX_UNCOVERED) * (end - begin):
         return 0.0, 0.0, 0.0
-    first_j, other_j = (float(sensor.curve.between(begin, end)) for sensor in sensors)
+    first_j, other_j = (float(curve.between(begin, end)) for curve in curves)
     return first_j, other_j, end - begin
 
 
@@ -411,11 +350,8 @@ def _second(first: Sensor, other: Sensor, facts: NodeFacts) -> list[Flag]:
     flags = [flag("second_sensor", other.row.name, f"not added: {name} is counted")]
     first_j, other_j, seconds = _energies(first, other, facts.window)
     if abs(first_j - other_j) > MAX_DIFFERENCE * max(first_j, other_j):
-        detail = (
-            f"{facts.name}: {other_j:.0f} J over {seconds:.0f} s, but {name}, which counts, {first_j:.0f} J: "
-            "one of them measures more than the device, or less"
-        )
-        flags.append(flag("disagrees", other.row.name, detail))
+        detail = f"{other_j:.0f} J over {seconds:.0f} s, but {name}, which counts, {first_j:.0f} J"
+        flags.append(flag("disagrees", other.row.name, f"{facts.name}: {detail}"))
     return flags
 
 
@@ -438,43 +374,34 @@ def _kind_energy(
     kind: str, devices: Sequence[Sensor], flags: Sequence[Flag], facts: NodeFacts
 ) -> KindEnergy:
     """Energy of the devices of a kind, of which some or all may lack a sensor."""
-    name, rated = facts.name, facts.rated(kind)
+    name, rated = facts.name, facts.powers.get(part_of(kind)) or {}
     expected = facts.expected_gpus if kind == "gpu" else None
     # What the run held exists, with or without a sensor.
     exists = bool(rated) and expected != 0
     exists |= kind == "gpu" and (bool(facts.used_gpus) or facts.has_gpus)
+    flags = [*flags]
     if expected is not None and len(devices) != expected and (devices or exists):
         detail = f"{name}: power of {len(devices)} GPUs, {expected} expected"
-        flags = [*flags, flag("device_count", None, detail)]
-    if not devices and exists:
-        detail = f"{name}: there are {kind} devices, but neither power nor utilisation of them"
-        return KindEnergy(name, kind, 0.0, (*flags, flag("not_recorded", None, detail)))
+        flags.append(flag("device_count", None, detail))
     if not devices:
         detail = f"{name}: no {kind} sensor and nothing to estimate from"
-        return KindEnergy(name, kind, None, (*flags, flag("absent", None, detail)))
+        flags.append(flag("not_recorded" if exists else "absent", None, detail))
+        return KindEnergy(name, kind, 0.0 if exists else None, tuple(flags))
 
     count = max(len(devices), expected or 0)
     counted_s = facts.window[1] - facts.window[0] + facts.lost_s
     covered_s = sum(float(device.curve.covered_s(*facts.window)) for device in devices)
     coverage = min(covered_s / (count * counted_s), 1.0) if counted_s > 0 else 0.0
-    flags = [*flags, *_sensor_flags(devices, facts)]
-    if coverage < 1 - MAX_UNCOVERED:
-        recorded_j = sum(float(device.curve.between(*facts.window)) for device in devices)
-        detail = (
-            f"{name}: {100 * coverage:.1f} % of {counted_s:.1f} s of {kind} covered; "
-            f"{recorded_j:.1f} J were recorded"
-        )
-        flags.append(flag("coverage", None, detail))
+    flags += [each for device in devices for each in _sensor_flags(device, facts)]
     # If nothing tells what a device can draw, what its like drew or none exceeds.
     rated_w = float(rated.get("rated_w") or rated.get("power_w") or 0.0)
     most_w = [max(device.most_w, rated_w) for device in devices]
     most_w = [w or max(most_w) or PLAUSIBLE_W[part_of(kind)] for w in most_w]
     of_sockets = kind == "cpu" and devices[0].row.origin == ESTIMATED and rated
-    return KindEnergy(
+    energy = KindEnergy(
         node=name,
         device_kind=kind,
         coverage=coverage,
-        flags=tuple(flags),
         devices=tuple(devices),
         count=int(rated["sockets"]) if of_sockets else len(devices),
         device_s=count * counted_s,
@@ -482,39 +409,35 @@ def _kind_energy(
         most_w=tuple(most_w),
         lacking_w=(count - len(devices)) * max(most_w),
     )
+    if coverage < 1 - MAX_UNCOVERED:
+        recorded = f"{energy.recorded_j(facts.window):.1f} J were recorded"
+        detail = f"{100 * coverage:.1f} % of {counted_s:.1f} s of {kind} covered; {recorded}"
+        flags.append(flag("coverage", None, f"{name}: {detail}"))
+    return replace(energy, flags=tuple(flags))
 
 
-def _sensor_flags(devices: Sequence[Sensor], facts: NodeFacts) -> list[Flag]:
-    """Flags of the sensors that count: from reading them, and of their samples."""
-    flags: list[Flag] = []
-    for device in devices:
-        flags += (each for each in device.block.flags if each["device"] == device.row.name)
-        flags += [*device.validated.flags, *_late_flags(device, facts)]
-    return [{**each, "detail": f"{facts.name}: {each['detail']}"} for each in flags]
-
-
-def _late_flags(device: Sensor, facts: NodeFacts) -> list[Flag]:
-    """Flag a sensor whose samples begin or end much later or earlier than those of its node."""
-    begin, end = facts.window
-    first, last = device.block.ends_s or (begin, begin)
+def _sensor_flags(device: Sensor, facts: NodeFacts) -> list[Flag]:
+    """Flags of a sensor that counts: from reading it, of its samples, and of those that its node has more."""
+    name = device.row.name
+    flags = [each for each in device.block.flags if each["device"] == name]
+    flags += device.validated.flags
+    (begin, end), (first, last) = facts.window, device.block.ends_s or (facts.window[0],) * 2
     longest_s = GAP_PERIODS * max(device.block.step_s, facts.period_s or 0.0) * (1 + 1e-6)
     missing_s = sum(s for s in (first - begin, end - last) if s > longest_s)
-    if missing_s <= 0:
-        return []
-    detail = (
-        f"no samples for {missing_s:.1f} s at the beginning or the end of the recording: uncovered"
-    )
-    return [flag("recording_short", device.row.name, detail)]
+    if missing_s > 0:
+        detail = f"no samples for {missing_s:.1f} s at the beginning or the end of the recording"
+        flags.append(flag("recording_short", name, f"{detail}: uncovered"))
+    return [{**each, "detail": f"{facts.name}: {each['detail']}"} for each in flags]
 
 
 def _resolved_s(devices: Sequence[Sensor], declared_s: float | None) -> float:
     """Longest sampling period in s; of GPUs no less than what their sensors may average over."""
-    longest = [max(block.step_s, declared_s or 0.0) for block in _blocks(devices)]
-    totals = _blocks(device for device in devices if device.row.totals)
-    longest += [float(np.diff(block.time_s).max(initial=0.0)) for block in totals]
+    blocks = {id(device.block): device.block for device in devices}.values()
+    longest = [max(block.step_s, declared_s or 0.0) for block in blocks]
+    longest += [np.diff(d.block.time_s).max(initial=0.0) for d in devices if d.row.totals]
     if any(d.row.kind == "gpu" and d.row.origin != ESTIMATED for d in devices):
         longest.append(MEAN_OVER_S)
-    return max(longest)
+    return float(max(longest))
 
 
 def shared_kinds(

@@ -74,27 +74,37 @@ def tile_window(events: pd.DataFrame, window: Window) -> tuple[pd.DataFrame, lis
 
 def interval_at(intervals: pd.DataFrame, time_s: Floats) -> NDArray[np.intp]:
     """Number of the interval at each time, (n,); -1 outside of the window."""
-    edges_s = np.append(intervals["start_s"], np.nextafter(intervals["end_s"].iloc[-1], np.inf))
-    index = np.searchsorted(edges_s, time_s, side="right") - 1
+    index = np.searchsorted(_edges_s(intervals), time_s, side="right") - 1
     index[index == len(intervals)] = -1
     return index
 
 
-def short_pieces_s(group: NDArray[Any], seconds: Floats, period_s: float) -> dict[int, float]:
-    """Mean length in s of the pieces of each group of intervals that a sampling period is too long for.
+def samples_in(intervals: pd.DataFrame, time_s: Floats) -> NDArray[np.intp]:
+    """Number of samples in each interval."""
+    return np.diff(np.searchsorted(np.sort(time_s, kind="stable"), _edges_s(intervals)))
 
-    `group` (k,) numbers what the intervals are of. Adjacent intervals of a group are a piece.
+
+def _edges_s(intervals: pd.DataFrame) -> Floats:
+    """Edges of intervals; the last one ends with a sample at its end."""
+    return np.append(intervals["start_s"], np.nextafter(intervals["end_s"].iloc[-1], np.inf))
+
+
+def short_pieces_s(group: NDArray[Any], seconds: Floats, period_s: float) -> Floats:
+    """Mean length in s of the pieces of an interval's group if a sampling period is too long for them.
+
+    `group` (k,) numbers what the intervals are of. Adjacent intervals of a group are a piece. NaN where the
+    samples resolve the group.
     """
-    group, seconds = group[seconds > 0], seconds[seconds > 0]
-    begins = np.flatnonzero(np.append(True, group[1:] != group[:-1])[: group.size])
-    groups, of_piece = np.unique(group[begins], return_inverse=True)
-    length_s = np.add.reduceat(seconds, begins) if begins.size else seconds
+    frame = pd.DataFrame({"group": group, "s": seconds})
+    long = frame[frame["s"] > 0]
+    number = (long["group"] != long["group"].shift()).cumsum()
+    pieces = long.groupby(number.rename("piece")).agg({"group": "first", "s": "sum"})
     # A per cent less is tolerated: a recording need not begin or end with a stage.
-    is_short = length_s < 0.99 * LEAST_PERIODS * period_s
-    whole_s, short_s = (np.bincount(of_piece, w) for w in (length_s, length_s * is_short))
-    mean_s = whole_s / np.bincount(of_piece)
-    unresolved = short_s > MOST_SHORT * whole_s
-    return dict(zip(groups[unresolved].tolist(), mean_s[unresolved].tolist(), strict=True))
+    pieces["short"] = pieces["s"].where(pieces["s"] < 0.99 * LEAST_PERIODS * period_s, 0.0)
+    groups = pieces.groupby("group")
+    sums, mean_s = groups.sum(), groups["s"].mean()
+    unresolved = mean_s.where(sums["short"] > MOST_SHORT * sums["s"])
+    return frame["group"].map(unresolved).to_numpy(np.float64)
 
 
 def seconds_where(time_s: Floats, holds: NDArray[np.bool_], window: Window) -> float:

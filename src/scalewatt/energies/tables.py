@@ -22,11 +22,10 @@ import pandas as pd
 import pyarrow as pa
 
 from scalewatt.common.files import write_table
-from scalewatt.energies.stages import STAGES
+from scalewatt.energies.node import MAX_UNCOVERED, KindEnergy
+from scalewatt.energies.stages import STAGES, Window
 from scalewatt.recordings.terms import DEVICE_KINDS, NODE, Flag, flag
 
-MAX_UNCOVERED = 0.05
-"""If more of a kind's device seconds is without a known power, its energy is null. Of 64 nodes three."""
 LEAST_OF_A_NODE = 0.5
 """If a node's coverage of a kind is less over the run, neither it nor the run has an energy of the kind."""
 LEAST_S = 1e-9
@@ -100,29 +99,7 @@ TELEMETRY_SCHEMA = pa.schema(
 """One row per reading of anything but power; null: it could not be read."""
 
 SUMS = ["recorded_j", "low_j", "high_j", "discarded_j"]
-"""Energies in J of pieces, whose other columns are duration_s, covered_s, samples, and
-
-part        number of the part
-device      number of the device; -1: of devices without a series, whose recorded_j is null if all lack one
-stage       category of STAGES
-epoch       -1 outside of all epochs
-short_s     mean length of the stage's pieces if the samples do not resolve them, else NaN
-short_epoch whether they do not resolve the stage in this epoch
-"""
-PARTS = [
-    *(*PLACE, "sensors", "devices", "energy_origin", "coverage", "device_s", "seconds"),
-    *("unrecorded_s", "period_s", "recorded", "shared"),
-]
-"""Columns of parts.
-
-sensors         number of devices with a series
-devices         number of devices that the energy belongs to
-coverage        share of `device_s` with a known power; NaN if the node has nothing of the kind
-seconds         time of the node; `unrecorded_s`: run time outside of its recording
-period_s        what the samples resolve in time
-recorded        whether anything was recorded of the node
-shared          whether another run was measured on the node
-"""
+"""Energies in J of pieces (`KindEnergy.pieces`)."""
 
 
 # --- from pieces to tables ------------------------------------------------------------------------
@@ -135,18 +112,42 @@ class Collected:
     pieces: list[pd.DataFrame] = field(default_factory=list)
     parts: list[Row] = field(default_factory=list)
     devices: list[Row] = field(default_factory=list)
-    """Rows with `device_index`, `sensor` and `uuid`."""
     flags: list[Row] = field(default_factory=list)
     telemetry: list[pa.Table] = field(default_factory=list)
     cross_checks: list[Row] = field(default_factory=list)
 
-    def add(self, part: Row, pieces: pd.DataFrame, devices: Sequence[Row] = ()) -> None:
-        """Add a device kind of a node; its pieces number its devices from 0."""
-        device = pieces["device"] + len(self.devices)
-        device = device.where(pieces["device"] >= 0, -1)
+    def add(
+        self,
+        kind: KindEnergy,
+        segment: int,
+        intervals: pd.DataFrame,
+        lost: Window = (0.0, 0.0),
+        unrecorded_s: float = 0.0,
+        recorded: bool = True,
+    ) -> None:
+        """Add a device kind of a node, whose time the intervals tile.
+
+        `lost`: span of discarded work. `unrecorded_s`: run time outside of the recording. `recorded`: whether
+        anything of the node was.
+        """
+        pieces = kind.pieces(intervals, lost, unrecorded_s)
+        device = pieces["device"].where(pieces["device"] < 0, pieces["device"] + len(self.devices))
         self.pieces.append(pieces.assign(part=len(self.parts), device=device))
-        self.parts.append(part)
-        self.devices.extend(devices)
+        rows = (device.row for device in kind.devices)
+        self.devices.extend(
+            {"device_index": row.index, "sensor": row.name, "uuid": row.uuid or None}
+            for row in rows
+        )
+        self.parts.append(
+            {
+                **{"segment": segment, "node": kind.node, "device_kind": kind.device_kind},
+                **{"sensors": len(kind.devices), "devices": kind.count if recorded else None},
+                **{"energy_origin": kind.origin, "coverage": kind.coverage},
+                **{"device_s": kind.device_s, "period_s": kind.period_s, "shared": kind.shared},
+                **{"unrecorded_s": unrecorded_s, "recorded": recorded},
+                "seconds": intervals["end_s"].iloc[-1] - intervals["start_s"].iloc[0],
+            }
+        )
 
     def flag(
         self, flags: Iterable[Flag], segment: int, node: str | None = None, kind: str | None = None
@@ -194,7 +195,7 @@ def records(frame: pd.DataFrame) -> list[Row]:
 
 def tables(collected: Collected, configuration: str | None, repeat: int | None) -> Accounts:
     """Sum up the pieces of a run, and state what may be stated."""
-    parts = _stated(pd.DataFrame(collected.parts, columns=PARTS))
+    parts = _stated(pd.DataFrame(collected.parts))
     added = ["duration_s", "covered_s", *SUMS, "samples"]
     of_stage = ["part", "device", "epoch", "stage"]
     pieces = _sums(pd.concat(collected.pieces), of_stage, added, ["short_s", "short_epoch"])
@@ -370,7 +371,33 @@ class EnergyTotals:
         self.scope = [kind for kind in DEVICE_KINDS if kind in covered] or metered
         """Device kinds that count: those that the nodes have a sensor or an estimate of; if there is
         nothing of a node's parts, the whole nodes by their own meters."""
-        self.kinds = kind_totals(self.rows, self.scope)
+        self.kinds = self._kinds()
+
+    def _kinds(self) -> pd.DataFrame:
+        """Sums by device kind, and of those in scope as ALL; null if a row is, but for `recorded_j`.
+
+        `device_s`: recorded time of each device, summed over devices, nodes and segments, `node_s` of each
+        node. `devices`: most devices of a kind that a segment had, over all its nodes.
+        """
+        counted = self.in_scope
+        origins = counted["energy_origin"].where(counted["energy_j"].notna())
+        rows = pd.concat([self.rows, counted.assign(device_kind=ALL, energy_origin=origins)])
+        rows["devices"] = rows["devices"].astype("float64").fillna(0.0)
+        rows["device_s"] = rows["duration_s"] * rows["devices"]
+        groups = rows.groupby("device_kind")
+        of_segment = rows.drop_duplicates(PLACE).groupby(["device_kind", "segment"])["devices"]
+        kinds = (
+            groups[[*_ENERGY, "discarded_j"]]
+            .sum(skipna=False)
+            .assign(
+                **groups[["recorded_j", "device_s"]].sum(),
+                node_s=groups["duration_s"].sum(),
+                devices=of_segment.sum().groupby("device_kind").max(),
+                energy_origin=groups["energy_origin"].agg(one_origin),
+                coverage=groups["coverage"].min(),
+            )
+        )
+        return kinds.reindex(kinds.index.union([ALL]))
 
     def of_kind(self, kind: str) -> pd.DataFrame:
         """Rows of a device kind."""
@@ -401,40 +428,12 @@ class EnergyTotals:
     @property
     def origin(self) -> str | None:
         """measured, estimated, …, or mixed; None if there is no energy."""
-        origin: str | None = self.kinds["energy_origin"][ALL]
-        return None if pd.isna(origin) else origin
+        return one_origin([self.kinds["energy_origin"][ALL]])
 
     @property
     def coverage(self) -> float | None:
         """Least coverage of the device kinds that count and have sensors."""
         return self.joules(column="coverage")
-
-
-def kind_totals(energy: pd.DataFrame, scope: Sequence[str]) -> pd.DataFrame:
-    """Sums of an energy table's rows by device kind, and of those in scope as ALL.
-
-    A sum of which a row is null is null, but for `recorded_j`, recorded whether or not that is enough to be
-    stated. `device_s`: recorded time of each device, summed over devices, nodes and segments, `node_s` of
-    each node. `devices`: most devices of a kind that a segment had, over all its nodes.
-    """
-    counted = energy[energy["device_kind"].isin(scope)]
-    origins = counted["energy_origin"].where(counted["energy_j"].notna())
-    rows = pd.concat([energy, counted.assign(device_kind=ALL, energy_origin=origins)])
-    devices = rows["devices"].astype("float64").fillna(0.0)
-    groups = rows.assign(device_s=rows["duration_s"] * devices).groupby("device_kind")
-    kinds = groups[[*_ENERGY, "discarded_j"]].sum(skipna=False)
-    kinds = kinds.join(groups[["recorded_j", "device_s", "duration_s"]].sum())
-    nodes = rows.assign(devices=devices).drop_duplicates(PLACE)
-    of_segment = nodes.groupby(["device_kind", "segment"])["devices"].sum()
-    return (
-        kinds.rename(columns={"duration_s": "node_s"})
-        .assign(
-            devices=of_segment.groupby("device_kind").max(),
-            energy_origin=groups["energy_origin"].agg(one_origin),
-            coverage=groups["coverage"].min(),
-        )
-        .reindex(kinds.index.union([ALL]))
-    )
 
 
 def known_sum(values: Iterable[float | None]) -> float | None:

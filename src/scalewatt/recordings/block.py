@@ -25,6 +25,7 @@ SENSOR = {
     "uuid": "",
     "device": "",  # its name, such as "NVIDIA GH200 480GB"
     "origin": "measured",  # or estimated, simulated
+    "factor": np.nan,  # an estimate lies within × or ÷ this
     "samples": "",  # of a power: instantaneous or moving_mean (over the last second)
     "totals": False,  # a counter that begins at 0 J with each of some windows, and ends with their energy
 }
@@ -47,8 +48,6 @@ class Block:
     """(n, k), a column a sensor, in Fortran order"""
     sensors: pd.DataFrame
     """k rows with the columns of SENSOR; its index is 0 … k-1."""
-    bounds: tuple[Floats, Floats] | None = None
-    """Of estimated powers: the ends of their intervals in W, (n, k) each."""
     flags: tuple[Flag, ...] = ()
     """Quality flags from reading its sensors, which they name."""
 
@@ -120,12 +119,10 @@ class LazyNodes(UserDict[str, Any]):
 
 def select(block: Block, columns: list[int] | NDArray[np.bool_]) -> Block:
     """Block of some of the sensors, by their columns or a mask of these."""
-    ends = block.bounds
     return replace(
         block,
         values=np.asfortranarray(block.values[:, columns]),
         sensors=block.sensors.iloc[columns].reset_index(drop=True),
-        bounds=None if ends is None else (ends[0][:, columns], ends[1][:, columns]),
     )
 
 

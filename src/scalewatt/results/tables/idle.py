@@ -24,6 +24,7 @@ from scalewatt.common.files import read_json, write_json, write_table_with_csv
 from scalewatt.energies.checks import gpu_loads
 from scalewatt.energies.estimate import node_utilisation
 from scalewatt.energies.node import (
+    MAX_UNCOVERED,
     KindEnergy,
     NodeFacts,
     node_kinds,
@@ -31,7 +32,6 @@ from scalewatt.energies.node import (
 )
 from scalewatt.energies.segments import NodeRecording, open_segment
 from scalewatt.energies.stages import Window
-from scalewatt.energies.tables import MAX_UNCOVERED
 from scalewatt.recordings.block import Block
 from scalewatt.recordings.journal import journal_files
 from scalewatt.recordings.node_names import same_node
