@@ -26,10 +26,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     """A copy of the workflow and the package with the page's file and campaign."""
     workspace = Workspace.create(tmp_path_factory.mktemp("third") / "project")
     source = workspace.path / "src"
-    settings, model = blocks("python")
-    (source / "scalewatt" / "models" / "smallcnn.py").write_text(model)
-    with open(source / "scalewatt" / "campaign" / "model_registry.py", "a") as registry:
-        registry.write("\n\n" + settings)
+    (source / "scalewatt" / "models" / "smallcnn.py").write_text(blocks("python")[0])
     (workspace.path / "campaigns" / "mine.yaml").write_text(blocks("yml")[0])
     workspace.edit("config.yaml", "campaigns/tiny.yaml", "campaigns/mine.yaml")
     with pytest.MonkeyPatch.context() as patch:

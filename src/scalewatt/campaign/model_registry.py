@@ -1,12 +1,14 @@
 """The models that a campaign may name, and their settings: ResNet50, FourCastNet, commands of the user's.
 
-A further model is a class of settings here, its entry in MODELS, and a file of its name in
-`scalewatt.models` (docs/add-a-model.md): settings are checked without torch.
+A further model is a file in `scalewatt.models` with SETTINGS (docs/add-a-model.md), imported by who names it.
+The settings of the paper's models stand here, so that its campaign is checked without torch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -220,6 +222,14 @@ MODELS: dict[str, type[ModelSettings]] = {
 """Settings by `model_key`. Fine-tuning starts from the weights of the pre-training of its name."""
 
 
+def settings_of(key: str) -> type[ModelSettings] | None:
+    """Settings of a model by its key; None of an unknown model. Reads SETTINGS of a further model's file."""
+    module = f"scalewatt.models.{key.partition('.')[0]}"
+    if key not in MODELS and key.partition(".")[0].isidentifier() and find_spec(module):
+        MODELS.update(getattr(import_module(module), "SETTINGS", {}))
+    return MODELS.get(key)
+
+
 def model_key(name: str, phase: str) -> str:
     """A model's key in `models`, in ids and in limits of devices."""
     return name if phase == "train" else f"{name}.{phase}"
@@ -233,7 +243,8 @@ def phases_of(model: str) -> tuple[str, ...]:
 
 def defaults_of(key: str) -> dict[str, Any]:
     """Default settings of a model by its key; none of an unknown model."""
-    fields = MODELS[key].model_fields.items() if key in MODELS else ()
+    settings = settings_of(key)
+    fields = settings.model_fields.items() if settings else ()
     return {name: field.default for name, field in fields if not field.is_required()}
 
 
@@ -242,14 +253,15 @@ def campaign_models(models: Mapping[str, Any], where: str) -> dict[str, ModelSet
     result: dict[str, ModelSettings | Command] = {}
     for key, entry in models.items():
         is_command = isinstance(entry, dict) and "workload" in entry
+        settings = settings_of(key)
         is_free = key.isidentifier() and key.isascii() and key.islower() and not phases_of(key)
         if is_command and not is_free:
             raise InputError(
                 f"{where}: models: '{key}' cannot be the name of a command; allowed: lower-case letters, "
                 "digits and underscores, a letter first, and no model's name"
             )
-        if not is_command and key not in MODELS:
+        if not is_command and settings is None:
             raise InputError(f"{where}: models: unknown key '{key}'; {one_of(key, MODELS)}")
-        kind = Command if is_command else MODELS[key]
+        kind = Command if is_command else settings
         result[key] = validated(kind, entry, where, f"models.{key}")
     return result
