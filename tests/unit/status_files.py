@@ -284,7 +284,7 @@ def everything(made: Made) -> None:
     """Runs in four states."""
     folder = running(made, 45)
     epochs_of_14_s(folder, 4, step_s=5.0)
-    record(folder, {"CUDA:0_POWER": gpu(30), "CUDA:1_POWER": gpu(30), "CPU_BUSY": [9.0] * 30})
+    record(folder, {"CUDA:0_POWER": gpu(100), "CUDA:1_POWER": gpu(100), "CPU_BUSY": [9.0] * 100})
     made.publish(ONE)
     made.account(ONE)
     why = "torch.OutOfMemoryError: CUDA out of memory. " * 9

@@ -27,8 +27,8 @@ def test_the_text_says_what_runs_and_what_failed_and_fits_the_width(made: Made) 
         assert "epoch 5 of 10, step 5 of 10, train, 320 samples/s" in text
         assert "job 7 on n1, segment 0 since" in text
         assert "torch.OutOfMemoryError: CUDA out of memory." in text
-        assert "0.452 kWh so far (0.000324 estimated, 0.452 measured)" in text
-        assert "0.452 to 0.453 kWh by what is estimated (docs/energy.md)" in text
+        assert "0.457 kWh so far (0.00111 estimated, 0.456 measured)" in text
+        assert "0.456 to 0.461 kWh by what is estimated (docs/energy.md)" in text
         assert max(map(len, text.splitlines())) <= WIDTH
         assert (f"{ONE}       1  done" in text) == every_run
         assert not any(line != line.rstrip() for line in text.splitlines())

@@ -321,7 +321,7 @@ class CampaignFile(Settings):
     characters, and no '.' first); none is needed where all models are commands."""
     models: dict[str, Any] = Field(min_length=1)
     """Settings of each model; what is not named keeps its default, the paper's value. Further models:
-    your own (docs/add-a-model.md), and entries of any name with workload: command
+    each a file of yours (docs/add-a-model.md), and entries of any name with workload: command
     (docs/your-script.md)."""
     series: dict[FileName, SeriesEntry] = Field(min_length=1, max_length=1000)
     """The lines of the figures, by name: at most 200 letters, without '/', '\\', '{', '}', line breaks
