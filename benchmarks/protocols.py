@@ -118,7 +118,7 @@ class Bench:
     def trainer(self, spec: RunSpec) -> Trainer:
         """Trainer of a spec, warmed up."""
         work = Path(tempfile.mkdtemp(dir=self.folder))
-        job = Job(spec, spec.sha256, str(self.folder), work, 0)
+        job = Job(spec, str(self.folder), work, 0)
         trainer = Trainer(job, self.ranks, self.device, StopRequest(), EventLog(None, 0))
         trainer.warm_up()
         return trainer

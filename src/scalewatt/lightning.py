@@ -12,7 +12,6 @@ import os
 import signal
 import time
 import zipfile
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -50,8 +49,7 @@ class ScalewattCallback(*_CALLBACKS):  # type: ignore[misc]  # a Trainer takes i
     """Reports stages, results and throughput of a Trainer's run, and stops it at a checkpoint.
 
     `metric`, `train_loss`, `validation_loss` and `train_metric` are names by which the module logs them
-    (`self.log`); what is logged without `sync_dist=True` is rank 0's alone. `batch_size` returns the
-    samples of a batch on this rank; by default it is the length of its first tensor.
+    (`self.log`); what is logged without `sync_dist=True` is rank 0's alone.
     """
 
     def __init__(
@@ -61,12 +59,10 @@ class ScalewattCallback(*_CALLBACKS):  # type: ignore[misc]  # a Trainer takes i
         train_loss: str = "train_loss",
         validation_loss: str = "val_loss",
         train_metric: str | None = None,
-        batch_size: Callable[[Any], int] | None = None,
     ) -> None:
         keys = ("metric", "train_loss", "validation_loss", "train_metric")
         names = (metric, train_loss, validation_loss, train_metric)
         self._names = {key: name for key, name in zip(keys, names, strict=True) if name}
-        self._batch_size = batch_size or _length_of_first_tensor
         self._stage: tuple[str, int | None] = ("startup", None)
         self._stage_start_s = 0.0
         self._row = _empty_row(None)
@@ -159,7 +155,7 @@ class ScalewattCallback(*_CALLBACKS):  # type: ignore[misc]  # a Trainer takes i
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Count a batch; after an update, stop if any rank was asked to."""
-        self._row["samples"] += self._batch_size(batch)
+        self._row["samples"] += _batch_size(batch)
         if trainer.global_step == self._step:  # gradients are being accumulated
             return
         # Once, however many optimizers stepped: global_step counts each.
@@ -225,7 +221,7 @@ def _empty_row(epoch: int | None) -> dict[str, Any]:
     return {"epoch": epoch, "samples": 0, "updates": 0, "train_s": 0.0}
 
 
-def _length_of_first_tensor(batch: Any) -> float:
+def _batch_size(batch: Any) -> float:
     """Samples of a batch as Lightning counts them; NaN where it cannot."""
     try:
         data = importlib.import_module(f"{_INSTALLED[0]}.utilities.data")

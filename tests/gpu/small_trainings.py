@@ -127,7 +127,7 @@ def trainer_of(
     if not torch.distributed.is_initialized():
         start_process_group(ranks, device)
     folder.mkdir(parents=True)
-    job = Job(spec, spec.sha256, str(folder), folder, 0, max_updates=max_updates)
+    job = Job(spec, str(folder), folder, 0, max_updates=max_updates)
     return Trainer(job, ranks, device, StopRequest(), events or EventLog(None, 0))
 
 

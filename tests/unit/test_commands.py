@@ -294,7 +294,7 @@ class Comm:
 def environment(
     given: dict[str, str], place: dict[str, str] = PLACE, work: Path = Path("/work/run")
 ) -> dict[str, str]:
-    return child_environment(given, place, Job(make_spec(), "0" * 64, "", work, 2))
+    return child_environment(given, place, Job(make_spec(), "", work, 2))
 
 
 def test_a_script_of_another_environment_finds_scalewatt_and_no_other_package(

@@ -115,7 +115,7 @@ def train(
 ) -> dict | None:
     """One segment; the result if that was the last."""
     work.mkdir(exist_ok=True)
-    job = Job(spec, "digest", str(folder), work, 0, max_updates=at_most, token=token)
+    job = Job(spec, str(folder), work, 0, max_updates=at_most, token=token)
     trainer = Trainer(job, RANKS, CPU, stop or StopRequest(), events or EventLog(None, 0))
     trainer.warm_up()
     trainer.resume()

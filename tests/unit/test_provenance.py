@@ -283,7 +283,7 @@ def test_a_training_that_has_ended_is_not_lost_where_clocks_cannot_be_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     offsets = [{"host": "n2", "at_s": 1.0, "offset_s": 0.0, "uncertainty_s": 0.0}]
-    monkeypatch.setattr(segment_description, "measured_clock_offsets", lambda _: offsets)
+    monkeypatch.setattr(segment_description, "measure_clock_offsets", lambda _: offsets)
     job = SimpleNamespace(work=tmp_path, segment=0, require_lock=lambda: None)
     add_clock_offsets(job, None)  # type: ignore[arg-type]
     assert "the clocks' offsets at the end are not noted" in capsys.readouterr().err

@@ -187,7 +187,7 @@ def test_the_provenance_records_what_the_run_was_done_with(work: WorkDir, out: P
     describe(work, 0, hostnames=["n3", "n1"], ranks=ranks, packages={})
     publish(work, out)
     found = read_json(out / "provenance.json")
-    assert found["spec_sha256"] == work.spec_sha256
+    assert found["spec_sha256"] == work.spec.sha256
     assert found["dataset_sha256"] == work.dataset_sha256
     assert found["hostnames"] == ["n1", "n3"]
     assert found["gpus"] == {"n1": [0, 1, 2], "n3": [0]}
@@ -237,7 +237,7 @@ def test_only_the_very_run_counts_as_published(work: WorkDir, out: Path) -> None
     assert not already_published(out, work)
     publish(work, out)
     assert already_published(out, work)
-    for changed in ({"spec_sha256": "0" * 64}, {"dataset_sha256": "0" * 64}):
+    for changed in ({"spec": make_spec(epochs=99)}, {"dataset_sha256": "0" * 64}):
         assert not already_published(out, replace(work, **changed))
 
 

@@ -45,8 +45,9 @@ def children_of(ranks: RanksProcess, count: int) -> list[psutil.Process]:
     """The processes that a launcher has started, once there are so many, besides itself."""
     until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until:
-        ours = [p for p in psutil.process_iter() if ranks._is_ours(p)]
-        python = [p for p in ours if p.pid != ranks._process.pid and "-c" in p.cmdline()]
+        python = [
+            p for p in ranks.processes() if p.pid != ranks._process.pid and "-c" in p.cmdline()
+        ]
         if len(python) == count:
             return python
         time.sleep(0.05)

@@ -18,9 +18,7 @@ from scalewatt.run_files.record import (
     Position,
     Progress,
     WorkDir,
-    begin_progress,
     done_updates,
-    has_begun,
     note_outcome,
     note_position,
     note_progress,
@@ -166,7 +164,7 @@ def test_tries_of_one_snakemake_count_together_and_those_of_others_or_by_hand_an
     assert (found["since"], found["refusal"]) == ((1, None) if is_anew else (0, "used up"))
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"segments": null}', b"\xff"])
+@pytest.mark.parametrize("content", [b"", b"[]", b"\xff"])
 def test_segments_of_a_damaged_record_are_not_forgotten(tmp_path: Path, content: bytes) -> None:
     with open_workdir(tmp_path, SPEC, DATA) as work:
         (work.path / "run.json").write_bytes(content)
@@ -195,11 +193,9 @@ STEP = {"epoch": 1, "epochs": 4, "step": 2, "steps": 12, "updates": 14, "updates
 
 def test_progress_and_the_checkpoints_position_stand_next_to_each_other(tmp_path: Path) -> None:
     assert read_position(tmp_path) is None and read_progress(tmp_path) is None
-    begin_progress(tmp_path, 3)
-    assert has_begun(tmp_path, 3) and not has_begun(tmp_path, 2)
-    assert read_progress(tmp_path) is None
     note_position(tmp_path, 12, 1, 0)
-    note_progress(tmp_path, **STEP, samples_per_s=None, stage="train")
+    assert read_progress(tmp_path) is None
+    note_progress(tmp_path, segment=3, **STEP, samples_per_s=None, stage="train")
     position, progress = read_position(tmp_path), read_progress(tmp_path)
     assert position is not None and progress is not None
     assert position == Position(12, 1, 0, position.written_s)
@@ -207,14 +203,13 @@ def test_progress_and_the_checkpoints_position_stand_next_to_each_other(tmp_path
 
 
 def test_an_outcome_is_that_of_its_segment_until_another_begins(tmp_path: Path) -> None:
-    begin_progress(tmp_path, 0)
     note_position(tmp_path, 12, 1, 0)
     assert read_outcome(tmp_path, 0) is None
     note_outcome(tmp_path, 0, {"outcome": "stopped", "losses": []}, lambda: None)
     assert read_outcome(tmp_path, 0) == {"outcome": "stopped", "losses": []}
     assert read_outcome(tmp_path, 1) is None
-    begin_progress(tmp_path, 1)
-    assert read_outcome(tmp_path, 0) is None is read_outcome(tmp_path, 1)
+    note_progress(tmp_path, segment=1)
+    assert read_outcome(tmp_path, 0) is None
     position = read_position(tmp_path)
     assert position is not None and position.updates == 12
 

@@ -27,7 +27,6 @@ from scalewatt.scheduling.job_request import (
     account_of,
     check_requests,
     probe_request,
-    refused_request,
     training_request,
     training_retries,
 )
@@ -90,16 +89,6 @@ def test_slurm_starts_a_job_again_only_where_the_cluster_file_says_so_and_append
 ) -> None:
     extra = training_request(spec(), device(), cluster(requeue=requeue)).slurm_extra.split()
     assert option in extra and "--open-mode=append" in extra
-
-
-@pytest.mark.parametrize(("gres", "tasks"), [("gpu", None), (None, 4)])
-def test_a_job_that_only_says_why_its_run_is_not_tried_again_asks_for_a_node_for_a_minute(
-    gres: str | None, tasks: int | None
-) -> None:
-    request = training_request(spec(), device(gres=gres), cluster())
-    refused = refused_request(request)
-    assert (refused.nodes, refused.tasks, refused.runtime, refused.held_gpus) == (1, tasks, 1, 0)
-    assert refused.slurm_extra == request.slurm_extra
 
 
 DAY = device(time_limit_min=24 * 60, step_time=bound(6.8, 0.1))

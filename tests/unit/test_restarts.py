@@ -46,58 +46,47 @@ def end_as(segment: launch._Segment, outcome: str, lost: bool, code: int = 0) ->
     end = End("n1", frozenset(), False, f"lost in {segment.number}" if lost else None)
     path, ended = segment.work.path, outcome_of(outcome, [end])
     note_outcome(path, segment.number, ended, lambda: None)
-    return segment._conclude(code)
+    return segment._end_as(ended, code)
 
 
 def train(
     work: WorkDir,
     monkeypatch: pytest.MonkeyPatch,
-    ends: Sequence[tuple[str, bool]],
+    outcome: str,
+    lost: bool = False,
     signals: Sequence[signal.Signals] = (),
     ended_with: int = 0,
     **changes: Any,
 ) -> int:
-    """Train a run whose segments get these signals and end so."""
-    left = iter(ends)
+    """Train a run whose segment gets these signals and ends so."""
 
     def ranks(segment: launch._Segment) -> int:
         for number in signals:
             segment._on_signal(number, None)
-        return end_as(segment, *next(left), ended_with)
+        return end_as(segment, outcome, lost, ended_with)
 
     monkeypatch.setattr(launch._Segment, "run", ranks)
-    code = launch._train(work, options(work.path, **changes))
-    assert next(left, None) is None, "fewer segments than expected"
-    return code
+    monkeypatch.setattr(launch, "require_launcher", lambda launcher: None)
+    return launch._train(work, options(work.path, **changes))
 
 
 # --- a sampler that is lost -----------------------------------------------------------------------
 
 
-def test_a_segment_whose_sampler_was_lost_is_followed_by_another_in_the_same_call(
+def test_a_segment_whose_sampler_was_lost_fails_and_says_why(
     work: WorkDir, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert train(work, monkeypatch, [("stopped", True), ("finished", False)]) == 0
-    assert [s["outcome"] for s in work.segments()] == ["monitor_lost", "finished"]
-    message = capsys.readouterr().err
-    assert "n1: lost in 0" in message and "1 of 3" in message
-
-
-def test_a_run_whose_sampler_is_lost_again_and_again_fails_and_says_why(
-    work: WorkDir, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert train(work, monkeypatch, [("stopped", True)] * 4) == ExitCode.FAILED
-    ends = [(s["outcome"], s["code"]) for s in work.segments()]
-    assert ends == [("monitor_lost", ExitCode.STOPPED)] * 3 + [("monitor_lost", ExitCode.FAILED)]
-    last = capsys.readouterr().err.splitlines()[-1]
-    assert "not recorded in 4 starts" in last and "n1: lost in 3" in last and "train.log" in last
+    assert train(work, monkeypatch, "stopped", lost=True) == ExitCode.FAILED
+    ends = [(s["outcome"], s["code"], s["detail"]) for s in work.segments()]
+    assert ends == [("monitor_lost", ExitCode.FAILED, "n1: lost in 0")]
+    assert "no longer recorded (n1: lost in 0)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_a_run_that_was_asked_to_stop_waits_at_its_checkpoint(
     work: WorkDir, monkeypatch: pytest.MonkeyPatch, lost: bool
 ) -> None:
-    assert train(work, monkeypatch, [("stopped", lost)], [INT]) == ExitCode.STOPPED
+    assert train(work, monkeypatch, "stopped", lost, [INT]) == ExitCode.STOPPED
     assert [s["outcome"] for s in work.segments()] == ["stopped"]
 
 
@@ -111,29 +100,23 @@ def test_a_run_that_was_asked_to_stop_waits_at_its_checkpoint(
 def test_a_run_that_finished_is_finished_whatever_became_of_sampler_and_perun(
     work: WorkDir, monkeypatch: pytest.MonkeyPatch, lost: bool, code: int, detail: str
 ) -> None:
-    assert train(work, monkeypatch, [("finished", lost)], ended_with=code) == 0
+    assert train(work, monkeypatch, "finished", lost, ended_with=code) == 0
     (segment,) = work.segments()
     assert (segment["outcome"], segment["detail"]) == ("finished", detail)
 
 
-def test_a_command_whose_files_change_while_it_trains_is_not_started_again(
+def test_a_command_whose_files_changed_while_it_waited_for_its_lock_is_not_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = tmp_path / "train.py"
-    script.write_text("one = 1\n")
-    files = {"train.py": hashlib.sha256(script.read_bytes()).hexdigest()}
+    script.write_text("two = 2\n")
+    files = {"train.py": hashlib.sha256(b"one = 1\n").hexdigest()}
     settings = {"folder": str(tmp_path), "files": ["*.py"]}
     spec = make_spec(dataset={"name": "command", "format": "command"}, settings=settings)
-
-    def ranks(segment: launch._Segment) -> int:
-        script.write_text("two = 2\n")
-        return end_as(segment, "stopped", lost=True)
-
-    monkeypatch.setattr(launch._Segment, "run", ranks)
     with open_workdir(tmp_path / "work", spec, None, files) as work:
         with pytest.raises(InputError, match=r"train\.py: has changed since"):
-            launch._train(work, options(tmp_path))
-        assert [s["outcome"] for s in work.segments()] == ["monitor_lost"]
+            train(work, monkeypatch, "finished")
+        assert work.segments() == []
 
 
 # --- signals --------------------------------------------------------------------------------------
@@ -200,7 +183,7 @@ def test_a_job_that_slurm_warned_by_usr1_alone_is_put_back_into_the_queue_where_
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("SLURM_JOB_ID", "12")
-    train(work, monkeypatch, [(outcome, False)], signals, requeue=requeue)
+    train(work, monkeypatch, outcome, False, signals, requeue=requeue)
     assert (calls.read_text().splitlines() if calls.exists() else []) == expected
 
 
@@ -214,7 +197,7 @@ def test_a_warning_that_reached_the_ranks_alone_counts_as_one(
     segment = launch._Segment(work, options(work.path))
     ends = [End("n1", frozenset(requests), False, None), End("n2", frozenset(), False, None)]
     note_outcome(work.path, segment.number, outcome_of("stopped", ends), lambda: None)
-    assert segment.was_warned_alone() is warned
+    assert segment.was_stopped_by_warning_alone() is warned
 
 
 # --- failures and refusals ------------------------------------------------------------------------
@@ -227,7 +210,7 @@ KILLED = "srun: error: n1: task 0: Killed\n"
     [
         ("scalewatt: refused: MPI has 1 ranks\n" + KILLED, "refused", 64, "MPI has 1 ranks"),
         ("scalewatt: error: ValueError: no\n" + KILLED, "failed", 70, "ValueError: no"),
-        (KILLED, "failed", 70, f"a rank was ended by signal SIGKILL ({KILLED.strip()})"),
+        (KILLED, "failed", 70, KILLED.strip()),
         ("", "failed", 70, None),
     ],
 )
@@ -235,8 +218,7 @@ def test_a_segment_without_an_outcome_says_how_its_ranks_failed(
     work: WorkDir, log: str, outcome: str, code: int, reason: str | None
 ) -> None:
     segment = launch._Segment(work, options(work.path))
-    (work.path / "train.log").write_text(log)
-    assert segment._conclude(137) == code
+    assert segment._fail(137, log) == code
     (ended,) = work.segments()
     assert (ended["outcome"], ended["code"], ended.get("detail")) == (outcome, code, reason)
 
@@ -296,3 +278,22 @@ def test_a_disk_that_is_full_when_a_segment_begins_is_named(
     monkeypatch.setattr(WorkDir, "begin_segment", full)
     assert call() == ExitCode.FAILED
     assert NO_ROOM in capsys.readouterr().err
+
+
+def test_a_trained_run_is_published_again_once_without_training_and_then_refused_with_the_reason(
+    tmp_path: Path, call: Callable[..., int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> None:
+        raise OSError(errno.EACCES, "denied")
+
+    monkeypatch.setattr(launch, "publish", fails)
+    monkeypatch.setattr(WorkDir, "finished", property(lambda work: bool(work.segments())))
+    for _ in range(2):
+        with pytest.raises(OSError, match="denied"):
+            call("finished")
+    with pytest.raises(InputError, match=r"it is trained, and cannot be published \(.*denied\)"):
+        call("finished")
+    assert len(record(tmp_path)["segments"]) == 1
+    monkeypatch.setattr(launch, "publish", lambda *_: None)
+    assert call("finished", by="b") == 0, "another Snakemake tries it again"
+    assert len(record(tmp_path)["segments"]) == 1

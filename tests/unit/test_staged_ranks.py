@@ -41,7 +41,7 @@ staging.copy_images = lambda *_: work("/staged")
 staging.shutil.rmtree = lambda *_, **options: work(None)
 ranks = join_ranks("c", 2, 1)
 spec = type("Spec", (), {"model": "m"})
-job = Job(spec, "", "/shared", Path(), 0, scratch="/scratch")
+job = Job(spec, "/shared", Path(), 0, scratch="/scratch")
 cpu_s = [time.process_time()]
 with staging.staged(job, ranks, None, EventLog(None, 0, time.time())) as staged:
     cpu_s.append(time.process_time())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from campaign_files import ROOT, replaced
@@ -25,7 +24,6 @@ from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import published_configurations
-from scalewatt.run_files.record import done_updates, note_position
 from scalewatt.scheduling.job_request import (
     segments,
     step_time_s,
@@ -122,20 +120,6 @@ def test_of_every_training_of_the_paper_horeka_knows_the_time() -> None:
         assert step_time_s(run, horeka().devices[configuration.device]) is not None, id_
 
 
-def test_the_updates_that_are_done_come_from_the_checkpoint(tmp_path: Any) -> None:
-    id_ = "resnet50-a100-n008-lbs0032-full"
-    run = run_spec(paper(), id_, 1)
-    assert done_updates(tmp_path, run) == 0
-
-    folder = tmp_path / f"{run.key}-01234567"
-    folder.mkdir()
-    assert done_updates(tmp_path, run) == 0
-    note_position(folder, updates=4321, epoch=8, step=17)
-    assert done_updates(tmp_path, run) == 4321
-    (folder / "progress.json").write_text('{"updates": "many"')
-    assert done_updates(tmp_path, run) == 0
-
-
 @pytest.mark.parametrize(
     ("limit_min", "step_s", "upper_s", "reason"),
     [
@@ -196,18 +180,6 @@ def test_a_run_that_asks_for_less_than_the_limit_is_one_segment(
         assert segments(upper_s, one, warning_s) == 1
     if segments(upper_s, one, warning_s) > 1:
         assert wall_time_min(run, one, 0, warning_s, upper_s) == limit
-
-
-@given(runtime_s=st.floats(1.0, 1e7), limit=st.integers(30, 5000), warning_s=st.integers(1, 600))
-def test_segments_together_have_room_for_a_run_and_no_segment_is_too_many(
-    runtime_s: float, limit: int, warning_s: int
-) -> None:
-    one = device(time_limit_min=limit)
-    usable_s = 60 * (limit - 15) - warning_s
-    count = segments(runtime_s, one, warning_s)
-    assert count is not None
-    assert count * usable_s >= runtime_s * (1 - 1e-12)
-    assert (count - 1) * usable_s < runtime_s
 
 
 def test_horekas_published_runs_fit_into_what_the_model_asks_for() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from scalewatt.execution import watchdog as watch_module
-from scalewatt.execution.watchdog import Limits, SamplerWatch, Watchdog
+from scalewatt.execution.watchdog import Limits, SamplerWatch
 
 STEM = "segment-000"
 LIMITS = Limits(journal_start_s=60, journal_silence_s=30)
@@ -47,7 +47,8 @@ def losses() -> list[str]:
 
 @pytest.fixture
 def watch(tmp_path: Path, losses: list[str]) -> SamplerWatch:
-    return SamplerWatch(tmp_path, STEM, 1.0, LIMITS, losses.append)
+    journal = tmp_path / f"{STEM}.{socket.gethostname()}.csv"
+    return SamplerWatch(journal, 1.0, LIMITS, losses.append)
 
 
 def grow(folder: Path, suffix: str = "", host: str | None = None) -> None:
@@ -63,7 +64,7 @@ def look(watch: SamplerWatch, seconds: int) -> None:
 def test_a_sampler_whose_journal_grows_is_left_alone(
     tmp_path: Path, watch: SamplerWatch, sampler: BaseProcess
 ) -> None:
-    watch.began()
+    watch.training_began()
     for _ in range(20):
         grow(tmp_path)
         look(watch, 25)
@@ -74,7 +75,7 @@ def test_a_sampler_whose_journal_grows_is_left_alone(
 def test_a_sampler_that_takes_no_sample_is_ended_once(
     tmp_path: Path, watch: SamplerWatch, sampler: BaseProcess, losses: list[str]
 ) -> None:
-    watch.began()
+    watch.training_began()
     grow(tmp_path)
     look(watch, 30)
     assert watch.lost is None
@@ -89,7 +90,7 @@ def test_a_sampler_that_takes_no_sample_is_ended_once(
 def test_a_sampler_that_writes_no_journal_is_lost(
     watch: SamplerWatch, sampler: BaseProcess, losses: list[str]
 ) -> None:
-    watch.began()
+    watch.training_began()
     look(watch, 60)
     assert not losses
     look(watch, 2)
@@ -99,7 +100,7 @@ def test_a_sampler_that_writes_no_journal_is_lost(
 def test_a_sampler_that_has_ended_is_lost_at_once(
     tmp_path: Path, watch: SamplerWatch, sampler: BaseProcess, losses: list[str]
 ) -> None:
-    watch.began()
+    watch.training_began()
     grow(tmp_path)
     look(watch, 1)
     sampler.kill()
@@ -111,7 +112,7 @@ def test_a_sampler_that_has_ended_is_lost_at_once(
 def test_a_training_s_other_children_are_never_ended(
     watch: SamplerWatch, sampler: BaseProcess, child: Callable[[], BaseProcess]
 ) -> None:
-    watch.began()
+    watch.training_began()
     loader = child()
     look(watch, 62)
     sampler.join(30)
@@ -138,37 +139,34 @@ class Clock:
 def test_the_time_for_which_a_job_was_suspended_is_not_the_sampler_s_fault(
     tmp_path: Path, watch: SamplerWatch, sampler: BaseProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = Watchdog(watch)
-    one.training_began()
+    watch.training_began()
     grow(tmp_path)
-    monkeypatch.setattr(watch_module, "time", Clock(one.stop, rounds=10))
-    one.start()
-    one._thread.join(60)
-    assert not one._thread.is_alive()
+
+    def end() -> None:
+        assert watch.training_ended() is None
+
+    monkeypatch.setattr(watch_module, "time", Clock(end, rounds=10))
+    watch._run()
     assert watch.lost is None
 
 
-def test_after_the_training_the_sampler_may_end(
-    watch: SamplerWatch, sampler: BaseProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one = Watchdog(watch)
-    one.training_began()
-    monkeypatch.setattr(watch_module, "time", Clock(one.stop, rounds=10))
-    one._watching.set()
-    assert one.training_ended() is None
+def test_after_the_training_the_sampler_may_end(watch: SamplerWatch, sampler: BaseProcess) -> None:
+    watch.training_began()
+    assert watch.training_ended() is None
     sampler.kill()
     sampler.join()
-    one._run()
+    watch.check(1.0)
     assert watch.lost is None
 
 
 def test_a_loss_is_reported_when_the_training_ends(
     watch: SamplerWatch, sampler: BaseProcess, losses: list[str]
 ) -> None:
-    one = Watchdog(watch)
-    one.training_began()
+    watch.training_began()
     sampler.kill()
     sampler.join()
-    assert one.training_ended() == losses[0] and "has ended" in losses[0]
+    assert watch.training_ended() == losses[0] and "has ended" in losses[0]
     assert len(losses) == 1
-    assert Watchdog(None).training_ended() is None
+    without = SamplerWatch(None, 1.0, LIMITS, losses.append)
+    without.training_began()
+    assert without.training_ended() is None

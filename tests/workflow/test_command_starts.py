@@ -40,7 +40,7 @@ def test_a_command_runs_in_the_python_that_was_active_where_the_run_was_started(
         ("pythn waiting.py", False, "the command 'pythn' is not found"),
         # of scalewatt's Python alone
         ("pytest waiting.py", False, "the command 'pytest' is not found"),
-        ("python waiting.py | cat", True, "`shell: true` needs bash, which is not found"),
+        ("python waiting.py | cat", True, "the command 'bash' is not found"),
     ],
 )
 def test_a_command_that_is_not_there_is_named_and_nothing_is_made(

@@ -145,9 +145,9 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     [
         ("finishes", True, 1, []),
         # Slurm does not answer, answers too late, or has too many jobs: no retry is used up.
-        ("silent", True, 3, [f"waits for its submission (sbatch: error: {SILENT})"]),
+        ("silent", True, 3, [SILENT]),
         ("unheard", True, 1, ["waits for its submission"]),
-        ("full", True, 5, ["waits for its submission (sbatch: error: QOSMaxSubmitJobPerUserLimit"]),
+        ("full", True, 5, ["QOSMaxSubmitJobPerUserLimit"]),
         ("overlooked", True, 1, []),
         ("wrong", False, 1, []),
         # outputs are missing

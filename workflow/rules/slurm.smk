@@ -1,4 +1,5 @@
 # What jobs ask Slurm for; nothing where no device of the cluster file has a partition.
+from scalewatt.common.errors import InputError
 from scalewatt.scheduling.job_request import (
     account_of,
     slurm_resources,
@@ -36,7 +37,10 @@ def end_of_retries(job):
     if job.is_group() or job.rule.name not in RULES:
         return None
     work = Path(WORKS[job.wildcards.folder])
-    return no_further_try(work, read_spec(job.input.spec), CLUSTER.crash_retries)
+    try:
+        return no_further_try(work, read_spec(job.input.spec), CLUSTER.crash_retries)
+    except (OSError, InputError):  # a file system that fails just now
+        return None
 
 
 def slurm_resources_of(request):

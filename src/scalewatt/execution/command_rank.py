@@ -14,7 +14,6 @@ import socket
 import subprocess
 import time
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,19 +64,15 @@ def run_command(
     ranks: Ranks,
     torch_device: str,
     stop: StopRequest,
-    started_s: float,
+    events: EventLog,
     closing_s: float,
-) -> tuple[str, bool]:
-    """Run this rank's command from start to end: what perun monitors.
+) -> str:
+    """Run this rank's command from start to end; FINISHED or STOPPED, as rank 0's command ended.
 
-    Returns FINISHED or STOPPED, as rank 0's command ended, and False; CommandFailed if this rank's failed.
-    A command that runs on for `closing_s` after rank 0's is ended.
+    CommandFailed if this rank's failed. A command that runs on for `closing_s` after rank 0's is ended.
     """
     from scalewatt.training.distributed import wait_for_ranks
 
-    events = EventLog(
-        job.work / "events.jsonl" if ranks.rank == 0 else None, job.segment, started_s
-    )
     environment = child_environment(dict(os.environ), torchrun_variables(ranks), job)
     _describe(job, ranks, torch_device)
     if ranks.rank == 0:
@@ -95,8 +90,7 @@ def run_command(
     outcome = FINISHED if codes[0] == ExitCode.FINISHED else STOPPED
     if outcome == FINISHED and ranks.rank == 0:
         _write_result(job, [rank for rank, code in enumerate(codes) if code is None])
-    events.end()
-    return outcome, False
+    return outcome
 
 
 # --- the process ----------------------------------------------------------------------------------
@@ -109,11 +103,11 @@ def _run(
     name = f"the command of rank {ranks.rank} on {ranks.host}"
     ended = job.work / f"{segment_name(job.segment)}.ended"
     command = _start(job.spec, environment)
-    guard = _guard(command.pid)
     try:
         code = _wait(command, stop, Path(environment[STOP_VARIABLE]), ended, closing_s)
     finally:
-        guard.communicate()  # closes its stdin
+        with suppress(ProcessLookupError):  # what the command has started ends with it
+            os.killpg(command.pid, signal.SIGKILL)
         command.wait()
     if code is None:
         say(f"scalewatt: {name} ran on after rank 0's and was ended")
@@ -125,7 +119,15 @@ def _run(
 
 
 def _start(spec: RunSpec, environment: dict[str, str]) -> subprocess.Popen[bytes]:
-    """Start the command in a process group of its own; it ends with this process."""
+    """Start the command in a process group of its own; it ends with this process.
+
+    It handles Ctrl-C as any program does. What it has started ends with the run (`launcher_process`).
+    """
+
+    def prepare(parent: int = os.getpid()) -> None:
+        die_with(parent)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
     words = command_words(spec)
     try:
         return subprocess.Popen(
@@ -134,30 +136,10 @@ def _start(spec: RunSpec, environment: dict[str, str]) -> subprocess.Popen[bytes
             cwd=spec.settings["folder"],
             env=environment,
             process_group=0,
-            preexec_fn=partial(_prepare, os.getpid()),
+            preexec_fn=prepare,
         )
     except (OSError, ValueError) as error:  # ValueError: a word or variable with NUL in it
         raise CommandFailed(f"the command {words[0]} cannot be started ({error})") from error
-
-
-def _prepare(parent: int) -> None:
-    """Set up the child: it ends with the rank, and handles Ctrl-C as any program does."""
-    die_with(parent)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def _guard(group: int) -> subprocess.Popen[bytes]:
-    """Start a shell that kills a process group when its stdin ends, also as this process is killed.
-
-    The kernel ends the command with this process, but not what the command has started.
-    """
-    return subprocess.Popen(
-        ["sh", "-c", f"trap '' TERM USR1 INT; read _; kill -9 -{group}"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
 
 
 def _wait(
@@ -204,7 +186,9 @@ def torchrun_variables(ranks: Ranks) -> dict[str, str]:
     hosts = ranks.comm.allgather(ranks.host)
     nodes = list(dict.fromkeys(hosts))
     host = "127.0.0.1" if len(nodes) == 1 else ranks.host
-    rendezvous = (host, _free_port()) if ranks.rank == 0 else None
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        rendezvous = (host, probe.getsockname()[1]) if ranks.rank == 0 else None
     address, port = ranks.comm.bcast(rendezvous, root=0)
     variables = {
         "RANK": ranks.rank,
@@ -217,12 +201,6 @@ def torchrun_variables(ranks: Ranks) -> dict[str, str]:
         "MASTER_PORT": port,
     }
     return {name: str(value) for name, value in variables.items()}
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
 
 
 def link_package(work: Path) -> None:
@@ -274,7 +252,7 @@ def _describe(job: Job, ranks: Ranks, torch_device: str) -> None:
         "packages_of": "the recorder",  # the command may run in another Python environment
         "command": [redaction.text(word) for word in without_secrets(command_words(job.spec))],
     }
-    describe_segment(job, ranks, visible_gpu(torch_device, ranks.local_rank), None, further)
+    describe_segment(job, ranks, visible_gpu(torch_device, ranks.local_rank), further)
 
 
 # --- its reports ----------------------------------------------------------------------------------
@@ -284,7 +262,7 @@ def _write_result(job: Job, ended: list[int]) -> None:
     """Write the run's result; `ended` are the ranks whose commands ran on after rank 0's."""
     settings = job.spec.settings
     result = {
-        "spec_sha256": job.spec_sha256,
+        "spec_sha256": job.spec.sha256,
         "metric_name": settings["metric_name"],
         "metric_goal": settings["metric_goal"],
         "parameters": None,
@@ -317,13 +295,11 @@ def history_rows(work: Path, spec: RunSpec, segment: int) -> list[Row]:
         return [{**last, "metric": None, "samples": samples, "updates": None}]
     if len(rows) == spec.epochs:
         rows = [{**r, "samples": declared if r["samples"] is None else r["samples"]} for r in rows]
-    return [{**row, "throughput_samples_per_s": _throughput(row)} for row in rows]
-
-
-def _throughput(row: Row) -> float | None:
-    """Samples per s of an epoch's training."""
-    samples, train_s = row["samples"], row.get("train_s")
-    return samples / train_s if samples is not None and train_s else None
+    for row in rows:
+        samples, train_s = row["samples"], row.get("train_s")
+        rate = samples / train_s if samples is not None and train_s else None
+        row["throughput_samples_per_s"] = rate
+    return rows
 
 
 def report_summary(work: Path, spec: RunSpec) -> dict[str, Any]:

@@ -16,7 +16,6 @@ import pandas as pd
 from scalewatt.campaign.cluster import Cluster, Device
 from scalewatt.campaign.load import expand
 from scalewatt.campaign.run_spec import RunSpec, run_spec
-from scalewatt.common.file_locks import waiting_lock
 from scalewatt.common.files import read_json, write_json, write_text
 from scalewatt.common.project_files import PACKAGE
 from scalewatt.execution.launch import LaunchOptions, run_training
@@ -35,7 +34,6 @@ def run_probe(
     `probe.json` is written last: a folder with it has a finished probe.
     """
     torch_device, ranks = _geometry(device)
-    spec = _spec(device, torch_device, ranks, seconds, period_s, repeat)
     options = LaunchOptions(
         None,
         out / WORK,
@@ -44,14 +42,7 @@ def run_probe(
         device.cpus_per_rank,
         Limits(closing_s=cluster.closing_s),
     )
-    out.mkdir(parents=True, exist_ok=True)
-    name = f"idle probe of {device.name} repeat {repeat}"
-    with waiting_lock(out, f"{name}: runs already; waiting for it"):
-        return _measure(spec, options, seconds, out)
-
-
-def _measure(spec: RunSpec, options: LaunchOptions, seconds: float, out: Path) -> int:
-    """Run the command that sleeps, and publish what was recorded."""
+    spec = _spec(device, torch_device, ranks, seconds, period_s, repeat)
     work, run = out / WORK, out / WORK / "run"
     shutil.rmtree(work, ignore_errors=True)
     (out / "probe.json").unlink(missing_ok=True)

@@ -7,7 +7,6 @@ ended themselves) or when a person asks twice; what it leaves behind is ended 10
 
 from __future__ import annotations
 
-import errno
 import math
 import shlex
 import shutil
@@ -16,7 +15,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -39,14 +37,11 @@ from scalewatt.execution.failure_reason import (
     is_full,
     most_informative_line,
     one_line,
-    reports_full_disk,
     was_refused,
 )
 from scalewatt.execution.launcher_process import (
     RanksProcess,
     forking,
-    last_lines,
-    log_text,
     require_launcher,
 )
 from scalewatt.execution.publish import already_published, publish
@@ -58,24 +53,24 @@ from scalewatt.run_files.record import (
     COMPILED,
     FINISHED,
     MONITOR_LOST,
+    RESULT,
     STOPPED,
     WorkDir,
     description_path,
-    has_begun,
     open_workdir,
     read_outcome,
     read_segments,
     segment_name,
 )
-from scalewatt.scheduling.retries import no_further_try, retry
+from scalewatt.scheduling.retries import no_further_try, reason_to_end
 from scalewatt.slurm.step_energy import note_slurm_energies
 
-MONITOR_RESTARTS = 3
-"""How often one call restarts a training because its energy was no longer recorded."""
 CLOSING_MARGIN_S = 10.0
 """How much later than the ranks themselves this process ends what does not close."""
 _LOOK_S = 1.0
 """How often a shared file system is looked at: many jobs ask its one server."""
+_LOG_LINES = 25
+"""How many last lines of its log are printed when a training fails."""
 
 
 @dataclass(frozen=True)
@@ -110,16 +105,13 @@ class LaunchOptions:
 def run_training(spec_path: Path, out: Path, options: LaunchOptions) -> int:
     """Train one segment of the run in `spec_path`; when it is the last, publish to `out`.
 
-    A segment whose energy is no longer recorded is followed by another at once. Returns
-    ExitCode.FINISHED, STOPPED when it waits at a checkpoint, REFUSED or FAILED.
+    Returns ExitCode.FINISHED, STOPPED when it waits at a checkpoint, REFUSED or FAILED.
     """
     spec = read_spec(spec_path)
     _check_initial_weights(spec, spec_path, options.initial_weights)
     data_folder = options.data_folder
     dataset_sha256 = None if data_folder is None else content_of_prepared(data_folder)
-    files = _checked_files(spec, options.max_updates) if is_command_spec(spec) else None
-    if files is not None:
-        _check_begun_with_files(options.work_root, spec, files)
+    files = _checked_files(spec, options) if is_command_spec(spec) else None
     if reason := no_further_try(options.work_root, spec, options.crash_retries):
         raise InputError(reason)
     with open_workdir(options.work_root, spec, dataset_sha256, files) as work:
@@ -127,27 +119,41 @@ def run_training(spec_path: Path, out: Path, options: LaunchOptions) -> int:
             return ExitCode.FINISHED
         work.open_record()
         if not work.finished:
-            try:
-                _check_startable(work, options)
-                code = _train(work, options)
-            except InputError as error:
-                work.refuse(str(error))
-                raise
-            except OSError as error:
-                if not is_full(error):
-                    raise
-                say(f"scalewatt: error: {spec.configuration}: {full_text(work.path)} ({error})")
-                return ExitCode.FAILED
+            code = _train(work, options)
             if not work.finished:
                 return code
-        work.close_segment()
-        _note_slurm_energies(work)
         if read_spec(spec_path).sha256 != spec.sha256:
             raise InputError(
                 f"{spec_path}: is of another run by now; this one stays in {work.path}"
             )
-        publish(work, out, options.rated_powers)
+        try:
+            _note_slurm_energies(work)
+            publish(work, out, options.rated_powers)
+        except Exception as error:
+            work.note_unpublished(one_line(f"{out}: {error}"))
+            raise
     return ExitCode.FINISHED
+
+
+def _train(work: WorkDir, options: LaunchOptions) -> int:
+    """Train a segment, unless its ranks cannot start: then the record says why."""
+    name = work.spec.configuration
+    try:
+        _check_startable(work, options)
+        segment = _Segment(work, options)
+        code = segment.run()
+    except InputError as error:
+        work.refuse(str(error))
+        raise
+    except OSError as error:
+        if not is_full(error):
+            raise
+        say(f"scalewatt: error: {name}: {full_text(work.path)} ({error})")
+        return ExitCode.FAILED
+    is_further = reason_to_end(work.record(), work.spec, options.crash_retries) is None
+    if options.requeue and is_further and segment.was_stopped_by_warning_alone():
+        _requeue()
+    return code
 
 
 def _check_startable(work: WorkDir, options: LaunchOptions) -> None:
@@ -156,6 +162,8 @@ def _check_startable(work: WorkDir, options: LaunchOptions) -> None:
     options.check_budget()
     require_launcher(options.launcher)
     require_ways(spec.operating_point or (), options.levers, spec.configuration)
+    if work.files is not None:  # waiting for the lock may take long
+        check_unchanged(spec, work.files)
     if options.data_folder is not None and is_staged(spec, options.scratch):
         from scalewatt.data.node_copy import check_packed  # with numpy and pyarrow
 
@@ -174,101 +182,52 @@ def _note_slurm_energies(work: WorkDir) -> None:
     )
 
 
-def _train(work: WorkDir, options: LaunchOptions) -> int:
-    """Run a segment, and further ones as long as the energy of the one before was not recorded.
-
-    InputError if a command's files are no longer those of the start: waiting for the lock may take long.
-    """
-    name = work.spec.configuration
-    for start in range(MONITOR_RESTARTS + 1):
-        if work.files is not None:
-            check_unchanged(work.spec, work.files)
-        segment = _Segment(work, options)
-        code = segment.run()
-        last = work.segments()[-1]
-        if last["outcome"] != MONITOR_LOST:
-            if (
-                options.requeue
-                and last["outcome"] == STOPPED
-                and segment.was_warned_alone()
-                and retry(work.record(), work.spec, options.crash_retries)[1] is None
-            ):
-                _requeue()
-            return code
-        if not has_room(work.path):
-            raise OSError(errno.ENOSPC, f"the energy is not recorded: {last['detail']}")
-        if start < MONITOR_RESTARTS:
-            say(
-                f"{name}: the energy was no longer recorded ({last['detail']}); "
-                f"resumes from its checkpoint ({start + 1} of {MONITOR_RESTARTS})"
-            )
-    work.end_segment(MONITOR_LOST, last["detail"], ExitCode.FAILED)
-    say(
-        f"scalewatt: error: {name}: the energy was not recorded in {MONITOR_RESTARTS + 1} starts "
-        f"({last['detail']}); the training waits at its checkpoint, its log is "
-        f"{work.path / 'train.log'}"
-    )
-    return ExitCode.FAILED
-
-
 def _requeue() -> None:
     """Put this job back into Slurm's queue; Slurm ends it at once."""
-    job = current_job()
-    if job is not None:
-        done = subprocess.run(
-            ["scontrol", "requeue", job], capture_output=True, text=True, check=False
-        )
+    if (job := current_job()) is not None:
+        command = ["scontrol", "requeue", job]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             say(f"job {job} cannot be put back into the queue: {one_line(done.stderr)}")
 
 
-def _checked_files(spec: RunSpec, max_updates: int | None) -> dict[str, str]:
-    """Return the SHA-256 of a command's files, checked, before anything is started, that all is there."""
-    if max_updates is not None:
+def _checked_files(spec: RunSpec, options: LaunchOptions) -> dict[str, str]:
+    """SHA-256 of a command's files; InputError if its program is missing.
+
+    So it is if the command waits at a checkpoint that it reached with other files. One that failed
+    begins afresh: its script may have been mended.
+    """
+    if options.max_updates is not None:
         raise InputError("--max-updates: a command counts its own updates; allowed: without")
-    files = command_files(spec)
-    program = command_words(spec)[0]
-    folder = Path(spec.settings["folder"])
-    found = folder / program if "/" in program else program
-    if shutil.which(found) is None:
-        if spec.settings["shell"]:
-            raise InputError(
-                f"{spec.configuration}: `shell: true` needs bash, which is not found on this machine; "
-                "install it, or let the command call one program without a shell"
-            )
+    files, program = command_files(spec), command_words(spec)[0]
+    path = Path(spec.settings["folder"]) / program if "/" in program else program
+    if shutil.which(path) is None:
         raise InputError(
-            f"{spec.configuration}: the command '{program}' is not found; allowed: a program "
-            "of this machine, after the cluster file's `setup`"
+            f"{spec.configuration}: the command '{program}' is not found; allowed: a program of this "
+            "machine, after the cluster file's `setup` (bash for `shell: true`)"
         )
+    if (options.work_root / work_name(spec.key, None, files)).exists():
+        return files
+    for folder in find_workdirs(options.work_root, spec):
+        segments = read_segments(folder)
+        if segments and segments[-1]["outcome"] == STOPPED and not (folder / RESULT).exists():
+            raise InputError(
+                f"{spec.configuration}: its files have changed since it stopped at a checkpoint; restore "
+                f"them to go on, or remove {folder} to begin afresh"
+            )
     return files
 
 
-def _check_begun_with_files(work_root: Path, spec: RunSpec, files: Mapping[str, str]) -> None:
-    """Raise InputError if a command waits at a checkpoint that it reached with other files.
-
-    One that failed begins afresh: its script may have been mended.
-    """
-    if (work_root / work_name(spec.key, None, files)).exists():
-        return
-    for path in find_workdirs(work_root, spec):
-        segments = read_segments(path)
-        if segments and segments[-1]["outcome"] == STOPPED and not (path / "result.json").exists():
-            raise InputError(
-                f"{spec.configuration}: its files have changed since it stopped at a checkpoint; restore "
-                f"them to go on, or remove {path} to begin afresh"
-            )
-
-
 def _check_initial_weights(spec: RunSpec, spec_path: Path, weights: Path | None) -> None:
-    """Check that the weights are those of the run that the spec names."""
+    """Raise InputError unless the weights are those of the run that the spec names."""
     source = spec.initial_weights
     if (source is None) != (weights is None):
         raise InputError(
             f"{spec_path}: --initial-weights is {'needed' if source else 'not used by this run'}"
         )
     if source is not None and weights is not None:
-        found = read_json_object(weights.parent / "provenance.json", "spec_sha256")["spec_sha256"]
-        if found != source.spec_sha256:
+        provenance = read_json_object(weights.parent / "provenance.json", "spec_sha256")
+        if provenance["spec_sha256"] != source.spec_sha256:
             raise InputError(
                 f"{weights}: are of another run than {spec_path} starts from "
                 f"({source.configuration} repeat {source.repeat}); re-train that one"
@@ -280,6 +239,7 @@ class _Segment:
 
     def __init__(self, work: WorkDir, options: LaunchOptions) -> None:
         self.work, self.options = work, options
+        self.name = work.spec.configuration
         software = made_with()  # here, because it takes a moment that is not the training's
         if work.files is not None:
             software = {**software, "files": work.files}
@@ -289,10 +249,8 @@ class _Segment:
         self.asked_by: set[int] = set()
         """Signals that asked it to stop."""
         self.times_asked_to_stop = 0
-        self._log_start = 0
-        self._began_s = self._looked_s = time.monotonic()
-        self._returned_s: float | None = None
-        self._says_none_began = True
+        self._looked_s = 0.0
+        self._returned_s = math.inf
 
     def _order(self) -> dict[str, Any]:
         """What the ranks are to do, for `rank`."""
@@ -313,7 +271,7 @@ class _Segment:
     def run(self) -> int:
         """Start the ranks, wait for them, record the outcome."""
         path = self.work.path / "train.log"
-        self._log_start = path.stat().st_size if path.exists() else 0
+        log_start = path.stat().st_size if path.exists() else 0
         with (
             open(path, "ab") as log,
             RanksProcess(self._command(), log, self.work.lock, self._environment()) as ranks,
@@ -325,7 +283,9 @@ class _Segment:
             finally:
                 for number, handler in previous.items():
                     signal.signal(number, handler)
-        return self._conclude(code)
+        if outcome := self._outcome():
+            return self._end_as(outcome, code)
+        return self._fail(code, path.read_bytes()[log_start:].decode(errors="replace"))
 
     def _command(self) -> list[str]:
         spec = self.work.spec
@@ -351,23 +311,30 @@ class _Segment:
             "TORCHINDUCTOR_CACHE_DIR": str((self.work.path / COMPILED).resolve()),
         }
 
+    def _outcome(self) -> dict[str, Any] | None:
+        """How the training ended, as rank 0 has noted; None while it goes on."""
+        return read_outcome(self.work.path, self.number)
+
+    # --- signals ----------------------------------------------------------------------------------
+
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        scheduler = number == signal.SIGUSR1 or (number == signal.SIGTERM and current_job())
+        is_scheduler = number == signal.SIGUSR1 or (number == signal.SIGTERM and current_job())
         self.asked_by.add(number)
-        if scheduler and self.times_asked_to_stop:
+        if is_scheduler and self.times_asked_to_stop:
             return  # it may ask more than once, and ends by itself what does not end
         self.times_asked_to_stop += 1
-        name = self.work.spec.configuration
         try:
             self.stop_file.touch()
         except OSError as error:
-            say(f"{name}: cannot be asked to stop ({error}); ask again to end it at once")
+            say(f"{self.name}: cannot be asked to stop ({error}); ask again to end it at once")
         else:
-            say(f"{name}: stops at its next step; ask again to end it at once")
+            say(f"{self.name}: stops at its next step; ask again to end it at once")
 
-    def was_warned_alone(self) -> bool:
-        """Whether nothing but Slurm's warning before the time limit asked to stop."""
-        outcome = read_outcome(self.work.path, self.number) or {"requests": []}
+    def was_stopped_by_warning_alone(self) -> bool:
+        """Whether it stopped, and nothing but Slurm's warning before the time limit asked for that."""
+        outcome = self._outcome()
+        if outcome is None or outcome["outcome"] != STOPPED:
+            return False
         asked = {signal.Signals(number).name for number in self.asked_by}
         # A stop file that this process made when it was warned is no other request.
         return {*outcome["requests"], *asked} - ({STOP_FILE} if asked else set()) == {"SIGUSR1"}
@@ -377,64 +344,44 @@ class _Segment:
         now_s = time.monotonic()
         if now_s - self._looked_s >= _LOOK_S:
             self._looked_s = now_s
-            self._say_if_none_began()
-            if self._returned_s is None and read_outcome(self.work.path, self.number):
+            if self._returned_s == math.inf and self._outcome():
                 self._returned_s = now_s
         closing_s = self.options.limits.closing_s + CLOSING_MARGIN_S
-        is_hanging = now_s - (self._returned_s or math.inf) > closing_s
-        return is_hanging or self.times_asked_to_stop > 1
+        return now_s - self._returned_s > closing_s or self.times_asked_to_stop > 1
 
-    def _say_if_none_began(self) -> None:
-        """Say once, also in the log, that the launcher has started no rank for long."""
-        limit_s = self.options.limits.begin_s
-        if not self._says_none_began or time.monotonic() - self._began_s < limit_s:
-            return
-        self._says_none_began = False
-        if has_begun(self.work.path, self.number):
-            return
-        text = (
-            f"scalewatt: {self.work.spec.configuration}: no rank has begun for {limit_s:g} s: "
-            f"`{self.options.launcher.strip()}` waits, perhaps for what another step of its job holds"
-        )
-        say(text)
-        with suppress(OSError), open(self.work.path / "train.log", "a", encoding="utf-8") as log:
-            log.write(text + "\n")
+    # --- ends -------------------------------------------------------------------------------------
 
-    def _conclude(self, code: int) -> int:
-        """Record how the ranks ended; their exit code may be that of ranks which the launcher ended."""
-        outcome = read_outcome(self.work.path, self.number)
-        if outcome:
-            return self._end_as(outcome, code)
-        path = self.work.path / "train.log"
-        log = log_text(path, self._log_start)
-        reason, refused = self._reason(log), was_refused(log)
-        ended = ExitCode.REFUSED if refused else ExitCode.FAILED
-        say(last_lines(log))
+    def _fail(self, code: int, log: str) -> int:
+        """Record why ranks failed without an outcome; `code` may be that of ranks which were ended."""
+        reason, is_refused = most_informative_line(log), was_refused(log)
+        if not has_room(self.work.path) and NO_ROOM not in (reason or ""):
+            reason = one_line(f"{full_text(self.work.path)} ({reason})")
+        ended = ExitCode.REFUSED if is_refused else ExitCode.FAILED
+        say("\n".join(log.splitlines()[-_LOG_LINES:]))
         say(
-            f"scalewatt: error: {self.work.spec.configuration}: training failed (exit code "
-            f"{ended if refused else code}){': ' + reason if reason else ''}; its log is {path}"
+            f"scalewatt: error: {self.name}: training failed (exit code {ended if is_refused else code})"
+            f"{': ' + reason if reason else ''}; its log is {self.work.path / 'train.log'}"
         )
-        self.work.end_segment("refused" if refused else "failed", reason, ended)
+        self.work.end_segment("refused" if is_refused else "failed", reason, ended)
         return ended
 
-    def _reason(self, log: str) -> str | None:
-        reason = most_informative_line(log)
-        full = not has_room(self.work.path) or (reason is not None and reports_full_disk(reason))
-        if full and NO_ROOM not in (reason or ""):
-            return one_line(f"{full_text(self.work.path)} ({reason})")
-        return reason
-
-    def _end_as(self, ended_as: dict[str, Any], code: int) -> int:
-        """Record the outcome that the ranks gave; after a request to stop, no segment follows."""
-        name, outcome = self.work.spec.configuration, ended_as["outcome"]
-        details = [f"{loss['host']}: {loss['reason']}" for loss in ended_as["losses"]]
+    def _end_as(self, ended: dict[str, Any], code: int) -> int:
+        """Record the outcome that the ranks gave. Whatever was lost, a request to stop was heard."""
+        outcome = ended["outcome"]
+        details = [f"{loss['host']}: {loss['reason']}" for loss in ended["losses"]]
         if outcome == MONITOR_LOST and self.times_asked_to_stop:
             outcome = STOPPED
         if code not in (ExitCode.FINISHED, ExitCode.STOPPED):
             details.append(f"perun did not close (exit code {code}); its journal is kept")
-            say(f"{name}: {details[-1]}")
-        ended = 0 if outcome == FINISHED else ExitCode.STOPPED
-        self.work.end_segment(outcome, "; ".join(details) or None, ended)
+            say(f"{self.name}: {details[-1]}")
+        detail = "; ".join(details) or None
+        result = {FINISHED: 0, STOPPED: ExitCode.STOPPED}.get(outcome, ExitCode.FAILED)
+        self.work.end_segment(outcome, detail, result)
         if outcome == STOPPED:
-            say(f"{name}: stopped at a checkpoint; start it again to resume")
-        return ended
+            say(f"{self.name}: stopped at a checkpoint; start it again to resume")
+        if outcome == MONITOR_LOST:
+            say(
+                f"scalewatt: error: {self.name}: the energy was no longer recorded ({detail}); the "
+                "training waits at its checkpoint; start it again to resume"
+            )
+        return result

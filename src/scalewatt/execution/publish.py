@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 from collections.abc import Mapping
@@ -12,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.campaign.external_command import is_command_spec
-from scalewatt.common.files import atomic_path, read_json, read_json_object, write_json, write_table
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import atomic_path, read_json, write_json, write_table
 from scalewatt.common.redaction import Redaction
 from scalewatt.execution.command_rank import stage_marks
 from scalewatt.provenance.node_description import grouped
@@ -21,19 +21,22 @@ from scalewatt.provenance.versions import is_clean, source_commit
 from scalewatt.recordings.journal import journal_files, last_sample_s
 from scalewatt.recordings.stage_log import stages_between
 from scalewatt.recordings.stages import EVENTS_SCHEMA
+from scalewatt.run_files.inventory import json_object
 from scalewatt.run_files.record import COMPILED, WorkDir, description_path
 from scalewatt.training.history import history_table
 
+_OF_PLACE = ("ranks", "clock_offsets")
+_OF_SEGMENT = ("slurm", *_OF_PLACE)
+_OF_PACKAGES = ("packages_installed", "lock")
+_OF_CODE = ("commit", "commit_clean")
 _BASELINES = ("metric_persistence", "metric_climatology")
 
 
 def already_published(out: Path, work: WorkDir) -> bool:
-    """Return True if `out` has this run, finished. The provenance is written last."""
-    path = out / "provenance.json"
-    if not path.exists():
-        return False
-    found = read_json_object(path)
-    return all(found.get(name) == getattr(work, name) for name in ("spec_sha256", "dataset_sha256"))
+    """Whether `out` has this run, finished. The provenance is written last."""
+    published = json_object(out / "provenance.json")
+    ours = {"spec_sha256": work.spec.sha256, "dataset_sha256": work.dataset_sha256}
+    return published.items() >= ours.items()
 
 
 def publish(work: WorkDir, out: Path, rated_powers: Mapping[str, Any] | None = None) -> None:
@@ -44,8 +47,8 @@ def publish(work: WorkDir, out: Path, rated_powers: Mapping[str, Any] | None = N
     result = read_json(work.path / "result.json")
     command = is_command_spec(work.spec)
     marks = stage_marks(work.path)
-    if not marks:  # without stages nothing could be accounted for
-        raise FileNotFoundError(errno.ENOENT, "no stages", str(work.path / "events.jsonl"))
+    if not marks:
+        raise InputError(f"{work.path / 'events.jsonl'}: no stages, so no energy can be accounted")
     events = stages_between(marks, _segment_ends(work.perun))
     out.mkdir(parents=True, exist_ok=True)
     _place_folder(work.perun, out / "perun")
@@ -62,7 +65,7 @@ def publish(work: WorkDir, out: Path, rated_powers: Mapping[str, Any] | None = N
 
 
 def _segment_ends(folder: Path) -> dict[int, float]:
-    """Return the wall-clock time of each segment's last recorded sample, in Unix s."""
+    """Time of each segment's last recorded sample, in Unix s."""
     ends = {
         segment: [last for path in paths.values() if (last := last_sample_s(path)) is not None]
         for segment, paths in journal_files(folder).items()
@@ -78,7 +81,7 @@ def _provenance(work: WorkDir, result: dict[str, Any]) -> dict[str, Any]:
     last = {k: v for k, v in [*described.values()][-1].items() if k not in _OF_SEGMENT}
     commit = source_commit()
     return {
-        "spec_sha256": work.spec_sha256,
+        "spec_sha256": work.spec.sha256,
         "dataset_sha256": work.dataset_sha256,
         "commit": commit,
         "commit_clean": is_clean(commit),
@@ -101,12 +104,6 @@ def _provenance(work: WorkDir, result: dict[str, Any]) -> dict[str, Any]:
             for segment, made in zip(segments, software, strict=True)
         ],
     }
-
-
-_OF_PLACE = ("ranks", "clock_offsets")
-_OF_SEGMENT = ("slurm", *_OF_PLACE)
-_OF_PACKAGES = ("packages_installed", "lock")
-_OF_CODE = ("commit", "commit_clean")
 
 
 def _impersonal(segment: dict[str, Any]) -> dict[str, Any]:

@@ -15,27 +15,28 @@ import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from scalewatt.campaign.external_command import is_command_spec
+from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.files import full_text, read_json
+from scalewatt.common.processes import runs_still
 from scalewatt.common.termination import ABORT_S, STOP_FILE, StopRequest, abort, end_within, say
 from scalewatt.execution.command_rank import CommandFailed, run_command
 from scalewatt.execution.failure_reason import ERROR, REFUSED, is_full, one_line
 from scalewatt.execution.node_levers import reset_levers, set_levers
-from scalewatt.execution.watchdog import Limits, Watchdog, watch_rank
-from scalewatt.run_files.lock import HeldError
+from scalewatt.execution.watchdog import Limits, SamplerWatch, watch_rank
+from scalewatt.recordings.stage_log import EventLog
+from scalewatt.run_files.lock import HeldError, read_holder
 from scalewatt.run_files.record import (
     FINISHED,
     MONITOR_LOST,
     RUN,
     STOPPED,
     Job,
-    begin_progress,
     note_outcome,
     segment_name,
 )
@@ -53,8 +54,8 @@ class End:
     host: str
     requests: frozenset[str]
     """Who asked it to stop (`StopRequest.requests`)."""
-    enough: bool
-    """True if it has done as many updates as this segment was to do."""
+    is_enough: bool
+    """Whether it has done as many updates as this segment was to do."""
     lost: str | None
     """Why the sampler that it watched over was lost."""
 
@@ -66,51 +67,56 @@ def outcome_of(trained: str, ends: Sequence[End]) -> dict[str, Any]:
     """
     losses = [{"host": end.host, "reason": end.lost} for end in ends if end.lost]
     requests = sorted(set().union(*(end.requests for end in ends)))
-    wanted = requests or any(end.enough for end in ends)
-    outcome = MONITOR_LOST if trained == STOPPED and losses and not wanted else trained
+    is_wanted = requests or any(end.is_enough for end in ends)
+    outcome = MONITOR_LOST if trained == STOPPED and losses and not is_wanted else trained
     return {"outcome": outcome, "losses": losses, "requests": requests}
 
 
 def train(
-    job: Job,
-    ranks: Ranks,
-    torch_device: str,
-    stop: StopRequest,
-    started_s: float,
-    closing_s: float,
+    job: Job, ranks: Ranks, torch_device: str, stop: StopRequest, events: EventLog
 ) -> tuple[str, bool]:
-    """Train the segment, from its imports to its last checkpoint: what perun monitors.
+    """Train the segment of a network, from its imports to its last checkpoint.
 
     Returns FINISHED or STOPPED, and whether the segment's updates were done.
     """
-    if is_command_spec(job.spec):
-        return run_command(job, ranks, torch_device, stop, started_s, closing_s)
-    from scalewatt.recordings.stage_log import EventLog
+    import torch
+    from mpi4py import MPI
+
+    from scalewatt.execution.segment_description import (
+        add_to_description,
+        describe_segment,
+        torch_settings,
+    )
+    from scalewatt.provenance.rank_placement import gpu_identity
     from scalewatt.training.device import within_device
     from scalewatt.training.distributed import choose_device, start_process_group
     from scalewatt.training.staging import staged
     from scalewatt.training.train import Trainer
 
-    events = EventLog(
-        job.work / "events.jsonl" if ranks.rank == 0 else None, job.segment, started_s
-    )
     device = choose_device(torch_device, ranks)
-    _describe(job, ranks, device, {})  # a segment that ends in its start-up has held GPUs too
+    is_gpu = device.type == "cuda"
+    software = {
+        **({"device_name": torch.cuda.get_device_name(device)} if is_gpu else {}),
+        "cuda": torch.version.cuda,
+        "mpi": " ".join(MPI.Get_library_version().splitlines()[0].split()),
+    }
+    # Here, because a segment that ends in its start-up has held GPUs too.
+    describe_segment(job, ranks, gpu_identity(device) if is_gpu else None, software)
     start_process_group(ranks, device)
     with staged(job, ranks, device, events) as job:
         trainer = Trainer(job, ranks, device, stop, events)
         with within_device(job.spec, device):
             trainer.warm_up()
             trainer.resume()
-            _describe(job, ranks, device, trainer.provenance())
+            if ranks.rank == 0:
+                add_to_description(job, torch_settings(torch) | trainer.provenance())
             trained = trainer.run()
         trainer.close()
-    events.end()
     return trained, job.max_updates is not None and trainer.updates_here >= job.max_updates
 
 
 def guarded_train(
-    watch: Watchdog,
+    watch: SamplerWatch,
     limits: Limits,
     job: Job,
     ranks: Ranks,
@@ -118,7 +124,7 @@ def guarded_train(
     stop: StopRequest,
     started_s: float,
 ) -> str:
-    """Call `train`, ending all ranks on an error: perun would catch it and wait for the others for ever.
+    """Train, ending all ranks on an error: perun would catch it and wait for the others for ever.
 
     From the training's return on, this process ends within `limits.closing_s`. If a sampler was
     lost, it ends at once: perun would wait for a message that will never come.
@@ -127,32 +133,37 @@ def guarded_train(
 
     try:
         watch.training_began()
-        trained, enough = train(job, ranks, torch_device, stop, started_s, limits.closing_s)
+        path = job.work / "events.jsonl" if ranks.rank == 0 else None
+        events, is_enough = EventLog(path, job.segment, started_s), False
+        if is_command_spec(job.spec):
+            trained = run_command(job, ranks, torch_device, stop, events, limits.closing_s)
+        else:
+            trained, is_enough = train(job, ranks, torch_device, stop, events)
+        events.end()
         end_within(limits.closing_s)
         add_clock_offsets(job, ranks)
         stop.requested()  # looks at the stop file
-        end = End(ranks.host, frozenset(stop.requests), enough, watch.training_ended())
+        end = End(ranks.host, frozenset(stop.requests), is_enough, watch.training_ended())
         outcome = outcome_of(trained, ranks.comm.allgather(end))
         if ranks.rank == 0:
             note_outcome(job.work, job.segment, outcome, job.require_lock)
         ranks.comm.Barrier()  # from here on a rank may end the others
         if outcome["losses"]:
-            leave(watch, ranks, exit_code(outcome["outcome"]))
+            leave(ranks, exit_code(outcome["outcome"]))
         return str(outcome["outcome"])
     except BaseException as error:
         fail(error, job.work)
 
 
 def exit_code(outcome: str | None) -> int:
-    """Return a rank's exit code; perun gives no outcome where it caught an error."""
+    """A rank's exit code; perun gives no outcome where it caught an error."""
     return _CODES.get(outcome or "", ExitCode.FAILED)
 
 
-def leave(watch: Watchdog, ranks: Ranks, code: int) -> NoReturn:
+def leave(ranks: Ranks, code: int) -> NoReturn:
     """End this rank with all the others, without waiting for any child process as Python would."""
     from mpi4py import MPI
 
-    watch.stop()
     reset_levers()
     ranks.comm.Barrier()
     MPI.Finalize()
@@ -166,43 +177,19 @@ _LOG: list[Any] = []
 """The run's log, open until the end: of a rank that dies, a launcher drops the last words."""
 
 
-def fail(error: BaseException, work: Path | None = None) -> NoReturn:
+def fail(error: BaseException, work: Path) -> NoReturn:
     """Report an error in the run's log, and end all ranks, which may wait in collectives."""
     end_within(ABORT_S)  # even if the rest hangs
     refused = isinstance(error, InputError) and not isinstance(error, HeldError)
     trace = "" if isinstance(error, InputError | CommandFailed) else traceback.format_exc()
     reason = str(error) if not trace else "".join(traceback.format_exception_only(error))
-    if is_full(error) and work is not None:
+    if is_full(error):
         trace, reason = "", f"{full_text(work)} ({error})"
     line = f"{trace}{REFUSED if refused else ERROR}{one_line(reason)}"
     with suppress(OSError, ValueError):
         print(line, file=_LOG[0] if _LOG else sys.stderr, flush=True)
     reset_levers(ABORT_S / 2)  # a scheduler may end all of a job at once
     abort(ExitCode.REFUSED if refused else ExitCode.FAILED)
-
-
-def _describe(job: Job, ranks: Ranks, device: Any, of_workload: dict[str, Any]) -> None:
-    """Write on rank 0 what this segment runs on, for the run's provenance."""
-    import torch
-    from mpi4py import MPI
-
-    from scalewatt.execution.segment_description import describe_segment
-    from scalewatt.provenance.rank_placement import gpu_identity
-
-    on_gpu = device.type == "cuda"
-    further = {
-        **({"device_name": torch.cuda.get_device_name(device)} if on_gpu else {}),
-        "cuda": torch.version.cuda,
-        "mpi": " ".join(MPI.Get_library_version().splitlines()[0].split()),
-        **of_workload,
-    }
-    describe_segment(job, ranks, gpu_identity(device) if on_gpu else None, torch, further)
-
-
-def report_loss(host: str, stop: StopRequest, reason: str) -> None:
-    """Report that the sampler of `host` was lost, and ask the training to stop."""
-    stop.ask()
-    say(f"scalewatt: {host}: {reason}")
 
 
 def main(argv: list[str]) -> NoReturn:
@@ -219,19 +206,7 @@ def main(argv: list[str]) -> NoReturn:
         fail(error, work)
 
 
-def _is_orphan(work: Path) -> bool:
-    """Whether the launching process died before this rank could hear a signal of it."""
-    from scalewatt.common.processes import runs_still
-    from scalewatt.run_files.lock import read_holder
-
-    holder = read_holder(work)
-    if holder is None or not holder.is_here:
-        return False
-    return not runs_still(holder.pid, holder.pid_started_s)
-
-
 def _run(work: Path, order: dict[str, Any], stop: StopRequest, started_s: float) -> NoReturn:
-    from scalewatt.campaign.run_spec import read_spec
     from scalewatt.monitoring.perun_session import monitored
     from scalewatt.training.distributed import join_ranks
 
@@ -241,32 +216,30 @@ def _run(work: Path, order: dict[str, Any], stop: StopRequest, started_s: float)
     ranks = join_ranks(spec.configuration, spec.gpus, spec.nodes)
     if ranks.rank == 0:
         stop.stop_file = work / STOP_FILE
-        begin_progress(work, order["segment"])
     if _is_orphan(work):
         stop.ask()
-    weights = order["initial_weights"]
-    job = Job(
-        spec=spec,
-        spec_sha256=spec.sha256,
-        data_folder=order["data_folder"],
-        scratch=order["scratch"],
-        work=work,
-        segment=order["segment"],
-        initial_weights=Path(weights) if weights else None,
-        max_updates=order["max_updates"],
-        checkpoint_every_s=order["checkpoint_every_s"],
-        token=order["token"],
-    )
-    set_levers(order["lever_commands"], ranks)
-    limits = Limits(**order["limits"])
-    stem, period_s = segment_name(job.segment), spec.sampling_period_s
-    on_loss = partial(report_loss, ranks.host, stop)
-    watch = watch_rank(ranks, work, stem, period_s, limits, on_loss)
-    args = (watch, limits, job, ranks, order["torch_device"], stop, started_s)
-    outcome = monitored(
-        guarded_train, args, work / "perun", stem, period_s, spec.name, limits.closing_s
-    )
-    leave(watch, ranks, exit_code(outcome))  # once rank 0 has written perun's file
+    weights = order.pop("initial_weights")
+    levers, limits = order.pop("lever_commands"), Limits(**order.pop("limits"))
+    torch_device = order.pop("torch_device")
+    job = Job(spec, work=work, initial_weights=Path(weights) if weights else None, **order)
+    set_levers(levers, ranks)
+
+    def stop_for_loss(reason: str) -> None:
+        stop.ask()
+        say(f"scalewatt: {ranks.host}: {reason}")
+
+    stem, folder, period_s = segment_name(job.segment), work / "perun", spec.sampling_period_s
+    watch = watch_rank(ranks, folder / stem, period_s, limits, stop_for_loss)
+    args = (watch, limits, job, ranks, torch_device, stop, started_s)
+    outcome = monitored(guarded_train, args, folder, stem, period_s, spec.name, limits.closing_s)
+    leave(ranks, exit_code(outcome))  # once rank 0 has written perun's file
+
+
+def _is_orphan(work: Path) -> bool:
+    """Whether the launching process died before this rank could hear a signal of it."""
+    holder = read_holder(work)
+    is_here = holder is not None and holder.is_here
+    return is_here and holder is not None and not runs_still(holder.pid, holder.pid_started_s)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import time
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,6 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json
 from scalewatt.common.redaction import Redaction, is_secret
 from scalewatt.common.termination import say
-from scalewatt.execution.clock_offsets import measured_clock_offsets
 from scalewatt.monitoring.perun_session import settings_in_effect
 from scalewatt.provenance.node_description import cpu_name
 from scalewatt.provenance.rank_placement import gathered_placement
@@ -36,16 +36,18 @@ VARIABLES = (
 """Patterns of the names of environment variables that are written."""
 
 
-def describe_segment(
-    job: Job, ranks: Ranks, gpu: Gpu | None, torch: Any, further: dict[str, Any]
-) -> None:
+PINGS = 50
+"""Messages to each node for its clock. The one that comes back the fastest tells the most."""
+_TAG = 7707
+
+
+def describe_segment(job: Job, ranks: Ranks, gpu: Gpu | None, further: Mapping[str, Any]) -> None:
     """Write on rank 0 what this segment runs on; all ranks must call this.
 
-    `gpu` is this rank's, None on a CPU; `torch` the module, None if the training uses another
-    one; `further` entries are added, and replace those of the same name.
+    `gpu` is this rank's, None on a CPU; `further` entries are added, and replace those of the same name.
     """
     placement = gathered_placement(ranks, gpu)
-    clock_offsets = measured_clock_offsets(ranks)
+    clock_offsets = measure_clock_offsets(ranks)
     if placement is None:
         return
     description = {
@@ -56,7 +58,6 @@ def describe_segment(
         "seed": job.spec.seed,
         "cublas_workspace_config": os.environ.get("CUBLAS_WORKSPACE_CONFIG"),
         "python_hash_seed": os.environ.get("PYTHONHASHSEED"),
-        **(torch_settings(torch) if torch else {}),
         "python": platform.python_version(),
         "packages": package_versions(),
         "perun": settings_in_effect(),
@@ -67,21 +68,57 @@ def describe_segment(
     write_json(description_path(job.work, job.segment), description)
 
 
+def add_to_description(job: Job, entries: Mapping[str, Any]) -> None:
+    """Add entries to what rank 0 has written; those of a list are appended."""
+    path = description_path(job.work, job.segment)
+    content = read_json(path)
+    for name, entry in entries.items():
+        content[name] = content.get(name, []) + entry if isinstance(entry, list) else entry
+    write_json(path, content, job.require_lock)
+
+
 def add_clock_offsets(job: Job, ranks: Ranks) -> None:
     """Add the offsets of the nodes' clocks as they are now to the description; all ranks must call this.
 
     A training that has ended well is not lost because its description cannot be written.
     """
-    offsets = measured_clock_offsets(ranks)
-    if not offsets:
-        return
-    path = description_path(job.work, job.segment)
-    try:
-        content = read_json(path)
-        content["clock_offsets"] += offsets
-        write_json(path, content, job.require_lock)
-    except (OSError, InputError) as error:
-        say(f"scalewatt: the clocks' offsets at the end are not noted: {error}")
+    if offsets := measure_clock_offsets(ranks):
+        try:
+            add_to_description(job, {"clock_offsets": offsets})
+        except (OSError, InputError) as error:
+            say(f"scalewatt: the clocks' offsets at the end are not noted: {error}")
+
+
+def measure_clock_offsets(ranks: Ranks) -> list[dict[str, Any]]:
+    """Measure the offsets of the nodes' clocks, on rank 0; nothing on the others. All ranks must call this.
+
+    One entry for each node but rank 0's: `host`; `at_s`, when it was measured (Unix s, rank 0's clock);
+    `offset_s`, by how much its clock is ahead; `uncertainty_s`, half the time of the fastest message.
+    Rank 0 notes the stages by the clock of its node, and each node's sampler stamps its samples by its own.
+    NTP keeps clocks within milliseconds; where it has failed they differ by seconds.
+    """
+    hosts = ranks.comm.allgather(ranks.host)
+    first_ranks = {host: hosts.index(host) for host in hosts if host != hosts[0]}
+    if ranks.rank == 0:
+        return [{"host": host, **_ask_clock(ranks, rank)} for host, rank in first_ranks.items()]
+    if first_ranks.get(ranks.host) == ranks.rank:
+        for _ in range(PINGS):
+            ranks.comm.recv(source=0, tag=_TAG)
+            ranks.comm.send(time.time(), dest=0, tag=_TAG)
+    return []
+
+
+def _ask_clock(ranks: Ranks, rank: int) -> dict[str, float]:
+    """Ask another node's rank for its time; the best of the answers."""
+    answers = []
+    for _ in range(PINGS):
+        sent_s = time.time()
+        ranks.comm.send(None, dest=rank, tag=_TAG)
+        theirs_s = ranks.comm.recv(source=rank, tag=_TAG)
+        answers.append((time.time() - sent_s, sent_s, theirs_s))
+    taken_s, sent_s, theirs_s = min(answers)
+    at_s = sent_s + taken_s / 2
+    return {"at_s": at_s, "offset_s": theirs_s - at_s, "uncertainty_s": taken_s / 2}
 
 
 def torch_settings(torch: Any) -> dict[str, Any]:
@@ -104,9 +141,7 @@ def torch_settings(torch: Any) -> dict[str, Any]:
 
 def _dotted(cudnn: int | None) -> str | None:
     """Version of cuDNN from its number, of which 90501 is 9.5.1."""
-    if cudnn is None:
-        return None
-    return f"{cudnn // 10_000}.{cudnn % 10_000 // 100}.{cudnn % 100}"
+    return None if cudnn is None else f"{cudnn // 10_000}.{cudnn % 10_000 // 100}.{cudnn % 100}"
 
 
 def variables(environment: Mapping[str, str], redaction: Redaction) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The watchdog inside a rank: over perun's sampler.
+"""The watch of a rank over perun's sampler.
 
 What may hang ends within these times (defaults of `Limits`; checks run every second):
 
@@ -17,20 +17,16 @@ from __future__ import annotations
 
 import multiprocessing
 import multiprocessing.connection
-import socket
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from scalewatt.common.termination import say
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from scalewatt.provenance.rank_placement import Ranks
-
 
 CHECK_INTERVAL_S = 1.0
 SILENT_PERIODS = 10
@@ -45,8 +41,6 @@ class Limits:
     periods if that is longer."""
     journal_silence_s: float = 30.0
     """Without a new sample; ten sampling periods if that is longer."""
-    begin_s: float = 60.0
-    """Until the first rank begins; `launch` says so then, and ends nothing."""
     closing_s: float = 120.0
     """From the training's return to the end of the ranks; `closing_s` of the cluster file."""
 
@@ -55,69 +49,63 @@ class SamplerWatch:
     """Watches the sampler that perun started as a child of this process, by its journal's growth.
 
     Create it before perun starts; `on_loss` is called once, from the watching thread, with the
-    reason, when the sampler has been ended.
+    reason, when the sampler has been ended. Without a `journal`, as in a rank that has no sampler,
+    nothing is watched.
     """
 
     def __init__(
-        self,
-        folder: Path,
-        stem: str,
-        period_s: float,
-        limits: Limits,
-        on_loss: Callable[[str], None],
+        self, journal: Path | None, period_s: float, limits: Limits, on_loss: Callable[[str], None]
     ) -> None:
-        self.folder, self.stem = folder, stem
+        self.journal = journal
         # perun sleeps half a period before its first sample.
         self.start_s = max(limits.journal_start_s, SILENT_PERIODS * period_s)
         self.silence_s = max(limits.journal_silence_s, SILENT_PERIODS * period_s)
         self.on_loss = on_loss
         self.lost: str | None = None
         self._lock = threading.Lock()
-        self._over = False
+        self._is_over = journal is None
+        self._is_training = False
         self._sampler: BaseProcess | None = None
-        self._training = False
         self._size: int | None = None
         self._quiet_s = 0.0
 
-    def began(self) -> None:
+    def start(self) -> None:
+        """Begin to watch, in a thread of its own."""
+        threading.Thread(target=self._run, name="scalewatt-watch", daemon=True).start()
+
+    def training_began(self) -> None:
         """Note that training begins: from now on the journal must grow.
 
         perun has started its sampler by now, and there is no other child process yet.
         """
         with self._lock:
             self._sampler = self._sampler or _only_child()
-            self._quiet_s = 0.0
-            self._training = True
+            self._quiet_s, self._is_training = 0.0, True
+
+    def training_ended(self) -> str | None:
+        """Note that training has ended, and the sampler may end; why it was lost before, if it was."""
+        self.check(0.0)
+        with self._lock:
+            self._is_over = True
+        return self.lost
 
     def check(self, elapsed_s: float) -> None:
         """Check the sampler `elapsed_s` after the last check; end it if it is lost."""
         with self._lock:
-            if not self._over:
-                self._check(elapsed_s)
-
-    def ended(self) -> str | None:
-        """Note that training has ended, and the sampler may end; return why it was lost before, if it was."""
-        self.check(0.0)
-        with self._lock:
-            self._over = True
-        return self.lost
-
-    def _check(self, elapsed_s: float) -> None:
-        if self.lost is not None:
-            return
-        if self._sampler is None and not self._training:
-            self._sampler = _only_child()
-        reason = self._trouble(elapsed_s)
-        if reason is None:
-            return
-        if self._sampler is not None:
-            self._sampler.kill()
-        self.lost = reason
-        self.on_loss(reason)
+            if self._is_over:
+                return
+            if self._sampler is None and not self._is_training:
+                self._sampler = _only_child()
+            self.lost = self._trouble(elapsed_s)
+            if self.lost is not None:
+                self._is_over = True
+                if self._sampler is not None:
+                    self._sampler.kill()
+                self.on_loss(self.lost)
 
     def _trouble(self, elapsed_s: float) -> str | None:
         if self._sampler is None:
-            return "perun runs no sampler" if self._training else None
+            return "perun runs no sampler" if self._is_training else None
         name = f"the sampler (process {self._sampler.pid})"
         if multiprocessing.connection.wait([self._sampler.sentinel], 0):
             return f"{name} has ended"
@@ -131,76 +119,36 @@ class SamplerWatch:
         return None
 
     def _journal_size(self) -> int | None:
-        """Return the bytes of this host's journal; None without one."""
         try:
-            return (self.folder / f"{self.stem}.{socket.gethostname()}.csv").stat().st_size
+            return self.journal.stat().st_size if self.journal else None
         except OSError:
             return None
 
-
-class Watchdog:
-    """The thread that watches over the sampler of a rank, if it has one."""
-
-    def __init__(self, sampler: SamplerWatch | None) -> None:
-        self.sampler = sampler
-        self._reported = False
-        self._watching = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="scalewatt-watch", daemon=True)
-
-    def start(self) -> None:
-        """Start to watch."""
-        self._watching.set()
-        self._thread.start()
-
-    def training_began(self) -> None:
-        """Note that training begins: from now on samples must come."""
-        if self.sampler:
-            self.sampler.began()
-
-    def training_ended(self) -> str | None:
-        """Note that training has ended, and the sampler may end; return why it was lost before, if it was."""
-        return self.sampler.ended() if self.sampler else None
-
-    def stop(self) -> None:
-        """Stop watching."""
-        self._watching.clear()
-
     def _run(self) -> None:
-        last = time.monotonic()
-        while self.sampler and self._watching.is_set():
-            now = time.monotonic()
+        last_s = time.monotonic()
+        while not self._is_over:
+            now_s = time.monotonic()
             # A machine or job that was suspended has not waited for a sample.
-            elapsed_s, last = min(now - last, 2 * CHECK_INTERVAL_S), now
-            self._check(self.sampler, elapsed_s)
+            elapsed_s, last_s = min(now_s - last_s, 2 * CHECK_INTERVAL_S), now_s
+            self.check(elapsed_s)
             time.sleep(CHECK_INTERVAL_S)
-
-    def _check(self, sampler: SamplerWatch, elapsed_s: float) -> None:
-        """Check the sampler; an error is reported once and does not end the watchdog."""
-        try:
-            sampler.check(elapsed_s)
-        except Exception as error:
-            if not self._reported:
-                self._reported = True
-                say(f"scalewatt: the check of the sampler failed, and continues: {error!r}")
 
 
 def watch_rank(
-    ranks: Ranks, work: Path, stem: str, period_s: float, limits: Limits, on_loss: Any
-) -> Watchdog:
-    """Start this rank's watchdog; all ranks must call this. Each node's first rank has the sampler.
+    ranks: Ranks, stem: Path, period_s: float, limits: Limits, on_loss: Callable[[str], None]
+) -> SamplerWatch:
+    """Start this rank's watch; all ranks must call this. Each node's first rank has the sampler.
 
-    perun's folder is in `work`.
+    `stem` is that of perun's files.
     """
-    first = ranks.comm.allgather(ranks.host).index(ranks.host)
-    sampler = None
-    if ranks.rank == first:
-        sampler = SamplerWatch(work / "perun", stem, period_s, limits, on_loss)
-    watch = Watchdog(sampler)
+    is_first = ranks.comm.allgather(ranks.host).index(ranks.host) == ranks.rank
+    journal = stem.with_name(f"{stem.name}.{ranks.host}.csv") if is_first else None
+    watch = SamplerWatch(journal, period_s, limits, on_loss)
     watch.start()
     return watch
 
 
 def _only_child() -> BaseProcess | None:
-    """Return the child process that multiprocessing started, if there is exactly one."""
+    """The child process that multiprocessing started, if there is exactly one."""
     children = multiprocessing.active_children()
     return children[0] if len(children) == 1 else None

@@ -30,6 +30,9 @@ _WORK_FOLDER = re.compile(
     r"(?P<data>-[0-9a-z]{6,8})?"
 )
 
+RunName = tuple[str, int]
+"""Configuration and repeat."""
+
 
 @dataclass(frozen=True)
 class Published:
@@ -49,12 +52,12 @@ class Published:
 
     @property
     def key(self) -> str:
-        """Return what its working directory and its notes are named by."""
+        """What its working directory and its notes are named by."""
         return f"{self.configuration}-{self.repeat}-{self.spec_sha256[:12]}"
 
     @property
     def work_name(self) -> str:
-        """Return the name of its working directory."""
+        """Name of its working directory."""
         return work_name(self.key, self.dataset_sha256, self.files)
 
 
@@ -70,39 +73,35 @@ class WorkFolder:
     """Its first digits."""
 
 
-def published_runs(results: Path) -> dict[tuple[str, int], Published]:
-    """Return the published runs below a campaign's results, by configuration and repeat."""
-    found = {}
-    for configuration in folders(results / "runs"):
-        for repeat in folders(configuration):
-            if not repeat.name.isdigit():
-                continue
-            one = published_run(repeat, configuration.name, int(repeat.name))
-            if one is not None:
-                found[one.configuration, one.repeat] = one
-    return found
+# --- results ----------------------------------------------------------------------------------------
+
+
+def published_runs(results: Path) -> dict[RunName, Published]:
+    """The published runs below a campaign's results."""
+    runs = ((run, published_run(folder, *run)) for run, folder in _run_folders(results / "runs"))
+    return {run: published for run, published in runs if published is not None}
 
 
 def superseded_runs(results: Path) -> list[Published]:
-    """Return the runs whose measurement was set aside; `folder.parent` holds their tables too."""
-    kept = ((run, published_run(folder / RUN, *run)) for run, folder in _set_aside(results))
-    return [one for _, one in kept if one is not None]
+    """Runs whose measurement was set aside; `folder.parent` holds their tables too."""
+    runs = (published_run(folder / RUN, *run) for run, folder in _set_aside(results))
+    return [run for run in runs if run is not None]
 
 
-def set_aside_notes(results: Path) -> dict[tuple[str, int], list[Path]]:
-    """Return the notes of what was set aside, by configuration and repeat.
+def set_aside_notes(results: Path) -> dict[RunName, list[Path]]:
+    """The notes of what was set aside, by run.
 
     Whatever is made of a run depends on them: each is newer than what was made of that measurement.
     """
-    found: dict[tuple[str, int], list[Path]] = {}
+    notes: dict[RunName, list[Path]] = {}
     for run, folder in _set_aside(results):
         if (folder / SET_ASIDE).exists():
-            found.setdefault(run, []).append(folder / SET_ASIDE)
-    return found
+            notes.setdefault(run, []).append(folder / SET_ASIDE)
+    return notes
 
 
-def missed_by_notes(results: Path) -> dict[tuple[str, int], list[Path]]:
-    """Return the notes by which Snakemake sees that runs are to be made (again), by run.
+def missed_by_notes(results: Path) -> dict[RunName, list[Path]]:
+    """The notes by which Snakemake sees that runs are to be made (again), by run.
 
     Of what was set aside by Snakemake itself only as long as the run is missing: what it made of the next
     measurement in the same call did not have the note among its inputs.
@@ -114,47 +113,58 @@ def missed_by_notes(results: Path) -> dict[tuple[str, int], list[Path]]:
     }
 
 
-def _is_replaced(results: Path, run: tuple[str, int], note: Path) -> bool:
-    """Return True if Snakemake itself set a measurement aside, and the next one is there."""
-    there = (results / "runs" / run[0] / str(run[1]) / PROVENANCE).exists()
-    return there and json_object(note).get("action") == REPLACED
+def _is_replaced(results: Path, run: RunName, note: Path) -> bool:
+    """Whether Snakemake itself set a measurement aside, and the next one is there."""
+    is_made = (results / "runs" / run[0] / str(run[1]) / PROVENANCE).exists()
+    return is_made and json_object(note).get("action") == REPLACED
 
 
-def _set_aside(results: Path) -> Iterator[tuple[tuple[str, int], Path]]:
-    """Return the folders of what was set aside, each with its run."""
-    for configuration in folders(results / SUPERSEDED):
+def _set_aside(results: Path) -> Iterator[tuple[RunName, Path]]:
+    for run, parent in _run_folders(results / SUPERSEDED):
+        yield from ((run, folder) for folder in folders(parent))
+
+
+def _run_folders(root: Path) -> Iterator[tuple[RunName, Path]]:
+    """The folders of runs below `root`, each with its run."""
+    for configuration in folders(root):
         for repeat in folders(configuration):
-            for folder in folders(repeat) if repeat.name.isdigit() else ():
-                yield (configuration.name, int(repeat.name)), folder
+            if repeat.name.isdigit():
+                yield (configuration.name, int(repeat.name)), repeat
 
 
 def published_run(folder: Path, configuration: str, repeat: int) -> Published | None:
-    """Return the published run in a folder; None if there is none."""
-    path = folder / PROVENANCE
+    """The published run in a folder; None if there is none."""
     try:
-        mtime_ns = path.stat().st_mtime_ns
+        mtime_ns = (folder / PROVENANCE).stat().st_mtime_ns
     except OSError:
         return None
-    content = json_object(path)
-    spec, data = content.get("spec_sha256"), content.get("dataset_sha256")
-    if not isinstance(spec, str):
+    content = json_object(folder / PROVENANCE)
+    if not isinstance(spec_sha256 := content.get("spec_sha256"), str):
         return None
-    data = data if isinstance(data, str) else None
-    files = content.get("files")
-    files = files if isinstance(files, dict) else None
-    segments = content.get("segments")
-    return Published(folder, configuration, repeat, spec, data, mtime_ns, files, began_s(segments))
+    return Published(
+        folder,
+        configuration,
+        repeat,
+        spec_sha256,
+        content.get("dataset_sha256"),
+        mtime_ns,
+        content.get("files"),
+        began_s(content.get("segments")),
+    )
 
 
 def began_s(segments: Any) -> float | None:
-    """Return when the first of a run's segments began, in Unix s; None where that is not known."""
+    """Start of the first of a run's segments, in Unix s; None where that is not known."""
     first = segments[0] if isinstance(segments, list) and segments else None
-    found = first.get("started_s") if isinstance(first, dict) else None
-    return found if isinstance(found, int | float) else None
+    started_s = first.get("started_s") if isinstance(first, dict) else None
+    return started_s if isinstance(started_s, int | float) else None
+
+
+# --- working directories ----------------------------------------------------------------------------
 
 
 def work_name(key: str, dataset_sha256: str | None, files: Mapping[str, str] | None) -> str:
-    """Return the name of the working directory of a run with this key, these data and a command's files."""
+    """Name of the working directory of a run with this key, these data and a command's files."""
     data = digest_of_files(files) if files is not None else dataset_sha256 or "nodata"
     return f"{key}-{data[:8]}"
 
@@ -178,18 +188,17 @@ def last_used_s(workdir: Path) -> float:
 
 
 def work_folders(work: Path) -> dict[str, list[WorkFolder]]:
-    """Return the working directories below a campaign's folder, by run key."""
-    found: dict[str, list[WorkFolder]] = {}
+    """The working directories below a campaign's folder, by run key."""
+    by_key: dict[str, list[WorkFolder]] = {}
     for path in folders(work):
         if match := _WORK_FOLDER.fullmatch(path.name):
-            repeat, sha256 = int(match["repeat"]), match["sha"]
-            one = WorkFolder(path, match["key"], match["configuration"], repeat, sha256)
-            found.setdefault(one.key, []).append(one)
-    return found
+            names = match["key"], match["configuration"], int(match["repeat"]), match["sha"]
+            by_key.setdefault(match["key"], []).append(WorkFolder(path, *names))
+    return by_key
 
 
 def folders(path: Path) -> Iterator[Path]:
-    """Return the folders in a folder, by name; none where there is no such folder."""
+    """The folders in a folder, by name; none where there is no such folder."""
     try:
         with os.scandir(path) as entries:
             names = sorted(entry.name for entry in entries if entry.is_dir())
@@ -199,6 +208,6 @@ def folders(path: Path) -> Iterator[Path]:
 
 
 def json_object(path: Path) -> dict[str, Any]:
-    """Return a JSON object, an empty one where the file is missing, damaged or none."""
-    found = read_content(path)
-    return found if isinstance(found, dict) else {}
+    """A JSON object; an empty one where the file is missing, damaged or none."""
+    content = read_content(path)
+    return content if isinstance(content, dict) else {}

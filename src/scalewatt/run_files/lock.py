@@ -1,10 +1,10 @@
 """The lock of a run's working directory: one process trains a run, on whatever node.
 
-`holder.json` names the holder: host, process, Slurm's job, token. It appears complete, by link(2),
-which fails where there is one already, and its time is renewed every BEAT_S. A holder of this machine
-is dead when its process is; a holder elsewhere when its marker was not renewed for SILENT_S while we
-watched. The file `lock` is held by flock besides, by the holder and the ranks that inherit it: ranks
-that outlive their launcher still hold their run, on this machine or as far as flock reaches.
+`holder.json` names the holder: host, process, Slurm's job, token. It is made only where there is none,
+and its time is renewed every BEAT_S. A holder of this machine is dead when its process is; a holder
+elsewhere when its marker was not renewed for SILENT_S while we watched. The file `lock` is held by flock
+besides, by the holder and the ranks that inherit it: ranks that outlive their launcher still hold their
+run, on this machine or as far as flock reaches.
 
 A renewal that fails is reported and tried again. Only another's token ends a process: it was taken
 for dead, and the run is another's now.
@@ -12,12 +12,10 @@ for dead, and the run is another's now.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
 import socket
-import tempfile
 import threading
 import time
 import uuid
@@ -39,7 +37,6 @@ SILENT_S = 90.0
 PATIENCE_S = 120.0
 """How long a holder on another machine, or in a job any holder, is waited for."""
 _LOOK_S = 1.0
-_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EXDEV)
 
 
 @dataclass(frozen=True)
@@ -106,21 +103,15 @@ def is_alive(workdir: Path, holder: Holder) -> bool:
 
 
 def silence_s(workdir: Path) -> float | None:
-    """Seconds since the marker was renewed; None without one."""
-    return _age_s(workdir / MARKER)
+    """Seconds since the marker was renewed, by this machine's clock; None without one."""
+    written_s = _written_s(workdir / MARKER)
+    return None if written_s is None else time.time() - written_s
 
 
-def _age_s(path: Path) -> float | None:
-    """Seconds since a file was written, by its file system's clock; None without one."""
-    try:
-        written_s = path.stat().st_mtime
-    except OSError:
-        return None
-    try:
-        with tempfile.TemporaryFile(dir=path.parent, prefix=".now-") as probe:
-            return os.fstat(probe.fileno()).st_mtime - written_s
-    except OSError:  # a folder that may only be read
-        return time.time() - written_s
+def _written_s(path: Path) -> float | None:
+    with suppress(OSError):
+        return path.stat().st_mtime
+    return None
 
 
 @contextmanager
@@ -150,11 +141,17 @@ def locked(workdir: Path) -> Iterator[tuple[int, str]]:
         os.close(lock)
 
 
+def _this_process() -> Holder:
+    host, pid, token = socket.gethostname(), os.getpid(), uuid.uuid4().hex
+    started_s = process_started_s(pid)
+    return Holder(host, pid, started_s, machine_id(), current_job(), time.time(), token)
+
+
 def _acquire(workdir: Path, lock: int, ours: Holder) -> None:
     """Wait until nobody else holds the run, and put our marker."""
-    began_s = time.monotonic()
-    seen: tuple[str, float] | None = None
-    looked_s, quiet_s, is_announced = began_s, 0.0, False
+    began_s = looked_s = time.monotonic()
+    seen: object = None
+    quiet_s, is_announced = 0.0, False
     while True:
         # A look that a stalled file system held up has not watched.
         now_s = time.monotonic()
@@ -163,26 +160,23 @@ def _acquire(workdir: Path, lock: int, ours: Holder) -> None:
         if is_free and _mark(workdir, ours):
             return
         holder = read_holder(workdir)
-        if holder is not None and holder.token == ours.token:
-            return  # NFS answered the first request to link by what its repetition met
-        if is_free:
-            version = _version(workdir, holder)
-            if version != seen:
-                seen, quiet_s = version, 0.0
-            if _is_dead(holder, quiet_s):
-                say(f"{workdir}: taken over from {holder or 'another process'}, which has ended")
-                _remove(workdir, holder.token if holder else None)
-                continue
-        waited_s, where = time.monotonic() - began_s, holder or "another process"
+        version = holder and holder.token, _written_s(workdir / MARKER)
+        if version != seen or not is_free:
+            seen, quiet_s = version, 0.0
+        if is_free and _is_dead(holder, quiet_s):
+            say(f"{workdir}: taken over from {holder or 'another process'}, which has ended")
+            _remove(workdir, holder.token if holder else None)
+            continue
+        where = holder or "another process"
+        if not is_announced:
+            say(f"{workdir}: {where} trains the run; waiting for it")
+            is_announced = True
         is_elsewhere = holder is not None and not holder.is_here
-        if waited_s > PATIENCE_S and (is_elsewhere or current_job()):
+        if now_s - began_s > PATIENCE_S and (is_elsewhere or current_job()):
             end = f", or end it ({holder.how_to_end})" if holder else ""
             raise HeldError(
                 f"{workdir}: {where} trains the run; wait for it{end}, then start Snakemake again"
             )
-        if not is_announced:
-            say(f"{workdir}: {where} trains the run; waiting for it")
-            is_announced = True
         time.sleep(_LOOK_S)
 
 
@@ -191,13 +185,6 @@ def _is_dead(holder: Holder | None, watched_s: float) -> bool:
     if holder is not None and holder.is_here:
         return not runs_still(holder.pid, holder.pid_started_s)
     return watched_s > SILENT_S
-
-
-def _version(workdir: Path, holder: Holder | None) -> tuple[str, float]:
-    """Token and time of a marker: what a living holder changes."""
-    with suppress(OSError):
-        return (holder.token if holder else "", (workdir / MARKER).stat().st_mtime)
-    return ("", 0.0)
 
 
 def _flock(lock: int, operation: int = fcntl.LOCK_EX) -> bool:
@@ -220,46 +207,21 @@ def _is_flocked(path: Path) -> bool:
         return False
 
 
-def _this_process() -> Holder:
-    pid = os.getpid()
-    return Holder(
-        socket.gethostname(),
-        pid,
-        process_started_s(pid),
-        machine_id(),
-        current_job(),
-        time.time(),
-        uuid.uuid4().hex,
-    )
-
-
 def _mark(workdir: Path, ours: Holder) -> bool:
-    """Put our marker, complete or not at all; False if there is another's."""
-    path = workdir / f".{ours.token}.tmp"
+    """Put our marker; False if there is one."""
+    path = workdir / MARKER
     try:
-        path.write_text(json.dumps(asdict(ours)) + "\n", encoding="utf-8")
-        return _link(path, workdir / MARKER)
-    except OSError as error:
-        raise InputError(f"{workdir / MARKER}: cannot be written ({error.strerror})") from error
-    finally:
-        with suppress(OSError):
-            path.unlink()
-
-
-def _link(source: Path, target: Path) -> bool:
-    """Give a file a second name; False if it is taken."""
-    try:
-        os.link(source, target)
+        with open(path, "x", encoding="utf-8") as file:
+            try:
+                file.write(json.dumps(asdict(ours)) + "\n")
+                file.flush()
+            except OSError:
+                path.unlink()
+                raise
     except FileExistsError:
         return False
     except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        try:
-            with open(target, "x", encoding="utf-8") as file:
-                file.write(source.read_text(encoding="utf-8"))
-        except FileExistsError:
-            return False
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from error
     return True
 
 
@@ -267,7 +229,7 @@ def _remove(workdir: Path, token: str | None) -> None:
     """Remove the marker with a token (None: a damaged one). Of several contenders one makes the claim."""
     claim = workdir / f".{token}.claim"
     with suppress(OSError):
-        if (_age_s(claim) or 0.0) > SILENT_S:  # a claimant died on the way
+        if time.time() - claim.stat().st_mtime > SILENT_S:  # a claimant died on the way
             claim.unlink()
     with suppress(OSError), open(claim, "x"):
         holder = read_holder(workdir)

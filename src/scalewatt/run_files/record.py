@@ -4,8 +4,8 @@ The folder is keyed by the hashes of spec and data; it is no output of Snakemake
 before each attempt. Both files are written atomically and may be read while the run trains.
 
 `run.json`: `segments`, each start of the ranks; `started_by`, the Snakemake (STARTED_BY) of the last of
-them, which began with segment `since`; `refusal`, why a start did not come to its ranks; `order`, what
-the ranks are to do.
+them, which began with segment `since`; `refusal`, why a start did not come to its ranks; `unpublished`,
+why the results of the trained run could not be published, each time; `order`, what the ranks are to do.
 `progress.json`: the position of the training, of the checkpoint, and how the training ended.
 """
 
@@ -22,12 +22,11 @@ from typing import Any
 
 from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.campaign.run_spec import RunSpec
-from scalewatt.common.errors import InputError
-from scalewatt.common.files import Check, read_content, read_json, write_json, write_text
-from scalewatt.run_files.inventory import find_workdirs, work_name
+from scalewatt.common.files import Check, read_json_object, write_json, write_text
+from scalewatt.run_files.inventory import find_workdirs, json_object, work_name
 from scalewatt.run_files.lock import current_job, locked, require_token
 
-RUN, PROGRESS = "run.json", "progress.json"
+RUN, PROGRESS, RESULT = "run.json", "progress.json", "result.json"
 STARTED_BY = "SCALEWATT_STARTED_BY"
 """Variable that Snakemake hands to all of its jobs: its id."""
 COMPILED = "compiled"
@@ -73,15 +72,9 @@ class Progress:
     """Unix s."""
 
 
-def begin_progress(workdir: Path, segment: int) -> None:
-    """Note that the ranks of a segment have begun; the checkpoint's position stays."""
-    checkpoint = _progress(workdir).get("checkpoint")
-    write_json(workdir / PROGRESS, {"segment": segment, "checkpoint": checkpoint})
-
-
 def note_progress(workdir: Path, **changes: Any) -> None:
     """Change entries of progress.json without waiting for the disk."""
-    content = {**_progress(workdir), **changes, "written_s": time.time()}
+    content = {**json_object(workdir / PROGRESS), **changes, "written_s": time.time()}
     temporary = workdir / ".progress.tmp.json"
     temporary.write_text(json.dumps(content) + "\n", encoding="utf-8")
     os.replace(temporary, workdir / PROGRESS)
@@ -91,26 +84,28 @@ def note_position(
     workdir: Path, updates: int, epoch: int, step: int, check: Check | None = None
 ) -> None:
     """Write the checkpoint's position, right after the checkpoint; `check` as in `atomic_path`."""
-    position = Position(updates, epoch, step, written_s=time.time())
-    write_json(workdir / PROGRESS, {**_progress(workdir), "checkpoint": asdict(position)}, check)
+    position = asdict(Position(updates, epoch, step, written_s=time.time()))
+    write_json(
+        workdir / PROGRESS, {**json_object(workdir / PROGRESS), "checkpoint": position}, check
+    )
 
 
 def note_outcome(workdir: Path, segment: int, outcome: dict[str, Any], check: Check) -> None:
     """Write how the training of a segment ended, before perun closes."""
-    content = {**_progress(workdir), "segment": segment, "ended": outcome}
+    content = {**json_object(workdir / PROGRESS), "segment": segment, "ended": outcome}
     write_json(workdir / PROGRESS, content, check)
 
 
 def read_position(workdir: Path) -> Position | None:
     """Position of a working directory's checkpoint."""
     with suppress(KeyError, TypeError):
-        return Position(**_progress(workdir)["checkpoint"])
+        return Position(**json_object(workdir / PROGRESS)["checkpoint"])
     return None
 
 
 def read_progress(workdir: Path) -> Progress | None:
     """Position of a working directory's training, perhaps of an earlier segment."""
-    content = _progress(workdir)
+    content = json_object(workdir / PROGRESS)
     with suppress(KeyError):
         return Progress(**{name: content[name] for name in Progress.__dataclass_fields__})
     return None
@@ -118,18 +113,8 @@ def read_progress(workdir: Path) -> Progress | None:
 
 def read_outcome(workdir: Path, segment: int) -> dict[str, Any] | None:
     """How the training of a segment ended (`outcome`, `losses`); None while it goes on."""
-    content = _progress(workdir)
+    content = json_object(workdir / PROGRESS)
     return content.get("ended") if content.get("segment") == segment else None
-
-
-def has_begun(workdir: Path, segment: int) -> bool:
-    """Whether the ranks of a segment have begun."""
-    return _progress(workdir).get("segment") == segment
-
-
-def _progress(workdir: Path) -> dict[str, Any]:
-    content = read_content(workdir / PROGRESS)
-    return content if isinstance(content, dict) else {}
 
 
 def done_updates(work: Path, spec: RunSpec) -> int:
@@ -140,19 +125,12 @@ def done_updates(work: Path, spec: RunSpec) -> int:
 
 # --- run.json: the launcher -----------------------------------------------------------------------
 
-_EMPTY: dict[str, Any] = {"since": 0, "refusal": None, "segments": []}
+_EMPTY: dict[str, Any] = {"since": 0, "refusal": None, "unpublished": [], "segments": []}
 
 
 def read_run(workdir: Path) -> dict[str, Any]:
-    """A run's record as far as it can be read: `segments`, `since`, `refusal`."""
-    content = read_content(workdir / RUN)
-    return {**_EMPTY, **(content if _is_record(content) else {})}
-
-
-def _is_record(content: Any) -> bool:
-    """Whether the content of a run.json has segments."""
-    segments = content.get("segments") if isinstance(content, dict) else None
-    return isinstance(segments, list) and all(isinstance(s, dict) for s in segments)
+    """A run's record as far as it can be read: `segments`, `since`, `refusal`, `unpublished`."""
+    return {**_EMPTY, **json_object(workdir / RUN)}
 
 
 def read_segments(workdir: Path) -> list[dict[str, Any]]:
@@ -193,7 +171,6 @@ class WorkDir:
 
     path: Path
     spec: RunSpec
-    spec_sha256: str
     dataset_sha256: str | None
     """None if the run has no dataset of ours."""
     lock: int
@@ -211,7 +188,7 @@ class WorkDir:
     @property
     def finished(self) -> bool:
         """Whether training has come to its end."""
-        return (self.path / "result.json").exists()
+        return (self.path / RESULT).exists()
 
     def segments(self) -> list[dict[str, Any]]:
         """Segments so far: segment, started_s, ended_s (Unix s, null if unknown), outcome.
@@ -226,30 +203,29 @@ class WorkDir:
     def record(self) -> dict[str, Any]:
         """The content of run.json; InputError if it is damaged: segments must not be forgotten."""
         path = self.path / RUN
-        if not path.exists():
-            return _EMPTY
-        content = read_json(path)
-        if not _is_record(content):
-            raise InputError(
-                f"{path}: is not the record of a run; restore it, or move {self.path} away to begin afresh"
-            )
-        return content
+        return {**_EMPTY, **(read_json_object(path) if path.exists() else {})}
 
     def open_record(self) -> None:
         """Close a segment that was left open; each Snakemake, and each start by hand, counts anew."""
-        self.close_segment()
-        record, starter = self.record(), os.environ.get(STARTED_BY)
+        record = _closed(self.record(), self.path, self.spec)
+        starter = os.environ.get(STARTED_BY)
         if starter is None or starter != record.get("started_by"):
-            count = {"started_by": starter, "since": len(record["segments"]), "refusal": None}
-            self._write({**record, **count})
+            count = {"started_by": starter, "since": len(record["segments"])}
+            record |= {**count, "refusal": None, "unpublished": []}
+        if record != self.record():
+            self._write(record)
 
     def refuse(self, reason: str) -> None:
         """Note why no rank was started."""
         self._write({**self.record(), "refusal": reason})
 
+    def note_unpublished(self, reason: str) -> None:
+        """Note why the results of the trained run could not be published."""
+        record = self.record()
+        self._write({**record, "unpublished": [*record["unpublished"], reason]})
+
     def begin_segment(self, order: dict[str, Any], software: dict[str, Any]) -> int:
         """Note the start of a new segment and what its ranks are to do."""
-        self.close_segment()
         record = self.record()
         number = len(record["segments"])
         segment = {
@@ -277,12 +253,6 @@ class WorkDir:
         last["to_updates"] = _safe_updates(self.path, self.spec, last["from_updates"])
         self._write(record)
 
-    def close_segment(self) -> None:
-        """Note of a segment left open by a process that was killed how it ended, as far as known."""
-        record = self.record()
-        if record["segments"] and record["segments"][-1]["outcome"] == "running":
-            self._write(_closed(record, self.path, self.spec))
-
     def _write(self, record: dict[str, Any]) -> None:
         """Write the record; HeldError if the run was taken over, this process being taken for dead."""
         write_json(self.path / RUN, record, lambda: require_token(self.path, self.token))
@@ -299,13 +269,12 @@ def open_workdir(
     """
     path = root / work_name(spec.key, dataset_sha256, files)
     if files is not None:
-        trained = (f for f in find_workdirs(root, spec) if (f / "result.json").exists())
-        path = next(trained, path)
+        path = next((f for f in find_workdirs(root, spec) if (f / RESULT).exists()), path)
     (path / "perun").mkdir(parents=True, exist_ok=True)
     with locked(path) as (lock, token):
         if not (path / "spec.json").exists():
             write_text(path / "spec.json", spec.text)
-        yield WorkDir(path, spec, spec.sha256, dataset_sha256, lock, token, files)
+        yield WorkDir(path, spec, dataset_sha256, lock, token, files)
 
 
 def segment_name(segment: int) -> str:
@@ -326,7 +295,6 @@ class Job:
     """A training to start: spec, folders, starting weights."""
 
     spec: RunSpec
-    spec_sha256: str
     data_folder: str
     work: Path
     """The run's working directory; rank 0 writes checkpoint.pt, result.json and weights.pt there."""

@@ -6,7 +6,7 @@ import math
 import os
 import shlex
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 from scalewatt.campaign.campaign_types import Campaign
@@ -60,7 +60,7 @@ def training_request(
     done_updates: int = 0,
     upper_s: float | None = None,
 ) -> Request:
-    """Return what the next segment of a run asks for.
+    """What the next segment of a run asks for.
 
     `upper_s`: upper bound of the whole run's time by the scaling model; None if it has none.
     """
@@ -82,12 +82,6 @@ def training_request(
     )
 
 
-def refused_request(request: Request) -> Request:
-    """The request of a job that only says why its run is not tried again: one node for a minute."""
-    tasks = None if request.tasks is None else request.tasks_per_node
-    return replace(request, nodes=1, tasks=tasks, runtime=1, held_gpus=0)
-
-
 def training_retries(specs: Iterable[RunSpec], cluster: Cluster, upper_s: UpperS) -> int:
     """How often a job of these runs is submitted again at most: segments, twice as many as predicted.
 
@@ -105,7 +99,7 @@ def training_retries(specs: Iterable[RunSpec], cluster: Cluster, upper_s: UpperS
 
 
 def probe_request(device: Device, cluster: Cluster, minutes: int) -> Request:
-    """Return what an idle probe asks for: one node with all its GPUs, as a training that fills it."""
+    """What an idle probe asks for: one node with all its GPUs, as a training that fills it."""
     what = f"the idle probe of {device.name}"
     if device.time_limit_min is not None and minutes > device.time_limit_min:
         raise InputError(
@@ -149,8 +143,11 @@ def _request(
 
 
 def account_of(cluster: Cluster) -> str | None:
-    """Return the account to charge; environment variables that are not set stay as they are written."""
+    """Account to charge; environment variables that are not set stay as they are written."""
     return None if cluster.account is None else os.path.expandvars(cluster.account)
+
+
+# --- times ----------------------------------------------------------------------------------------
 
 
 def wall_time_min(
@@ -160,7 +157,7 @@ def wall_time_min(
     stop_warning_s: int = 600,
     upper_s: float | None = None,
 ) -> int:
-    """Return the wall time in minutes that a run's next job asks for.
+    """Wall time in minutes that a run's next job asks for.
 
     STARTUP_MIN + the time that the remaining updates need at most + the warning before the end,
     rounded up to ROUNDING_MIN, and never above the device's limit. At least one epoch counts as
@@ -174,21 +171,41 @@ def wall_time_min(
         raise InputError(
             f"devices.{device.name}: missing key 'time_limit_min'; expected where jobs are submitted"
         )
-    step_s = step_time_s(spec, device)
-    pace = None if step_s is None else _Pace(step_s, MARGIN, "step_time")
+    update_s, margin, source = step_time_s(spec, device), MARGIN, "step_time"
     if upper_s is not None and spec.updates:
-        pace = _Pace(upper_s / spec.updates, 1.0, "the scaling model")
-    warning_min = stop_warning_s / 60
-    _check_progress(spec, device, pace, warning_min)
-    if pace is None or spec.updates is None or spec.updates_per_epoch is None:
+        update_s, margin, source = upper_s / spec.updates, 1.0, "the scaling model"
+    warning_min, where = stop_warning_s / 60, f"{spec.configuration}: this run cannot make progress"
+    where = f"{where}: devices.{device.name}.time_limit_min is {limit}"
+    if warning_min >= limit:
+        raise InputError(
+            f"{where}, and a job is warned {warning_min:g} min (stop_warning_s) before its end; "
+            "allowed: a longer limit or a shorter warning"
+        )
+    if update_s is None or spec.updates is None or spec.updates_per_epoch is None:
         return limit
+    epoch_min = spec.updates_per_epoch * update_s / 60
+    if (needed_min := STARTUP_MIN + epoch_min + warning_min) > limit:
+        raise InputError(
+            f"{where}, but one epoch needs about {math.ceil(needed_min)} min ({STARTUP_MIN} start-up, "
+            f"{epoch_min:.0f} for {spec.updates_per_epoch} updates by {source}, {warning_min:g} "
+            "stop_warning_s); allowed: a longer limit, or more GPUs or fewer samples for the run"
+        )
     remaining = max(spec.updates - done_updates, spec.updates_per_epoch)
-    wanted = STARTUP_MIN + pace.margin * remaining * pace.update_s / 60 + warning_min
-    return min(limit, ROUNDING_MIN * math.ceil(wanted / ROUNDING_MIN))
+    wanted_min = STARTUP_MIN + margin * remaining * update_s / 60 + warning_min
+    return min(limit, ROUNDING_MIN * math.ceil(wanted_min / ROUNDING_MIN))
+
+
+def step_time_s(spec: RunSpec, device: Device) -> float | None:
+    """Rough upper bound of one update's time in s; None if the device does not say."""
+    known = device.step_time
+    bound = known.get(f"{spec.model}.{spec.phase}", known.get(spec.model))
+    if bound is None:
+        return None
+    return bound["base_s"] + spec.local_batch_size * bound["per_sample_s"]
 
 
 def segments(runtime_s: float, device: Device, stop_warning_s: int = 600) -> int | None:
-    """Return how many jobs a run of `runtime_s` needs; None if the device has no wall-time limit.
+    """Jobs that a run of `runtime_s` needs; None if the device has no wall-time limit.
 
     A job trains from STARTUP_MIN after its start to `stop_warning_s` before the limit. InputError
     if nothing is left of it.
@@ -205,45 +222,7 @@ def segments(runtime_s: float, device: Device, stop_warning_s: int = 600) -> int
     return max(1, math.ceil(runtime_s / usable_s))
 
 
-@dataclass(frozen=True)
-class _Pace:
-    """The upper bound of an update's time, and its source."""
-
-    update_s: float
-    margin: float
-    by: str
-
-
-def step_time_s(spec: RunSpec, device: Device) -> float | None:
-    """Rough upper bound of one update's time in s; None if the device does not say."""
-    known = device.step_time
-    bound = known.get(f"{spec.model}.{spec.phase}", known.get(spec.model))
-    if bound is None:
-        return None
-    return bound["base_s"] + spec.local_batch_size * bound["per_sample_s"]
-
-
-def _check_progress(spec: RunSpec, device: Device, pace: _Pace | None, warning_min: float) -> None:
-    """Raise InputError if a job would have to stop before it has trained an epoch."""
-    limit = device.time_limit_min or math.inf
-    where = f"{spec.configuration}: this run cannot make progress"
-    if warning_min >= limit:
-        raise InputError(
-            f"{where}: devices.{device.name}.time_limit_min is {limit}, and a job is told to stop "
-            f"{warning_min:g} min (stop_warning_s) before its end; allowed: a longer limit or a "
-            "shorter warning"
-        )
-    if pace is None or spec.updates_per_epoch is None:
-        return
-    epoch_min = spec.updates_per_epoch * pace.update_s / 60
-    needed = STARTUP_MIN + epoch_min + warning_min
-    if needed > limit:
-        raise InputError(
-            f"{where}: devices.{device.name}.time_limit_min is {limit}, but one epoch needs about "
-            f"{math.ceil(needed)} min ({STARTUP_MIN} start-up, {epoch_min:.0f} for "
-            f"{spec.updates_per_epoch} updates by {pace.by}, {warning_min:g} stop_warning_s); "
-            "allowed: a longer limit, or more GPUs or fewer samples for the run"
-        )
+# --- a campaign -----------------------------------------------------------------------------------
 
 
 def check_requests(
@@ -274,7 +253,7 @@ def check_requests(
 
 
 def slurm_resources(request: Callable[[Any], Request]) -> dict[str, Callable[..., Any]]:
-    """Return a rule's resources by name: functions of `wildcards` and `attempt`.
+    """A rule's resources by name: functions of `wildcards` and `attempt`.
 
     `request(wildcards)` says what a job asks for. It is asked once for each attempt of a job.
     """

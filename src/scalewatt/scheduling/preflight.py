@@ -45,6 +45,8 @@ _NOT_OF_SIZE = ("--nice", "--signal", "--requeue", "--no-requeue", "--open-mode"
 
 Jobs = Iterable[tuple[str, Mapping[str, Any]]]
 """What each job does, and its resources."""
+Problems = dict[str, list[str]]
+"""Labels of jobs by problem."""
 
 
 def check_before_submission(
@@ -61,12 +63,20 @@ def check_before_submission(
     """
     jobs = list(jobs)
     problems = [problem for folder in folders for problem in folder_problems(folder, min_free_gib)]
-    if jobs:
+    if jobs and shutil.which("sbatch") is None:
+        problems.append(
+            f"{where}: is of a Slurm cluster, and sbatch is not found; start Snakemake on its login "
+            "node, or take another profile"
+        )
+    elif jobs:
         wrong = account_problems(cluster.account)
         if wrong:  # reported once, and asked without
-            jobs = [(label, dict(asks.items()) | {"slurm_account": None}) for label, asks in jobs]
-        slurm = [*wrong, *_slurm_problems(jobs)]
-        problems += [f"{where}: {problem}" for problem in slurm] + queued_runs(runs)
+            jobs = [(label, {**asks, "slurm_account": None}) for label, asks in jobs]
+        refused, may_be = misfits(jobs)
+        for line in _lines(may_be):
+            _warn(line)
+        problems += [f"{where}: {problem}" for problem in [*wrong, *_lines(refused)]]
+        problems += queued_runs(runs)
     if problems:
         many = "\n  ".join(["nothing is started:", *problems])
         raise InputError(problems[0] if len(problems) == 1 else many)
@@ -92,26 +102,21 @@ def account_problems(account: str | None) -> list[str]:
     if account is None:
         return []
     unset = [name for name in re.findall(r"\$\{?(\w+)\}?", account) if not os.environ.get(name)]
-    name = os.path.expandvars(account)
-    if not unset and not name:
-        return ["account: is empty; expected a project of yours, or no key for Slurm's default"]
     try:
         accounts = user_accounts()
     except NoAnswerError as error:
         _warn(f"the account is not checked: {error}")
         accounts = []
+    yours = ", ".join(accounts) or "`sacctmgr -nP show assoc user=$USER format=account`"
     if unset:
-        yours = ", ".join(accounts) or "`sacctmgr -nP show assoc user=$USER format=account`"
         return [
-            f"account: {variable} is not set; export {variable}=<your project> (yours: {yours})"
-            for variable in unset
+            f"account: {name} is not set; export {name}=<your project> (yours: {yours})"
+            for name in unset
         ]
-    if accounts and name.lower() not in [known.lower() for known in accounts]:
-        allowed = ", ".join(accounts)
-        return [
-            f"account: Slurm does not let you use '{name}'; "
-            f"allowed: {allowed}{nearest(name, accounts)}"
-        ]
+    name = os.path.expandvars(account)
+    if not name or (accounts and name.lower() not in map(str.lower, accounts)):
+        hint = nearest(name, accounts)
+        return [f"account: Slurm does not let you use '{name}'; allowed: {yours}{hint}"]
     return []
 
 
@@ -131,63 +136,50 @@ def folder_problems(folder: Path | str, min_free_gib: float) -> list[str]:
     return []
 
 
-def _slurm_problems(jobs: Jobs) -> list[str]:
-    if shutil.which("sbatch") is None:
-        return [
-            "is of a Slurm cluster, and sbatch is not found; start Snakemake on its login node, or "
-            "take another profile"
-        ]
-    problems, may_be = misfits(jobs)
-    for line in _lines(may_be):
-        _warn(line)
-    return _lines(problems)
+# --- Slurm's own answers --------------------------------------------------------------------------
 
 
-def misfits(jobs: Jobs) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """Labels of jobs that Slurm would never take, by problem; and those with problems that may pass.
+def misfits(jobs: Jobs) -> tuple[Problems, Problems]:
+    """Jobs that Slurm would never take, by problem; and those with problems that may pass.
 
     The latter are nodes that are down or drained now, limits of the queue, and no answer. Slurm answers
     itself (`sbatch --test-only`), but for a partition's time limit, which it does not test. Jobs that
     differ in their time alone are one question.
     """
-    stay: dict[str, list[str]] = defaultdict(list)
-    pass_: dict[str, list[str]] = defaultdict(list)
-    questions: dict[tuple[str | None, Sequence[str]], list[tuple[int, str]]] = defaultdict(list)
+    never: Problems = defaultdict(list)
+    may_be: Problems = defaultdict(list)
     try:
         partitions = _partitions()
     except NoAnswerError as error:
         return {}, {f"not checked: {error}": [label for label, _ in jobs]}
+    questions: dict[tuple[str, ...], list[tuple[int, str]]] = defaultdict(list)
     for label, resources in jobs:
         name, minutes = resources.get("slurm_partition"), int(resources.get("runtime") or 0)
         limit_min, _ = partitions.get(name or "", (None, ""))
         if name is not None and name not in partitions:
-            stay[f"Slurm has no partition '{name}'; {one_of(name, sorted(partitions))}"].append(
-                label
-            )
+            problem = f"Slurm has no partition '{name}'; {one_of(name, sorted(partitions))}"
+            never[problem].append(label)
         elif limit_min is not None and minutes > limit_min:
             problem = f"asks for {minutes} min; partition {name} allows {limit_min} min"
-            stay[problem].append(label)
+            never[problem].append(label)
         else:
-            questions[name, _options(resources)].append((minutes, label))
-    for (name, options), asking in questions.items():
-        minutes, labels = max(asking)[0], [label for _, label in asking]
-        time = (f"--time={minutes}",) if minutes else ()
-        try:
-            ask("sbatch", "--test-only", *options, *time, "--wrap=true")
-        except NoAnswerError as error:
-            if UNREACHABLE.search(str(error)):  # the next question would wait as long
-                pass_[f"not checked: {error}"] += labels
-                break
-            words = str(error).removeprefix("sbatch failed (").removesuffix(")")
-            words = words.replace("sbatch: error: ", "").replace("allocation failure: ", "")
-            text, away = f"Slurm refuses {shlex.join(options)}: {words}", partitions.get(name or "")
-            # Of nodes that are down for now sbatch says the same as of nodes that do not exist.
-            is_down = bool(away and away[1]) and "is not available" in words
-            if is_down and away:
-                text += f" ({away[1]} are down or drained)"
-            is_passing = is_down or may_pass(words) or not str(error).startswith("sbatch failed")
-            (pass_ if is_passing else stay)[text] += labels
-    return stay, pass_
+            questions[name or "", *_options(resources)].append((minutes, label))
+    for (name, *options), asking in questions.items():
+        labels = [label for _, label in asking]
+        answer = _refusal([*options, f"--time={max(asking)[0]}"])
+        if answer is None:
+            continue
+        text = f"Slurm refuses {shlex.join(options)}: {answer}"
+        away = partitions[name][1] if name else ""
+        if UNREACHABLE.search(answer):  # the next question would wait as long
+            may_be[f"not checked: {answer}"] += labels
+            break
+        # Of nodes that are down for now sbatch says the same as of nodes that do not exist.
+        if away and "is not available" in answer:
+            may_be[f"{text} ({away} are down or drained)"] += labels
+        else:
+            (may_be if may_pass(answer) else never)[text] += labels
+    return never, may_be
 
 
 def _partitions() -> dict[str, tuple[int | None, str]]:
@@ -200,19 +192,26 @@ def _partitions() -> dict[str, tuple[int | None, str]]:
     return known
 
 
-def _options(resources: Mapping[str, Any]) -> tuple[str, ...]:
+def _refusal(options: Sequence[str]) -> str | None:
+    """Slurm's words if it would not take a job with these options."""
+    try:
+        ask("sbatch", "--test-only", *options, "--wrap=true")
+    except NoAnswerError as error:
+        words = str(error).removeprefix("sbatch failed (").removesuffix(")")
+        return words.replace("sbatch: error: ", "").replace("allocation failure: ", "")
+    return None
+
+
+def _options(resources: Mapping[str, Any]) -> list[str]:
     """Options of sbatch in a job's resources, without its time and what decides nothing."""
     given = [f"{option}={resources[key]}" for key, option in _OPTIONS.items() if resources.get(key)]
     cpus = resources.get("cpus_per_task") or resources.get("_cores") or 1
     extra = shlex.split(str(resources.get("slurm_extra") or ""))
-    return (
-        *given,
-        f"--cpus-per-task={cpus}",
-        *(w for w in extra if not w.startswith(_NOT_OF_SIZE)),
-    )
+    sizes = [word for word in extra if not word.startswith(_NOT_OF_SIZE)]
+    return [*given, f"--cpus-per-task={cpus}", *sizes]
 
 
-def _lines(problems: Mapping[str, Sequence[str]]) -> list[str]:
+def _lines(problems: Problems) -> list[str]:
     return [
         f"{first}{f' (and {len(others)} more)' if others else ''}: {problem}"
         for problem, (first, *others) in problems.items()

@@ -1,6 +1,6 @@
 """Whether a run whose job ended gets another job, by what its launcher recorded (`run.json`).
 
-Asked by the job before it starts ranks, by Snakemake for the resources of the next try, and by
+Asked by the job before it starts ranks, by Snakemake before it submits the next try, and by
 `scalewatt status`.
 """
 
@@ -13,37 +13,51 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.run_spec import RunSpec
-from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.files import NO_ROOM, full_text, has_room
 from scalewatt.run_files.inventory import find_workdirs
-from scalewatt.run_files.record import STARTED_BY, read_ended_run
+from scalewatt.run_files.record import (
+    FINISHED,
+    MONITOR_LOST,
+    RESULT,
+    STARTED_BY,
+    STOPPED,
+    read_ended_run,
+)
+
+PUBLICATIONS = 2
+"""How often the results of a trained run are published at most: a file system may fail once."""
 
 
-def retry(run: Mapping[str, Any], spec: RunSpec, crash_retries: int) -> tuple[str, str | None]:
-    """How a run's last segment ended, and why no job follows; None if one does.
+def reason_to_end(run: Mapping[str, Any], spec: RunSpec, crash_retries: int) -> str | None:
+    """Why no job follows a run's last segment; None if one does.
 
     A run goes on from its checkpoint unless its input was refused, its disk is full, it stopped twice in
-    a row without progress, crashed `crash_retries` + 1 times in a row without progress, or could not be
-    recorded in all starts of a job. Only segments of the present Snakemake count.
+    a row without progress, or crashed or was not recorded `crash_retries` + 1 times in a row without
+    progress. One that is trained is published, twice at most. Only segments of the present Snakemake
+    count.
     """
     if run["refusal"]:
-        return run["refusal"], run["refusal"]
+        return str(run["refusal"])
+    if failures := run["unpublished"]:
+        is_last = len(failures) >= PUBLICATIONS
+        return f"it is trained, and cannot be published ({failures[-1]})" if is_last else None
     segments = run["segments"][run["since"] :]
     if not segments:
-        return "its job ended before its training began", None
+        return None
     last = segments[-1]
-    detail, outcome = last.get("detail") or "", outcome_of(last)
-    ended = f"{outcome} {_position(last, spec)}{f' ({detail})' if detail else ''}"
-    if outcome == "finished":
-        return "trained to its end, and not published yet", None
-    is_unrecorded = outcome == "monitor_lost" and last.get("code") == ExitCode.FAILED
-    if outcome == "refused" or is_unrecorded or NO_ROOM in detail:
-        return ended, detail or "its input was refused"
+    detail, outcome = last.get("detail") or "", last["outcome"]
+    if outcome == FINISHED:
+        return None
+    if outcome == "refused" or NO_ROOM in detail:
+        return detail or "its input was refused"
     in_vain = [*takewhile(lambda segment: not _has_progressed(segment), reversed(segments))]
-    has_stopped_twice = [outcome_of(segment) for segment in in_vain[:2]] == ["stopped"] * 2
-    if not has_stopped_twice and len(in_vain) <= max(crash_retries, outcome == "stopped"):
-        return ended, None
-    return ended, f"no progress in {len(in_vain)} segments in a row, the last {ended}"
+    has_stopped_twice = [segment["outcome"] for segment in in_vain[:2]] == [STOPPED] * 2
+    if not has_stopped_twice and len(in_vain) <= max(crash_retries, outcome == STOPPED):
+        return None
+    return (
+        f"no progress in {len(in_vain)} segments in a row, the last {outcome} "
+        f"{_position(last, spec)}{f' ({detail})' if detail else ''}"
+    )
 
 
 def no_further_try(work: Path, spec: RunSpec, crash_retries: int) -> str | None:
@@ -54,26 +68,24 @@ def no_further_try(work: Path, spec: RunSpec, crash_retries: int) -> str | None:
     """
     starter = os.environ.get(STARTED_BY)
     folder = next(iter(find_workdirs(work, spec)), None)
-    if starter is None or folder is None or (folder / "result.json").exists():
+    if starter is None or folder is None:
         return None
     run = read_ended_run(folder, spec)
-    if run.get("started_by") != starter:
+    is_trained = (folder / RESULT).exists() and not run["unpublished"]
+    if is_trained or run.get("started_by") != starter:
         return None
-    return retry(run, spec, crash_retries)[1] if has_room(folder) else full_text(folder)
-
-
-def outcome_of(segment: Mapping[str, Any]) -> str:
-    """Outcome of a segment that has ended, however."""
-    return "killed" if segment["outcome"] == "running" else str(segment["outcome"])
+    if reason := reason_to_end(run, spec, crash_retries):
+        return reason
+    return None if has_room(folder) else full_text(folder)
 
 
 def _has_progressed(segment: Mapping[str, Any]) -> bool:
     """Whether a segment left a further checkpoint; of a command, which keeps its own, if it stopped there."""
     began, ended = segment.get("from_updates"), segment.get("to_updates")
-    if outcome_of(segment) == "monitor_lost":  # its updates have no energy
+    if segment["outcome"] == MONITOR_LOST:  # its updates have no energy
         return False
     if began is None or ended is None:
-        return outcome_of(segment) == "stopped"
+        return bool(segment["outcome"] == STOPPED)
     return bool(ended > began)
 
 

@@ -23,7 +23,7 @@ from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.run_files.inventory import Published
 from scalewatt.run_files.lock import BEAT_S, is_alive, read_holder, silence_s
 from scalewatt.run_files.record import read_ended_run, read_position, read_segments
-from scalewatt.scheduling.retries import outcome_of, retry
+from scalewatt.scheduling.retries import reason_to_end
 from scalewatt.slurm.job_queue import QueuedJob
 
 State = Literal[
@@ -117,12 +117,12 @@ def _left(folder: Path, spec: RunSpec, crash_retries: int) -> RunState | None:
     if not segments:
         return None
     last = segments[-1]
-    outcome, ended_s = outcome_of(last), number(last.get("ended_s")) or _last_sign_s(folder)
+    outcome, ended_s = last["outcome"], number(last.get("ended_s")) or _last_sign_s(folder)
     where = {"since_s": ended_s, "job": last.get("job"), "log": log, "folder": folder}
-    if outcome == "finished":
+    no_further = reason_to_end(run, spec, crash_retries)
+    if outcome == "finished" and no_further is None:
         reason = "it is trained; the next start publishes its results"
         return RunState("stopped", reason=reason, **where)
-    _, no_further = retry(run, spec, crash_retries)
     if outcome == "refused":
         return RunState("refused", reason=no_further, **where)
     if outcome in ("stopped", "monitor_lost") and no_further is None:

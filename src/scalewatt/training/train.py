@@ -329,7 +329,7 @@ class Trainer:
         ranks = self.ranks.comm.gather(of_rank, root=0)
         if self.notes:
             state = {
-                "spec_sha256": self.job.spec_sha256,
+                "spec_sha256": self.spec.sha256,
                 **{name: getattr(self, name).state_dict() for name in _STATEFUL},
                 **{name: getattr(self, name) for name in ("epoch", "step", "history")},
                 "train_s": self.seconds["train"],
@@ -343,7 +343,7 @@ class Trainer:
         """Resume from the run's checkpoint, if there is one; InputError if it is damaged or of another."""
         path, state = self.job.work / "checkpoint.pt", None
         if self.ranks.rank == 0:  # other nodes may see an older file for some time
-            state = checkpoint.load_checkpoint(path, self.job.spec_sha256)
+            state = checkpoint.load_checkpoint(path, self.spec.sha256)
         state = self.ranks.comm.bcast(state)
         if state is None:
             return
@@ -381,7 +381,7 @@ class Trainer:
         work, require_lock = self.job.work, self.job.require_lock
         checkpoint.save(work / "weights.pt", self.network.state_dict(), require_lock)
         result = {
-            "spec_sha256": self.job.spec_sha256,
+            "spec_sha256": self.spec.sha256,
             "metric_name": self.workload.metric_name,
             "metric_goal": self.workload.metric_goal,
             "parameters": sum(parameter.numel() for parameter in self.network.parameters()),
