@@ -71,20 +71,8 @@ def test_a_process_that_waits_for_ever_ends_in_time(stderr: int | None) -> None:
     assert code_of(SHORT + "termination.end_within(0.2); " + WAIT, stderr) != 0
 
 
-def test_a_message_that_cannot_be_printed_is_no_failure() -> None:
-    for kind in (broken_pipe()[1], os.open("/dev/full", os.O_WRONLY), None):
-        assert code_of("from scalewatt.common.termination import say; say('words')", kind) == 0
-        if kind is not None:
-            os.close(kind)
-
-
 def test_a_rank_that_must_end_ends_also_where_mpi_does_not_end_it(stderr: int | None) -> None:
     assert code_of(DEAF + SHORT + "termination.abort(64, 'why')", stderr) != 0
-
-
-@pytest.mark.parametrize("stderr", ["pipe", "broken", "/dev/full", "closed"], indirect=True)
-def test_all_ranks_end_with_the_code_that_one_gives(stderr: int | None) -> None:
-    assert code_of("from scalewatt.common.termination import abort; abort(64, 'why')", stderr) == 64
 
 
 FAILING = """

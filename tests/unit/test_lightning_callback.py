@@ -252,11 +252,6 @@ def test_after_the_last_batch_of_an_epoch_it_is_validated_and_reported_first(ins
     assert [row["metric"] for row in history(inside)] == logged(inside, "error")
 
 
-def test_after_the_last_batch_of_all_a_request_to_stop_comes_too_late(inside: Path) -> None:
-    fit(inside, module(on_before_optimizer_step=asking(3 * BATCHES - 1, signal.SIGUSR1)))
-    assert len(history(inside)) == 3
-
-
 def test_a_run_goes_on_from_lightnings_own_checkpoint_after_a_crash(
     inside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

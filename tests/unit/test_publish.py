@@ -15,12 +15,12 @@ import pytest
 from run_files import epochs, make_spec
 
 from scalewatt.cli import main
+from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json
 from scalewatt.execution.publish import already_published, publish
 from scalewatt.recordings.journal import write_journal
 from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.run_files.record import WorkDir, description_path, open_workdir, segment_name
-from scalewatt.training.history import HISTORY_SCHEMA
 
 OUTPUTS = [
     "events.parquet",
@@ -155,16 +155,6 @@ def test_the_reason_of_a_segments_end_names_no_path_of_a_persons(work: WorkDir, 
     assert found[1]["detail"] == "n1: <path>: No space left" and "detail" not in found[0]
 
 
-def test_the_history_has_its_schema_and_the_models_own_results(work: WorkDir, out: Path) -> None:
-    publish(work, out)
-    history = pq.read_table(out / "history.parquet")
-    assert history.schema.names == [*HISTORY_SCHEMA.names, "metric_persistence", "top5"]
-    assert history["top5"].to_pylist() == [1.0, 1.0]
-    assert history["metric"].to_pylist() == [40.0, 30.0]
-    assert history["train_metric"].to_pylist() == [None, None]
-    assert history["updates"].to_pylist() == [12, 12]
-
-
 def test_a_killed_segments_last_stage_ends_with_its_recording(work: WorkDir, out: Path) -> None:
     publish(work, out)
     events = pq.read_table(out / "events.parquet")
@@ -211,7 +201,7 @@ def test_a_failed_publication_is_not_regarded_as_finished(
 ) -> None:
     hidden = work.path / f"{missing}.hidden"
     (work.path / missing).rename(hidden)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises((FileNotFoundError, InputError)):
         publish(work, out)
     assert not (out / "provenance.json").exists()
     assert not already_published(out, work)
@@ -219,17 +209,6 @@ def test_a_failed_publication_is_not_regarded_as_finished(
     hidden.rename(work.path / missing)
     publish(work, out)  # and the next one completes it
     assert already_published(out, work)
-    assert sorted(path.name for path in out.iterdir()) == OUTPUTS
-
-
-def test_publishing_again_replaces_what_exists(work: WorkDir, out: Path) -> None:
-    (out / "perun").mkdir(parents=True)
-    (out / "perun" / "segment-000.hdf5").write_text("of another spec")
-    (out / "weights.pt").write_text("of another spec")
-    publish(work, out)
-    publish(work, out)
-    assert not (out / "perun" / "segment-000.hdf5").exists()
-    assert (out / "weights.pt").read_bytes() == b"weights"
     assert sorted(path.name for path in out.iterdir()) == OUTPUTS
 
 

@@ -11,11 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 from commands import PATIENCE_S, Direct
 
-from scalewatt.campaign.external_command import command_files
-from scalewatt.campaign.run_spec import read_spec
-from scalewatt.run_files.inventory import work_name
-from scalewatt.run_files.lock import locked
-
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
@@ -75,25 +70,6 @@ def test_a_run_that_is_asked_to_stop_before_its_commands_start_is_no_failed_one(
     assert [(row["epoch"], row["segment"]) for row in history] == [(0, 1), (1, 1), (2, 1)]
     events = pq.read_table(tmp_path / "out/events.parquet").to_pylist()
     assert [row["stage"] for row in events if row["segment"] == 0] == ["startup", "shutdown"]
-
-
-def test_a_script_that_changes_while_its_run_waits_for_another_is_not_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = Direct(tmp_path, "whose", monkeypatch)
-    spec = read_spec(tmp_path / "spec.json")
-    work = tmp_path / "work" / work_name(spec.key, None, command_files(spec))
-    work.mkdir(parents=True)
-    with locked(work):
-        process = run.start()
-        assert process.stdout is not None
-        assert any("waiting" in line for line in process.stdout)
-        (tmp_path / "scripts" / "whose.py").write_text("print('other code')\n")
-    output = process.stdout.read()
-    assert process.wait(timeout=PATIENCE_S) == 1, output
-    assert "scripts/whose.py: has changed since whose-local-n002-lbs0008-full" in output
-    assert not (tmp_path / "out").exists()
-    assert not list(tmp_path.glob("work/*/train.log"))
 
 
 def test_a_script_that_changed_since_its_run_stopped_is_refused_and_loses_nothing(

@@ -5,20 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import signal
-import socket
 import time
 from dataclasses import asdict
 from pathlib import Path
 
 import psutil
 import pytest
-from test_interruptions import PATIENCE_S, WAVES, checkpointed, long_run, wait_for
-from training import Training
-from workspace import first_on_path
+from test_interruptions import PATIENCE_S, checkpointed, long_run, wait_for
 
 from scalewatt.run_files.lock import Holder, locked
-
-IMPATIENT = "from scalewatt.run_files import lock; lock.PATIENCE_S = 1"
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -41,34 +36,6 @@ def lives(process: psutil.Process) -> bool:
 
 def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def test_a_run_that_another_machine_trains_is_refused_and_left_alone(
-    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    training = Training.of(tmp_path / "run", data, WAVES, epochs=1)
-    code, _ = training.run("--max-updates", "2")
-    assert code == 75
-    before = put_holder_elsewhere(training.work), digest(training.work / "run.json")
-    monkeypatch.setenv("PYTHONPATH", first_on_path(tmp_path))
-    (tmp_path / "sitecustomize.py").write_text(IMPATIENT)
-    code, output = training.run()
-    assert code == 1
-    for word in ("process 3 on n9 since", "or end it (kill 3 on n9)"):
-        assert word in output
-    (tmp_path / "sitecustomize.py").unlink()
-    now = (training.work / "holder.json").read_bytes(), digest(training.work / "run.json")
-    assert now == before
-    assert not training.out.exists()
-    (training.work / "holder.json").unlink()  # that one has ended
-    code, output = training.run()
-    assert code == 0, output
-    said = json.loads((training.out / "provenance.json").read_text())
-    assert [one["outcome"] for one in said["segments"]] == ["stopped", "finished"]
-    for segment in said["segments"]:
-        placed = [(one["rank"], one["local_rank"], one["host"]) for one in segment["ranks"]]
-        assert placed == [(n, n, socket.gethostname()) for n in range(training.spec.gpus)]
-    assert "ranks" not in said
 
 
 def test_a_training_that_was_taken_for_dead_changes_nothing_of_the_new_holders(

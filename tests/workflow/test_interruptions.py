@@ -144,16 +144,6 @@ def test_the_schedulers_warning_signal_stops_all_ranks_at_a_checkpoint(
     assert_completes(training, uninterrupted)
 
 
-@pytest.mark.nightly
-def test_two_trainings_of_one_run_never_meet(tmp_path: Path, data: Path) -> None:
-    training = Training.of(tmp_path / "run", data, WAVES, epochs=4)
-    first, second = training.start(), training.start()
-    outputs = [process.communicate(timeout=PATIENCE_S)[0] for process in (first, second)]
-    assert [first.returncode, second.returncode] == [0, 0], outputs
-    assert any("waiting for it" in output for output in outputs)
-    assert len(list((training.work / "perun").glob("*.hdf5"))) == 1
-
-
 def test_a_launcher_that_starts_too_few_ranks_is_named(tmp_path: Path, data: Path) -> None:
     training = Training.of(tmp_path / "run", data, WAVES)
     one = """sh -c 'exec mpiexec -n 1 "$@"' {gpus}"""
@@ -218,17 +208,3 @@ def test_ctrl_c_on_snakemake_leaves_nothing_half_and_the_next_one_completes(
     assert '"outcome": "stopped"' in segments.read_text()
     workspace.done(TARGET)
     assert_whole(workspace)
-
-
-@pytest.mark.nightly
-def test_after_snakemake_is_killed_the_next_one_waits_for_its_training(tmp_path: Path) -> None:
-    workspace = Workspace.create(tmp_path / "project")
-    process = start_in_training(workspace)
-    process.kill()
-    process.wait()
-    assert not list(workspace.results.glob("runs/*/1/*.parquet"))
-    assert workspace.snakemake("--unlock")[0] == 0
-    workspace.done(TARGET)
-    assert_whole(workspace)
-    (segments,) = workspace.path.glob("work/tiny/*/run.json")
-    assert segments.read_text().count('"outcome"') == 1

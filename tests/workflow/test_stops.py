@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import pyarrow.parquet as pq
 import pytest
 from test_interruptions import PATIENCE_S, checkpointed, wait_for
 from test_resume import WAVES, assert_same_training
 from training import Training
-from workspace import first_on_path
 
 from scalewatt.run_files.record import read_outcome
 
@@ -106,41 +104,6 @@ def test_signals_to_every_process_of_a_job_stop_it_at_a_checkpoint(
     if goes_on:
         finish(training, uninterrupted)
         assert_no_gap(training)
-
-
-# A file of this name is run by each Python that finds it.
-SITE = """
-import os, signal
-from scalewatt.recordings.stage_log import EventLog
-
-enter = EventLog.enter
-
-def told(self, stage, *args, **kwargs):
-    enter(self, stage, *args, **kwargs)
-    if stage == "validate" and self._file:  # rank 0 alone
-        os.kill(os.getpid(), signal.SIGUSR1)
-
-EventLog.enter = told
-"""
-
-
-@pytest.mark.nightly
-def test_a_run_that_stops_within_an_evaluation_evaluates_again_and_learns_the_same(
-    tmp_path: Path, data: Path, uninterrupted: Training
-) -> None:
-    training = long_run(tmp_path / "run", data)
-    (tmp_path / "sitecustomize.py").write_text(SITE)
-    told = replace(
-        training, launcher=f"env PYTHONPATH={first_on_path(tmp_path)} {training.launcher}"
-    )
-    code, output = told.run()
-    assert code == 75, output
-    position = json.loads((training.work / "progress.json").read_text())["checkpoint"]
-    assert (position["epoch"], position["step"]) == (0, STEPS), "it did not stop in an evaluation"
-    finish(training, uninterrupted)
-    events = pq.read_table(training.out / "events.parquet").to_pylist()
-    evaluated = [e["segment"] for e in events if e["stage"] == "validate" and e["epoch"] == 0]
-    assert set(evaluated) == {0, 1}
 
 
 @pytest.fixture

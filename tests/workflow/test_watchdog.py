@@ -207,49 +207,6 @@ def test_a_training_whose_sampler_is_lost_stops_and_goes_on_with_the_next_start(
     assert first["ended_s"] <= second["started_s"]
 
 
-TWO_HOSTS = """#!/bin/sh
-exec unshare -u sh -c 'hostname "127.0.0.$((PMI_RANK + 1))"; exec "$@"' sh "$@"
-"""
-
-
-@pytest.fixture
-def on_two_nodes(watched: Watched, tmp_path: Path, data: Path) -> Watched:
-    """The training with each of its ranks on a host of its own, as far as names go."""
-    if subprocess.run(["unshare", "-u", "true"], capture_output=True).returncode != 0:
-        pytest.skip("a second host name on one machine needs a namespace of its own (root)")
-    script = tmp_path / "two-hosts"
-    script.write_text(TWO_HOSTS)
-    script.chmod(0o755)
-    two = {"nodes": 2, "ranks_per_node": 1, "epochs": EPOCHS}
-    watched.training = Training.of(tmp_path / "two", data, WAVES, **two)
-    watched.launcher = f"mpiexec -n {{gpus}} {script}"
-    return watched
-
-
-@pytest.mark.nightly
-def test_a_sampler_lost_on_a_second_node_stops_all_ranks(on_two_nodes: Watched) -> None:
-    watched = on_two_nodes
-    watched.start()
-    watched.wait_for_checkpoint()
-    _, samplers = watched.ranks_and_samplers()
-    journals = journal_files(watched.training.work / "perun")[0]
-    assert list(journals) == ["127.0.0.1", "127.0.0.2"]
-    (second,) = [s for s in samplers if has_open(s, "segment-000.127.0.0.2.csv")]
-    second.kill()
-    output = watched.output()
-    assert watched.process.returncode == 70, output
-    assert "127.0.0.2: the sampler" in output
-    wait_for(lambda: not watched.processes(), "end of all processes")
-    watched.finish()
-    assert watched.outcomes() == ["monitor_lost", "finished"]
-    assert len(watched.training.history()) == EPOCHS
-
-
-def has_open(process: psutil.Process, name: str) -> bool:
-    """Whether a process holds a file of this name open."""
-    return any(Path(file.path).name == name for file in process.open_files())
-
-
 @pytest.mark.nightly
 def test_a_perun_that_does_not_close_costs_its_file_and_not_the_run(watched: Watched) -> None:
     watched.limits = {"journal_silence_s": 600, "closing_s": 3}

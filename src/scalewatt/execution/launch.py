@@ -33,17 +33,8 @@ from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.files import NO_ROOM, full_text, has_room, read_json_object
 from scalewatt.common.termination import STOP_FILE, say
 from scalewatt.data.prepared import content_of_prepared, is_staged
-from scalewatt.execution.failure_reason import (
-    is_full,
-    most_informative_line,
-    one_line,
-    was_refused,
-)
-from scalewatt.execution.launcher_process import (
-    RanksProcess,
-    forking,
-    require_launcher,
-)
+from scalewatt.execution.failure_reason import is_full, most_informative_line, one_line, was_refused
+from scalewatt.execution.launcher_process import RanksProcess, forking, require_launcher
 from scalewatt.execution.publish import already_published, publish
 from scalewatt.execution.watchdog import Limits
 from scalewatt.provenance.versions import made_with
