@@ -73,6 +73,7 @@ def work(tmp_path: Path) -> Iterator[WorkDir]:
     """A run that was killed in its first segment and finished in its second."""
     with open_workdir(tmp_path / "work", make_spec(), "d" * 64) as work:
         work.begin_segment({}, {})
+        work.open_record()
         work.begin_segment({}, SOFTWARE)
         work.end_segment("finished")
         (work.path / "events.jsonl").write_text(
