@@ -118,6 +118,7 @@ def test_a_segment_left_open_was_killed_or_ended_as_rank_0_wrote(tmp_path: Path)
         note_position(work.path, 7, 0, 7)
         note_outcome(work.path, 0, {"outcome": "stopped", "losses": []}, lambda: None)
     with open_workdir(tmp_path, SPEC, DATA) as work:
+        work.open_record()
         work.begin_segment({}, {})
         note_position(work.path, 9, 0, 9)
     with open_workdir(tmp_path, SPEC, DATA) as work:
