@@ -4,8 +4,8 @@
 
 - A job that sbatch refuses because there are too many, or because slurmctld is away, is offered again
   and uses up no retry (issue 320 there). What was accepted without an answer is not submitted twice.
-- A job has not ended as long as it is in the queue (Slurm puts jobs back after NODE_FAIL), and a preempted
-  one has ended when it left it: the parent waits for ever.
+- A job has not ended as long as it is in the queue (Slurm puts jobs back after NODE_FAIL), and has ended
+  when it left it, whatever its state: the parent waits for ever for PREEMPTED.
 - NODE_FAIL excludes no nodes: the parent excludes all nodes of the job from then on.
 - Ctrl-C also cancels the jobs that are just being polled: the parent's list is empty then (issue 397).
 - The workflow's `end_of_retries(job)` may give a reason why a job is not submitted again.
@@ -47,6 +47,11 @@ __all__ = ["Executor", "ExecutorSettings", "common_settings"]
 
 WAITS_S = (5, 10, 20, 40, 60)
 """Times between two offers of a job; the last is repeated."""
+_ENDED = (
+    *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"),
+    *("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
+)
+"""States of the accounting in which a job that left the queue has ended."""
 
 
 class Executor(slurm.Executor):
@@ -115,16 +120,19 @@ class Executor(slurm.Executor):
         async for _ in super().check_active_jobs(active_jobs):
             pass
         with suppress(NoAnswerError):
-            self._report_preempted({str(job.external_jobid): job for job in active_jobs})
+            self._report_overlooked({str(job.external_jobid): job for job in active_jobs})
         for info in active_jobs:
             if str(info.external_jobid) in self._live:
                 yield info
 
-    def _report_preempted(self, jobs: dict[str, SubmittedJobInfo]) -> None:
+    def _report_overlooked(self, jobs: dict[str, SubmittedJobInfo]) -> None:
+        """Report jobs that the parent takes for running, and that have left the queue."""
         queued = queued_jobs()
         gone = [job for job in jobs if job in self._live and job not in queued]
         for job, state in (accounted_states(gone) if gone else {}).items():
-            if state == "PREEMPTED":
+            if state == "COMPLETED":
+                self.report_job_success(jobs[job])
+            elif state in _ENDED:
                 self.report_job_error(jobs[job], f"SLURM-job '{job}' ended: {state}.")
 
     def report_job_success(self, job_info: SubmittedJobInfo) -> None:
