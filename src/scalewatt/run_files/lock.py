@@ -16,6 +16,7 @@ import fcntl
 import json
 import os
 import socket
+import tempfile
 import threading
 import time
 import uuid
@@ -103,9 +104,13 @@ def is_alive(workdir: Path, holder: Holder) -> bool:
 
 
 def silence_s(workdir: Path) -> float | None:
-    """Seconds since the marker was renewed, by this machine's clock; None without one."""
+    """Seconds since the marker was renewed, by its file system's clock; None without one."""
     written_s = _written_s(workdir / MARKER)
-    return None if written_s is None else time.time() - written_s
+    if written_s is None:
+        return None
+    with suppress(OSError), tempfile.TemporaryFile(dir=workdir, prefix=".now-") as probe:
+        return os.fstat(probe.fileno()).st_mtime - written_s
+    return time.time() - written_s  # a folder that may only be read
 
 
 def _written_s(path: Path) -> float | None:

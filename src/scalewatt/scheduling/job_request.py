@@ -6,7 +6,7 @@ import math
 import os
 import shlex
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from scalewatt.campaign.campaign_types import Campaign
@@ -80,6 +80,12 @@ def training_request(
             "--open-mode=append",
         ),
     )
+
+
+def refused_request(request: Request) -> Request:
+    """The request of a job that only says why its run is not tried again: one node for a minute."""
+    tasks = None if request.tasks is None else request.tasks_per_node
+    return replace(request, nodes=1, tasks=tasks, runtime=1, held_gpus=0)
 
 
 def training_retries(specs: Iterable[RunSpec], cluster: Cluster, upper_s: UpperS) -> int:

@@ -165,8 +165,8 @@ def misfits(jobs: Jobs) -> tuple[Problems, Problems]:
         else:
             questions[name or "", *_options(resources)].append((minutes, label))
     for (name, *options), asking in questions.items():
-        labels = [label for _, label in asking]
-        answer = _refusal([*options, f"--time={max(asking)[0]}"])
+        labels, minutes = [label for _, label in asking], max(asking)[0]
+        answer = _refusal([*options, *([f"--time={minutes}"] if minutes else [])])
         if answer is None:
             continue
         text = f"Slurm refuses {shlex.join(options)}: {answer}"

@@ -13,7 +13,8 @@ TIMEOUT_S = 10.0
 _USERS_VARIABLES = ("SQUEUE_", "SACCT_", "SINFO_", "SLURM_TIME_FORMAT")
 """Beginnings of variables by which a user selects and formats what Slurm's commands print for people."""
 UNREACHABLE = re.compile(
-    r"(?i)timed out|unable to contact|temporarily un|connection refused|zero bytes|standby mode"
+    r"(?i)timed out|gave no answer|unable to contact|temporarily un|connection refused|zero bytes"
+    r"|standby mode"
 )
 """Errors of Slurm's commands while slurmctld gives no answer."""
 _FULL = re.compile(r"(?i)slurm job queue full|slurm temporarily unable to accept job")
