@@ -48,7 +48,7 @@ def test_an_unknown_run_or_key_ends_with_one_message(project: Workspace) -> None
     for given, words in (
         (
             f"only={one[:-1]}/1",
-            f"only: no configuration '{one[:-1]}' in campaigns/tiny.yaml; did you mean",
+            f"only: no configuration '{one[:-1]}'; did you mean",
         ),
         (f"onyl={one}/1", "--config: unknown key 'onyl'; did you mean 'only'?"),
         ("max_gpus=two", 'max_gpus: "two" does not fit: input should be a valid integer'),

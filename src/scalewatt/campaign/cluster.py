@@ -403,7 +403,10 @@ def load_cluster(path: Path | str) -> Cluster:
     """Read and check a cluster file; InputError, too, if its file of carbon intensity is missing."""
     cluster = parse_cluster(read_yaml(path), str(path))
     if (file := carbon_file(cluster)) and not file.is_file():
-        raise InputError(f"{path}: carbon_intensity.file: {file} is not a file")
+        raise InputError(
+            f"{path}: carbon_intensity.file: {file} is not a file; expected a CSV file of g CO2e per kWh "
+            f"over time (docs/energy.md), its path from {Path.cwd()}"
+        )
     return cluster
 
 
