@@ -44,7 +44,7 @@ def campaign(loader: str, fraction: str | int = 1, source: str = "none", **serie
 def test_a_dataset_without_data_takes_loader_synthetic_only() -> None:
     assert campaign("synthetic").configurations
     with pytest.raises(
-        InputError, match=r"series\.one: dataset 'images' has source none, but loader is pil"
+        InputError, match=r"series\.one\.model: dataset 'images' has source none, but loader is pil"
     ):
         campaign("pil")
 

@@ -462,8 +462,17 @@ def basis(cluster: Cluster, devices: list[Device]) -> list[str]:
     ]
     if others := [device.name for device in devices if device.name not in cluster.devices]:
         return [*sentences, f"No PUE, carbon and price: {cluster.name} lacks {', '.join(others)}."]
-    factors = (("PUE", cluster.pue), ("Carbon", cluster.carbon_intensity), ("Price", cluster.price))
-    return sentences + [f"{name}: {_text(factor)}." for name, factor in factors if factor]
+    factors = (
+        ("PUE", cluster.pue, ""),
+        ("Carbon", cluster.carbon_intensity, " g/kWh"),
+        ("Price", cluster.price, f" {cluster.currency}/kWh"),
+    )
+    for name, factor, unit in factors:
+        if factor and "value" in factor:
+            sentences.append(f"{name} {factor['value']}{unit}: {factor['source']}.")
+    if (file := carbon_file(cluster)) and cluster.carbon_intensity:
+        sentences.append(f"Carbon over time by {file.name}: {cluster.carbon_intensity['source']}.")
+    return sentences
 
 
 def _text(values: Mapping[str, Any]) -> str:

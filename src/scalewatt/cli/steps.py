@@ -52,10 +52,14 @@ def prepare(arguments: argparse.Namespace) -> None:
         )
     source = read_source(arguments.source) if arguments.source else None
     given = definition, arguments.folder, source
-    if arguments.year is None:
-        described = prepare_dataset(*given)
-    else:
-        described = prepare_dataset_year(*given, arguments.year)
+    try:
+        if arguments.year is None:
+            described = prepare_dataset(*given)
+        else:
+            described = prepare_dataset_year(*given, arguments.year)
+    except OSError as error:
+        error.filename = error.filename or str(arguments.folder)  # HDF5 and Zarr name no file
+        raise
     if arguments.pack:
         from scalewatt.data.node_copy import pack
 
