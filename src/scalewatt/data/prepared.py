@@ -151,8 +151,11 @@ def _make_demo(definition: dict[str, Any], folder: Path, source: Source) -> Prep
     if definition["format"] == "imagenet":
         demo.write_scans(folder, definition)
         return _prepare_images(definition, folder, None)
-    demo.write_waves(building / "waves.zarr", definition)
-    return _prepare_era5(definition, folder, str(building / "waves.zarr"))
+    try:
+        demo.write_waves(building / "waves.zarr", definition)
+        return _prepare_era5(definition, folder, str(building / "waves.zarr"))
+    finally:
+        shutil.rmtree(building / "waves.zarr", ignore_errors=True)
 
 
 def _prepare_images(definition: dict[str, Any], folder: Path, source: Source) -> Prepared:
