@@ -13,10 +13,10 @@ from workspace import environment
 
 RANKS = """
 import json
-from scalewatt.execution.clock_offsets import measured_clock_offsets
+from scalewatt.execution.segment_description import measure_clock_offsets
 from scalewatt.training.distributed import join_ranks
 ranks = join_ranks("a run", 4, 2)
-found = measured_clock_offsets(ranks)
+found = measure_clock_offsets(ranks)
 if ranks.rank == 0:
     print(json.dumps(found), flush=True)
 else:

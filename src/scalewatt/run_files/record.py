@@ -130,7 +130,10 @@ _EMPTY: dict[str, Any] = {"since": 0, "refusal": None, "unpublished": [], "segme
 
 def read_run(workdir: Path) -> dict[str, Any]:
     """A run's record as far as it can be read: `segments`, `since`, `refusal`, `unpublished`."""
-    return {**_EMPTY, **json_object(workdir / RUN)}
+    content = json_object(workdir / RUN)
+    segments = content.get("segments")
+    is_whole = isinstance(segments, list) and all(isinstance(s, dict) for s in segments)
+    return {**_EMPTY, **(content if is_whole else {})}
 
 
 def read_segments(workdir: Path) -> list[dict[str, Any]]:
@@ -203,7 +206,7 @@ class WorkDir:
     def record(self) -> dict[str, Any]:
         """The content of run.json; InputError if it is damaged: segments must not be forgotten."""
         path = self.path / RUN
-        return {**_EMPTY, **(read_json_object(path) if path.exists() else {})}
+        return {**_EMPTY, **(read_json_object(path, "segments") if path.exists() else {})}
 
     def open_record(self) -> None:
         """Close a segment that was left open; each Snakemake, and each start by hand, counts anew."""
