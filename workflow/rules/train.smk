@@ -45,7 +45,6 @@ rule train:
         " > >(trap '' TERM HUP USR1; exec tee -i {log:q}) 2>&1"
 
 
-# Always there: a job that waited in a cluster's queue names it, whatever the campaign has become.
 use rule train as train_command with:
     output:
         history=f"{RUN}/history.parquet",
