@@ -141,7 +141,7 @@ class Executor(slurm.Executor):
 
     def _report_overlooked(self, jobs: dict[str, SubmittedJobInfo]) -> None:
         """Report jobs that the parent takes for running, and that have left the queue."""
-        queued = queued_jobs()
+        queued = queued_jobs() if jobs else {}
         gone = [job for job in jobs if job in self._live and job not in queued]
         for job, state in (accounted_states(gone) if gone else {}).items():
             if state == "COMPLETED":

@@ -45,9 +45,8 @@ def children_of(ranks: RanksProcess, count: int) -> list[psutil.Process]:
     """The processes that a launcher has started, once there are so many, besides itself."""
     until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until:
-        python = [
-            p for p in ranks.processes() if p.pid != ranks._process.pid and "-c" in p.cmdline()
-        ]
+        ours = [p for p in psutil.process_iter() if ranks._is_ours(p)]
+        python = [p for p in ours if p.pid != ranks._process.pid and "-c" in p.cmdline()]
         if len(python) == count:
             return python
         time.sleep(0.05)
@@ -60,6 +59,16 @@ def never() -> bool:
 
 def test_a_launcher_that_ends_gives_its_code(start: Callable[[str], RanksProcess]) -> None:
     assert start("exit 7").wait(never) == 7
+
+
+def test_a_launcher_is_ended_once_that_is_asked_for(start: Callable[[str], RanksProcess]) -> None:
+    looks: list[int] = []
+
+    def third() -> bool:
+        looks.append(1)
+        return len(looks) == 3
+
+    assert start("exec sleep 600").wait(third) == -15
 
 
 @pytest.mark.parametrize("session", ["", "setsid "], ids=["same-group", "own-session"])
@@ -83,6 +92,16 @@ def test_what_ignores_term_is_killed_though_its_launcher_obeys(
     ranks.end()
     _, alive = psutil.wait_procs(left, timeout=PATIENCE_S)
     assert not alive
+
+
+def test_a_launcher_that_ignores_term_is_killed(
+    start: Callable[[str], RanksProcess], tmp_path: Path
+) -> None:
+    ranks = start('trap "" TERM; echo deaf; while true; do sleep 1; done')
+    until = time.monotonic() + PATIENCE_S
+    while "deaf" not in (tmp_path / "log").read_text() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert ranks.end() == -9
 
 
 def test_others_with_the_same_command_are_left_alone(

@@ -210,6 +210,7 @@ def test_an_outcome_is_that_of_its_segment_until_another_begins(tmp_path: Path) 
     assert read_outcome(tmp_path, 0) == {"outcome": "stopped", "losses": []}
     assert read_outcome(tmp_path, 1) is None
     note_progress(tmp_path, segment=1)
+    assert read_outcome(tmp_path, 1) is None
     assert read_outcome(tmp_path, 0) is None
     position = read_position(tmp_path)
     assert position is not None and position.updates == 12

@@ -10,7 +10,7 @@ from pathlib import Path
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _DEAD = ("Z", "X", "x")
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_PR_SET_PDEATHSIG = 1
 
 
 @lru_cache(maxsize=1)
@@ -54,11 +54,6 @@ def _stat(pid: int) -> tuple[str, float] | None:
 def signal_at_parents_death(number: signal.Signals) -> None:
     """Have the kernel send this process a signal when the thread that started it has died."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
-
-
-def adopt_orphans() -> None:
-    """Have the kernel make this process the parent of its descendants whose parent dies."""
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def die_with(parent: int) -> None:

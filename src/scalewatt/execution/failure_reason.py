@@ -17,7 +17,7 @@ _PATTERNS = (
     re.compile(r"^(?:\[rank\d+\]: ?)?((?:\w+\.)*\w*(?:Error|Exception|Failed)(?::.*|$))"),
     # What Python's fault handler, Slurm, srun and mpiexec write of a process that a signal ended.
     re.compile(
-        r"(?i)^(.*(?:Fatal Python error|oom.?kill|out of memory|signal|bus error|: killed$"
+        r"(?i)^(.*(?:Fatal Python error|oom.?kill|out of memory|(?:by|on) signal|bus error|: killed$"
         r"|segmentation fault|exit code: (?:9|137)\b).*)"
     ),
     # MPI's own error; why the application aborted is in its other lines.
@@ -44,6 +44,11 @@ def is_full(error: BaseException | None) -> bool:
 def was_refused(log: str) -> bool:
     """Whether a rank found its input wrong."""
     return bool(_IS_REFUSED.search(log))
+
+
+def reports_full_disk(text: str) -> bool:
+    """Whether a text reports a full file system, or a quota that is used up."""
+    return bool(re.search(r"(?i)no space left on device|disk quota exceeded", text))
 
 
 def most_informative_line(log: str) -> str | None:

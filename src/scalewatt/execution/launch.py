@@ -33,7 +33,13 @@ from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.files import NO_ROOM, full_text, has_room, read_json_object
 from scalewatt.common.termination import STOP_FILE, say
 from scalewatt.data.prepared import content_of_prepared, is_staged
-from scalewatt.execution.failure_reason import is_full, most_informative_line, one_line, was_refused
+from scalewatt.execution.failure_reason import (
+    is_full,
+    most_informative_line,
+    one_line,
+    reports_full_disk,
+    was_refused,
+)
 from scalewatt.execution.launcher_process import RanksProcess, forking, require_launcher
 from scalewatt.execution.publish import already_published, publish
 from scalewatt.execution.watchdog import Limits
@@ -345,7 +351,8 @@ class _Segment:
     def _fail(self, code: int, log: str) -> int:
         """Record why ranks failed without an outcome; `code` may be that of ranks which were ended."""
         reason, is_refused = most_informative_line(log), was_refused(log)
-        if not has_room(self.work.path) and NO_ROOM not in (reason or ""):
+        has_no_room = reports_full_disk(reason or "") or not has_room(self.work.path)
+        if has_no_room and NO_ROOM not in (reason or ""):
             reason = one_line(f"{full_text(self.work.path)} ({reason})")
         ended = ExitCode.REFUSED if is_refused else ExitCode.FAILED
         say("\n".join(log.splitlines()[-_LOG_LINES:]))

@@ -1,6 +1,7 @@
 """The launcher of a run's ranks: started, waited for, and ended with all it started here.
 
-On other nodes the launcher ends its ranks.
+mpiexec gives its ranks sessions of their own, so they are known by a mark in their environment. On other
+nodes the launcher ends its ranks.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -21,13 +23,15 @@ from typing import BinaryIO
 import psutil
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.processes import adopt_orphans, signal_at_parents_death
+from scalewatt.common.processes import signal_at_parents_death
 from scalewatt.common.termination import say
 from scalewatt.execution.node_levers import PATIENCE_S, RESETS
 
 GRACE_S = 10.0
 """How long all may take to end after TERM, or after the launcher's end, and then after KILL."""
 _LOOK_S = 0.1
+MARK = "SCALEWATT_RANKS"
+"""Variable of a launcher and all that it starts, by which they are found."""
 CALLERS_PATH = "SCALEWATT_CALLERS_PATH"
 """PATH as it was before this Python's commands were put first, for what is not ours."""
 
@@ -39,10 +43,13 @@ class RanksProcess:
     """
 
     def __init__(
-        self, command: Sequence[str], log: BinaryIO, lock: int, environment: Mapping[str, str]
+        self,
+        command: Sequence[str],
+        log: BinaryIO,
+        lock: int,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
-        adopt_orphans()  # mpiexec gives its ranks sessions of their own
-        self._others = set(psutil.Process().children())
+        self.mark = uuid.uuid4().hex
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -54,7 +61,8 @@ class RanksProcess:
                 CALLERS_PATH: os.environ.get("PATH", os.defpath),
                 "PYTHONUNBUFFERED": "1",
                 "SLURM_KILL_BAD_EXIT": "1",  # srun ends all ranks when one has died, as mpiexec does
-                **environment,
+                **(environment or {}),
+                MARK: self.mark,
             },
             start_new_session=True,  # a terminal's Ctrl-C reaches this process only
             pass_fds=(lock,),
@@ -71,7 +79,7 @@ class RanksProcess:
 
     def wait(self, must_end: Callable[[], bool]) -> int:
         """Wait for the launcher, ending it once `must_end()`; its exit code when all have ended."""
-        while self._process.poll() is None and not must_end():
+        while not self._has_ended() and not must_end():
             time.sleep(_LOOK_S)
         return self.end()
 
@@ -80,42 +88,49 @@ class RanksProcess:
 
         Shells that reset clocks and power limits are not killed, but waited for.
         """
-        if self._process.poll() is None:
+        if self._process.returncode is not None:
+            return self._process.returncode
+        if not self._has_ended():
             os.killpg(self._process.pid, signal.SIGTERM)
-        alive = self._alive_after(GRACE_S)
-        resetting = [process for process in alive if RESETS in _environment(process)]
-        for process in alive:
-            if process not in resetting:
-                with suppress(psutil.Error):
-                    process.kill()
-        if left := self._alive_after(PATIENCE_S if resetting else GRACE_S):
-            say(f"scalewatt: cannot be ended: {', '.join(str(process.pid) for process in left)}")
+        if alive := self._alive_after(GRACE_S):
+            resetting = [process for process in alive if RESETS in _environment(process)]
+            for process in alive:
+                if process not in resetting:
+                    with suppress(psutil.Error):
+                        process.kill()
+            if alive := self._alive_after(PATIENCE_S if resetting else GRACE_S):
+                pids = ", ".join(str(process.pid) for process in alive)
+                say(f"scalewatt: cannot be ended: {pids}")
         return self._process.wait()
+
+    def _has_ended(self) -> bool:
+        """Whether the launcher has ended; as a zombie it keeps its process id."""
+        try:
+            options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+            return os.waitid(os.P_PID, self._process.pid, options) is not None
+        except ChildProcessError:
+            return True
 
     def _alive_after(self, seconds: float) -> list[psutil.Process]:
         """Those that are alive after `seconds`; none as soon as all have ended."""
         until = time.monotonic() + seconds
-        while (alive := self.processes()) and time.monotonic() < until:
+        while alive := [p for p in psutil.process_iter() if self._is_ours(p)]:
+            if time.monotonic() > until:
+                break
             time.sleep(_LOOK_S)
         return alive
 
-    def processes(self) -> list[psutil.Process]:
-        """The launcher and all that it started here, as long as they are alive."""
-        children = [p for p in psutil.Process().children() if p not in self._others]
-        with suppress(psutil.NoSuchProcess):
-            children += [p for child in children for p in child.children(recursive=True)]
-        return [process for process in children if _is_alive(process)]
-
-
-def _is_alive(process: psutil.Process) -> bool:
-    try:
-        return process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    def _is_ours(self, process: psutil.Process) -> bool:
+        try:
+            is_in_group = os.getpgid(process.pid) == self._process.pid
+            is_ours = is_in_group or _environment(process).get(MARK) == self.mark
+            return is_ours and process.status() != psutil.STATUS_ZOMBIE
+        except (psutil.Error, OSError):  # it has just ended
+            return False
 
 
 def _environment(process: psutil.Process) -> dict[str, str]:
-    """Environment of a process; empty if it has ended."""
+    """Environment of a process; empty if it is another user's or has ended."""
     with suppress(psutil.Error, OSError):
         return dict(process.environ())
     return {}

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import atomic_path, read_json, write_json, write_table
+from scalewatt.common.files import atomic_path, read_json, read_json_object, write_json, write_table
 from scalewatt.common.redaction import Redaction
 from scalewatt.execution.command_rank import stage_marks
 from scalewatt.provenance.node_description import grouped
@@ -21,7 +21,6 @@ from scalewatt.provenance.versions import is_clean, source_commit
 from scalewatt.recordings.journal import journal_files, last_sample_s
 from scalewatt.recordings.stage_log import stages_between
 from scalewatt.recordings.stages import EVENTS_SCHEMA
-from scalewatt.run_files.inventory import json_object
 from scalewatt.run_files.record import COMPILED, WorkDir, description_path
 from scalewatt.training.history import history_table
 
@@ -34,7 +33,8 @@ _BASELINES = ("metric_persistence", "metric_climatology")
 
 def already_published(out: Path, work: WorkDir) -> bool:
     """Whether `out` has this run, finished. The provenance is written last."""
-    published = json_object(out / "provenance.json")
+    path = out / "provenance.json"
+    published = read_json_object(path) if path.exists() else {}
     ours = {"spec_sha256": work.spec.sha256, "dataset_sha256": work.dataset_sha256}
     return published.items() >= ours.items()
 

@@ -25,6 +25,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scalewatt.common.termination import say
+
 if TYPE_CHECKING:
     from scalewatt.provenance.rank_placement import Ranks
 
@@ -130,7 +132,10 @@ class SamplerWatch:
             now_s = time.monotonic()
             # A machine or job that was suspended has not waited for a sample.
             elapsed_s, last_s = min(now_s - last_s, 2 * CHECK_INTERVAL_S), now_s
-            self.check(elapsed_s)
+            try:
+                self.check(elapsed_s)
+            except Exception as error:
+                say(f"scalewatt: the check of the sampler failed, and continues: {error!r}")
             time.sleep(CHECK_INTERVAL_S)
 
 

@@ -105,10 +105,14 @@ def is_alive(workdir: Path, holder: Holder) -> bool:
 
 def silence_s(workdir: Path) -> float | None:
     """Seconds since the marker was renewed, by its file system's clock; None without one."""
-    written_s = _written_s(workdir / MARKER)
+    return _age_s(workdir / MARKER)
+
+
+def _age_s(path: Path) -> float | None:
+    written_s = _written_s(path)
     if written_s is None:
         return None
-    with suppress(OSError), tempfile.TemporaryFile(dir=workdir, prefix=".now-") as probe:
+    with suppress(OSError), tempfile.TemporaryFile(dir=path.parent, prefix=".now-") as probe:
         return os.fstat(probe.fileno()).st_mtime - written_s
     return time.time() - written_s  # a folder that may only be read
 
@@ -234,7 +238,7 @@ def _remove(workdir: Path, token: str | None) -> None:
     """Remove the marker with a token (None: a damaged one). Of several contenders one makes the claim."""
     claim = workdir / f".{token}.claim"
     with suppress(OSError):
-        if time.time() - claim.stat().st_mtime > SILENT_S:  # a claimant died on the way
+        if (_age_s(claim) or 0.0) > SILENT_S:  # a claimant died on the way
             claim.unlink()
     with suppress(OSError), open(claim, "x"):
         holder = read_holder(workdir)

@@ -22,6 +22,7 @@ from typing import Any
 
 from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.campaign.run_spec import RunSpec
+from scalewatt.common.errors import InputError
 from scalewatt.common.files import Check, read_json_object, write_json, write_text
 from scalewatt.run_files.inventory import find_workdirs, json_object, work_name
 from scalewatt.run_files.lock import current_job, locked, require_token
@@ -74,7 +75,9 @@ class Progress:
 
 def note_progress(workdir: Path, **changes: Any) -> None:
     """Change entries of progress.json without waiting for the disk."""
-    content = {**json_object(workdir / PROGRESS), **changes, "written_s": time.time()}
+    # How an earlier segment ended says nothing of this one.
+    known = {**json_object(workdir / PROGRESS), "ended": None}
+    content = {**known, **changes, "written_s": time.time()}
     temporary = workdir / ".progress.tmp.json"
     temporary.write_text(json.dumps(content) + "\n", encoding="utf-8")
     os.replace(temporary, workdir / PROGRESS)
@@ -131,9 +134,12 @@ _EMPTY: dict[str, Any] = {"since": 0, "refusal": None, "unpublished": [], "segme
 def read_run(workdir: Path) -> dict[str, Any]:
     """A run's record as far as it can be read: `segments`, `since`, `refusal`, `unpublished`."""
     content = json_object(workdir / RUN)
+    return {**_EMPTY, **(content if _is_record(content) else {})}
+
+
+def _is_record(content: dict[str, Any]) -> bool:
     segments = content.get("segments")
-    is_whole = isinstance(segments, list) and all(isinstance(s, dict) for s in segments)
-    return {**_EMPTY, **(content if is_whole else {})}
+    return isinstance(segments, list) and all(isinstance(segment, dict) for segment in segments)
 
 
 def read_segments(workdir: Path) -> list[dict[str, Any]]:
@@ -206,7 +212,14 @@ class WorkDir:
     def record(self) -> dict[str, Any]:
         """The content of run.json; InputError if it is damaged: segments must not be forgotten."""
         path = self.path / RUN
-        return {**_EMPTY, **(read_json_object(path, "segments") if path.exists() else {})}
+        if not path.exists():
+            return dict(_EMPTY)
+        content = read_json_object(path, "segments")
+        if not _is_record(content):
+            raise InputError(
+                f"{path}: is not the record of a run; restore it, or move {self.path} away to begin afresh"
+            )
+        return {**_EMPTY, **content}
 
     def open_record(self) -> None:
         """Close a segment that was left open; each Snakemake, and each start by hand, counts anew."""
