@@ -162,8 +162,8 @@ class CountedRun(Run):
     def queued_job(self) -> str | None:
         """The run's job in Slurm's queue, by the comment that Snakemake gives it."""
         text = self.project.slurm.command("squeue", "--noheader", "--format=%i %k")
-        comment = f"rule_train_command_wildcards_{self.configuration}_{self.repeat}"
-        return next((i for i, c in map(str.split, text.splitlines()) if c == comment), None)
+        ends = f"_{self.configuration}_{self.repeat}"
+        return next((i for i, c in map(str.split, text.splitlines()) if c.endswith(ends)), None)
 
     def ends(self) -> list[tuple[str, str]]:
         """How each segment and its job ended, by us and by Slurm's accounting."""
