@@ -105,7 +105,7 @@ def test_measuring_a_run_again_trains_exactly_this_run_and_keeps_the_old_one_who
     said = json.loads(again.scalewatt("status", "--json"))
     assert said["counts"]["done"] == said["runs_total"]
     assert said["superseded_energy_kwh"] > 0
-    assert "was replaced; now it is" in again.scalewatt("remeasure")
+    assert "is set aside; now it is" in again.scalewatt("remeasure")
 
 
 @pytest.mark.nightly

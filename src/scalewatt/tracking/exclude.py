@@ -115,11 +115,11 @@ def listed(place: Place) -> list[str]:
     rows = read_exclusions(place.campaign)
     lines = []
     for action, title in ((EXCLUDE, "excluded"), (REMEASURE, "measured again")):
-        found = [one for one in rows if one.action == action]
-        lines.append(f"{title}: {len(found) or 'nothing'}")
-        for one in found:
-            lines.append(f"  {one.configuration} repeat {one.repeat}, {one.date}: {one.reason}")
-            lines.append(f"    {standing(one, measurement_of(place.results, *one.run))}")
+        actions = [row for row in rows if row.action == action]
+        lines.append(f"{title}: {len(actions) or 'nothing'}")
+        for row in actions:
+            lines.append(f"  {row.configuration} repeat {row.repeat}, {row.date}: {row.reason}")
+            lines.append(f"    {standing(row, measurement_of(place.results, *row.run))}")
     return lines
 
 
