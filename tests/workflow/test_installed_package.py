@@ -113,7 +113,8 @@ def test_recordings_plans_and_claims_work_away_from_a_clone(base: Installed) -> 
 def test_what_an_extra_would_bring_is_named(base: Installed) -> None:
     ended = base.run("scalewatt", "prepare", "--folder", "scans", "--definition", SCANS)
     assert ended.returncode == 1
-    assert re.search(r"\w+ is not installed here; `pip install 'scalewatt\[train\]'`", ended.stderr)
+    words = r"\w+ is not installed here; `pip install 'scalewatt\[figures,workflow,train\]'`"
+    assert re.search(words, ended.stderr)
 
 
 def test_the_doctor_advises_what_an_installed_package_can_do(base: Installed) -> None:
