@@ -108,6 +108,9 @@ class Device(Settings):
 
 def _named(devices: dict[str, Device]) -> dict[str, Device]:
     """Give each device its name, which the file has as its key."""
+    for name, device in devices.items():
+        if device.name not in ("", name):
+            raise ValueError(f"{name}: unknown key 'name'; the device's key is its name")
     return {name: device.model_copy(update={"name": name}) for name, device in devices.items()}
 
 
@@ -135,7 +138,7 @@ class SourceFiles(Settings):
 
     @model_validator(mode="after")
     def _is_single(self) -> SourceFiles:
-        if len(self.model_fields_set) != 1:
+        if len(self.model_fields_set) != 1 or not self.model_dump(exclude_none=True):
             raise ValueError(f"expected exactly one of {', '.join(SourceFiles.model_fields)}")
         return self
 

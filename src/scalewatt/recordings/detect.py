@@ -11,7 +11,7 @@ import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 
@@ -194,7 +194,8 @@ def _sensors(record: Recording, names: Mapping[str, str]) -> Iterator[dict[str, 
             ends = {"begin_s": block.time_s.min(initial=np.inf)}
             ends |= {"end_s": block.time_s.max(initial=-np.inf), "time_s": block.time_s}
             for sensor, values in zip(block.rows, block.values.T, strict=True):
-                yield {**sensor._asdict(), **facts, **ends, "values": values}
+                flags = [each for each in block.flags if each["device"] == sensor.name]
+                yield {**sensor._asdict(), **facts, **ends, "values": values, "flags": flags}
 
 
 def _refuse_mixed(known: pd.DataFrame) -> None:
@@ -285,4 +286,5 @@ def _one_after_the_other(parts: pd.DataFrame, flags: list[Flag]) -> dict[str, An
         values = np.concatenate((values, part.values[is_after]))
         before = part if is_after.any() else before
     limit_w = parts["limit_w"].max()
-    return {**first._asdict(), "time_s": time_s, "values": values, "limit_w": limit_w}
+    facts = {"limit_w": limit_w, "flags": [*chain.from_iterable(parts["flags"])]}
+    return {**first._asdict(), "time_s": time_s, "values": values, **facts}

@@ -30,7 +30,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.recordings.block import Recording, blocks_of
 from scalewatt.recordings.tables import Options, damage_flags, decoded, node_of
 from scalewatt.recordings.terms import Flag, flag, gpu_quantity
-from scalewatt.recordings.times import as_numbers
+from scalewatt.recordings.times import as_numbers, within
 
 NODE_LABELS = ("Hostname", "exported_Hostname", "hostname", "node_name", "node", "nodename")
 UUID_LABELS = ("UUID", "uuid", "gpu_uuid")
@@ -72,6 +72,8 @@ def read_prometheus(path: Path, options: Options) -> Recording:
     if samples.empty:
         names = ", ".join(metrics()["metric"].unique())
         raise InputError(f"holds no sample that is read; expected one of {names}")
+    if lost := int(samples["time_s"].isna().sum()):
+        raise InputError(f"{lost} samples have no unix time in s; expected that of Prometheus' API")
     begins = samples.groupby("series")["time_s"].min().rename("begin_s")
     sensors = sensors.merge(begins, on="series").sort_values(["begin_s", "series"])
     sensors["sure"] = (sensors["node"] + sensors["uuid"] != "") | bool(options.node)
@@ -115,8 +117,10 @@ def _in_order_of_time(pairs: Sequence[Any]) -> pd.DataFrame:
     """Samples of each series (`series`, `time_s`: unix, `value`), of pairs, in order of time."""
     each = pd.Series(pairs, dtype=object).rename_axis("series").explode().dropna()
     samples = pd.DataFrame(each.tolist(), each.index, columns=["time_s", "value"])
-    samples = samples.apply(as_numbers).reset_index()
-    return samples.sort_values("time_s", kind="stable", ignore_index=True).dropna(subset="time_s")
+    samples = samples.reset_index().assign(
+        time_s=within(as_numbers(samples["time_s"])), value=as_numbers(samples["value"])
+    )
+    return samples.sort_values("time_s", kind="stable", ignore_index=True)
 
 
 # --- devices of series --------------------------------------------------------------------------------

@@ -471,12 +471,12 @@ def _take_in_turn(table: _Table, gpus: int, sensors: Sequence[Sensor]) -> list[S
 
 def _without_second_dies(table: _Table, rows: list[Row]) -> list[Row]:
     """Leave out GPUs of odd numbers if all are without power and no other is: the first die has both's."""
-    dead = {
-        (row["index"] % 2 == 1, not (row["values"] > 0).any())
-        for row in rows
-        if row["kind"] == "gpu" and row["quantity"] != "utilisation"
-    }
-    if dead != {(True, True), (False, False)}:
+    works: dict[tuple[str, int], bool] = {}
+    for row in rows:
+        if row["kind"] == "gpu" and row["quantity"] != "utilisation":
+            die = row["node"], row["index"]
+            works[die] = works.get(die, False) or bool((row["values"] > 0).any())
+    if {(index % 2, power) for (_, index), power in works.items()} != {(1, False), (0, True)}:
         return rows
     table.flag("assumed", "GPUs of odd numbers are second dies: the power of both is the first's")
     return [row for row in rows if row["kind"] != "gpu" or row["index"] % 2 == 0]

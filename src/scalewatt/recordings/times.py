@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import pandas as pd
-from dateutil.tz import gettz  # type: ignore[import-untyped]
+from dateutil.tz import gettz, tzlocal  # type: ignore[import-untyped]
 
 from scalewatt.common.errors import InputError, shown
 from scalewatt.recordings.terms import LATEST_S, Flag, Floats, flag
@@ -81,7 +81,11 @@ def _dates(texts: pd.Series, form: str, clock: str, zone: tzinfo | None) -> Stam
     stamps = pd.to_datetime(texts, format=form, errors="coerce", utc=clock == UNIX)
     if clock == LOCAL:
         try:
-            stamps = stamps.dt.tz_localize(zone or gettz(), nonexistent="NaT")
+            stamps = stamps.dt.tz_localize(zone or gettz() or tzlocal(), nonexistent="NaT")
+        except AttributeError as error:  # pandas knows no rules such as CET-1CEST
+            raise InputError(
+                "has local times, and TZ here names no zone; give --time-zone"
+            ) from error
         except ValueError as error:
             what = "has local times of the hour that comes twice in autumn"
             raise InputError(f"{what}; expected unix times or UTC") from error
