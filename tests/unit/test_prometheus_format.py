@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_recordings import Made, check_counters, check_powers, made, of_gpu, sensors, written
 
+from scalewatt.common.errors import InputError
 from scalewatt.recordings.block import Recording
 from scalewatt.recordings.detect import read_foreign
 from scalewatt.recordings.tables import Options
@@ -71,6 +72,12 @@ def test_a_known_power_is_read_back(made: Made, pods: int, form: Any) -> None:
     check_powers(recording, made)
     check_counters(recording, made)
     assert tuple(recording.nodes) == ("n1",) and recording.format == "prometheus"
+
+
+def test_times_in_milliseconds_are_refused() -> None:
+    pairs = [(1000.0 * (T0 + second), "300") for second in range(9)]
+    with pytest.raises(InputError, match="9 samples have no unix time in s"):
+        read(answer([(labels(0), pairs)]))
 
 
 def test_of_a_divided_gpu_one_part_counts() -> None:
