@@ -63,7 +63,7 @@ def test_a_login_node_says_what_slurm_answers(slurm: MiniSlurm, folder: Path) ->
     report = doctor(slurm, folder, DOCTORS_ACCOUNT=ACCOUNT)
     assert report["slurm_partitions"]["outcome"] == "ok"
     assert report["slurm_account"]["outcome"] == "ok"
-    assert "docs/doctor.md" in report["slurm_job"]["fix"]
+    assert "docs/doctor.md" in report["slurm_job"]["fix"][0]
 
     report = doctor(slurm, folder, DOCTORS_ACCOUNT="")
     account = report["slurm_account"]
