@@ -20,6 +20,7 @@ from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.files import write_json
 from scalewatt.monitoring.running_total import RunningTotal
 from scalewatt.recordings.journal import beside
+from scalewatt.run_files.inventory import Inventory
 from scalewatt.run_files.record import (
     note_position,
     note_progress,
@@ -149,7 +150,8 @@ class Made:
 
     def used(self) -> EnergyUsed:
         rated = {"cpu": None, "gpu": None, "ram": None}
-        return energy_used(self.campaign, self.results, self.work, lambda *_: rated)
+        inventory = Inventory.of(self.results, self.work)
+        return energy_used(self.campaign, self.results, inventory, lambda *_: rated)
 
 
 def row_of(status: dict[str, Any], configuration: str, repeat: int = 1) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from status_files import CAMPAIGN, ONE, TWO, Made, add_up, begin_segment, descri
 from scalewatt.common.files import write_json
 from scalewatt.energies.account import account
 from scalewatt.energies.tables import EnergyTotals
+from scalewatt.run_files.inventory import Inventory
 from scalewatt.tracking.energy_used import energy_used, recorded_run
 
 
@@ -335,6 +336,7 @@ def test_of_a_node_without_a_sensor_of_a_rated_kind_the_rest_is_estimated(made: 
     begin_segment(folder)
     add_up(record(folder, {**watts(220), "CPU_BUSY": np.full(221, 50.0)}), 221)
     rated = {"cpu": {"sockets": 2, "idle_w": 50, "rated_w": 150}, "gpu": None, "ram": None}
-    used = energy_used(made.campaign, made.results, made.work, lambda *_: rated)
+    inventory = Inventory.of(made.results, made.work)
+    used = energy_used(made.campaign, made.results, inventory, lambda *_: rated)
     assert used.by_origin["measured"] == pytest.approx(kwh(220 * 360))
     assert used.by_origin["estimated"] == pytest.approx(kwh(220 * 2 * 61.05))

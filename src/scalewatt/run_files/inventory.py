@@ -73,6 +73,21 @@ class WorkFolder:
     """Its first digits."""
 
 
+@dataclass(frozen=True, eq=False)
+class Inventory:
+    """What a campaign's folders of results and of working directories hold, read once."""
+
+    published: dict[RunName, Published]
+    superseded: list[Published]
+    working: dict[str, list[WorkFolder]]
+    """Working directories by run key."""
+
+    @classmethod
+    def of(cls, results: Path, work: Path) -> Inventory:
+        """Read the campaign's own folders."""
+        return cls(published_runs(results), superseded_runs(results), work_folders(work))
+
+
 # --- results ----------------------------------------------------------------------------------------
 
 

@@ -21,7 +21,6 @@ from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import Device, powers
 from scalewatt.campaign.run_spec import RunSpec, read_spec, run_spec
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import read_content
 from scalewatt.energies.account import account
 from scalewatt.energies.node import MAX_UNCOVERED
 from scalewatt.energies.run_inputs import PlannedRun, Run
@@ -33,14 +32,12 @@ from scalewatt.recordings.node_names import same_node
 from scalewatt.recordings.stages import read_stages
 from scalewatt.recordings.terms import DEVICE_KINDS, J_PER_KWH, MEASURED, PLAUSIBLE_W
 from scalewatt.run_files.inventory import (
+    Inventory,
     Published,
     WorkFolder,
     began_s,
     folders,
     json_object,
-    published_runs,
-    superseded_runs,
-    work_folders,
 )
 from scalewatt.run_files.record import description_path, read_segments
 
@@ -92,15 +89,15 @@ class EnergyUsed:
     """Columns kwh, low_kwh, high_kwh, known, by run key; kwh is NaN if nothing was recorded."""
 
 
-def energy_used(campaign: Campaign, results: Path, work: Path, rated: Powers) -> EnergyUsed:
+def energy_used(
+    campaign: Campaign, results: Path, inventory: Inventory, rated: Powers
+) -> EnergyUsed:
     """What a campaign has used so far.
 
-    `results` and `work` are the campaign's folders, `rated` gives the rated powers of a spec's device.
-    Nodes that two runs shared count for both.
+    `results` is the campaign's folder, `rated` gives the rated powers of a spec's device. Nodes that two
+    runs shared count for both.
     """
-    published, working = published_runs(results), work_folders(work)
-    rated = powers_or_none(rated)
-    runs = [*_runs(results, published, working, rated)]
+    runs = [*_runs(results, inventory, rated)]
     probes = [*_probes(campaign, results, rated)]
     uses = [use for _, _, use in (*runs, *probes)]
     joules = pd.DataFrame([use.joules for use in uses], dtype=float)
@@ -114,7 +111,7 @@ def energy_used(campaign: Campaign, results: Path, work: Path, rated: Powers) ->
         }
     )
     is_probe = table.index >= len(runs)
-    is_superseded = ~is_probe & ~table["key"].isin(_current_keys(campaign, published))
+    is_superseded = ~is_probe & ~table["key"].isin(_current_keys(campaign, inventory.published))
     names = dict.fromkeys(name for _, name, use in (*runs, *probes) if not use.known)
     kwh = ["kwh", "low_kwh", "high_kwh"]
     by_run = table[~is_probe].groupby("key")
@@ -137,7 +134,8 @@ def check_budget(
     budget_kwh = campaign.energy_budget_kwh
     if budget_kwh is None:
         return
-    used_kwh = energy_used(campaign, results, work, lambda device, _: powers(devices[device])).kwh
+    inventory = Inventory.of(results, work)
+    used_kwh = energy_used(campaign, results, inventory, powers_of(devices)).kwh
     if used_kwh >= budget_kwh:
         raise InputError(
             f"{spec.name}: the campaign's energy budget is used up: {used_kwh:.6g} of {budget_kwh:g} kWh; "
@@ -145,16 +143,9 @@ def check_budget(
         )
 
 
-def powers_or_none(rated: Powers) -> Powers:
-    """`rated`, with nothing for a device that the cluster does not have."""
-
-    def powers_of(device: str, run: str) -> dict[str, Any]:
-        try:
-            return rated(device, run)
-        except (InputError, KeyError, TypeError):
-            return _NOTHING_RATED
-
-    return powers_of
+def powers_of(devices: Mapping[str, Device]) -> Powers:
+    """Function to the rated powers of a cluster's device; of one that it does not have none are known."""
+    return lambda device, _: powers(devices[device]) if device in devices else _NOTHING_RATED
 
 
 def _current_keys(campaign: Campaign, published: Mapping[tuple[str, int], Published]) -> set[str]:
@@ -168,15 +159,10 @@ def _current_keys(campaign: Campaign, published: Mapping[tuple[str, int], Publis
 # --- measurements ---------------------------------------------------------------------------------
 
 
-def _runs(
-    results: Path,
-    published: Mapping[tuple[str, int], Published],
-    working: Mapping[str, list[WorkFolder]],
-    rated: Powers,
-) -> Iterator[tuple[str, str, Use]]:
+def _runs(results: Path, inventory: Inventory, rated: Powers) -> Iterator[tuple[str, str, Use]]:
     """Key, name and use of runs that are finished, at work or left, and set aside; each once."""
-    counted = set()
-    for run in published.values():
+    counted, working = set(), inventory.working
+    for run in inventory.published.values():
         use = _of_published(
             run, results / "energy" / run.configuration / f"{run.repeat}.parquet", rated
         )
@@ -187,7 +173,7 @@ def _runs(
         if folder.path.name not in counted:
             name = f"{folder.configuration} repeat {folder.repeat}"
             yield folder.key, name, _of_folder(folder.path, folder.spec_sha256, rated)
-    for run in superseded_runs(results):
+    for run in inventory.superseded:
         if not _is_at_work(run, working):  # else it counts by its working directory
             number = run.folder.parent.name
             name = f"{run.configuration} repeat {run.repeat}, superseded measurement {number}"
@@ -267,11 +253,10 @@ def recorded_run(folder: Path, spec: RunSpec, rated: Powers) -> Run:
 def _described(folder: Path) -> dict[str, Any]:
     """The provenance of a run that is not published, as far as the accounting needs it."""
     numbers = [row["segment"] for row in read_segments(folder)]
-    notes = {number: read_content(description_path(folder, number)) for number in numbers}
-    known = {number: note for number, note in notes.items() if isinstance(note, dict)}
-    segments = [{"segment": n, "ranks": known.get(n, {}).get("ranks")} for n in numbers]
-    last = [{}, *known.values()][-1]
-    return {"torch_device": last.get("torch_device"), "segments": segments}
+    notes = {number: json_object(description_path(folder, number)) for number in numbers}
+    segments = [{"segment": number, "ranks": note.get("ranks")} for number, note in notes.items()]
+    devices = [note["torch_device"] for note in notes.values() if "torch_device" in note]
+    return {"torch_device": devices[-1] if devices else None, "segments": segments}
 
 
 def _probes(campaign: Campaign, results: Path, rated: Powers) -> Iterator[tuple[str, str, Use]]:
@@ -303,7 +288,8 @@ def _of_probe(folder: Path, powers_w: dict[str, Any]) -> Use:
 
 def _of_totals(run: Run, gpus: int) -> Use | None:
     """What the samplers of a run have added up; None if that is not plainly all, to the last 1 %."""
-    nodes = [node_totals(run, segment) for segment in journal_files(run.recordings)]
+    files = journal_files(run.recordings)
+    nodes = [node_totals(run, segment, journals) for segment, journals in files.items()]
     if not nodes or any(node is None for node in nodes):
         return None
     devices = pd.concat(nodes, ignore_index=True)
@@ -325,14 +311,13 @@ def _of_totals(run: Run, gpus: int) -> Use | None:
     return Use({MEASURED: used_j}, (used_j, high_j), float(gpus * seconds))
 
 
-def node_totals(run: Run, segment: int) -> pd.DataFrame | None:
-    """The samplers' running totals of a segment; None if a node has none.
+def node_totals(run: Run, segment: int, journals: Mapping[str, Path]) -> pd.DataFrame | None:
+    """The samplers' running totals of a segment by its journals; None if a node has none.
 
     A row a device that counts: kind, index, uuid, joules, covered_s, power_w (all NaN of a GPU that the run
     held and no sensor saw), and segment, host, seconds, period_s, last_s (Unix s) of its node, and behind_s,
     by how much the total is older than the journal.
     """
-    journals = journal_files(run.recordings).get(segment, {})
     hosts = run.hosts_of(segment) or [*journals]
     if len(hosts) != len(journals) or not all(same_node(host, journals) for host in hosts):
         return None

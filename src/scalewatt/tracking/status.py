@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,22 +17,16 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from scalewatt.campaign.campaign_types import Campaign
-from scalewatt.campaign.cluster import Cluster, powers
+from scalewatt.campaign.cluster import Cluster
 from scalewatt.campaign.exclusions import excluded_runs, read_exclusions
 from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.campaign.run_spec import RunSpec, read_spec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json_object
 from scalewatt.events import EVENTS_FILE, HISTORY_FILE
+from scalewatt.recordings.journal import journal_files
 from scalewatt.recordings.stage_log import EVALUATIONS, final_reports, read_json_lines
-from scalewatt.run_files.inventory import (
-    Published,
-    WorkFolder,
-    last_used_s,
-    published_runs,
-    superseded_runs,
-    work_folders,
-)
+from scalewatt.run_files.inventory import Inventory, Published, last_used_s
 from scalewatt.run_files.record import Progress, read_position, read_progress, read_segments
 from scalewatt.slurm.job_queue import Queue, job_of_run, queued_jobs
 from scalewatt.slurm.slurm_commands import NoAnswerError
@@ -42,7 +36,7 @@ from scalewatt.tracking.energy_used import (
     EnergyUsed,
     energy_used,
     node_totals,
-    powers_or_none,
+    powers_of,
     recorded_run,
 )
 from scalewatt.tracking.run_state import STATES, RunState, number, run_state
@@ -68,24 +62,15 @@ def campaign_status(
     JSON-ready values, as docs/status.md has them: times are Unix s, what is not known is null.
     """
     results, work = results / campaign.name, work_root / campaign.name
-    rated = powers_or_none(lambda device, _: powers(cluster.devices[device]))
-    used = energy_used(campaign, results, work, rated)
+    inventory, rated = Inventory.of(results, work), powers_of(cluster.devices)
+    used = energy_used(campaign, results, inventory, rated)
     queue = _ask_queue(cluster)
-    look = _Look(
-        campaign,
-        cluster,
-        results,
-        published_runs(results),
-        work_folders(work),
-        queue or {},
-        rated,
-        used,
-    )
+    look = _Look(campaign, cluster, results, inventory, queue or {}, rated, used)
     excluded = {
         (row["configuration"], row["repeat"]): row["reason"]
         for row in excluded_runs(read_exclusions(campaign), results)
     }
-    superseded = Counter((run.configuration, run.repeat) for run in superseded_runs(results))
+    superseded = Counter((run.configuration, run.repeat) for run in inventory.superseded)
     runs = [look.run(spec) for spec in _specs(campaign, results)]
     for row in runs:
         run = row["configuration"], row["repeat"]
@@ -171,15 +156,14 @@ class _Look:
     campaign: Campaign
     cluster: Cluster
     results: Path
-    published: Mapping[tuple[str, int], Published]
-    working: Mapping[str, Sequence[WorkFolder]]
+    inventory: Inventory
     queue: Queue
     rated: Powers
     used: EnergyUsed
 
     def run(self, spec: RunSpec) -> Row:
         """One run's row."""
-        published = self.published.get((spec.configuration, spec.repeat))
+        published = self.inventory.published.get((spec.configuration, spec.repeat))
         state = self._state(spec, published)
         key = published.key if published and state.state == "done" else spec.key
         row = {
@@ -216,7 +200,7 @@ class _Look:
         is_current = published is not None and (
             bool(self.campaign.registered) or published.spec_sha256 == spec.sha256
         )
-        folders = [folder.path for folder in self.working.get(spec.key, ())]
+        folders = [folder.path for folder in self.inventory.working.get(spec.key, ())]
         folders.sort(key=last_used_s, reverse=True)
         project = self.results.resolve().parents[1]
         job = job_of_run(self.queue, project, spec.configuration, spec.repeat)
@@ -285,7 +269,8 @@ def time_left(
 def power_now(folder: Path, spec: RunSpec, rated: Powers, segment: int) -> float | None:
     """What the sensors of a running segment's nodes read, in W; None if one of them does not say."""
     try:
-        devices = node_totals(recorded_run(folder, spec, rated), segment)
+        run = recorded_run(folder, spec, rated)
+        devices = node_totals(run, segment, journal_files(run.recordings).get(segment, {}))
     except DAMAGED:
         return None
     stale_s = max(STALE_S, 10 * (spec.sampling_period_s or 0.0))
