@@ -266,7 +266,12 @@ class Campaign:
 
     def commands(self) -> set[str]:
         """Names of the models that are commands of the user's."""
-        return {c.model for c in self.configurations.values() if c.dataset["format"] == "command"}
+        return {*self.command_settings()}
+
+    def command_settings(self) -> dict[str, dict[str, Any]]:
+        """Settings of the models that are commands of the user's, by name."""
+        configurations = self.configurations.values()
+        return {c.model: c.settings for c in configurations if c.dataset["format"] == "command"}
 
     def figure_configurations(self, figure: str) -> list[str]:
         """Ids of the configurations that a figure (or table1) shows, each once."""

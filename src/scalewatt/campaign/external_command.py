@@ -57,7 +57,7 @@ def command_words(spec: RunSpec) -> list[str]:
 
 def check_commands(campaign: Campaign) -> None:
     """Raise InputError if a command starts ranks itself, lacks a placeholder, or a file is missing."""
-    for model, settings in _commands(campaign).items():
+    for model, settings in campaign.command_settings().items():
         where, folder = f"{campaign.path}: models.{model}", Path(settings["folder"])
         if launcher := _LAUNCHER.search(settings["command"]):
             raise InputError(
@@ -75,7 +75,7 @@ def check_passed(campaign: Campaign) -> None:
 
     A command receives placeholders, or all by {configuration} or a script that reads SCALEWATT_SPEC.
     """
-    commands = _commands(campaign)
+    commands = campaign.command_settings()
     for series in campaign.series.values():
         if series.model not in commands or _receives_all(commands[series.model]):
             continue
@@ -86,12 +86,6 @@ def check_passed(campaign: Campaign) -> None:
                     f"{campaign.path}: series.{series.name} changes {change}, but "
                     f"models.{series.model}.command has no {{{names[0]}}}"
                 )
-
-
-def _commands(campaign: Campaign) -> dict[str, dict[str, Any]]:
-    """Settings of a campaign's commands by their model."""
-    configurations = campaign.configurations.values()
-    return {c.model: c.settings for c in configurations if c.dataset["format"] == COMMAND}
 
 
 def _changes(campaign: Campaign, series: Series) -> dict[str, tuple[str, ...]]:

@@ -224,8 +224,9 @@ MODELS: dict[str, type[ModelSettings]] = {
 
 def settings_of(key: str) -> type[ModelSettings] | None:
     """Settings of a model by its key; None of an unknown model. Reads SETTINGS of a further model's file."""
-    module = f"scalewatt.models.{key.partition('.')[0]}"
-    if key not in MODELS and key.partition(".")[0].isidentifier() and find_spec(module):
+    name = key.partition(".")[0]
+    module = f"scalewatt.models.{name}"
+    if key not in MODELS and name.isidentifier() and find_spec(module):
         MODELS.update(getattr(import_module(module), "SETTINGS", {}))
     return MODELS.get(key)
 
