@@ -69,6 +69,13 @@ def write_json(path: Path | str, value: Any, check: Check | None = None) -> None
     write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n", check)
 
 
+def replace_json(path: Path, value: Any) -> None:
+    """Replace a JSON file at once, without waiting for the disk: for notes that are soon replaced again."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(json.dumps(value) + "\n", encoding="utf-8")
+    os.replace(temporary, path)
+
+
 def write_table(table: pa.Table, path: Path | str, check: Check | None = None) -> None:
     """Write an Arrow table as Parquet (zstd, checksums in its pages); `check` as in `atomic_path`."""
     import pyarrow.parquet as pq

@@ -8,8 +8,6 @@ the last word.
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import read_json_object
+from scalewatt.common.files import read_json_object, replace_json
 from scalewatt.energies.integrate import EnergyCurve, validate
 from scalewatt.recordings.block import Block
 from scalewatt.recordings.journal import beside, described_sensors
@@ -56,7 +54,7 @@ class RunningTotal:
         self._write(t, mono)
 
     def _write(self, t: float, mono: float) -> None:
-        """Replace the file at once; it is not synced, as that may hold up sampling."""
+        """Replace the file; it is not synced, as that may hold up sampling."""
         time_s, values = np.hsplit(np.array(self._samples), [1])
         block = Block(self._host, time_s[:, 0], values * self._factors, self._sensors)
         curves = [validate(block, k, self._period_s).curve for k in range(len(self._sensors))]
@@ -78,9 +76,7 @@ class RunningTotal:
             **{"last_s": t, "mono": mono},
             "sensors": rows.replace({np.nan: None}).to_dict("records"),
         }
-        temporary = self._path.with_name(f".{self._path.name}.tmp")
-        temporary.write_text(json.dumps(about))
-        os.replace(temporary, self._path)
+        replace_json(self._path, about)
 
 
 def _used(curves: Sequence[EnergyCurve], start_s: float, end_s: float) -> Floats:

@@ -11,7 +11,6 @@ why the results of the trained run could not be published, each time; `order`, w
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ from typing import Any
 from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import Check, read_json_object, write_json, write_text
+from scalewatt.common.files import Check, read_json_object, replace_json, write_json, write_text
 from scalewatt.run_files.inventory import find_workdirs, json_object, work_name
 from scalewatt.run_files.lock import current_job, locked, require_token
 
@@ -77,10 +76,7 @@ def note_progress(workdir: Path, **changes: Any) -> None:
     """Change entries of progress.json without waiting for the disk."""
     # How an earlier segment ended says nothing of this one.
     known = {**json_object(workdir / PROGRESS), "ended": None}
-    content = {**known, **changes, "written_s": time.time()}
-    temporary = workdir / ".progress.tmp.json"
-    temporary.write_text(json.dumps(content) + "\n", encoding="utf-8")
-    os.replace(temporary, workdir / PROGRESS)
+    replace_json(workdir / PROGRESS, {**known, **changes, "written_s": time.time()})
 
 
 def note_position(
