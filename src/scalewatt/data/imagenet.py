@@ -241,10 +241,17 @@ def extract_tars(tars: dict[str, Path], definition: dict[str, Any], folder: Path
     extracted = sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
     require_space(root, needed - extracted, str(root), "the images", "; name another data root")
     say(f"{folder}: extracting {len(train)} classes from {tars['train'].parent}")
+    md5 = OFFICIAL_MD5 if tuple(numbers.values()) == OFFICIAL_NUMBERS else {}
     try:
-        _extract(tars, root, train, val)
-        if tuple(numbers.values()) == OFFICIAL_NUMBERS:
-            _check_digests(tars)
+        with _pool() as pool:
+            # A digest reads a whole file and takes longest, so it begins first.
+            digests = {kind: pool.submit(file_md5, tars[kind]) for kind in md5}
+            _extract(pool, tars, root, train, val)
+            for kind, digest in digests.items():
+                if digest.result() != md5[kind]:
+                    raise InputError(
+                        f"{tars[kind]}: MD5 is {digest.result()}, expected {md5[kind]}; get the right file"
+                    )
     except InputError:  # classes of a damaged tar must not be mixed with those of its successor
         shutil.rmtree(root, ignore_errors=True)
         raise
@@ -276,7 +283,13 @@ def read_devkit(path: Path) -> tuple[dict[str, int], dict[str, str]]:
         raise InputError(f"{path}: cannot be read as ILSVRC2012's devkit ({error!r})") from error
 
 
-def _extract(tars: dict[str, Path], root: Path, train: dict[str, int], val: dict[str, str]) -> None:
+def _extract(
+    pool: ProcessPoolExecutor,
+    tars: dict[str, Path],
+    root: Path,
+    train: dict[str, int],
+    val: dict[str, str],
+) -> None:
     """Extract all classes to `root`, each as many images as the devkit says."""
     with _reading(tars["train"]), tarfile.open(tars["train"]) as tar:
         members = {Path(member.name).stem: member for member in tar if member.isfile()}
@@ -284,27 +297,15 @@ def _extract(tars: dict[str, Path], root: Path, train: dict[str, int], val: dict
         raise InputError(
             f"{tars['train']}: has other classes than the devkit; differing: {', '.join(odd[:5])}"
         )
-    with _pool() as pool:
-        jobs = {
-            wnid: pool.submit(extract, tars["train"], member, root / "train" / wnid, {})
-            for wnid, member in members.items()
-        }
-        jobs["val"] = pool.submit(extract, tars["val"], None, root / "val", val)
-        for name, count in {**train, "val": len(val)}.items():
-            if (extracted := jobs[name].result()) != count:
-                path = tars["val" if name == "val" else "train"]
-                raise InputError(f"{path}: {name} has {extracted} images, the devkit says {count}")
-
-
-def _check_digests(tars: dict[str, Path]) -> None:
-    """Raise InputError unless these are the files of the full ImageNet."""
-    with _pool() as pool:
-        digests = {kind: pool.submit(file_md5, path) for kind, path in tars.items()}
-        for kind, expected in OFFICIAL_MD5.items():
-            if (digest := digests[kind].result()) != expected:
-                raise InputError(
-                    f"{tars[kind]}: MD5 is {digest}, expected {expected}; get the right file"
-                )
+    jobs = {
+        wnid: pool.submit(extract, tars["train"], member, root / "train" / wnid, {})
+        for wnid, member in members.items()
+    }
+    jobs["val"] = pool.submit(extract, tars["val"], None, root / "val", val)
+    for name, count in {**train, "val": len(val)}.items():
+        if (extracted := jobs[name].result()) != count:
+            path = tars["val" if name == "val" else "train"]
+            raise InputError(f"{path}: {name} has {extracted} images, the devkit says {count}")
 
 
 @contextmanager
