@@ -22,7 +22,7 @@ from typing import Any, Literal, get_args
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.run_files.inventory import Published
 from scalewatt.run_files.lock import BEAT_S, is_alive, read_holder, silence_s
-from scalewatt.run_files.record import read_ended_run, read_position, read_segments
+from scalewatt.run_files.record import read_ended_run, read_segments
 from scalewatt.scheduling.retries import reason_to_end
 from scalewatt.slurm.job_queue import QueuedJob
 
@@ -135,12 +135,6 @@ def _last_sign_s(folder: Path) -> float | None:
     """When a run that was killed last wrote something, in Unix s."""
     paths = [path for path in (folder / "progress.json", folder / "run.json") if path.exists()]
     return max((path.stat().st_mtime for path in paths), default=None)
-
-
-def checkpoint_updates(folder: Path | None) -> int | None:
-    """The updates that a working directory's checkpoint holds; None if there is none."""
-    position = read_position(folder) if folder else None
-    return position.updates if position else None
 
 
 def _existing(path: Path) -> Path | None:
