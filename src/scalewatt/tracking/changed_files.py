@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from scalewatt.campaign.campaign_types import Campaign
@@ -10,7 +10,7 @@ from scalewatt.campaign.external_command import command_files, differing_files, 
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.results.text.number_format import listed
-from scalewatt.run_files.inventory import published_run, work_folders, work_name
+from scalewatt.run_files.inventory import WorkFolder, published_run, work_folders, work_name
 
 _NAMED = 3
 
@@ -28,19 +28,22 @@ def changed_files(campaign: Campaign, results: Path, work: Path) -> list[str]:
         spec = run_spec(campaign, one.configuration.id, one.repeat)
         if is_command_spec(spec):
             specs.setdefault(spec.model, []).append(spec)
+    begun = work_folders(work)
     return [
         f"{campaign.path}: models.{model}: {sentence}"
         for model, runs in specs.items()
-        for sentence in _of_model(runs, results, work)
+        for sentence in _of_model(runs, results, work, begun)
     ]
 
 
-def _of_model(specs: list[RunSpec], results: Path, work: Path) -> Iterator[str]:
+def _of_model(
+    specs: list[RunSpec], results: Path, work: Path, begun: Mapping[str, Sequence[WorkFolder]]
+) -> Iterator[str]:
     try:
         files = command_files(specs[0])
     except InputError:  # who would train it is told
         return
-    begun, names = work_folders(work), set()
+    names: set[str] = set()
     finished = unfinished = 0
     for spec in specs:
         folder = results / "runs" / spec.configuration / str(spec.repeat)
