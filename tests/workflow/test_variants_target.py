@@ -50,11 +50,7 @@ def test_all_of_a_campaign_with_variants_makes_them(planned: Workspace) -> None:
 def test_variants_are_trained_and_compared(planned: Workspace) -> None:
     planned.done("variants")
     rows = pq.read_table(results(planned) / "tables" / "variants.parquet").to_pylist()
-    assert [(row["series"], row["group"], row["differs"]) for row in rows] == [
-        ("usual", "Baseline", "protocol paper, loader pil, precision torch_default"),
-        ("nothing-loaded", "Loader", "loader synthetic"),
-        ("longer", "Other", "epochs 2"),
-    ]
+    assert [row["series"] for row in rows] == ["usual", "nothing-loaded", "longer"]
     usual, nothing, longer = rows
     assert (usual["runtime_ratio"], usual["energy_ratio"]) == (1.0, None)
     assert (longer["epochs"], longer["dataset_samples"]) == (2, 64)
@@ -72,5 +68,5 @@ def test_variants_are_trained_and_compared(planned: Workspace) -> None:
     assert nothing["step_data_share_mean"] < usual["step_data_share_mean"]
     said = (results(planned) / "tables" / "variants.md").read_text()
     assert "**resnet50** (metric: top-1 error in %, smaller is better)" in said
-    assert "| epochs 2 | fp32 | 1 |" in said and "estimated (cpu)" in said
+    assert "| longer | fp32 | 1 |" in said and "estimated (cpu)" in said
     assert planned.jobs("variants") == {}
