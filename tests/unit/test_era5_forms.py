@@ -182,6 +182,15 @@ def write_grib(store, path, edition=1):
                     file.write(message(name, values, time, level, edition))
 
 
+def spectral(name):
+    """A message of spectral coefficients."""
+    handle = eccodes.codes_grib_new_from_samples("sh_pl_grib1")
+    eccodes.codes_set(handle, "shortName", name)
+    content = eccodes.codes_get_message(handle)
+    eccodes.codes_release(handle)
+    return content
+
+
 def message(name, values, time, level, edition=1, **more):
     kind = "sfc" if level is None else "pl"
     handle = eccodes.codes_grib_new_from_samples(f"regular_ll_{kind}_grib{edition}")
@@ -448,6 +457,9 @@ def test_grib_messages_that_cannot_be_used_are_refused(tmp_path, store):
     (tmp_path / "turned.grib").write_bytes(message_of(jPointsAreConsecutive=1))
     with pytest.raises(InputError, match="needed is a regular latitude-longitude grid"):
         prepare({"files": [str(tmp_path / "turned.grib")]}, tmp_path)
+    (tmp_path / "spectral.grib").write_bytes(spectral("t"))
+    with pytest.raises(InputError, match=r"the grid of t is sh, or .*; needed is a regular"):
+        prepare({"files": [str(tmp_path / "spectral.grib")]}, tmp_path)
     values[2, 3] = 9999
     (tmp_path / "holes.grib").write_bytes(message_of(bitmapPresent=1, missingValue=9999))
     write_grib(store.drop_vars("surface_pressure"), tmp_path / "a.grib")
@@ -456,6 +468,12 @@ def test_grib_messages_that_cannot_be_used_are_refused(tmp_path, store):
         prepare(
             {"files": [str(tmp_path / f"{name}.grib") for name in ("a", "b", "holes")]}, tmp_path
         )
+
+
+def test_grib_messages_of_variables_that_are_not_needed_may_have_any_grid(tmp_path, store):
+    source = grib(store, tmp_path)
+    (tmp_path / "a.grib").write_bytes((tmp_path / "a.grib").read_bytes() + spectral("vo"))
+    prepare(source, tmp_path)
 
 
 def test_a_source_of_images_is_refused(tmp_path):

@@ -285,9 +285,9 @@ def _open(store: Any, engine: str, name: str) -> list[xr.DataArray]:
 # --- GRIB -----------------------------------------------------------------------------------------
 
 GRIB_KEYS = (
-    *("shortName", "typeOfLevel", "level", "validityDate", "validityTime", "totalLength"),
-    *("gridType", "iScansNegatively", "jPointsAreConsecutive", "alternativeRowScanning"),
+    *("shortName", "typeOfLevel", "level", "validityDate", "validityTime", "offset", "totalLength"),
 )
+GRIB_ORDER = ("iScansNegatively", "jPointsAreConsecutive", "alternativeRowScanning")
 GRIB_GRID = (
     *("Nj", "latitudeOfFirstGridPointInDegrees", "latitudeOfLastGridPointInDegrees"),
     *("Ni", "longitudeOfFirstGridPointInDegrees", "longitudeOfLastGridPointInDegrees"),
@@ -296,7 +296,7 @@ GRIB_GRID = (
 
 def open_grib(path: Path) -> list[xr.DataArray]:
     """List a file's messages by their headers; InputError if it is torn or its grid is not regular."""
-    headers = pd.DataFrame(_headers(path), columns=[*GRIB_KEYS, "offset", *GRIB_GRID])
+    headers = pd.DataFrame(_headers(path), columns=[*GRIB_KEYS, *GRIB_GRID])
     headers["variable"] = headers["shortName"].map(SHORT_NAMES)
     headers.loc[headers["typeOfLevel"] != "isobaricInhPa", "level"] = 0
     arrays = []
@@ -313,7 +313,7 @@ def open_grib(path: Path) -> list[xr.DataArray]:
             "latitude": np.linspace(north, south, height),
             "longitude": np.linspace(west, east if east >= west else east + 360, width),
         }
-        spans = rows[["offset", "totalLength"]].to_numpy()
+        spans = rows[["offset", "totalLength"]].to_numpy(int)
         values = indexing.LazilyIndexedArray(Messages(path, spans, (height, width)))
         array = xr.DataArray(xr.Variable([*coordinates], values), coordinates, name=variable)
         arrays.append(array.assign_coords(level=level).assign_attrs(file=str(path)))
@@ -321,7 +321,7 @@ def open_grib(path: Path) -> list[xr.DataArray]:
 
 
 def _headers(path: Path) -> Iterator[list[Any]]:
-    """Yield the values of GRIB_KEYS, the offset, and GRIB_GRID for each message."""
+    """Yield the values of GRIB_KEYS and GRIB_GRID for each message of a variable that is needed."""
     import eccodes
 
     with path.open("rb") as file:
@@ -334,14 +334,14 @@ def _headers(path: Path) -> Iterator[list[Any]]:
                 ) from error
             if handle is None:
                 return
-            keys = [eccodes.codes_get(handle, key) for key in GRIB_KEYS]
-            if keys[-4] != "regular_ll" or any(keys[-3:]):
-                raise InputError(
-                    f"{path}: its grid is {keys[-4]}, or not row by row from west to east; needed is a "
-                    "regular latitude-longitude grid"
-                )
-            grid = [eccodes.codes_get(handle, key) for key in GRIB_GRID]
-            yield [*keys, eccodes.codes_get_long(handle, "offset"), *grid]
+            if (name := eccodes.codes_get(handle, "shortName")) in SHORT_NAMES:
+                kind = eccodes.codes_get(handle, "gridType")
+                if kind != "regular_ll" or any(eccodes.codes_get(handle, k) for k in GRIB_ORDER):
+                    raise InputError(
+                        f"{path}: the grid of {name} is {kind}, or not row by row from west to east; "
+                        "needed is a regular latitude-longitude grid"
+                    )
+                yield [eccodes.codes_get(handle, key) for key in (*GRIB_KEYS, *GRIB_GRID)]
             eccodes.codes_release(handle)
 
 
