@@ -251,6 +251,20 @@ def test_a_killed_extraction_goes_on_and_ends_as_an_undisturbed_one(tmp_path: Pa
     assert not list(data.glob(".extracting*"))
 
 
+def killed_for_memory(*_: Any) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_killed_process_of_the_extraction_is_said_with_the_remedy(
+    official: Official, tars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imagenet, "extract", killed_for_memory)
+    with pytest.raises(InputError, match=r"was killed.*start again with more.*finished stays"):
+        prepare(official, tmp_path / "data", {"tars": str(tars)})
+    monkeypatch.undo()
+    prepare(official, tmp_path / "data", {"tars": str(tars)})
+
+
 @pytest.mark.parametrize("after", ["train", "val"])
 def test_a_kill_between_the_last_renames_is_made_good(
     after: str, official: Official, tars: Path, tree: Path, tmp_path: Path, in_process: None,

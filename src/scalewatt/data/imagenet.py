@@ -10,6 +10,7 @@ import shutil
 import tarfile
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -255,6 +256,11 @@ def extract_tars(tars: dict[str, Path], definition: dict[str, Any], folder: Path
     except InputError:  # classes of a damaged tar must not be mixed with those of its successor
         shutil.rmtree(root, ignore_errors=True)
         raise
+    except BrokenProcessPool as error:
+        raise InputError(
+            f"{folder}: a process that extracted images was killed, by a lack of memory perhaps; start "
+            "again with more, what is finished stays"
+        ) from error
     for split in SPLITS:
         if not (folder / split).exists():
             os.rename(root / split, folder / split)
