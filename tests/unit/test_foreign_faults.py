@@ -239,8 +239,12 @@ def test_hwmon_is_the_nodes_meter(tmp_path: Path) -> None:
         ('{"power": [1, 2, 3]}', r"no known format \(JSON.*a YAML file, given with --columns"),
         (answer(result("up", {"instance": "n1:9100"}, {T0: 1.0})), "no sample that is read"),
         ('{"status":"success","data":{"resultType":"matrix","result":[{"met', "not whole JSON"),
+        (
+            '{"data":{"resultType":"matrix","result":[{"metric":{},"values":[[1,"2",3]]}]}}',
+            "not an answer of Prometheus' API",
+        ),
     ],
-    ids=["a query that failed", "another program's", "another metric", "cut off"],
+    ids=["a query that failed", "another program's", "another metric", "cut off", "three values"],
 )
 def test_json_is_called_json(tmp_path: Path, text: str, why: str) -> None:
     with pytest.raises(InputError, match=why):

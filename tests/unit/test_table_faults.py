@@ -14,7 +14,7 @@ from made_recordings import sensors, written
 import scalewatt
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.block import Recording
-from scalewatt.recordings.detect import read_foreign
+from scalewatt.recordings.detect import read_foreign, read_head
 from scalewatt.recordings.tables import Options, find_preset
 
 T0 = 1717144753
@@ -105,6 +105,11 @@ def test_any_encoding_is_read(tmp_path: Path, encoding: str) -> None:
 def test_the_only_row_needs_no_line_end(tmp_path: Path) -> None:
     recording = read(tmp_path, f"t,p\n{T0},61", BY_TIME)
     assert samples(recording) == {("n1", 0): [[0, 61]]} and not recording.flags
+
+
+def test_the_heading_and_the_only_row_without_a_line_end_are_the_whole_head(tmp_path: Path) -> None:
+    (tmp_path / "short.csv").write_text("a,b\n1,2")
+    assert read_head(tmp_path / "short.csv") == "a,b\n1,2"
 
 
 def test_of_two_values_at_a_time_the_first_counts_and_it_is_said(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def read_head(path: Path) -> str:
             head = file.read(HEAD_BYTES)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-    whole = head[: head.rfind(b"\n") + 1] or head
+    whole = head if len(head) < HEAD_BYTES else head[: head.rfind(b"\n") + 1] or head
     lines = [line for line in decoded(whole).splitlines() if line.strip()]
     return "" if "\0" in "".join(lines[:1]) else "\n".join(x for x in lines if "\0" not in x)
 

@@ -93,10 +93,14 @@ def _read_answer(text: str) -> list[_Result]:
         if answer.get("status") == "error":
             raise InputError(f"Prometheus' answer to a query that failed: {answer.get('error')}")
         results = answer["data"]["result"]
-        return [(r["metric"], r["values"] if "values" in r else [r["value"]]) for r in results]
+        pairs = [r["values"] if "values" in r else [r["value"]] for r in results]
+        return [
+            (r["metric"], [(t, value) for t, value in each])
+            for r, each in zip(results, pairs, strict=True)
+        ]
     except json.JSONDecodeError as error:
         raise InputError(f"not whole JSON ({error})") from error
-    except (AttributeError, KeyError, TypeError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         message = "is JSON, but not an answer of Prometheus' API; expected data.result"
         raise InputError(message) from error
 
