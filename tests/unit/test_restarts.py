@@ -163,6 +163,7 @@ def test_a_full_disk_does_not_end_the_ranks_when_they_are_asked_to_stop(
     [
         ([USR1, USR1], "stopped", True, ["requeue 12"]),
         ([USR1], "stopped", False, []),
+        ([USR1], "monitor_lost", True, ["requeue 12"]),
         ([USR1, TERM], "stopped", True, []),
         ([TERM], "stopped", True, []),
         ([USR1], "finished", True, []),

@@ -330,7 +330,7 @@ class _Segment:
     def was_stopped_by_warning_alone(self) -> bool:
         """Whether it stopped, and nothing but Slurm's warning before the time limit asked for that."""
         outcome = self._outcome()
-        if outcome is None or outcome["outcome"] != STOPPED:
+        if outcome is None or outcome["outcome"] not in (STOPPED, MONITOR_LOST):
             return False
         asked = {signal.Signals(number).name for number in self.asked_by}
         # A stop file that this process made when it was warned is no other request.
