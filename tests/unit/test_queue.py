@@ -67,6 +67,7 @@ def test_what_a_user_has_squeue_print_for_people_hides_no_job(
         ("rule_train_wildcards_results_demo_net_2", "here", True),
         ("rule_train_command_wildcards_results_demo_net_2", "here", True),
         ("rule_train_wildcards_results_demo_reproduction_net_2", "here", True),
+        ("rule_train_wildcards_results_other_net_2", "here", False),
         ("rule_train_wildcards_results_demo_net_22", "here", False),
         ("rule_train_wildcards_results_demo_a-net_2", "here", False),
         ("rule_train_wildcards_results_demo_a_net_2", "here", False),
@@ -79,7 +80,7 @@ def test_a_runs_job_is_known_by_its_comment_and_the_folder_of_its_snakemake(
 ) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "here")
     job = QueuedJob("7", "PENDING", "", "", "", "uuid", str(tmp_path / folder), comment)
-    found = job_of_run({"7": job}, tmp_path / "link", "net", 2)
+    found = job_of_run({"7": job}, tmp_path / "link", "demo", "net", 2)
     assert found == (job if is_its_job else None)
 
 

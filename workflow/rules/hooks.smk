@@ -92,6 +92,7 @@ def check_before_jobs():
             for job in jobs
             if job.rule.name in RULES
         ],
+        CAMPAIGN.name,
     )
     write_json(Path(CLUSTER_JSON), dict(config))
     if workflow.touch:

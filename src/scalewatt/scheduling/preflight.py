@@ -56,10 +56,11 @@ def check_before_submission(
     folders: Iterable[Path | str],
     min_free_gib: float = 0.0,
     runs: Iterable[tuple[str, int]] = (),
+    campaign: str = "",
 ) -> None:
     """Hold all jobs for the scheduler against Slurm, and try the folders; InputError with all that is wrong.
 
-    `where` names the cluster file; `runs` are those to be trained, which may have a job already.
+    `where` names the cluster file; `runs` of the campaign are to be trained, and may have a job already.
     """
     jobs = list(jobs)
     problems = [problem for folder in folders for problem in folder_problems(folder, min_free_gib)]
@@ -76,23 +77,23 @@ def check_before_submission(
         for line in _lines(may_be):
             _warn(line)
         problems += [f"{where}: {problem}" for problem in [*wrong, *_lines(refused)]]
-        problems += queued_runs(runs)
+        problems += queued_runs(campaign, runs)
     if problems:
         many = "\n  ".join(["nothing is started:", *problems])
         raise InputError(problems[0] if len(problems) == 1 else many)
 
 
-def queued_runs(runs: Iterable[tuple[str, int]]) -> list[str]:
-    """Jobs in Slurm's queue that another Snakemake submitted here for these runs."""
+def queued_runs(campaign: str, runs: Iterable[tuple[str, int]]) -> list[str]:
+    """Jobs in Slurm's queue that another Snakemake submitted here for these runs of the campaign."""
     try:
         queue = queued_jobs()
     except NoAnswerError:  # the runs' locks decide
         return []
-    jobs = [(f"{run[0]} repeat {run[1]}", job_of_run(queue, Path.cwd(), *run)) for run in runs]
+    jobs = [(run, job_of_run(queue, Path.cwd(), campaign, *run)) for run in runs]
     return [
-        f"{name}: its job {job.id} is in Slurm's queue ({job.state}); wait for it or end it "
+        f"{name} repeat {repeat}: its job {job.id} is in Slurm's queue ({job.state}); wait for it or end it "
         f"(scancel {job.id}), then start Snakemake again"
-        for name, job in jobs
+        for (name, repeat), job in jobs
         if job is not None and job.state != "COMPLETING"
     ]
 

@@ -67,11 +67,13 @@ def queued_jobs() -> Queue:
     return {row[0]: QueuedJob(*row) for row in rows if len(row) == _FORMAT.count("|") + 1}
 
 
-def job_of_run(queue: Queue, project: Path, configuration: str, repeat: int) -> QueuedJob | None:
+def job_of_run(
+    queue: Queue, project: Path, campaign: str, configuration: str, repeat: int
+) -> QueuedJob | None:
     """The job that Snakemake submitted in `project` for a run, by the comment it gives to jobs."""
-    run = re.escape(f"{configuration}_{repeat}")
+    names = map(re.escape, (campaign, f"{configuration}_{repeat}"))
     comment = re.compile(
-        rf"rule_(?:{'|'.join(RULES)})_wildcards_results_[a-z0-9-]+(?:_reproduction)?_{run}"
+        rf"rule_(?:{'|'.join(RULES)})_wildcards_results_{'(?:_reproduction)?_'.join(names)}"
     )
     folder = str(project.resolve())
     jobs = (j for j in queue.values() if j.folder == folder and comment.fullmatch(j.comment))

@@ -205,7 +205,7 @@ def _check_unused(place: Place, run: tuple[str, int]) -> None:
                 f"{_name(run)}: {holder} trains it; wait for it or end it ({holder.how_to_end})"
             )
     if any(device.partition for device in place.cluster.devices.values()):
-        for problem in queued_runs([run]):
+        for problem in queued_runs(place.campaign.name, [run]):
             raise InputError(problem)
 
 
