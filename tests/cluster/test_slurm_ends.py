@@ -98,7 +98,6 @@ def test_a_job_that_slurm_ends_is_followed_by_another(
         runs[device].assert_truly_recorded()
 
 
-@pytest.mark.nightly
 def test_what_ctrl_c_a_kill_and_a_hold_leave_is_finished_by_the_next_snakemake_once(
     slurm: MiniSlurm, tmp_path: Path
 ) -> None:

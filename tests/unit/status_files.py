@@ -236,7 +236,7 @@ def submitted(
     nodes: str = "",
 ) -> None:
     """From now on Slurm's queue has a job of the run, as Snakemake submits it."""
-    comment = f"rule_train_wildcards_results_tiny_{TWO}_1"
+    comment = f"rule_train_wildcards_results_made_{TWO}_1"
     queue(made, "|".join((job, state, end, nodes, reason, "uuid", str(made.folder), comment)))
 
 

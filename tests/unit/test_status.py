@@ -46,7 +46,6 @@ WRONG = [
     b"[1]",
     b"{}",
     b"[[]]",
-    b'{"segments": [{"segment": {}, "outcome": []}]}',
     b'{"segments": [1]}',
     b'{"segments": {"a": 1}, "checkpoint": 3, "ended": []}',
     b"\xff\x00",

@@ -13,7 +13,12 @@ from status_files import (
     ONE,
     TWO,
     Made,
+    add_up,
+    describe,
     everything,
+    gpu,
+    record,
+    running,
 )
 
 from scalewatt.tracking.status_text import WIDTH, bar, clock, duration, status_text
@@ -70,6 +75,14 @@ def test_json_has_all_runs_and_null_for_what_is_not_known(made: Made) -> None:
     assert len(keys) == 1
     (done,) = (run for run in said["runs"] if run["state"] == "done")
     assert [done[key] for key in ("epoch", "power_w", "ends_s", "job", "reason")] == [None] * 5
+
+
+def test_the_power_after_the_first_sample_is_not_known(made: Made) -> None:
+    folder = running(made, 45)
+    describe(folder, [("n1", 0)])
+    add_up(record(folder, {"CUDA:0_POWER": gpu(1)}))
+    (run,) = (run for run in made.status()["runs"] if run["state"] == "running")
+    assert run["power_w"] is None
 
 
 @pytest.mark.parametrize(

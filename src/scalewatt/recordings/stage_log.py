@@ -51,7 +51,8 @@ class EventLog:
 def read_json_lines(path: Path) -> list[Row]:
     """Objects of a JSON-lines file without torn lines; none where it does not exist."""
     rows = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    for line in text.splitlines():
         with suppress(TypeError, ValueError):
             rows.append(dict(json.loads(line)))
     return rows

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 MOST_BEHIND = 0.01
 """Share of a journal's time that its running total may lack; what was used then is in the interval."""
-DAMAGED = (OSError, pa.ArrowException, InputError, AttributeError, KeyError, TypeError, ValueError)
+DAMAGED = (OSError, pa.ArrowException, InputError)
 _NOTHING_RATED: dict[str, Any] = dict.fromkeys(DEVICE_KINDS)
 _DEVICE, _SUMS = ["kind", "index", "uuid"], ["joules", "covered_s", "power_w"]
 
@@ -336,6 +336,7 @@ def node_totals(run: Run, segment: int, journals: Mapping[str, Path]) -> pd.Data
 def _devices_held(run: Run, segment: int, total: dict[str, Any]) -> pd.DataFrame:
     """Devices of a node's total, of its GPUs those that the run held."""
     devices = pd.DataFrame(total["sensors"], columns=[*_DEVICE, *_SUMS])
+    devices = devices.astype(dict.fromkeys(_SUMS, "float64"))  # null in all rows, too
     gpus = devices[devices["kind"] == "gpu"]
     pairs = gpus[["index", "uuid"]].itertuples(index=False)
     held = run.used_gpus(total["host"], pairs, segment)

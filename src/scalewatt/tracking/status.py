@@ -203,7 +203,7 @@ class _Look:
         folders = [folder.path for folder in self.inventory.working.get(spec.key, ())]
         folders.sort(key=last_used_s, reverse=True)
         project = self.results.resolve().parents[1]
-        job = job_of_run(self.queue, project, spec.configuration, spec.repeat)
+        job = job_of_run(self.queue, project, self.results.name, spec.configuration, spec.repeat)
         return run_state(spec, published, is_current, folders, job, self.cluster.crash_retries)
 
     def _position(self, spec: RunSpec, state: RunState, folder: Path) -> Row:
@@ -307,7 +307,7 @@ def _reported(folder: Path, spec: RunSpec) -> Row:
             "stage": str(marks[-1]["stage"]) if marks else None,
         }
         return {name: value for name, value in row.items() if value is not None}
-    except DAMAGED:
+    except (*DAMAGED, LookupError, TypeError):
         return {}
 
 
