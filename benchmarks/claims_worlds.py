@@ -38,7 +38,7 @@ from scalewatt.results.tables.table_schema import CONFIGURATIONS, PARTS, QUANTIT
 from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.model.training_kind import kind_of_spec
 from scalewatt.scaling.simulation.learning_curves import final_metric
-from scalewatt.scaling.simulation.run_sample import draw_run
+from scalewatt.scaling.simulation.run import draw_run
 
 CORRELATION = 0.0
 """Of the logarithms of energy and time of a run: nothing is published, and with none the energy per GPU hour

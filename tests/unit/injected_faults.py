@@ -1,39 +1,37 @@
-"""Faults in simulated runs: lost nodes and sensors, shorter jobs, counters that wrap often.
+"""Faults in simulated runs: lost nodes and sensors, counters that wrap often; and the true energy with them.
 
-The true energy is the same with and without a fault of the recording.
+The truth is the integral of the power that was simulated: the same with and without a fault of the recording.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from campaign_files import replaced
 
-from scalewatt.campaign.cluster import Cluster
-from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.files import read_json, write_json
 from scalewatt.recordings.journal import beside, journal_files, last_sample_s
-from scalewatt.recordings.terms import Floats
+from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.run_files.record import segment_name
-from scalewatt.scaling.model.kind_model import KindModel
+from scalewatt.scaling.simulation.power import Course, Stage
+from scalewatt.scaling.simulation.run import Simulation
 from scalewatt.scaling.simulation.sensors import (
-    Nodes,
     NodeSamples,
-    Periods,
-    Samples,
+    averaged_s,
+    gpu_shares,
+    sample_nodes,
 )
-from scalewatt.scaling.simulation.simulate_run import write_run
-from scalewatt.scaling.simulation.simulated_run import Simulation, simulation
-from scalewatt.scaling.simulation.stage_schedule import Segment, Stage
+from scalewatt.scaling.simulation.write import write_run, write_samples
 
-_TORN_BYTES = 7
+BETWEEN_S = 3600.0
+"""Time between two segments."""
 
 
 @dataclass(frozen=True)
@@ -67,282 +65,229 @@ class NodeLoss:
 
 
 @dataclass(frozen=True)
-class TimeLimit:
-    """Each job is told to stop after so many minutes of training, so the run has more segments."""
-
-    minutes: float = 60.0
-
-
-@dataclass(frozen=True)
 class CounterWrap:
     """Counters of a smaller range, which wrap often; the file states it."""
 
     range_j: float = 5000.0
     kind: str = "all"
     """cpu, ram, or all."""
-    period_s: float | None = None
-    """Another sampling period, which all sensors have: so wraps can lie between two samples."""
 
 
-Fault = SensorLoss | NodeLoss | TimeLimit | CounterWrap
+Fault = SensorLoss | NodeLoss | CounterWrap
+
+
+@dataclass
+class Truth:
+    """What a run really used."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    """Energy in J by segment, host, kind and stage."""
+    discarded: list[dict[str, float]] = field(default_factory=list)
+    """Energy in J by kind, of each node in each segment that was killed, since its last checkpoint."""
+    runtime_s: float = 0.0
+
+    def joules(self, *by: str) -> pd.Series:
+        """Energies by the named columns."""
+        return pd.DataFrame(self.rows).groupby([*by])["joules"].sum()
+
+    def add(self, run: Simulation, segment: int = 0) -> None:
+        """Add what a run, or a segment of one, uses."""
+        edges = np.array([stage.start_s for stage in run.stages] + [run.stages[-1].end_s])
+        names = [stage.name for stage in run.stages]
+        sockets = float(run.device.cpu["sockets"])
+        for host, shares in zip(
+            run.hosts, gpu_shares(run).reshape(run.spec.nodes, -1), strict=True
+        ):
+            for kind, course in run.courses.items():
+                devices = shares.sum() if kind == "gpu" else sockets
+                joules = devices * pd.Series(np.diff(course.joules(edges))).groupby(names).sum()
+                self._add(segment, host, kind, joules)
+            if idle := run.device.gpus_per_node - shares.size:
+                self._add(segment, host, "unused_gpu", {"": idle * run.gpu_w["idle_w"] * edges[-1]})
+        self.runtime_s += edges[-1]
+
+    def _add(self, segment: int, host: str, kind: str, joules: Any) -> None:
+        place = {"segment": segment, "host": host, "kind": kind}
+        self.rows += [{**place, "stage": stage, "joules": j} for stage, j in joules.items()]
 
 
 @dataclass(frozen=True)
-class _KilledSegment(Segment):
-    """A segment that ends with a node, whatever it was doing."""
+class Segment:
+    """A part of a run, in stages from its own start; `loss` is what ended it early."""
 
-    loss: NodeLoss = NodeLoss()
+    stages: tuple[Stage, ...]
+    loss: NodeLoss | None = None
 
     @property
-    def outcome(self) -> str:
-        """As a provenance states it."""
-        return "killed"
+    def seconds(self) -> float:
+        return self.stages[-1].end_s
 
-
-@dataclass(frozen=True)
-class _FaultyNodes(Nodes):
-    """Nodes whose sensors fail."""
-
-    faults: tuple[Fault, ...] = ()
-
-    def sampled(self, segment: Segment) -> Iterator[NodeSamples]:
-        """What was sampled in a segment, node by node."""
-        return disturbed(super().sampled(segment), segment.number, self.faults)
-
-
-@dataclass(frozen=True)
-class _FaultySimulation(Simulation):
-    """A run that loses nodes."""
-
-    def discarded(self, segment: Segment) -> tuple[float, float]:
-        """Of a killed segment all since its last checkpoint is lost."""
-        if isinstance(segment, _KilledSegment):
-            return _saved_s(segment, segment.seconds), segment.seconds
-        return super().discarded(segment)
+    def saved_s(self, until_s: float) -> float:
+        """Seconds from its start to the end of its last whole checkpoint before a time, or 0."""
+        ends = [stage.end_s for stage in self.stages if stage.name == "checkpoint"]
+        return max((end for end in ends if end < until_s), default=0.0)
 
 
 def simulate_with_faults(
-    spec: RunSpec,
-    cluster: Cluster,
-    model: tuple[KindModel, Path],
-    faults: Sequence[Fault],
-    folder: Path,
-) -> dict[str, Any]:
-    """Write the run folder of a run that these faults befall; return its truth.
+    run: Simulation, faults: Sequence[Fault], folder: Path, model: Path
+) -> Truth:
+    """Write the folder of a run that these faults befall; return its truth. `model`: the file."""
+    write_run(run, folder, model)
+    provenance, recordings = read_json(folder / "provenance.json"), folder / "perun"
+    shutil.rmtree(recordings)
+    (recordings / "new").mkdir(parents=True)
+    (whole,) = provenance.pop("segments")
+    truth, segments, events = Truth(), [], []
+    begun_s = run.begun_s
+    losses = [fault for fault in faults if isinstance(fault, NodeLoss)]
+    for number, segment in enumerate(split(run.stages, losses)):
+        part = replace(
+            run,
+            begun_s=begun_s,
+            stages=segment.stages,
+            courses={k: _recut(c, run.stages, segment.stages) for k, c in run.courses.items()},
+        )
+        truth.add(part, number)
+        for place, node in enumerate(sample_nodes(part)):
+            if segment.loss:
+                since_s = segment.saved_s(segment.seconds)
+                truth.discarded.append(joules_between(part, node, since_s, segment.seconds))
+            write_samples(part, disturbed(node, number, place, faults), recordings / "new")
+        for path in (recordings / "new").iterdir():
+            path.rename(recordings / path.name.replace(segment_name(0), segment_name(number)))
+        events += [
+            (number, s.name, s.epoch, begun_s + s.start_s, begun_s + s.end_s)
+            for s in segment.stages
+        ]
+        segments.append({**whole, "segment": number, "started_s": begun_s})
+        segments[-1]["ended_s"] = begun_s + segment.seconds
+        if segment.loss:
+            _leave(recordings, number, segment.loss, run.hosts)
+            segments[-1] |= {"ended_s": None, "outcome": "killed"}
+            # Nobody wrote the last stage's end down: what is known of it is the last sample.
+            left = journal_files(recordings).get(number, {}).values()
+            *stage, start_s, _ = events[-1]
+            seen = (last_sample_s(journal) for journal in left)
+            events[-1] = (*stage, start_s, max([start_s, *filter(None, seen)]))
+        begun_s += segment.seconds + BETWEEN_S
+    (recordings / "new").rmdir()
+    rows = [dict(zip(EVENTS_SCHEMA.names, event, strict=True)) for event in events]
+    pq.write_table(pa.Table.from_pylist(rows, EVENTS_SCHEMA), folder / "events.parquet")
+    write_json(folder / "provenance.json", {**provenance, "segments": segments})
+    return truth
 
-    `model`: the one of its kind, and its file.
-    """
-    limits = [one.minutes for one in faults if isinstance(one, TimeLimit)]
-    if limits:
-        device = replaced(cluster.devices[spec.device], time_limit_min=limits[0])
-        devices = {**cluster.devices, device.name: device}
-        cluster = replaced(cluster, devices=devices, stop_warning_s=0)
-    whole = simulation(spec, cluster, model[0])
-    periods = [one.period_s for one in faults if isinstance(one, CounterWrap) and one.period_s]
-    if periods:
-        whole = replace(whole, nodes=replace(whole.nodes, periods=Periods(periods[0], periods[0])))
-    losses = [one for one in faults if isinstance(one, NodeLoss)]
-    nodes = _FaultyNodes(**vars(whole.nodes), faults=tuple(faults))
-    segments = tuple(with_node_losses(whole.segments, losses))
-    one = _FaultySimulation(**{**vars(whole), "nodes": nodes, "segments": segments})
-    write_run(one, folder, model[1])
-    _end_killed_segments(one, folder)
-    return truth_of(one, whole.nodes)
+
+# --- segments -------------------------------------------------------------------------------------
 
 
-def truth_of(one: Simulation, healthy: Nodes) -> dict[str, Any]:
-    """The true time and energies of a run by segment, node, device kind and stage, and what was lost.
+def split(stages: tuple[Stage, ...], losses: Sequence[NodeLoss]) -> list[Segment]:
+    """The segments of a run that loses nodes one after the other."""
+    segments = [Segment(stages)]
+    for loss in losses:
+        left = loss.at * sum(segment.seconds for segment in segments)
+        place = 0
+        while left > segments[place].seconds and place + 1 < len(segments):
+            left -= segments[place].seconds
+            place += 1
+        before = segments[place]
+        # What was not saved is done again after a new start.
+        again = [before.stages[0]]
+        for stage in before.stages[1:]:
+            if stage.start_s >= before.saved_s(left):
+                again.append(replace(stage, start_s=again[-1].end_s))
+        *done, last = (stage for stage in before.stages if stage.start_s < left)
+        seconds = min(last.seconds, left - last.start_s)
+        waits_s = min(last.first_batch_s, seconds)
+        done.append(replace(last, seconds=seconds, first_batch_s=waits_s))
+        segments[place : place + 1] = [
+            Segment(tuple(done), loss),
+            Segment(tuple(again), before.loss),
+        ]
+    return segments
 
-    `healthy`: its nodes with sensors that find all of what segments worked in vain.
-    """
-    return {
-        "runtime_s": sum(segment.seconds for segment in one.segments),
-        "in_one_go": {"runtime_s": one.draw.runtime_s, "joules": dict(one.draw.joules)},
-        "segments": [_true_segment(one, healthy, segment) for segment in one.segments],
-    }
+
+def _recut(course: Course, whole: Sequence[Stage], stages: Sequence[Stage]) -> Course:
+    """The power of a device in other stages: in each what it is in the run's of that name."""
+    like = {stage.name: stage for stage in reversed(whole)}
+    rows = []
+    for stage in stages:
+        same = like[stage.name]
+        for waits_s in {0.0, same.first_batch_s}:
+            rows.append((stage.start_s + min(waits_s, stage.seconds), same.start_s + waits_s))
+    start, at = np.array(sorted(rows)).T
+    watts, works = course.at(at)
+    exact = course.watts[np.abs(course.watts[:, None] - watts).argmin(axis=0)]
+    return replace(course, start_s=start, watts=exact, works=works, end_s=stages[-1].end_s)
 
 
-def _true_segment(one: Simulation, nodes: Nodes, segment: Segment) -> dict[str, Any]:
-    courses, held = nodes.courses(segment), nodes.held_gpus
-    idle_gpus = nodes.device.gpus_per_node - held if held else 0
-    joules: dict[str, dict[str, float]] = {}
-    stages: dict[str, dict[str, dict[str, float]]] = {}
-    for number, host in enumerate(nodes.hosts):
-        shares = nodes.shares()[number * held : (number + 1) * held]
-        devices = {kind: float(nodes.device.cpu["sockets"]) for kind in courses}
-        devices |= {"gpu": float(shares.sum())} if held else {}
-        joules[host] = {kind: devices[kind] * own.total_j for kind, own in courses.items()}
-        if idle_gpus:
-            idle_j = nodes.idle_w(courses["gpu"]) * segment.seconds
-            joules[host]["unused_gpu"] = idle_gpus * idle_j
-        stages[host] = {
-            kind: {name: devices[kind] * j for name, j in own.stage_joules.items()}
-            for kind, own in courses.items()
-        }
-    begin_s, end_s = one.discarded(segment)
-    discarded = {}
-    if end_s > begin_s:
-        for node in nodes.sampled(segment):
-            discarded[node.host] = joules_between(node, begin_s, end_s, held)
-    return {
-        "segment": segment.number,
-        "seconds": segment.seconds,
-        "joules": joules,
-        "stage_joules": stages,
-        "discarded_s": end_s - begin_s,
-        "discarded_joules": discarded,
-    }
+# --- samples and files ----------------------------------------------------------------------------
 
 
 def joules_between(
-    node: NodeSamples, begin_s: float, end_s: float, held_gpus: int
+    run: Simulation, node: NodeSamples, begin_s: float, end_s: float
 ) -> dict[str, float]:
     """The energy in J by device kind that a node's sensors find in a part of a segment."""
-    found: dict[str, float] = {}
-    for sensor in node.sensors:
-        held = sensor.device_kind != "gpu" or sensor.device_index < held_gpus
-        used = np.interp([begin_s, end_s], *_joules(sensor, node.time_s))
-        kind = sensor.device_kind if held else "unused_gpu"
-        found[kind] = found.get(kind, 0.0) + float(used[1] - used[0])
-    return found
+    joules: dict[str, float] = {}
+    for name, facts in node.sensors.items():
+        kind, raw, time_s = facts["kind"], node.raw[name], node.time_s
+        if kind == "gpu":
+            if facts["index"] >= run.spec.ranks_per_node:
+                kind = "unused_gpu"
+            # A mean is at the middle of its time.
+            watts, half_s = raw * facts["mag"], averaged_s(run.spec) / 2
+            time_s = np.append(time_s - half_s, time_s[-1])
+            steps = np.diff(time_s) * np.append((watts[1:] + watts[:-1]) / 2, watts[-1])
+        else:
+            steps = np.diff(unwrapped(raw, facts["valid_max"])) * facts["mag"]
+        used = np.interp([begin_s, end_s], time_s, np.append(0.0, np.cumsum(steps)))
+        joules[kind] = joules.get(kind, 0.0) + float(used[1] - used[0])
+    return joules
 
 
-def _joules(sensor: Samples, time_s: Floats) -> tuple[Floats, Floats]:
-    """Times, and the energy until then from any origin; a mean is at the middle of its time."""
-    if sensor.counted_uj is not None:
-        return time_s, np.asarray(sensor.counted_uj * 1e-6)
-    watts, half_s = sensor.raw * 1e-3, sensor.over_s / 2
-    steps = 0.5 * (watts[1:] + watts[:-1]) * np.diff(time_s)
-    joules = np.concatenate(([0.0], np.cumsum(steps), [half_s * watts[-1]]))
-    joules[-1] += joules[-2]
-    return np.append(time_s - half_s, time_s[-1]), joules
+def unwrapped(raw: Any, valid_max: int) -> Any:
+    """What a counter has counted since the first sample, (n,)."""
+    return np.append(0, np.cumsum(np.diff(raw.astype(np.int64)) % valid_max))
 
 
-def _end_killed_segments(one: Simulation, folder: Path) -> None:
-    """Leave of killed segments what nodes that die leave: files, events and a provenance without ends."""
-    provenance = read_json(folder / "provenance.json")
-    table = pq.read_table(folder / "events.parquet")
-    events = table.to_pylist()
-    for segment in one.segments:
-        if not isinstance(segment, _KilledSegment):
+def disturbed(node: NodeSamples, segment: int, number: int, faults: Sequence[Fault]) -> NodeSamples:
+    """The samples of a segment's node as sensors with these faults give them."""
+    sensors, raw = dict(node.sensors), dict(node.raw)
+    for fault in (fault for fault in faults if isinstance(fault, CounterWrap)):
+        for name, facts in sensors.items():
+            if facts["kind"] == fault.kind or (fault.kind == "all" and facts["kind"] != "gpu"):
+                counts = unwrapped(raw[name], facts["valid_max"])
+                top = round(fault.range_j * 1e6)
+                raw[name] = np.maximum((counts + int(raw[name][0]) % top) % top, 1)
+                sensors[name] = {**facts, "valid_max": top}
+    for fault in (fault for fault in faults if isinstance(fault, SensorLoss)):
+        if (fault.segment, fault.node) != (segment, number):
             continue
-        _leave(folder / "perun", segment, one.nodes.hosts)
-        provenance["segments"][segment.number]["ended_s"] = None
-        # Nobody wrote the last stage's end down: what is known of it is the last sample.
-        journals = journal_files(folder / "perun").get(segment.number, {})
-        seen = (last_sample_s(journal) for journal in journals.values())
-        last = next(row for row in reversed(events) if row["segment"] == segment.number)
-        last["end_s"] = max([last["start_s"], *(s for s in seen if s is not None)])
-    pq.write_table(pa.Table.from_pylist(events, table.schema), folder / "events.parquet")
-    write_json(folder / "provenance.json", provenance)
+        begin_s = fault.at * node.time_s[-1]
+        end_s = np.inf if fault.seconds is None else begin_s + fault.seconds
+        failing = (node.time_s >= begin_s) & (node.time_s <= end_s)
+        for name, facts in sensors.items():
+            if (facts["kind"], facts["index"]) != (fault.kind, fault.device):
+                continue
+            if fault.reads == "zero":
+                raw[name] = np.ma.where(failing, raw[name].dtype.type(0), raw[name])
+            else:
+                raw[name] = np.ma.masked_where(failing, raw[name])
+    return replace(node, sensors=sensors, raw=raw)
 
 
-# Segments
-
-
-def with_node_losses(segments: Sequence[Segment], losses: Sequence[NodeLoss]) -> list[Segment]:
-    """The segments of a run that loses nodes one after the other."""
-    found = list(segments)
-    for loss in losses:
-        left = loss.at * sum(one.seconds for one in found)
-        place = 0
-        while left > found[place].seconds and place + 1 < len(found):
-            left -= found[place].seconds
-            place += 1
-        before = found[place]
-        rest = _remaining(before, _saved_s(before, left))
-        again = [] if rest is None else [rest]
-        found[place : place + 1] = [_killed(before, left, loss), *again]
-    return [replace(one, number=number) for number, one in enumerate(found)]
-
-
-def _saved_s(segment: Segment, until_s: float) -> float:
-    """Seconds from a segment's start to the end of its last whole checkpoint before a time, or 0."""
-    ends = [one.end_s for one in segment.stages if one.name == "checkpoint"]
-    return max((end for end in ends if end < until_s), default=0.0)
-
-
-def _killed(segment: Segment, at_s: float, loss: NodeLoss) -> _KilledSegment:
-    """A segment that ends at a time; one that is killed twice ends by what killed it first."""
-    *stages, last = (one for one in segment.stages if one.start_s < at_s)
-    seconds = min(last.seconds, at_s - last.start_s)
-    last = replace(last, seconds=seconds, dip_s=min(last.dip_s, seconds))
-    return _KilledSegment(segment.number, (*stages, last), finished=False, loss=loss)
-
-
-def _remaining(segment: Segment, from_s: float) -> Segment | None:
-    """A segment that does again what one did after a checkpoint; None where nothing is to do."""
-    start = segment.stages[0]
-    todo = [one for one in segment.stages[1:] if one.start_s >= from_s]
-    stopped = segment.outcome == "stopped"
-    if stopped and [one.name for one in todo] == ["shutdown"]:
-        return None
-    stages: list[Stage] = [start]
-    for one in todo:
-        stages.append(replace(one, start_s=stages[-1].end_s))
-    return replace(segment, stages=tuple(stages))
-
-
-# Samples and files
-
-
-def disturbed(
-    sampled: Iterable[NodeSamples], segment: int, faults: Sequence[Fault]
-) -> Iterator[NodeSamples]:
-    """The samples of a segment's nodes as sensors with these faults give them."""
-    for number, node in enumerate(sampled):
-        sensors = []
-        for sensor in node.sensors:
-            for one in faults:
-                if isinstance(one, CounterWrap):
-                    sensor = _with_range(sensor, one)
-            for one in faults:
-                place = (segment, number, sensor.device_kind, sensor.device_index)
-                if isinstance(one, SensorLoss) and place == (
-                    *(one.segment, one.node, one.kind, one.device),
-                ):
-                    sensor = _lost(sensor, one, node.time_s)
-            sensors.append(sensor)
-        yield replace(node, sensors=tuple(sensors))
-
-
-def _with_range(sensor: Samples, wrap: CounterWrap) -> Samples:
-    """The same counter, which wraps as asked for."""
-    if not sensor.is_counter or wrap.kind not in ("all", sensor.device_kind):
-        return sensor
-    range_uj = round(wrap.range_j * 1e6)
-    return sensor.with_range(range_uj, int(sensor.raw[0]) % range_uj)
-
-
-def _lost(sensor: Samples, loss: SensorLoss, time_s: Floats) -> Samples:
-    """The same sensor, which fails for a time."""
-    begin_s = loss.at * time_s[-1]
-    end_s = math.inf if loss.seconds is None else begin_s + loss.seconds
-    failing = (time_s >= begin_s) & (time_s <= end_s)
-    if loss.reads == "zero":
-        return replace(sensor, raw=np.where(failing, sensor.raw.dtype.type(0), sensor.raw))
-    kept = ~failing if sensor.kept is None else sensor.kept & ~failing
-    return replace(sensor, kept=kept)
-
-
-def _leave(folder: Path, segment: _KilledSegment, hosts: Sequence[str]) -> None:
+def _leave(recordings: Path, number: int, loss: NodeLoss, hosts: Sequence[str]) -> None:
     """Take away of a segment's files what the loss of a node does not leave."""
-    loss, name = segment.loss, segment_name(segment.number)
-    record = folder / f"{name}.hdf5"
+    name = segment_name(number)
+    journals = {host: recordings / f"{name}.{host}.csv" for host in hosts}
+    dead = hosts[loss.node]
     if loss.leaves == "torn":
-        with open(record, "r+b") as file:
-            file.truncate(record.stat().st_size // 2)
-    else:
-        record.unlink()
-    journals = {host: folder / f"{name}.{host}.csv" for host in hosts}
-    own = journals[hosts[loss.node]]
+        (recordings / f"{name}.hdf5").write_bytes(b"\x89HDF")
     if loss.leaves in ("journals", "torn"):
-        _tear(own, loss.unsynced_s)
-    elif loss.leaves == "others":
-        _delete(own)
-    else:
-        for journal in journals.values():
-            _delete(journal)
+        _tear(journals[dead], loss.unsynced_s)
+    for host, journal in journals.items():
+        if loss.leaves == "nothing" or (loss.leaves == "others" and host == dead):
+            journal.unlink()
+            beside(journal, ".sensors.json").unlink()
 
 
 def _tear(journal: Path, lost_s: float) -> None:
@@ -350,9 +295,4 @@ def _tear(journal: Path, lost_s: float) -> None:
     heading, *lines = journal.read_bytes().splitlines(keepends=True)
     mono = [float(line.split(b",")[1]) for line in lines]
     kept = [line for line, at in zip(lines, mono, strict=True) if at <= mono[-1] - lost_s]
-    journal.write_bytes(heading + b"".join(kept) + b"\0" * _TORN_BYTES)
-
-
-def _delete(journal: Path) -> None:
-    journal.unlink()
-    beside(journal, ".sensors.json").unlink()
+    journal.write_bytes(heading + b"".join(kept) + b"\0" * 7)

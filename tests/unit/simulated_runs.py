@@ -10,7 +10,7 @@ from typing import Any
 
 from campaign_files import replaced
 from energy_tables import write_tables
-from injected_faults import Fault, simulate_with_faults, truth_of
+from injected_faults import Fault, Truth, simulate_with_faults
 
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import Cluster, Device, load_cluster, powers
@@ -22,8 +22,8 @@ from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.run_row import RunFiles, run_row
 from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.model.training_kind import kind_of_spec
-from scalewatt.scaling.simulation.simulate_run import simulate_run
-from scalewatt.scaling.simulation.simulated_run import simulation
+from scalewatt.scaling.simulation.run import Simulation, simulation
+from scalewatt.scaling.simulation.write import write_run
 
 MODEL = PROJECT_ROOT / "reference" / "scaling_model.json"
 J_PER_KWH = 3.6e6
@@ -57,8 +57,8 @@ class Simulated:
     """A simulated run."""
 
     files: RunFiles
-    truth: dict[str, Any]
-    """Its true time and energies: `injected_faults.truth_of`."""
+    run: Simulation
+    truth: Truth
 
     @property
     def folder(self) -> Path:
@@ -72,20 +72,11 @@ class Simulated:
 
     def true_j(self, kind: str) -> float:
         """The true energy of a device kind."""
-        return sum(
-            node.get(kind, 0.0)
-            for segment in self.truth["segments"]
-            for node in segment["joules"].values()
-        )
+        return float(self.truth.joules("kind").get(kind, 0.0))
 
     def true_stage_j(self, kind: str) -> dict[str, float]:
         """The true energy of a device kind by stage."""
-        found: dict[str, float] = {}
-        for segment in self.truth["segments"]:
-            for node in segment["stage_joules"].values():
-                for stage, joules in node.get(kind, {}).items():
-                    found[stage] = found.get(stage, 0.0) + joules
-        return found
+        return dict(self.truth.joules("kind", "stage")[kind])
 
     def row(self, on: Cluster | None = None) -> dict[str, Any]:
         """Its row of runs.parquet, accounted for as a training's."""
@@ -95,27 +86,30 @@ class Simulated:
         return run_row(self.files, "paper-simulated", Facility())
 
 
+def simulated(
+    spec: RunSpec, on: Cluster | None = None, model: Path = MODEL, period_s: float | None = None
+) -> Simulation:
+    """What happens in a run, by the model in a file; sampled every `period_s`, if given."""
+    run = simulation(spec, on or cluster(), read_model(model).of(kind_of_spec(spec)))
+    return replace(run, period_s=period_s, fine_start_s=0.0) if period_s else run
+
+
 def simulate(
     results: Path,
     spec: RunSpec,
     on: Cluster | None = None,
     faults: Sequence[Fault] = (),
     model: Path = MODEL,
-    is_scaled: bool = True,
+    period_s: float | None = None,
 ) -> Simulated:
-    """Simulate a spec into the results folder `results`, by the model in a file.
-
-    With faults `is_scaled` is always so.
-    """
+    """Simulate a spec into the results folder `results`."""
     files = RunFiles(results, spec.configuration, spec.repeat)
     files.folder.mkdir(parents=True)
     (files.folder / "spec.json").write_text(spec.text + "\n", encoding="utf-8")
-    cluster_ = on or cluster()
+    run = simulated(spec, on, model, period_s)
     if faults:
-        kind_model = read_model(model).of(kind_of_spec(spec))
-        truth = simulate_with_faults(spec, cluster_, (kind_model, model), faults, files.folder)
-    else:
-        simulate_run(files.folder / "spec.json", files.folder, cluster_, model, is_scaled)
-        one = simulation(spec, cluster_, read_model(model).of(kind_of_spec(spec)), is_scaled)
-        truth = truth_of(one, one.nodes)
-    return Simulated(files, truth)
+        return Simulated(files, run, simulate_with_faults(run, faults, files.folder, model))
+    write_run(run, files.folder, model)
+    truth = Truth()
+    truth.add(run)
+    return Simulated(files, run, truth)

@@ -3,34 +3,57 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from made_recordings import read_perun_file, sensors
-from simulated_runs import J_PER_KWH, MODEL, Simulated, cluster, simulate, spec_of, with_device
+from campaign_files import DEMO, replaced
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simulated_runs import (
+    J_PER_KWH,
+    MODEL,
+    Simulated,
+    campaign,
+    cluster,
+    simulate,
+    simulated,
+    spec_of,
+    with_device,
+)
 
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.cluster import known_devices
+from scalewatt.campaign.expansion import expand
+from scalewatt.campaign.load import check_devices, is_results_only, load_campaign
 from scalewatt.common.errors import InputError
+from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.common.tabular_files import csv_rows
+from scalewatt.common.yaml_files import read_yaml
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import REFERENCE, published_configurations
 from scalewatt.scaling.model.cost_terms import load_of_spec
-from scalewatt.scaling.model.model_file import read_model, write_model
+from scalewatt.scaling.model.model_file import ScalingModel, read_model, write_model
 from scalewatt.scaling.model.predict import TOTAL, estimate, predict
 from scalewatt.scaling.model.training_kind import kind_of_spec
 from scalewatt.scaling.simulation.learning_curves import (
     ASSUMED,
+    PUBLISHED,
+    curve,
+    final_metric,
+    published_errors,
 )
-from scalewatt.scaling.simulation.run_sample import draw_run
-from scalewatt.scaling.simulation.simulated_run import simulation
+from scalewatt.scaling.simulation.power import Course
+from scalewatt.scaling.simulation.run import check_simulations, draw_run
+from scalewatt.scaling.simulation.sensors import counted, sample_nodes
 
 FULL_1, FULL_4 = "resnet50-a100-n001-lbs0256-full", "resnet50-a100-n004-lbs0256-full"
 SHORT = "resnet50-a100-n008-lbs0256-s0040036"
 LONG = "fourcastnet.pretrain-a100-n004-lbs0004-full"
+ON_H100 = "fourcastnet.pretrain-h100-n016-lbs0001-full"
 
 
 @pytest.fixture(scope="module")
@@ -38,143 +61,66 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
     return simulate(tmp_path_factory.mktemp("short"), spec_of(SHORT))
 
 
-@pytest.fixture(scope="module")
-def long(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
-    return simulate(tmp_path_factory.mktemp("long"), spec_of(LONG))
+# --- the truth ------------------------------------------------------------------------------------
 
 
-def test_a_recording_is_the_same_in_every_time_zone(
-    tmp_path: Path, short: Simulated, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TZ", "Asia/Tokyo")
-    time.tzset()
-    try:
-        again = simulate(tmp_path, spec_of(SHORT))
-    finally:
-        monkeypatch.undo()
-        time.tzset()
-    for one in sorted(short.folder.rglob("*.hdf5")):
-        assert (again.folder / one.relative_to(short.folder)).read_bytes() == one.read_bytes()
-
-
-def assert_true(one: Simulated, row: dict[str, object]) -> None:
-    assert row["runtime_s"] == pytest.approx(one.truth["runtime_s"], rel=1e-7)
+def assert_true(run: Simulated, row: dict[str, Any]) -> None:
+    assert row["runtime_s"] == pytest.approx(run.truth.runtime_s, rel=1e-7)
     for kind in ("gpu", "cpu", "ram"):
-        found, true = row[f"{kind}_energy_kwh"], one.true_j(kind) / J_PER_KWH
-        assert (found or 0.0) == pytest.approx(true, rel=1e-6), kind
+        true = run.true_j(kind) / J_PER_KWH
+        assert (row[f"{kind}_energy_kwh"] or 0.0) == pytest.approx(true, rel=1e-6), kind
     assert row["coverage"] == 1.0
+    assert (row["flags"], row["segments"]) == ("[]", 1)
 
 
 def test_the_accounting_finds_the_true_time_and_energy(short: Simulated) -> None:
-    row = short.row()
-    assert_true(short, row)
-    assert row["flags"] == "[]"
-    assert row["segments"] == 1
-
-
-def test_perun_itself_reads_the_recording(short: Simulated) -> None:
-    hdf5 = pytest.importorskip("perun.io.hdf5")
-    app = hdf5.importHDF5(short.folder / "perun" / "segment-000.hdf5")
-    (round_,) = app.nodes["segment-000"].nodes.values()
-    gpus = round_.nodes["sim-a100-0002"].nodes["gpu"].nodes
-    raw = gpus["CUDA:3_POWER"].raw_data
-    assert raw.timesteps[-1] == pytest.approx(short.truth["runtime_s"], rel=1e-6)
-    assert 50 < raw.values.mean() * raw.v_md.mag.value < 400
-
-
-def test_a_run_beyond_the_wall_limit_has_segments(long: Simulated) -> None:
-    row = long.row()
-    assert_true(long, row)
-    assert row["segments"] == 3
-    limit_s = 2880 * 60
-    for segment in long.provenance["segments"]:
-        assert segment["ended_s"] - segment["started_s"] < limit_s
-    assert [one["outcome"] for one in long.provenance["segments"]] == [
-        *("stopped", "stopped"),
-        "finished",
-    ]
-    assert len(list((long.folder / "perun").glob("*.hdf5"))) == 3
-
-
-def test_restarts_cost_time_and_energy_beyond_the_run_in_one_go(long: Simulated) -> None:
-    truth = long.truth
-    at_once = truth["in_one_go"]
-    assert 20 < truth["runtime_s"] - at_once["runtime_s"] < 7200
-    assert 0 < long.true_j("gpu") - at_once["joules"]["gpu"] < 0.02 * at_once["joules"]["gpu"]
-
-
-def test_every_epoch_stands_in_the_history_once_and_its_stages_in_the_events(
-    long: Simulated,
-) -> None:
-    history = pq.read_table(long.folder / "history.parquet").to_pylist()
-    assert [row["epoch"] for row in history] == list(range(80))
-    assert [row["segment"] for row in history] == sorted(row["segment"] for row in history)
-    assert {row["segment"] for row in history} == {0, 1, 2}
-    events = pq.read_table(long.folder / "events.parquet").to_pylist()
-    trained = sum(e["end_s"] - e["start_s"] for e in events if e["stage"] == "train")
-    assert sum(row["train_s"] for row in history) == pytest.approx(trained)
-    for before, after in pairwise(events):
-        if before["segment"] == after["segment"]:
-            assert before["end_s"] == pytest.approx(after["start_s"])
-
-
-def test_a_segment_cut_within_an_evaluation_makes_the_epochs_evaluations_again() -> None:
-    on = with_device("a100", time_limit_min=55)  # its job trains for 45 minutes
-    spec = spec_of(FULL_4, epochs=10)
-    one = simulation(spec, on, read_model(MODEL).of(kind_of_spec(spec)))
-    assert len(one.segments) > 2
-    again = [
-        (before, after)
-        for before, after in pairwise(one.segments)
-        if before.stages[-3].name in ("validate", "evaluate_train")
-    ]
-    assert again
-    for before, after in again:
-        assert [stage.name for stage in before.stages[-2:]] == ["checkpoint", "shutdown"]
-        first = [stage.name for stage in after.stages[1:3]]
-        assert first == ["validate", "evaluate_train"]
-        assert after.stages[1].epoch == before.stages[-3].epoch
+    assert_true(short, short.row())
 
 
 def test_a_gpu_that_the_run_does_not_hold_is_recorded_idle_and_not_counted(
     tmp_path: Path,
 ) -> None:
-    one = simulate(tmp_path, spec_of("resnet50-a100-n001-lbs0256-s0005004"))
-    row = one.row()
-    assert_true(one, row)
-    hours = row["runtime_h"]
-    assert row["unused_gpu_energy_kwh"] == pytest.approx(3 * 0.050 * hours, rel=1e-3)
+    run = simulate(tmp_path, spec_of("resnet50-a100-n001-lbs0256-s0005004"))
+    row = run.row()
+    assert_true(run, row)
+    assert row["unused_gpu_energy_kwh"] == pytest.approx(3 * 0.050 * row["runtime_h"], rel=1e-3)
 
 
-def test_counters_wrap_in_their_range() -> None:
-    spec = spec_of(SHORT)
-    one = simulation(spec, cluster(), read_model(MODEL).of(kind_of_spec(spec)))
-    node = next(one.nodes.sampled(one.segments[0]))
-    counters = [s for s in node.sensors if s.is_counter]
-    assert len(counters) == 4
-    for counter in counters:
-        assert int(counter.raw.min()) > 0
-        assert int(counter.raw.max()) < counter.valid_max
-    falls = sum(int((np.diff(c.raw.astype(float)) < 0).sum()) for c in counters)
-    assert falls > 0
+def test_every_epoch_stands_in_the_history_once_and_its_stages_in_the_events(
+    short: Simulated,
+) -> None:
+    history = pq.read_table(short.folder / "history.parquet").to_pylist()
+    assert [row["epoch"] for row in history] == list(range(short.run.spec.epochs))
+    events = pq.read_table(short.folder / "events.parquet").to_pandas()
+    seconds = (events["end_s"] - events["start_s"]).groupby(events["stage"]).sum()
+    for stage in ("train", "validate", "evaluate_train"):
+        assert sum(row[f"{stage}_s"] for row in history) == pytest.approx(seconds[stage])
+    assert events["start_s"][1:].tolist() == pytest.approx(events["end_s"][:-1].tolist())
+    assert seconds.sum() == pytest.approx(short.run.draw.runtime_s)
 
 
 def test_the_same_spec_gives_the_same_samples_and_another_repeat_others(tmp_path: Path) -> None:
-    paths = []
-    for number, repeat in enumerate((1, 1, 2)):
-        one = simulate(tmp_path / str(number), spec_of(SHORT, repeat))
-        paths.append(one.folder / "perun" / "segment-000.hdf5")
-    first, same, other = (sensors(read_perun_file(path)) for path in paths)
-    for a, b in zip(first, same, strict=True):
-        assert np.array_equal(a.values, b.values)
-    assert first[0].time_s[-1] != other[0].time_s[-1]
+    first, same, other = (
+        simulate(tmp_path / str(number), spec_of(SHORT, repeat)).folder / "perun"
+        for number, repeat in enumerate((1, 1, 2))
+    )
+    names = {path.name for path in first.iterdir()}
+    assert names == {path.name for path in other.iterdir()}
+    for name in names:
+        assert (first / name).read_bytes() == (same / name).read_bytes()
+    assert (first / "segment-000.sim-a100-0001.csv").read_bytes() != (
+        other / "segment-000.sim-a100-0001.csv"
+    ).read_bytes()
+
+
+# --- published numbers ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("configuration", [FULL_4, LONG])
 def test_repeats_scatter_as_the_published_ones_do(configuration: str) -> None:
     spec = spec_of(configuration)
-    own, device = read_model(MODEL).of(kind_of_spec(spec)), cluster().devices["a100"]
-    draws = [draw_run(replace(spec, repeat=repeat), own, device) for repeat in range(2, 402)]
+    model, device = read_model(MODEL).of(kind_of_spec(spec)), cluster().devices["a100"]
+    draws = [draw_run(replace(spec, repeat=repeat), model, device) for repeat in range(2, 402)]
     times = np.array([draw.runtime_s for draw in draws])
     energies = np.array([sum(draw.joules.values()) for draw in draws])
     published = [
@@ -184,17 +130,18 @@ def test_repeats_scatter_as_the_published_ones_do(configuration: str) -> None:
     ]
     repeats = {"resnet50": 5, "fourcastnet": 3}[spec.model]
     of_sample = math.sqrt(repeats / (repeats - 1))
-    first = draw_run(replace(spec, repeat=1), own, device)
+    first = draw_run(replace(spec, repeat=1), model, device)
     time, time_sd, energy, energy_sd = np.array(published, dtype=float).T
-    for found, one, said in (
+    for values, median, relative_sd in (
         (times, first.runtime_s, time_sd / time),
         (energies, sum(first.joules.values()), energy_sd / energy),
     ):
-        median = float(np.median(said)) * of_sample
-        groups = found[: len(found) // (repeats - 1) * (repeats - 1)].reshape(-1, repeats - 1)
-        samples = np.column_stack((np.full(len(groups), one), groups))
-        assert math.sqrt(samples.var(axis=1, ddof=1).mean()) / one == pytest.approx(median, rel=0.2)
-        assert np.abs(found / one - 1).max() < 2.8 * median
+        expected = float(np.median(relative_sd)) * of_sample
+        groups = values[: len(values) // (repeats - 1) * (repeats - 1)].reshape(-1, repeats - 1)
+        samples = np.column_stack((np.full(len(groups), median), groups))
+        sd = math.sqrt(samples.var(axis=1, ddof=1).mean())
+        assert sd / median == pytest.approx(expected, rel=0.2)
+        assert np.abs(values / median - 1).max() < 2.8 * expected
 
 
 def test_every_published_time_and_energy_is_reproduced_within_the_models_interval() -> None:
@@ -204,14 +151,14 @@ def test_every_published_time_and_energy_is_reproduced_within_the_models_interva
         if row["runtime_h_mean"] is None:
             continue
         spec = spec_of(row["configuration"])
-        own = model.of(kind_of_spec(spec))
-        predicted = predict(own, [load_of_spec(spec)])
+        of_kind = model.of(kind_of_spec(spec))
+        predicted = predict(of_kind, [load_of_spec(spec)])
         repeats = [
-            draw_run(replace(spec, repeat=r), own, cluster().devices[spec.device])
+            draw_run(replace(spec, repeat=r), of_kind, cluster().devices[spec.device])
             for r in range(1, row["n_repeats"] + 1)
         ]
-        time = np.mean([one.runtime_s for one in repeats])
-        energy = np.mean([sum(one.joules.values()) for one in repeats])
+        time = np.mean([draw.runtime_s for draw in repeats])
+        energy = np.mean([sum(draw.joules.values()) for draw in repeats])
         for value, published, draws in (
             (time, row["runtime_h_mean"] * 3600, predicted.runtime_s),
             (energy, row["energy_kwh_mean"] * J_PER_KWH, predicted.total_j),
@@ -225,15 +172,11 @@ def test_every_published_time_and_energy_is_reproduced_within_the_models_interva
 
 
 @pytest.mark.parametrize(
-    ("configuration", "segments"),
-    [
-        ("resnet50-a100-n256-lbs0256-full", 1),
-        ("fourcastnet.pretrain-h100-n032-lbs0001-full", 1),
-        (LONG, 3),
-    ],
+    "configuration",
+    ["resnet50-a100-n256-lbs0256-full", "fourcastnet.pretrain-h100-n032-lbs0001-full", LONG],
 )
-def test_published_numbers_come_out_of_recording_and_accounting_restarts_included(
-    configuration: str, segments: int, tmp_path: Path
+def test_published_numbers_come_out_of_recording_and_accounting(
+    configuration: str, tmp_path: Path
 ) -> None:
     spec = spec_of(configuration)
     row = simulate(tmp_path, spec).row()
@@ -241,7 +184,6 @@ def test_published_numbers_come_out_of_recording_and_accounting_restarts_include
         one for one in records(published_configurations()) if one["configuration"] == configuration
     )
     predicted = predict(read_model(MODEL).of(kind_of_spec(spec)), [load_of_spec(spec)])
-    assert row["segments"] == segments
     assert predicted.total_j is not None
     for name, draws in (
         ("runtime_h", predicted.runtime_s / 3600),
@@ -252,44 +194,163 @@ def test_published_numbers_come_out_of_recording_and_accounting_restarts_include
         assert interval.holds(published[f"{name}_mean"]), name
 
 
-def test_provenance_names_the_model_and_what_is_assumed(short: Simulated) -> None:
-    said = short.provenance["simulated"]
-    assert len(said["model_sha256"]) == 64
-    assert not said["model"].startswith("/")
-    assert said["kind"] == "resnet50 on a100"
-    assert said["assumed"] is None
-    assert (said["sampling_period_s"], said["spec_sampling_period_s"]) == (10, 1)
-    assert said["metric"]["source"] == ASSUMED
+def test_learning_curves_end_at_the_published_errors() -> None:
+    assert published_errors() == {256: 28.0, 1024: 28.0, 65536: 42.0}
+    for gpus, error, source in (
+        (1, 28.0, PUBLISHED),
+        (8, 28.0, ASSUMED),
+        (32, 28.0, ASSUMED),  # the paper says so in words alone
+        (256, 42.0, PUBLISHED),
+    ):
+        spec = spec_of(f"resnet50-a100-n{gpus:03d}-lbs0256-full")
+        assert final_metric(spec).source == source
+        repeats = [replace(spec, repeat=repeat) for repeat in range(1, 6)]
+        ends = [curve(repeat, simulated(repeat).draw)[-1] for repeat in repeats]
+        assert np.mean(ends) == pytest.approx(error, abs=0.5)
+        assert np.std(ends) > 0
 
 
-def test_provenance_says_whether_the_model_was_calibrated_on_this_training(
-    short: Simulated, tmp_path: Path
-) -> None:
-    assert short.provenance["simulated"]["calibrated"] is True
-    others = (
-        spec_of(SHORT, epochs=3),
-        spec_of("resnet50-a100-n008-lbs0256-full", epochs=3),
-        spec_of("fourcastnet.finetune-a100-n064-lbs0001-full", epochs=3),
-    )
-    for number, spec in enumerate(others):
-        one = simulate(tmp_path / str(number), spec)
-        assert one.provenance["simulated"]["calibrated"] is False
+@pytest.mark.parametrize("goal", ["min", "max"])
+def test_a_metric_gets_better_whichever_way_is_better(goal: str) -> None:
+    spec = spec_of(FULL_1)
+    other = {"metric_name": "accuracy", "metric_goal": goal}
+    values = curve(replace(spec, model="mine", settings=other), simulated(spec).draw)
+    assert (values[-1] > values[0]) == (goal == "max")
+    assert values[-1] == pytest.approx(0.5, rel=0.05)
 
 
-def test_energies_that_the_model_has_by_device_kind_are_the_models(
-    tmp_path: Path,
-) -> None:
+# --- provenance -----------------------------------------------------------------------------------
+
+
+def test_provenance_names_the_model_and_what_is_assumed(short: Simulated, tmp_path: Path) -> None:
+    stated = short.provenance["simulated"]
+    assert len(stated["model_sha256"]) == 64
+    assert not stated["model"].startswith("/")
+    assert stated["kind"] == "resnet50 on a100"
+    assert stated["assumed"] is None
+    assert stated["calibrated"] is True
+    assert (stated["sampling_period_s"], stated["spec_sampling_period_s"]) == (10, 1)
+    assert stated["metric"] == {"name": "top1_error_percent", "source": ASSUMED}
+    finetuned = spec_of("fourcastnet.finetune-a100-n064-lbs0001-full", epochs=3)
+    stated = simulate(tmp_path, finetuned).provenance["simulated"]
+    assert stated["calibrated"] is False
+    assert "assumed to cost twice" in stated["assumed"]
+
+
+def test_energies_that_the_model_has_by_device_kind_are_the_models(tmp_path: Path) -> None:
     spec, shipped = spec_of(SHORT), read_model(MODEL)
-    own = shipped.of(kind_of_spec(spec))
-    kinds = replace(own, energy=dict.fromkeys(("gpu", "cpu", "ram"), own.energy[TOTAL]))
+    model = shipped.of(kind_of_spec(spec))
+    kinds = replace(model, energy=dict.fromkeys(("gpu", "cpu", "ram"), model.energy[TOTAL]))
     path = tmp_path / "model.json"
     write_model(path, replace(shipped, kinds=(kinds,)), {})
-    one = simulate(tmp_path, spec, model=path)
-    assert one.true_j("cpu") == pytest.approx(one.true_j("ram"))
+    run = simulate(tmp_path, spec, model=path)
+    assert run.true_j("cpu") == pytest.approx(run.true_j("ram"))
 
 
-def test_a_wall_limit_in_which_no_segment_gets_on_is_refused() -> None:
-    spec = spec_of(FULL_1)
-    model = read_model(MODEL).of(kind_of_spec(spec))
-    with pytest.raises(InputError, match=r"cannot make progress in segments of 300 s"):
-        simulation(spec, with_device("a100", time_limit_min=15), model)
+# --- sensors --------------------------------------------------------------------------------------
+
+STEPS = Course(
+    np.array([0.0, 10.0, 10.4, 30.0]),
+    np.array([100.0, 300.0, 50.0, 200.0]),
+    np.ones(4, dtype=bool),
+    0.0,
+    100.0,
+)
+
+
+def test_the_energy_of_a_course_is_its_integral() -> None:
+    assert STEPS.joules(np.array([0.0, 5.0, 10.0, 10.2, 10.4, 30.0, 31.0])) == pytest.approx(
+        [0, 500, 1000, 1060, 1120, 1120 + 980, 1120 + 980 + 200]
+    )
+
+
+def test_a_sensor_that_averages_gives_means_over_the_time_before() -> None:
+    means = STEPS.means(np.array([0.0, 0.5, 5.0, 10.2, 11.0, 11.4, 30.5]), 1.0)
+    assert means == pytest.approx(
+        [100, 100, 100, 0.8 * 100 + 0.2 * 300, 0.4 * 300 + 0.6 * 50, 50, 0.5 * 50 + 0.5 * 200]
+    )
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.floats(0.1, 60.0), st.integers(0, 1000))
+def test_a_counter_counts_all_energy_however_seldom_it_is_read(period_s: float, seed: int) -> None:
+    times = np.append(np.arange(0.0, 100.0, period_s), 100.0)
+    joules = counted(STEPS, times, 3, np.random.default_rng(seed))
+    assert joules[:, 0] == pytest.approx([0, 0, 0])
+    assert joules[:, -1] == pytest.approx([STEPS.total_j] * 3)
+    # What it has counted by then is near the true energy by then: only noise lies between.
+    assert np.abs(joules - STEPS.joules(times)).max() < 0.3 * joules[0, -1]
+    assert (np.diff(joules, axis=1) > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("configuration", "ranges"),
+    [
+        (FULL_1, {"gpu": 400_000, "cpu": 262_143_328_850, "ram": 65_712_999_613}),
+        (ON_H100, {"gpu": 700_000, "cpu": 65_532_610_987}),
+    ],
+)
+def test_counters_wrap_where_those_of_their_processor_do(
+    configuration: str, ranges: dict[str, int]
+) -> None:
+    node = next(sample_nodes(simulated(spec_of(configuration))))
+    assert {facts["kind"]: facts["valid_max"] for facts in node.sensors.values()} == ranges
+    for name, facts in node.sensors.items():
+        if facts["kind"] != "gpu":
+            assert node.raw[name].min() > 0 and node.raw[name].max() < facts["valid_max"]
+            assert (np.diff(node.raw[name].astype(float)) < 0).any()
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+def test_every_kind_that_the_model_does_not_know_is_named_in_one_message() -> None:
+    content = read_yaml(PROJECT_ROOT / "campaigns/paper.yaml") | {"protocol": "corrected"}
+    corrected: Campaign = expand(content, Path("campaigns/paper.yaml"), known_devices(cluster()))
+    with pytest.raises(InputError) as refused:
+        check_simulations(corrected, cluster(), read_model(MODEL))
+    message = str(refused.value)
+    assert message.startswith(
+        "campaigns/paper.yaml: 53 of 53 configurations cannot be simulated, first "
+    )
+    for kind in ("resnet50", "fourcastnet.pretrain", "fourcastnet.finetune"):
+        assert f"{kind} on a100, corrected" in message
+    assert "fourcastnet.pretrain on h100, corrected" in message
+    assert message.count("scalewatt pilot") == 1
+    assert "\n" not in message
+
+
+def test_a_campaign_of_which_a_part_can_be_simulated_is_refused_as_well() -> None:
+    model = read_model(MODEL)
+    known = tuple(one for one in model.kinds if one.kind.key == "resnet50")
+    with pytest.raises(
+        InputError, match=r"23 of 53 configurations .* fourcastnet.pretrain on a100"
+    ):
+        check_simulations(campaign(), cluster(), ScalingModel(known, (), "model.json"))
+
+
+@pytest.mark.parametrize("lacking", [{"energy": {}}, {"scope": None}, {"scope": "cpu+ram"}])
+def test_a_kind_without_energy_of_gpus_is_refused(lacking: dict[str, Any]) -> None:
+    model = read_model(MODEL)
+    kinds = tuple(replace(one, **lacking) for one in model.kinds)
+    with pytest.raises(InputError, match="has no energy of GPUs; expected one calibrated on runs"):
+        check_simulations(campaign(), cluster(), replace(model, kinds=kinds))
+
+
+@pytest.mark.parametrize("width", [2, 8])
+def test_a_spec_of_nodes_of_another_width_is_refused(width: int) -> None:
+    with pytest.raises(InputError) as refused:
+        simulated(spec_of(SHORT), with_device("a100", gpus_per_node=width))
+    message = str(refused.value)
+    assert f"{SHORT}: has 4 ranks on each of 2 nodes" in message
+    assert f"nodes of a100 have {width} GPUs; make the spec with this cluster" in message
+
+
+def test_a_campaign_on_devices_that_the_simulating_cluster_lacks_is_refused() -> None:
+    demo = load_campaign(DEMO, cluster())
+    assert demo.devices() == {"local"}
+    assert not is_results_only(demo, cluster())
+    with pytest.raises(InputError, match="'local' is not on the cluster 'simulate'"):
+        check_devices(demo, cluster())
+    assert is_results_only(demo, replaced(cluster(), mode="train"))
+    assert is_results_only(demo, replaced(cluster(), results_only=True))

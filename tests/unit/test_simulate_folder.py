@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,9 @@ from simulated_runs import MODEL, Simulated, cluster, simulate, spec_of
 
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import read_json, write_json
+from scalewatt.common.files import write_json
 from scalewatt.common.project_files import PROJECT_ROOT
-from scalewatt.scaling.simulation.simulate_run import simulate_run
+from scalewatt.scaling.simulation.write import simulate_run
 
 RUN = "resnet50-a100-n001-lbs0256-s0005004"
 MEASURED = b"a recording of a real run"
@@ -21,43 +20,29 @@ MEASURED = b"a recording of a real run"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A run folder with its spec, and a recording of perun's."""
-    found = tmp_path / "results" / "paper" / "runs" / RUN / "1"
-    (found / "perun").mkdir(parents=True)
-    (found / "spec.json").write_text(spec_of(RUN, epochs=1).text + "\n")
-    (found / "perun" / "segment-000.hdf5").write_bytes(MEASURED)
-    return found
+    """A run folder with its spec."""
+    run = tmp_path / "results" / "paper" / "runs" / RUN / "1"
+    (run / "perun").mkdir(parents=True)
+    (run / "spec.json").write_text(spec_of(RUN, epochs=1).text + "\n")
+    return run
 
 
 def simulated_into(folder: Path) -> None:
     simulate_run(folder / "spec.json", folder, cluster(), MODEL)
 
 
-def test_a_run_that_was_measured_is_never_simulated_over(folder: Path) -> None:
-    write_json(folder / "provenance.json", {"hostnames": ["n1"], "segments": []})
-    with pytest.raises(InputError, match="not known to be simulated; expected an empty"):
+@pytest.mark.parametrize("name", ["perun/segment-000.hdf5", "history.parquet", "notes.txt"])
+@pytest.mark.parametrize("has_provenance", [True, False])
+def test_a_run_that_was_measured_is_never_simulated_over(
+    folder: Path, name: str, has_provenance: bool
+) -> None:
+    (folder / name).write_bytes(MEASURED)
+    if has_provenance:
+        write_json(folder / "provenance.json", {"hostnames": ["n1"], "segments": []})
+    before = {path: path.is_file() and path.read_bytes() for path in folder.rglob("*")}
+    with pytest.raises(InputError, match=r"not known to be simulated; expected nothing but spec"):
         simulated_into(folder)
-    assert (folder / "perun" / "segment-000.hdf5").read_bytes() == MEASURED
-    assert read_json(folder / "provenance.json")["hostnames"] == ["n1"]
-
-
-@pytest.mark.parametrize("name", ["history.parquet", "perun", "notes.txt"])
-def test_files_without_the_provenance_of_a_simulation_are_kept(folder: Path, name: str) -> None:
-    if name != "perun":
-        shutil.rmtree(folder / "perun")
-        (folder / name).write_bytes(MEASURED)
-    with pytest.raises(InputError, match="not known to be simulated"):
-        simulated_into(folder)
-    kept = folder / "perun" / "segment-000.hdf5" if name == "perun" else folder / name
-    assert kept.read_bytes() == MEASURED
-
-
-def test_a_file_in_the_folders_place_is_kept(folder: Path) -> None:
-    taken = folder / "taken"
-    taken.write_bytes(b"mine")
-    with pytest.raises(InputError, match="taken: holds what is not known"):
-        simulate_run(folder / "spec.json", taken, cluster(), MODEL)
-    assert taken.read_bytes() == b"mine"
+    assert {path: path.is_file() and path.read_bytes() for path in folder.rglob("*")} == before
 
 
 @pytest.fixture
@@ -73,7 +58,7 @@ def test_a_simulation_that_was_broken_off_is_not_finished_and_is_made_anew(
         raise OSError("no space left")
 
     with monkeypatch.context() as patched, pytest.raises(OSError, match="no space"):
-        patched.setattr("scalewatt.scaling.simulation.simulate_run.write_table", broken)
+        patched.setattr("scalewatt.scaling.simulation.write.write_table", broken)
         simulated_into(finished.folder)
     assert not (finished.folder / "provenance.json").exists()
     simulated_into(finished.folder)

@@ -7,22 +7,15 @@ not scaled, test the integration as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from campaign_files import replaced
 from energy_tables import EnergyTables
-from simulated_runs import MODEL, Simulated, cluster, simulate, spec_of
+from simulated_runs import Simulated, cluster, simulate, spec_of
 
 from scalewatt.campaign.cluster import powers
-from scalewatt.campaign.run_spec import read_spec
-from scalewatt.scaling.model.model_file import read_model
-from scalewatt.scaling.model.training_kind import kind_of_spec
-from scalewatt.scaling.simulation.simulated_run import Simulation, simulation
 
 EXACT = 2e-6
 ON_TWO_NODES = "resnet50-a100-n008-lbs0256-s0040036"
@@ -34,7 +27,6 @@ RUNS = {ON_TWO_NODES: 100, ON_ONE_GPU: 100, WHOLE: 24, ON_H100: 2}
 OF_A_STAGE, OF_A_LONG_STAGE, LONG = 0.05, 0.01, 50
 """How near an energy by stage is at 1 s where it is stated, and where pieces last so many periods. What comes
 once in a run may be further off: by half a period's worth of the difference in power at its one end."""
-
 LEAST_PERIODS = 5
 """A stage in shorter pieces is not stated (docs/energy.md)."""
 OF_A_RUN = 0.03
@@ -42,107 +34,80 @@ OF_A_RUN = 0.03
 10 s with epochs of minutes."""
 
 
-@dataclass(frozen=True)
-class Found:
-    """A simulated run with what the accounting says of it."""
-
-    run: Simulated
-    totals: EnergyTables
-
-    def stages_j(self, kind: str) -> dict[str, float]:
-        """Energies by stage, also of those that are too short."""
-        return self.totals.stages_j(kind)
-
-    def short(self, kind: str) -> set[str]:
-        """The stages whose energies are not stated."""
-        return self.totals.short(kind)
-
-
-@contextmanager
-def accounted(
-    folder: Path, name: str, period_s: float, is_scaled: bool = True, **spec: Any
-) -> Iterator[Found]:
+def accounted(folder: Path, name: str, period_s: float) -> tuple[Simulated, EnergyTables]:
     """Simulate and account for a run."""
-    on = replaced(cluster(), simulate={"sampling_period_s": period_s})
-    chosen = spec_of(name, **({"epochs": RUNS[name]} | spec))
-    run = simulate(folder, chosen, on, is_scaled=is_scaled)
-    rated = powers(on.devices[chosen.device])
-    yield Found(run, EnergyTables.of(run.folder, rated))
+    run = simulate(folder, spec_of(name, epochs=RUNS[name]), period_s=period_s)
+    return run, EnergyTables.of(run.folder, powers(cluster().devices[run.run.spec.device]))
 
 
-def pieces_s(run: Simulated) -> dict[str, float]:
-    """Mean length of the pieces of each stage."""
-    (segment,) = simulation_of(run).segments
-    found: dict[str, list[float]] = {}
-    for stage in segment.stages:
-        found.setdefault(stage.name, []).append(stage.seconds)
-    return {name: sum(seconds) / len(seconds) for name, seconds in found.items()}
+def stage_seconds(run: Simulated, stage: str) -> list[float]:
+    """Lengths of the pieces of a stage."""
+    return [one.seconds for one in run.run.stages if one.name == stage]
 
 
-def simulation_of(run: Simulated) -> Simulation:
-    spec = read_spec(run.folder / "spec.json")
-    return simulation(spec, cluster(), read_model(MODEL).of(kind_of_spec(spec)))
-
-
-def at_one_end(run: Simulated, kind: str, stage: str, seconds: float) -> float:
+def at_one_end(run: Simulated, kind: str, stage: str) -> float:
     """What a stage that comes once may be off, as a part of its energy, sampled every second."""
     if stage not in ("startup", "shutdown"):
         return 0.0
-    level = simulation_of(run).nodes.levels[kind]
-    higher_w = level.watts("train") - level.watts(stage)
-    return float(0.5 * higher_w / (seconds * level.watts(stage)))
+    watts = {
+        name: run.true_stage_j(kind)[name] / sum(stage_seconds(run, name))
+        for name in ("train", stage)
+    }
+    return 0.5 * (watts["train"] / watts[stage] - 1) / sum(stage_seconds(run, stage))
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_at_one_second_what_is_stated_of_a_stage_is_true(name: str, tmp_path: Path) -> None:
-    with accounted(tmp_path, name, 1.0) as found:
-        lengths = pieces_s(found.run)
-        for kind in ("gpu", "cpu"):
-            true, stated = found.run.true_stage_j(kind), found.stages_j(kind)
-            assert sum(stated.values()) == pytest.approx(sum(true.values()), rel=EXACT)
-            for stage in set(true) - found.short(kind):
-                assert lengths[stage] > 0.98 * LEAST_PERIODS
-                near = OF_A_LONG_STAGE if lengths[stage] >= LONG else OF_A_STAGE
-                near += at_one_end(found.run, kind, stage, lengths[stage])
-                assert stated[stage] == pytest.approx(true[stage], rel=near), (kind, stage)
-        assert "train" not in found.short("gpu") and "startup" not in found.short("gpu")
+    run, totals = accounted(tmp_path, name, 1.0)
+    for kind in ("gpu", "cpu"):
+        true, stated = run.true_stage_j(kind), totals.stages_j(kind)
+        assert sum(stated.values()) == pytest.approx(sum(true.values()), rel=EXACT)
+        for stage in set(true) - totals.short(kind):
+            seconds = np.mean(stage_seconds(run, stage))
+            assert seconds > 0.98 * LEAST_PERIODS
+            near = OF_A_LONG_STAGE if seconds >= LONG else OF_A_STAGE
+            near += at_one_end(run, kind, stage)
+            assert stated[stage] == pytest.approx(true[stage], rel=near), (kind, stage)
+    assert not {"train", "startup"} & totals.short("gpu")
 
 
 @pytest.mark.parametrize("name", [ON_TWO_NODES, ON_ONE_GPU])
 def test_a_checkpoint_of_less_than_a_second_is_far_too_high_and_not_stated(
     name: str, tmp_path: Path
 ) -> None:
-    with accounted(tmp_path, name, 1.0) as found:
-        for kind in ("gpu", "cpu"):
-            true, stated = found.run.true_stage_j(kind), found.stages_j(kind)
-            assert 1.2 < stated["checkpoint"] / true["checkpoint"] < 2.0
-            assert {"checkpoint", "validate"} <= found.short(kind)
+    run, totals = accounted(tmp_path, name, 1.0)
+    for kind in ("gpu", "cpu"):
+        true, stated = run.true_stage_j(kind), totals.stages_j(kind)
+        assert 1.2 < stated["checkpoint"] / true["checkpoint"] < 2.0
+        assert {"checkpoint", "validate"} <= totals.short(kind)
 
 
 def test_at_ten_seconds_nothing_is_stated_of_epochs_of_fifteen(tmp_path: Path) -> None:
-    with accounted(tmp_path, ON_TWO_NODES, 10.0) as found:
-        for kind in ("gpu", "cpu"):
-            assert found.short(kind) == set(found.run.true_stage_j(kind))
-            assert found.totals.joules(kind) == pytest.approx(found.run.true_j(kind), rel=EXACT)
-        assert found.totals.codes == set()
-    with accounted(tmp_path / "long", WHOLE, 10.0) as found:
-        assert not {"train", "evaluate_train"} & found.short("gpu")
+    run, totals = accounted(tmp_path, ON_TWO_NODES, 10.0)
+    for kind in ("gpu", "cpu"):
+        assert totals.short(kind) == set(run.true_stage_j(kind))
+        assert totals.joules(kind) == pytest.approx(run.true_j(kind), rel=EXACT)
+    assert totals.codes == set()
+    _, totals = accounted(tmp_path / "long", WHOLE, 10.0)
+    assert not {"train", "evaluate_train"} & totals.short("gpu")
 
 
 def test_samples_that_average_over_a_second_resolve_no_stage_that_is_shorter_than_five(
     tmp_path: Path,
 ) -> None:
-    with accounted(tmp_path, ON_H100, 0.5) as found:
-        true, stated = found.run.true_stage_j("gpu"), found.stages_j("gpu")
-        off = abs(stated["checkpoint"] / true["checkpoint"] - 1)  # eight periods
-        assert OF_A_STAGE < off < 1.5 * OF_A_STAGE
-        assert "checkpoint" in found.short("gpu")
-        assert "checkpoint" not in found.short("cpu")
-        cpu = found.run.true_stage_j("cpu")["checkpoint"]
-        assert found.stages_j("cpu")["checkpoint"] == pytest.approx(cpu, rel=OF_A_STAGE)
+    run, totals = accounted(tmp_path, ON_H100, 0.5)
+    true, stated = run.true_stage_j("gpu"), totals.stages_j("gpu")
+    off = abs(stated["checkpoint"] / true["checkpoint"] - 1)  # eight periods
+    assert OF_A_STAGE < off < 1.5 * OF_A_STAGE
+    assert "checkpoint" in totals.short("gpu")
+    assert "checkpoint" not in totals.short("cpu")
+    cpu = run.true_stage_j("cpu")["checkpoint"]
+    assert totals.stages_j("cpu")["checkpoint"] == pytest.approx(cpu, rel=OF_A_STAGE)
 
 
-# --- what a real sensor would find ----------------------------------------------------------------
+def as_read(samples: Any, time_s: Any, joules: Any, over_s: float = 0.0) -> Any:
+    """Samples of a real sensor, in place of `scaled`: their integral has the error of sampling."""
+    return samples * (joules / joules.mean())[:, None]
 
 
 @pytest.mark.parametrize(
@@ -151,11 +116,12 @@ def test_samples_that_average_over_a_second_resolve_no_stage_that_is_shorter_tha
     + [(name, p) for name in (WHOLE, ON_H100) for p in (0.5, 1.0, 2.0, 5.0, 10.0)],
 )
 def test_sampled_energies_agree_with_sampling_theory(
-    name: str, period_s: float, tmp_path: Path
+    name: str, period_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with accounted(tmp_path, name, period_s, is_scaled=False) as found:
-        error = found.totals.joules("gpu") / found.run.true_j("gpu") - 1
-        assert EXACT < abs(error) < OF_A_RUN
-        # Counters integrate by themselves.
-        assert found.totals.joules("cpu") == pytest.approx(found.run.true_j("cpu"), rel=EXACT)
-        assert found.totals.coverage == 1.0
+    monkeypatch.setattr("scalewatt.scaling.simulation.sensors.scaled", as_read)
+    run, totals = accounted(tmp_path, name, period_s)
+    error = totals.joules("gpu") / run.true_j("gpu") - 1
+    assert EXACT < abs(error) < OF_A_RUN
+    # Counters integrate by themselves.
+    assert totals.joules("cpu") == pytest.approx(run.true_j("cpu"), rel=EXACT)
+    assert totals.coverage == 1.0

@@ -3,7 +3,7 @@ import atexit
 
 from scalewatt.common.files import write_json
 from scalewatt.common.errors import nearest
-from scalewatt.scaling.simulation.simulated_run import check_simulations
+from scalewatt.scaling.simulation.run import check_simulations
 from scalewatt.scheduling.preflight import check_before_submission
 from scalewatt.slurm.job_queue import RULES
 from scalewatt.targets.failures import failure_lines

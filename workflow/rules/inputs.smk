@@ -118,10 +118,7 @@ def training_job(wildcards):
 
 def simulation_settings(wildcards):
     """Return what of the cluster file decides a configuration's simulations."""
-    names = ("simulate", "stop_warning_s")
-    device = spec_of(wildcards).device
-    others = {name: config[name] for name in names if name in config}
-    return {**others, "device": config["devices"][device]}
+    return config["devices"][spec_of(wildcards).device]
 
 
 def rated_powers(wildcards):

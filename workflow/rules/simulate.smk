@@ -1,7 +1,7 @@
 # Simulations in place of trainings, where the cluster file says `mode: simulate`.
 #   in   spec.json (which alone says what the run is), the scaling model
-#   out  the run folder as a training leaves it, without weights: perun/ (one HDF5 per segment,
-#        journals), history, events, log, provenance
+#   out  the run folder as a training leaves it, without weights and perun's HDF5: perun/ (journals),
+#        history, events, log, provenance
 
 
 rule simulate:

@@ -191,18 +191,6 @@ def _value_or_file(carbon: Any) -> Any:
     return carbon
 
 
-@with_config(STRICT)
-class Simulate(TypedDict, total=False):
-    """How mode simulate records; not with mode train."""
-
-    sampling_period_s: Annotated[float, Bounds(ge=0.1, le=30)]
-    """Sampling period of the recordings in s, in place of the campaign's. Without this key: the
-    campaign's. Over longer steps an EPYC's counters may wrap more than once."""
-    fine_start_s: Annotated[float, Bounds(ge=0)]
-    """For how long each segment is recorded at the campaign's own sampling period first, in s; without
-    this key 0."""
-
-
 def _starts_ranks(launcher: str) -> str:
     """Refuse a launcher that does not say how many ranks there are."""
     names = placeholders(launcher)
@@ -249,7 +237,6 @@ class Cluster(Settings):
     mode: Literal["train", "simulate"] = "train"
     """simulate: no run is trained; the scaling model says what it would take, and files as a training
     leaves them are written from that. Results go to results/<campaign>-simulated."""
-    simulate: Simulate = {}
     work_root: Text = "work"
     """Working directories of runs: checkpoints, segments and, of finished runs, another name of their
     recordings; all nodes must see it."""
@@ -338,8 +325,6 @@ class Cluster(Settings):
                 "mode simulate: missing key 'scaling_model'; expected the file that `scalewatt "
                 "calibrate` writes, e.g. reference/scaling_model.json"
             )
-        if self.simulate and not self.simulates:
-            raise ValueError(f"simulate: goes with mode simulate, not with mode {self.mode}")
         return self
 
     @property

@@ -68,12 +68,19 @@ its variance is (r - 1) / r of that of the others. The published ones are the po
 0.81 % in energy, and 4.4 % and 4.7 % of FourCastNet's one, the probe of three runs. What of the energy
 follows from the time (the model's median 0.44 % and 0.74 % for each 1 %) is subtracted. Errors: assumed."""
 OTHER_SCATTER = Scatter(0.01, 0.01, 0.01)
+
+
+def scatter_of(spec: RunSpec) -> Scatter:
+    """Scatter of a run's repeats."""
+    return SCATTERS.get(spec.model, OTHER_SCATTER)
+
+
 MOST_NORMAL = 1.5
 """Deviations in time and energy are normal, truncated where they jointly exceed this, and then scaled
 to the standard deviations above: so no run deviates by more than 2.2 of them."""
 
 STARTUP_S, SHUTDOWN_S = 20.0, 5.0
-"""Of each segment: imports, rendezvous, warm-up; and the time after the last checkpoint."""
+"""Imports, rendezvous, warm-up; and the time after the last checkpoint."""
 CHECKPOINT_S = {"resnet50": 0.4, "fourcastnet": 4.0}
 OTHER_CHECKPOINT_S = 1.0
 MOST_OF_RUN = 0.05
@@ -91,12 +98,13 @@ OTHER_FIRST_BATCH_S = 0.01
 MOST_OF_STAGE = 0.2
 """Such a wait takes at most this part of its stage."""
 
-GPU_LEVELS = {"startup": 0.05, "train": 1.0, "evaluate_train": 0.8, "validate": 0.8}
-HOST_LEVELS = {"startup": 0.5, "train": 1.0, "evaluate_train": 1.0, "validate": 1.0}
-"""Power above idle in a stage, relative to that in training; OTHER_LEVEL in all others."""
+FIRST_BATCH = "first batch"
+_GPU = {"startup": 0.05, "train": 1.0, "evaluate_train": 0.8, "validate": 0.8, FIRST_BATCH: 0.04}
+_HOST = {"startup": 0.5, "train": 1.0, "evaluate_train": 1.0, "validate": 1.0, FIRST_BATCH: 1.1}
+LEVELS = {"gpu": _GPU, "cpu": _HOST, "ram": _HOST}
+"""Power above idle in a stage, and while GPUs wait for its first batch, relative to that in training."""
 OTHER_LEVEL = 0.1
-GPU_DIP, HOST_DIP = 0.04, 1.1
-"""While GPUs wait for the first batch."""
+"""In all other stages."""
 IDLE_OF_MEAN = 0.7
 """A device's idle power is at most this part of its mean power."""
 RAM_IDLE = 0.6
@@ -121,8 +129,10 @@ AMD_RANGES_UJ = {"cpu": 65_532_610_987, "ram": 65_532_610_987}
 """Where RAPL counters wrap, in µJ (max_energy_range_uj): as recorded by perun on a node with Xeons at KIT,
 and as Linux states it for EPYCs."""
 
-BETWEEN_S = 3600.0
-"""How long a further segment waits for its job."""
+PERIOD_S, FINE_START_S = 10.0, 360.0
+"""Sampling period, unless the campaign's is longer, and how long the start is sampled at the campaign's own:
+figure 5 shows the first 300 s of training. At 1 s throughout, the paper's recordings would take ten times as
+much; over steps longer than 30 s an EPYC's counters may wrap twice."""
 
 
 def waits(spec: RunSpec) -> float:

@@ -1,207 +1,163 @@
-"""Raw values of the sensors of a simulated run's nodes, as perun would have sampled them."""
+"""What the sensors of a simulated run's nodes read, as a journal has it: whole mW of GPUs, µJ of counters.
+
+A counter counts the integral of the mean power. Samples of a power sensor are scaled so that their integral
+over time is the same.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.integrate import cumulative_trapezoid
 
-from scalewatt.campaign.cluster import Device
 from scalewatt.campaign.run_spec import RunSpec
-from scalewatt.recordings.terms import DEVICE_KINDS, Floats
+from scalewatt.recordings.terms import MEAN_OVER_S, MOVING_MEAN, Floats, gpu_quantity
 from scalewatt.scaling.simulation import assumptions
-from scalewatt.scaling.simulation.power_profile import (
-    Course,
-    Level,
-    counted,
-    gpu_sensor,
-    noise,
-    scaled,
-)
-from scalewatt.scaling.simulation.run_sample import RunDraw
-from scalewatt.scaling.simulation.stage_schedule import Segment
+from scalewatt.scaling.simulation.power import Course
+from scalewatt.scaling.simulation.run import Simulation
+
+Random = np.random.Generator
 
 _JITTER_S = 0.002
 _LEAST_STEP = 0.25
 """Part of a period: the last sample but one is left out where the last would follow sooner."""
-
-
-@dataclass(frozen=True, eq=False)
-class Samples:
-    """The samples of one sensor: `raw` (n,) whole numbers, mW of a GPU, µJ of a counter."""
-
-    name: str
-    device_kind: str
-    device_index: int
-    raw: NDArray[Any]
-    valid_max: int
-    uuid: str | None = None
-    kept: NDArray[np.bool_] | None = None
-    """Mask (n,) of the samples that exist; None: all."""
-    counted_uj: NDArray[np.uint64] | None = None
-    """Energy since the first sample, (n,), however often the counter wraps; None: not a counter."""
-    over_s: float = 0.0
-    """How long before a sample its power is averaged."""
-
-    @property
-    def is_counter(self) -> bool:
-        """Return True if its values are a counter's."""
-        return self.counted_uj is not None
-
-    def with_range(self, range_uj: int, first: int) -> Samples:
-        """Return the same counter, beginning at `first` and wrapping at `range_uj`."""
-        if self.counted_uj is None:
-            raise ValueError(f"{self.name} is no counter")
-        raw = (self.counted_uj + np.uint64(first)) % np.uint64(range_uj)
-        # A counter is never 0 but for a failed read.
-        return replace(self, raw=np.maximum(raw, 1), valid_max=range_uj)
+_COUNTERS = {"cpu": "cpu_{0}_package-{0}", "ram": "ram_{0}_dram"}
 
 
 @dataclass(frozen=True, eq=False)
 class NodeSamples:
-    """The samples of one node in one segment. `time_s` (n,) from the segment's start."""
+    """Samples of one node. `time_s` (n,) from the run's start."""
 
     host: str
     time_s: Floats
-    sensors: tuple[Samples, ...]
+    sensors: dict[str, dict[str, Any]]
+    """Kind, index, unit, mag, valid_max, uuid of each, by name."""
+    raw: dict[str, NDArray[Any]]
+    """Whole numbers (n,) by the sensor's name."""
 
 
-@dataclass(frozen=True)
-class Periods:
-    """The sampling periods: `usual_s`, and `fine_s` until `until_s`."""
-
-    usual_s: float
-    fine_s: float
-    until_s: float = 0.0
-
-    def times(self, seconds: float, random: np.random.Generator) -> Floats:
-        """Return the times of all samples of a recording, from 0 to its end.
-
-        float32, as perun writes them: every reader sees the same.
-        """
-        until = min(self.until_s, seconds)
-        fine = np.arange(0.0, until, self.fine_s)
-        usual = np.arange(until, seconds, self.usual_s)
-        inner = np.concatenate((fine, usual))[1:]
-        inner += random.uniform(-_JITTER_S, _JITTER_S, inner.size)
-        last_step = self.usual_s if seconds > until else self.fine_s
-        inner = inner[inner < seconds - _LEAST_STEP * last_step]
-        times = np.concatenate(([0.0], inner, [seconds]))
-        return times.astype(np.float32).astype(np.float64)
+def sample_nodes(run: Simulation) -> Iterator[NodeSamples]:
+    """Yield what is sampled in a run, node by node."""
+    shares = gpu_shares(run).reshape(run.spec.nodes, -1)
+    for number, host in enumerate(run.hosts):
+        random = run.draw.random(1, 0, number)
+        time_s = sample_times(run, random)
+        node = NodeSamples(host, time_s, {}, {})
+        _add_gpus(node, run, shares[number], random)
+        for kind in ("cpu", "ram"):
+            if kind in run.courses:
+                _add_counters(node, run, kind, random)
+        yield node
 
 
-@dataclass(frozen=True)
-class Nodes:
-    """A simulated run's nodes."""
+def gpu_shares(run: Simulation) -> Floats:
+    """Energy of each of the run's GPUs relative to their mean."""
+    shares = 1 + assumptions.DEVICE_SPREAD * run.draw.random(2).standard_normal(run.spec.gpus)
+    return shares / shares.mean()
 
-    spec: RunSpec
-    device: Device
-    draw: RunDraw
-    levels: Mapping[str, Level]
-    """Of one device, by kind."""
-    periods: Periods
-    is_scaled: bool = True
-    """True if the integral over a GPU's samples is its true energy; else it has the error of sampling."""
 
-    @property
-    def hosts(self) -> list[str]:
-        """Return their names."""
-        return [f"sim-{self.device.name}-{n:04d}" for n in range(1, self.spec.nodes + 1)]
+def sample_times(run: Simulation, random: Random) -> Floats:
+    """Times of all samples of a node, from 0 to the end; whole float32, as perun takes them."""
+    seconds = run.stages[-1].end_s
+    until = min(run.fine_start_s, seconds)
+    fine = np.arange(0.0, until, run.fine_period_s)
+    inner = np.concatenate((fine, np.arange(until, seconds, run.period_s)))[1:]
+    inner += random.uniform(-_JITTER_S, _JITTER_S, inner.size)
+    last_step = run.period_s if seconds > until else run.fine_period_s
+    inner = inner[inner < seconds - _LEAST_STEP * last_step]
+    return np.concatenate(([0.0], inner, [seconds])).astype(np.float32).astype(np.float64)
 
-    @property
-    def held_gpus(self) -> int:
-        """Return the number of a node's GPUs that the run uses; 0 without GPUs."""
-        return int(self.spec.ranks_per_node) if "gpu" in self.levels else 0
 
-    def sampled(self, segment: Segment) -> Iterator[NodeSamples]:
-        """Yield the samples of a segment, node by node."""
-        courses = self.courses(segment)
-        shares = self.shares()
-        for number, host in enumerate(self.hosts):
-            yield self._node(segment, courses, shares, number, host)
+# --- GPUs -----------------------------------------------------------------------------------------
 
-    def courses(self, segment: Segment) -> dict[str, Course]:
-        """Return the mean power of one device of each kind over a segment."""
-        return {
-            kind: Course.of(self.levels[kind], segment.stages)
-            for kind in DEVICE_KINDS
-            if kind in self.levels
-        }
 
-    def uuids(self, host: str) -> list[str]:
-        """Return the UUIDs of all GPUs of a node."""
-        return [f"GPU-{host}-{index}" for index in range(self.device.gpus_per_node)]
+def _add_gpus(node: NodeSamples, run: Simulation, shares: Floats, random: Random) -> None:
+    """Add a node's GPUs: those that the run uses, and the idle others."""
+    time_s, over_s, course = node.time_s, averaged_s(run.spec), run.courses["gpu"]
+    read = read_power(run.spec, course, time_s, shares.size, random)
+    watts = scaled(read, time_s, course.total_j * shares, over_s)
+    if idle := run.device.gpus_per_node - shares.size:
+        steady = noise((idle, time_s.size), assumptions.UNUSED_NOISE, random)
+        joules = np.full(idle, run.gpu_w["idle_w"] * time_s[-1])
+        watts = np.concatenate((watts, scaled(steady, time_s, joules, over_s)))
+    top = round(1000 * max(run.gpu_w["rated_w"], float(watts.max())))
+    milliwatts = np.rint(watts * 1000).astype(np.uint32)
+    for index, uuid in enumerate(run.uuids(node.host)):
+        name = f"CUDA:{index}_POWER"
+        facts = {"kind": "gpu", "index": index, "unit": "W", "mag": 1e-3, "valid_max": top}
+        node.sensors[name] = {**facts, "uuid": uuid}
+        node.raw[name] = milliwatts[index]
 
-    def _node(
-        self,
-        segment: Segment,
-        courses: Mapping[str, Course],
-        shares: Floats,
-        number: int,
-        host: str,
-    ) -> NodeSamples:
-        random = self.draw.random(1, segment.number, number)
-        time_s = self.periods.times(segment.seconds, random)
-        sensors: list[Samples] = []
-        for kind, course in courses.items():
-            if kind == "gpu":
-                held = self.held_gpus
-                own = shares[number * held : (number + 1) * held]
-                sensors += self._gpus(host, course, own, time_s, random)
-            else:
-                sensors += self._counters(kind, course, time_s, random)
-        return NodeSamples(host, time_s, tuple(sensors))
 
-    def _gpus(
-        self,
-        host: str,
-        course: Course,
-        shares: Floats,
-        time_s: Floats,
-        random: np.random.Generator,
-    ) -> Iterator[Samples]:
-        """Yield the samples of a node's GPUs: those that the run uses, and the idle others."""
-        sensor = gpu_sensor(self.spec)
-        read = sensor.read(course, time_s, shares.size, random)
-        watts = read * shares[:, None]
-        if self.is_scaled:
-            watts = scaled(read, time_s, course.total_j * shares, sensor.over_s)
-        idle = self.device.gpus_per_node - shares.size
-        if idle:
-            constant = np.full(idle, self.idle_w(course) * time_s[-1])
-            steady = noise((idle, time_s.size), assumptions.UNUSED_NOISE, random)
-            watts = np.concatenate((watts, scaled(steady, time_s, constant, sensor.over_s)))
-        limit_w = max((self.device.gpu or {"rated_w": 0.0})["rated_w"], float(watts.max()))
-        milliwatts = np.rint(watts * 1000).astype(np.uint32)
-        for index, uuid in enumerate(self.uuids(host)):
-            name = f"CUDA:{index}_POWER"
-            own, top = milliwatts[index], round(1000 * limit_w)
-            yield Samples(name, "gpu", index, own, top, uuid, over_s=sensor.over_s)
+def averaged_s(spec: RunSpec) -> float:
+    """Time before a sample over which the sensor of the run's GPUs averages; 0: instantaneous."""
+    return MEAN_OVER_S if gpu_quantity(spec.device) == MOVING_MEAN else 0.0
 
-    def shares(self) -> Floats:
-        """Return the energy of each of the run's GPUs relative to their mean; the same in all segments."""
-        shares = 1 + assumptions.DEVICE_SPREAD * self.draw.random(2).standard_normal(self.spec.gpus)
-        return shares / shares.mean()
 
-    def idle_w(self, course: Course) -> float:
-        """Return the power of a GPU that the run does not use."""
-        return self.device.gpu["idle_w"] if self.device.gpu else course.idle_w
+def read_power(
+    spec: RunSpec, course: Course, time_s: Floats, devices: int, random: Random
+) -> NDArray[np.float32]:
+    """Read power (devices, n) in W as a real sensor does; the mean over time is the course's."""
+    shape = devices, time_s.size
+    if over_s := averaged_s(spec):
+        return course.means(time_s, over_s) * noise(shape, assumptions.AVERAGED_NOISE, random)
+    watts, works = course.at(time_s)
+    waits, low = assumptions.waits(spec), assumptions.WAIT_LEVEL
+    waiting = random.random(shape, dtype=np.float32) < waits
+    part = np.where(waiting, np.float32(low), np.float32((1 - waits * low) / (1 - waits)))
+    samples = np.where(works, course.idle_w + (watts - course.idle_w) * part, watts)
+    return samples * noise(shape, assumptions.NOISE, random)
 
-    def _counters(
-        self, kind: str, course: Course, time_s: Floats, random: np.random.Generator
-    ) -> Iterator[Samples]:
-        """Yield one counter per socket; it begins anywhere in its range, and wraps."""
-        sockets, top = (
-            int(self.device.cpu["sockets"]),
-            assumptions.counter_range_uj(kind, self.device),
-        )
-        joules = counted(course, time_s, sockets, random)
-        counts = np.rint(joules * 1e6).astype(np.uint64)
-        name = "cpu_{0}_package-{0}" if kind == "cpu" else "ram_{0}_dram"
-        for socket, begin in enumerate(random.integers(1, top, sockets)):
-            own = counts[socket]
-            one = Samples(name.format(socket), kind, socket, own, top, counted_uj=own)
-            yield one.with_range(top, int(begin))
+
+def noise(shape: tuple[int, int], deviation: float, random: Random) -> NDArray[np.float32]:
+    """Draw factors around 1."""
+    factors = random.standard_normal(shape, dtype=np.float32)
+    factors *= deviation
+    factors += 1
+    return np.maximum(factors, assumptions.LEAST_NOISE, out=factors)
+
+
+def scaled(
+    samples: NDArray[np.float32], time_s: Floats, joules: Floats, over_s: float = 0.0
+) -> Floats:
+    """Scale samples (devices, n) in W so that their integral over time is `joules` (devices,).
+
+    That is the trapezoid over them. Means over the `over_s` before them are the powers in the middle of these
+    times: half of it is left out at the beginning, and the last one holds to the end.
+    """
+    energy = cumulative_trapezoid(samples, time_s, initial=0)
+    begin = [np.interp(time_s[0] + over_s / 2, time_s, device) for device in energy]
+    integral = energy[:, -1] - begin + over_s / 2 * samples[:, -1]
+    return samples * (joules / integral)[:, None]
+
+
+# --- counters -------------------------------------------------------------------------------------
+
+
+def _add_counters(node: NodeSamples, run: Simulation, kind: str, random: Random) -> None:
+    """Add one counter per socket; it begins anywhere in its range, and wraps."""
+    sockets = int(run.device.cpu["sockets"])
+    top = assumptions.counter_range_uj(kind, run.device)
+    joules = counted(run.courses[kind], node.time_s, sockets, random)
+    counts = np.rint(joules * 1e6).astype(np.uint64)
+    for socket, begin in enumerate(random.integers(1, top, sockets)):
+        name = _COUNTERS[kind].format(socket)
+        facts = {"kind": kind, "index": socket, "unit": "J", "mag": 1e-6, "valid_max": top}
+        node.sensors[name] = facts
+        # A counter is never 0 but for a failed read.
+        node.raw[name] = np.maximum((counts[socket] + np.uint64(begin)) % np.uint64(top), 1)
+
+
+def counted(course: Course, time_s: Floats, devices: int, random: Random) -> Floats:
+    """Energy in J since the first sample as counters count it, (devices, n).
+
+    The mean power between two samples varies; over the whole time it is the course's.
+    """
+    steps = np.diff(course.joules(time_s))
+    noisy = steps * noise((devices, steps.size), assumptions.AVERAGED_NOISE, random)
+    energy = np.pad(np.cumsum(noisy, axis=1), ((0, 0), (1, 0)))
+    return energy * (steps.sum() / energy[:, -1])[:, None]
