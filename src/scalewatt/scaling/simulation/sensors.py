@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.integrate import cumulative_trapezoid
 
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.recordings.terms import MEAN_OVER_S, MOVING_MEAN, Floats, gpu_quantity
@@ -129,10 +128,15 @@ def scaled(
     That is the trapezoid over them. Means over the `over_s` before them are the powers in the middle of these
     times: half of it is left out at the beginning, and the last one holds to the end.
     """
-    energy = cumulative_trapezoid(samples, time_s, initial=0)
+    energy = from_zero(np.diff(time_s) * (samples[:, 1:] + samples[:, :-1]) / 2)
     begin = [np.interp(time_s[0] + over_s / 2, time_s, device) for device in energy]
     integral = energy[:, -1] - begin + over_s / 2 * samples[:, -1]
     return samples * (joules / integral)[:, None]
+
+
+def from_zero(steps: Floats) -> Floats:
+    """Sum up steps (devices, n - 1) from 0 on, (devices, n)."""
+    return np.pad(np.cumsum(steps, axis=1), ((0, 0), (1, 0)))
 
 
 # --- counters -------------------------------------------------------------------------------------
@@ -159,5 +163,5 @@ def counted(course: Course, time_s: Floats, devices: int, random: Random) -> Flo
     """
     steps = np.diff(course.joules(time_s))
     noisy = steps * noise((devices, steps.size), assumptions.AVERAGED_NOISE, random)
-    energy = np.pad(np.cumsum(noisy, axis=1), ((0, 0), (1, 0)))
+    energy = from_zero(noisy)
     return energy * (steps.sum() / energy[:, -1])[:, None]
