@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -245,6 +246,25 @@ def test_energies_that_the_model_has_by_device_kind_are_the_models(tmp_path: Pat
     write_model(path, replace(shipped, kinds=(kinds,)), {})
     run = simulate(tmp_path, spec, model=path)
     assert run.true_j("cpu") == pytest.approx(run.true_j("ram"))
+
+
+def test_beyond_four_times_the_calibrated_n_and_on_wider_nodes_a_run_is_marked(
+    tmp_path: Path,
+) -> None:
+    wide = with_device("a100", gpus_per_node=8, max_gpus=1032)
+    size = {"gpus": 1032, "nodes": 129, "ranks_per_node": 8, "global_batch_size": 1032 * 32}
+    spec = spec_of("resnet50-a100-n256-lbs0032-full", epochs=1, **size)
+    run = simulate(tmp_path, spec, wide)
+    warning = "n = 1032 is more than 4 times the largest calibrated (256): extrapolated"
+    assert run.provenance["simulated"]["warnings"] == [warning]
+    assert len(run.provenance["hostnames"]) == 129
+    row = run.row(wide)
+    assert row["energy_kwh"] * J_PER_KWH == pytest.approx(
+        sum(run.true_j(kind) for kind in ("gpu", "cpu", "ram")), rel=2e-6
+    )
+    assert {"code": "extrapolated", "detail": warning} in [
+        {key: flag[key] for key in ("code", "detail")} for flag in json.loads(row["flags"])
+    ]
 
 
 # --- sensors --------------------------------------------------------------------------------------

@@ -11,13 +11,10 @@ from dataclasses import dataclass
 from scalewatt.campaign.cluster import Device
 from scalewatt.campaign.run_spec import RunSpec
 
-MOST_BESIDE_GPUS = 0.65
-"""CPUs and memory get at most this part of a node's energy."""
-
 
 @dataclass(frozen=True)
-class Host:
-    """Power of a node's CPUs and memory while it trains, as it depends on the GPUs in use.
+class Training:
+    """Assumptions of one model's trainings.
 
     A CPU socket draws idle + (rated - idle) * busy, busy = `cpu_base` + `cpu_gpus` * share of the
     node's GPUs that are held. Memory draws `ram_base_w` + `ram_gpus_w` * that share.
@@ -27,52 +24,55 @@ class Host:
     cpu_gpus: float
     ram_base_w: float
     ram_gpus_w: float
+    runtime_sd: float
+    """Relative standard deviation of repeats of one configuration from its first."""
+    energy_sd: float
+    """As `runtime_sd`, of the energy at a given time."""
+    metric_sd: float
+    checkpoint_s: float
+    first_batch_s: float
+    """Seconds a sample of the local batch that GPUs wait at the start of a stage."""
 
 
-HOSTS = {"resnet50": Host(0.116, 0.334, 22.0, 12.0)}
-"""ResNet50: solved from CPU 18.9 kWh at n = 1 and 6.7 kWh at n = 4 with the model's run times, 236 and
-331 W a node, and memory from what GPU 17.6 kWh and the CPU's 49 % leave at n = 1 (Huber et al. 2025,
-section 3.2.2); the published GPU 20.3 of 30.2 kWh at n = 256 agrees."""
-OTHER_HOST = Host(0.05, 0.16, 22.0, 6.0)
-"""FourCastNet, which decodes no images: assumed, memory below 4 % of a node (section 3.5)."""
-
-
-def beside_gpus_w(spec: RunSpec, device: Device) -> dict[str, float]:
-    """Return the mean power in W of a node's CPUs and of its memory in a training."""
-    host = HOSTS.get(spec.model, OTHER_HOST)
-    held = spec.ranks_per_node / device.gpus_per_node
-    busy = host.cpu_base + host.cpu_gpus * held
-    socket_w = device.cpu["idle_w"] + (device.cpu["rated_w"] - device.cpu["idle_w"]) * busy
-    ram_w = device.ram["power_w"] if device.ram else host.ram_base_w + host.ram_gpus_w * held
-    return {"cpu": device.cpu["sockets"] * socket_w, "ram": ram_w}
-
-
-@dataclass(frozen=True)
-class Scatter:
-    """Relative standard deviations of repeats of one configuration from its first."""
-
-    runtime: float
-    energy_at_time: float
-    """Of the energy at a given time."""
-    metric: float
-
-
-SCATTERS = {
-    "resnet50": Scatter(0.0073, 0.0085, 0.0045),
-    "fourcastnet": Scatter(0.0535, 0.0416, 0.01),
+_HOST = (0.05, 0.16, 22.0, 6.0)
+MODELS = {
+    # CPU: base, GPUs; memory in W: base, GPUs; repeats: time, energy, metric; checkpoint and batch in s
+    "resnet50": Training(0.116, 0.334, 22.0, 12.0, 0.0073, 0.0085, 0.0045, 0.4, 0.0099),
+    "fourcastnet": Training(*_HOST, 0.0535, 0.0416, 0.01, 4.0, 1.5),
 }
-"""The first repeat of a configuration, and so a single run, is the model's median; the others scatter about
+"""Power of the host: ResNet50's is solved from CPU 18.9 kWh at n = 1 and 6.7 kWh at n = 4 with the model's run
+times, 236 and 331 W a node, and memory from what GPU 17.6 kWh and the CPU's 49 % leave at n = 1 (Huber et al.
+2025, section 3.2.2); the published GPU 20.3 of 30.2 kWh at n = 256 agrees. FourCastNet decodes no images:
+assumed, memory below 4 % of a node (section 3.5).
+
+Repeats: the first one of a configuration, and so a single run, is the model's median; the others scatter about
 it, so that with the published number of repeats r their sample has the published standard deviations:
 its variance is (r - 1) / r of that of the others. The published ones are the population's; of a sample
 (√(r / (r - 1)) times as much) they are, in the median of ResNet50's 17 rows (r = 5), 0.65 % in time and
 0.81 % in energy, and 4.4 % and 4.7 % of FourCastNet's one, the probe of three runs. What of the energy
-follows from the time (the model's median 0.44 % and 0.74 % for each 1 %) is subtracted. Errors: assumed."""
-OTHER_SCATTER = Scatter(0.01, 0.01, 0.01)
+follows from the time (the model's median 0.44 % and 0.74 % for each 1 %) is subtracted. Errors: assumed.
+
+Waits for the first batch: ResNet50's is what the scaling model finds for the first batch of an epoch; of
+FourCastNet's 83 MB samples it is assumed. Checkpoints: assumed."""
+_OTHER = Training(*_HOST, 0.01, 0.01, 0.01, 1.0, 0.01)
 
 
-def scatter_of(spec: RunSpec) -> Scatter:
-    """Scatter of a run's repeats."""
-    return SCATTERS.get(spec.model, OTHER_SCATTER)
+def of_training(spec: RunSpec) -> Training:
+    """Assumptions of a run's model."""
+    return MODELS.get(spec.model, _OTHER)
+
+
+MOST_BESIDE_GPUS = 0.65
+"""CPUs and memory get at most this part of a node's energy."""
+
+
+def beside_gpus_w(spec: RunSpec, device: Device) -> dict[str, float]:
+    """Mean power in W of a node's CPUs and of its memory in a training."""
+    host, held = of_training(spec), spec.ranks_per_node / device.gpus_per_node
+    busy = host.cpu_base + host.cpu_gpus * held
+    socket_w = device.cpu["idle_w"] + (device.cpu["rated_w"] - device.cpu["idle_w"]) * busy
+    ram_w = device.ram["power_w"] if device.ram else host.ram_base_w + host.ram_gpus_w * held
+    return {"cpu": device.cpu["sockets"] * socket_w, "ram": ram_w}
 
 
 MOST_NORMAL = 1.5
@@ -81,8 +81,6 @@ to the standard deviations above: so no run deviates by more than 2.2 of them.""
 
 STARTUP_S, SHUTDOWN_S = 20.0, 5.0
 """Imports, rendezvous, warm-up; and the time after the last checkpoint."""
-CHECKPOINT_S = {"resnet50": 0.4, "fourcastnet": 4.0}
-OTHER_CHECKPOINT_S = 1.0
 MOST_OF_RUN = 0.05
 """Start, end and checkpoints together take at most this part of a run each."""
 
@@ -91,17 +89,13 @@ TRAIN_WEIGHT, EVALUATE_WEIGHT = 1.0, 0.55
 OTHER_VALIDATION = 0.04
 """Part of an epoch spent on validation, where its number of samples is unknown."""
 
-FIRST_BATCH_S = {"resnet50": 0.0099, "fourcastnet": 1.5}
-"""Seconds a sample of the local batch that GPUs wait at the start of a stage: ResNet50's is what the
-scaling model finds for the first batch of an epoch; of FourCastNet's 83 MB samples it is assumed."""
-OTHER_FIRST_BATCH_S = 0.01
 MOST_OF_STAGE = 0.2
-"""Such a wait takes at most this part of its stage."""
+"""The wait for the first batch takes at most this part of its stage."""
 
 FIRST_BATCH = "first batch"
-_GPU = {"startup": 0.05, "train": 1.0, "evaluate_train": 0.8, "validate": 0.8, FIRST_BATCH: 0.04}
-_HOST = {"startup": 0.5, "train": 1.0, "evaluate_train": 1.0, "validate": 1.0, FIRST_BATCH: 1.1}
-LEVELS = {"gpu": _GPU, "cpu": _HOST, "ram": _HOST}
+_OF_GPU = {"startup": 0.05, "train": 1.0, "evaluate_train": 0.8, "validate": 0.8, FIRST_BATCH: 0.04}
+_OF_HOST = {"startup": 0.5, "train": 1.0, "evaluate_train": 1.0, "validate": 1.0, FIRST_BATCH: 1.1}
+LEVELS = {"gpu": _OF_GPU, "cpu": _OF_HOST, "ram": _OF_HOST}
 """Power above idle in a stage, and while GPUs wait for its first batch, relative to that in training."""
 OTHER_LEVEL = 0.1
 """In all other stages."""
@@ -136,11 +130,11 @@ much; over steps longer than 30 s an EPYC's counters may wrap twice."""
 
 
 def waits(spec: RunSpec) -> float:
-    """Return the part of the time in which a GPU waits for data."""
+    """Part of the time in which a GPU waits for data."""
     doublings = max(int(spec.local_batch_size).bit_length() - 1, 0)
     return min(WAITS_BASE + WAITS_PER_DOUBLING * doublings, MOST_WAITS)
 
 
 def counter_range_uj(kind: str, device: Device) -> int:
-    """Return the range in µJ of a counter of CPU or memory: an EPYC's where the device names one."""
+    """Range in µJ of a counter of CPU or memory: an EPYC's where the device names one."""
     return (AMD_RANGES_UJ if "EPYC" in device.description else INTEL_RANGES_UJ)[kind]

@@ -18,7 +18,7 @@ from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.tabular_files import csv_rows
 from scalewatt.recordings.terms import Floats
 from scalewatt.results.tables.published import FULL_SAMPLES, REFERENCE
-from scalewatt.scaling.simulation.assumptions import scatter_of
+from scalewatt.scaling.simulation.assumptions import of_training
 from scalewatt.scaling.simulation.run import RunDraw
 
 PUBLISHED, ASSUMED = "published", "assumed"
@@ -84,7 +84,7 @@ def published_errors() -> dict[int, float]:
 
 def curve(spec: RunSpec, draw: RunDraw) -> Floats:
     """Metric after each epoch, (epochs,); before the first it is worse, whichever direction is better."""
-    end = final_metric(spec).value * (1 + scatter_of(spec).metric * draw.metric_deviation)
+    end = final_metric(spec).value * (1 + of_training(spec).metric_sd * draw.metric_deviation)
     first = max(_FIRST.get(spec.model, 2 * end), end)
     if spec.settings.get("metric_goal") == "max":
         first = 0.0

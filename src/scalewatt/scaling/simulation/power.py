@@ -41,18 +41,18 @@ def schedule(spec: RunSpec, runtime_s: float) -> tuple[Stage, ...]:
     start_s = min(assumptions.STARTUP_S, assumptions.MOST_OF_RUN * runtime_s)
     shutdown_s = min(assumptions.SHUTDOWN_S, assumptions.MOST_OF_RUN * runtime_s)
     epoch_s = (runtime_s - start_s - shutdown_s) / spec.epochs
-    usual_s = assumptions.CHECKPOINT_S.get(spec.model, assumptions.OTHER_CHECKPOINT_S)
-    checkpoint_s = min(usual_s, assumptions.MOST_OF_RUN * epoch_s)
+    training = assumptions.of_training(spec)
+    checkpoint_s = min(training.checkpoint_s, assumptions.MOST_OF_RUN * epoch_s)
     weights = _weights(spec)
     unit_s = (epoch_s - checkpoint_s) / sum(weights.values())
     pieces: list[tuple[str, int | None, float]] = [("startup", None, start_s)]
     for epoch in range(spec.epochs):
         pieces += [(name, epoch, weight * unit_s) for name, weight in weights.items()]
         pieces.append(("checkpoint", epoch + 1, checkpoint_s))
-    per_sample = assumptions.FIRST_BATCH_S.get(spec.model, assumptions.OTHER_FIRST_BATCH_S)
+    batch_s = training.first_batch_s * spec.local_batch_size
     stages, now = [], 0.0
     for name, number, seconds in [*pieces, ("shutdown", None, shutdown_s)]:
-        waits_s = min(per_sample * spec.local_batch_size, assumptions.MOST_OF_STAGE * seconds)
+        waits_s = min(batch_s, assumptions.MOST_OF_STAGE * seconds)
         stages.append(Stage(name, number, now, seconds, waits_s if name in WORKING else 0.0))
         now += seconds
     return tuple(stages)

@@ -144,13 +144,13 @@ def draw_run(spec: RunSpec, model: KindModel, device: Device) -> RunDraw:
     seed = int(spec.sha256[:12], 16) + SEED
     pairs = bounded_pairs(np.random.default_rng([seed, 0]), 2)
     in_time, in_energy, in_metric, _ = pairs.ravel() if spec.repeat > 1 else np.zeros(4)
-    scatter, load = assumptions.scatter_of(spec), load_of_spec(spec)
+    scatter, load = assumptions.of_training(spec), load_of_spec(spec)
     model.check(load)
     means = model.time.means(model.time_terms.columns([load]))
-    runtime_s = float(np.median(means)) * (1 + scatter.runtime * in_time)
+    runtime_s = float(np.median(means)) * (1 + scatter.runtime_sd * in_time)
     columns = model.energy_terms.columns([load], np.array([runtime_s]))
     energies = {
-        name: float(np.median(draws.means(columns))) * (1 + scatter.energy_at_time * in_energy)
+        name: float(np.median(draws.means(columns))) * (1 + scatter.energy_sd * in_energy)
         for name, draws in model.energy.items()
     }
     joules = _by_device_kind(spec, model, device, energies, runtime_s)
