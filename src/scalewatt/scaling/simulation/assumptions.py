@@ -34,19 +34,18 @@ class Training:
     """Seconds a sample of the local batch that GPUs wait at the start of a stage."""
 
 
-_HOST = (0.05, 0.16, 22.0, 6.0)
 MODELS = {
     # CPU: base, GPUs; memory in W: base, GPUs; repeats: time, energy, metric; checkpoint and batch in s
     "resnet50": Training(0.116, 0.334, 22.0, 12.0, 0.0073, 0.0085, 0.0045, 0.4, 0.0099),
-    "fourcastnet": Training(*_HOST, 0.0535, 0.0416, 0.01, 4.0, 1.5),
+    "fourcastnet": Training(0.05, 0.16, 22.0, 6.0, 0.0535, 0.0416, 0.01, 4.0, 1.5),
 }
-"""Power of the host: ResNet50's is solved from CPU 18.9 kWh at n = 1 and 6.7 kWh at n = 4 with the model's run
-times, 236 and 331 W a node, and memory from what GPU 17.6 kWh and the CPU's 49 % leave at n = 1 (Huber et al.
-2025, section 3.2.2); the published GPU 20.3 of 30.2 kWh at n = 256 agrees. FourCastNet decodes no images:
-assumed, memory below 4 % of a node (section 3.5).
+"""Power of the host: ResNet50's is solved from CPU 18.9 kWh at n = 1 and 6.7 kWh at n = 4 with the model's
+run times, 236 and 331 W a node, and memory from what GPU 17.6 kWh and the CPU's 49 % leave at n = 1 (Huber
+et al. 2025, section 3.2.2); the published GPU 20.3 of 30.2 kWh at n = 256 agrees. FourCastNet decodes no
+images: assumed, memory below 4 % of a node (section 3.5).
 
-Repeats: the first one of a configuration, and so a single run, is the model's median; the others scatter about
-it, so that with the published number of repeats r their sample has the published standard deviations:
+Repeats: the first one of a configuration, and so a single run, is the model's median; the others scatter
+about it, so that with the published number of repeats r their sample has the published standard deviations:
 its variance is (r - 1) / r of that of the others. The published ones are the population's; of a sample
 (√(r / (r - 1)) times as much) they are, in the median of ResNet50's 17 rows (r = 5), 0.65 % in time and
 0.81 % in energy, and 4.4 % and 4.7 % of FourCastNet's one, the probe of three runs. What of the energy
@@ -54,7 +53,7 @@ follows from the time (the model's median 0.44 % and 0.74 % for each 1 %) is sub
 
 Waits for the first batch: ResNet50's is what the scaling model finds for the first batch of an epoch; of
 FourCastNet's 83 MB samples it is assumed. Checkpoints: assumed."""
-_OTHER = Training(*_HOST, 0.01, 0.01, 0.01, 1.0, 0.01)
+_OTHER = Training(0.05, 0.16, 22.0, 6.0, 0.01, 0.01, 0.01, 1.0, 0.01)
 
 
 def of_training(spec: RunSpec) -> Training:
