@@ -15,17 +15,17 @@ from functools import cache
 from claims_worlds import World, campaign, exact, paper_world
 
 from scalewatt.campaign.campaign_types import Configuration
-from scalewatt.claims.evidence.check_table import Check, read_checks
-from scalewatt.claims.evidence.claim_types import (
+from scalewatt.claims.reference_tables import Check, read_checks
+from scalewatt.claims.reference_tables import (
     CONTRADICTED,
     SUPPORTED,
     TESTED,
     Claim,
     read_claims,
 )
-from scalewatt.claims.rules.run_rules import RUN_RULES
-from scalewatt.claims.rules.spec_rules import SPEC_RULES
-from scalewatt.claims.verdicts.verdict_of_claim import verdict_of
+from scalewatt.claims.runs import RUN_RULES
+from scalewatt.claims.settings import SPEC_RULES
+from scalewatt.claims.verdicts import verdict_of
 
 CLASSES = {
     "value in a band": ("value", "mean", "each", "share_of_cpu"),

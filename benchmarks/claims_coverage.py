@@ -47,8 +47,8 @@ from claims_numbers import (
 )
 from claims_worlds import Study, paper_world
 
-from scalewatt.claims.evidence.claim_types import CONTRADICTED, SUPPORTED, UNDECIDED
-from scalewatt.claims.verdicts.verdict_of_claim import verdict_of
+from scalewatt.claims.reference_tables import CONTRADICTED, SUPPORTED, UNDECIDED
+from scalewatt.claims.verdicts import verdict_of
 
 STATED = 0.025
 """Of a verdict, on each side of a bound."""

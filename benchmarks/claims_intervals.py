@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from claims_worlds import World, campaign, published_scatter
 
-from scalewatt.claims.evidence.evidence import Evidence, Point
+from scalewatt.claims.evidence import Evidence, Point
 from scalewatt.claims.numbers.uncertain_number import Number, quantity
-from scalewatt.results.tables.t_tests import quantile
+from scalewatt.statistics import quantile
 
 PROBE = 3
 """Runs of FourCastNet's probe, whose spread stands for that of its single runs."""

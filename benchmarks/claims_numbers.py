@@ -15,7 +15,7 @@ import numpy as np
 from claims_intervals import PROBE, Covered, covered
 from claims_worlds import published_scatter
 
-from scalewatt.claims.evidence.claim_types import CONTRADICTED, Outcome
+from scalewatt.claims.reference_tables import CONTRADICTED, Outcome
 from scalewatt.claims.numbers.decisions import band, holm
 from scalewatt.claims.numbers.uncertain_number import (
     Number,
@@ -25,7 +25,7 @@ from scalewatt.claims.numbers.uncertain_number import (
 )
 from scalewatt.results.tables.published_spread import Spread
 from scalewatt.results.tables.repeat_statistics import summarise
-from scalewatt.results.tables.t_tests import quantile
+from scalewatt.statistics import quantile
 
 ROWS, FREEDOM = 17, 68
 """Published rows of ResNet50 with repeats, and their degrees of freedom together."""

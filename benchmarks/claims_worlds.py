@@ -20,7 +20,7 @@ from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import run_spec
-from scalewatt.claims.evidence.evidence import Evidence, Key, Line, Point, Row, key_of, no_runs
+from scalewatt.claims.evidence import Evidence, Key, Line, Point, Row, key_of, no_runs
 from scalewatt.claims.load_evidence import lines_of
 from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.recordings.terms import DEVICE_KINDS, J_PER_KWH, Floats

@@ -15,7 +15,7 @@ from scalewatt.campaign.cluster import known_devices, load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.table_definitions import runs_definition, table_definition
 from scalewatt.claims.check_claims import TABLE as CLAIMS
-from scalewatt.claims.evidence.claim_types import listed_claims
+from scalewatt.claims.reference_tables import listed_claims
 from scalewatt.figures.output.small_print import write_captions
 from scalewatt.results.figures.figure_schema import SCHEMAS
 from scalewatt.results.figures.figure_tables import builder

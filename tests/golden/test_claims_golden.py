@@ -68,7 +68,7 @@ def drawn(folder: Path) -> list[Row]:
     from claims_bounds import claims_on_results
     from claims_worlds import Study, paper_world
 
-    from scalewatt.claims.verdicts.verdict_of_claim import verdict_of
+    from scalewatt.claims.verdicts import verdict_of
 
     rows = []
     for count, evidence in enumerate(Study().campaigns(paper_world(), CAMPAIGNS, SEED)):

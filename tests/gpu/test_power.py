@@ -22,7 +22,7 @@ from scalewatt.monitoring.perun_session import monitored
 from scalewatt.provenance.rank_placement import gpu_identity
 from scalewatt.recordings.journal import journal_files, read_journal
 from scalewatt.recordings.stage_log import EventLog
-from scalewatt.results.tables.t_tests import quantile
+from scalewatt.statistics import quantile
 from scalewatt.training.history import PHASES
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]

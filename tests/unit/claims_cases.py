@@ -21,7 +21,7 @@ from claims_resnet_made import (
 from claims_resnet_made import times as scaled
 from claims_study import Case, Cases, edited, select, short, study, times, trace
 
-from scalewatt.claims.evidence.evidence import Evidence, Line, Point, Trace
+from scalewatt.claims.evidence import Evidence, Line, Point, Trace
 from scalewatt.claims.load_evidence import with_points
 
 # --- ResNet50: sections A to F --------------------------------------------------------------------

@@ -5,8 +5,8 @@ from __future__ import annotations
 from claims_made import NEEDED
 from claims_setting_cases import SETTING_CASES
 
-from scalewatt.claims.evidence.check_table import read_checks
-from scalewatt.claims.evidence.claim_types import (
+from scalewatt.claims.reference_tables import read_checks
+from scalewatt.claims.reference_tables import (
     BY_CONSTRUCTION,
     CONTRADICTED,
     NOT_TESTABLE,
@@ -16,7 +16,7 @@ from scalewatt.claims.evidence.claim_types import (
     UNDECIDED,
     Verdict,
 )
-from scalewatt.claims.rules.run_checks import SETTINGS
+from scalewatt.claims.verdicts import SETTINGS
 
 OPEN, YES, NO, UNTESTED = UNDECIDED, SUPPORTED, CONTRADICTED, NOT_TESTABLE
 SAME, SET = BY_CONSTRUCTION, SET_UP

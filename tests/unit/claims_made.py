@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 from scipy.special import stdtrit
 
-from scalewatt.claims.evidence.evidence import EPOCHS, PRECISION, Evidence, Line, Point
+from scalewatt.claims.evidence import EPOCHS, PRECISION, Evidence, Line, Point
 from scalewatt.claims.load_evidence import with_points
 from scalewatt.results.tables.frames import frame_of
 from scalewatt.results.tables.published import FULL_SAMPLES

@@ -7,7 +7,7 @@ from functools import cache
 
 from claims_made import changed, evidence, line, without
 
-from scalewatt.claims.evidence.evidence import Evidence, Line, Point
+from scalewatt.claims.evidence import Evidence, Line, Point
 
 Change = Callable[[Evidence], Evidence]
 DOUBLING = [1, 2, 4, 8, 16, 32, 64, 128, 256]

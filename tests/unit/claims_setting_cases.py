@@ -14,7 +14,7 @@ from claims_study import Case, Cases, trace
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import RunSpec
-from scalewatt.claims.evidence.evidence import Evidence, Line, Point
+from scalewatt.claims.evidence import Evidence, Line, Point
 from scalewatt.claims.load_evidence import lines_of, specs_of
 
 

@@ -20,8 +20,8 @@ from scalewatt.claims.check_claims import (
     as_text,
     verdicts,
 )
-from scalewatt.claims.evidence.check_table import read_checks
-from scalewatt.claims.evidence.claim_types import (
+from scalewatt.claims.reference_tables import read_checks
+from scalewatt.claims.reference_tables import (
     CHECKED_KINDS,
     INCONSISTENCY,
     NOT_TESTABLE,
@@ -34,10 +34,10 @@ from scalewatt.claims.evidence.claim_types import (
     read_claims,
     unlisted_inconsistencies,
 )
-from scalewatt.claims.evidence.evidence import Evidence, unlike_paper
+from scalewatt.claims.evidence import Evidence, unlike_paper
 from scalewatt.claims.load_evidence import find_campaign, lines_of, modes_of, published_evidence
 from scalewatt.claims.numbers.points import as_in_paper
-from scalewatt.claims.verdicts.verdict_of_claim import verdict_of
+from scalewatt.claims.verdicts import verdict_of
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table

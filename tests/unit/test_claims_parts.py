@@ -15,17 +15,17 @@ from claims_resnet_made import times as scaled
 from claims_study import edited, judged, study, times
 
 from scalewatt.claims.check_claims import verdicts
-from scalewatt.claims.evidence.check_table import read_checks
-from scalewatt.claims.evidence.claim_types import (
+from scalewatt.claims.reference_tables import read_checks
+from scalewatt.claims.reference_tables import (
     CONTRADICTED,
     NOT_TESTABLE,
     SUPPORTED,
     UNDECIDED,
 )
-from scalewatt.claims.evidence.evidence import Evidence
+from scalewatt.claims.evidence import Evidence
 from scalewatt.claims.numbers.decisions import all_of, band, combine, in_one
 from scalewatt.claims.numbers.uncertain_number import Number, Variance
-from scalewatt.claims.rules.power_rules import one_at_least
+from scalewatt.claims.comparisons import one_at_least
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from claims_made import evidence, line, runs_of
 
-from scalewatt.claims.evidence.check_table import read_checks
-from scalewatt.claims.evidence.claim_types import (
+from scalewatt.claims.reference_tables import read_checks
+from scalewatt.claims.reference_tables import (
     CONTRADICTED,
     NOT_TESTABLE,
     SET_UP,
@@ -19,10 +19,10 @@ from scalewatt.claims.evidence.claim_types import (
     Verdict,
     read_claims,
 )
-from scalewatt.claims.evidence.evidence import Evidence, Line, Point
+from scalewatt.claims.evidence import Evidence, Line, Point
 from scalewatt.claims.load_evidence import with_points
-from scalewatt.claims.verdicts.portable import EACH, portable_checks, portable_texts
-from scalewatt.claims.verdicts.verdict_of_claim import verdict_of
+from scalewatt.claims.verdicts import EACH, portable_checks, portable_texts
+from scalewatt.claims.verdicts import verdict_of
 
 CLAIMS = {claim.id: claim for claim in read_claims()}
 DEVICE = "mi300x"

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from scalewatt.campaign.load import load_campaign
-from scalewatt.claims.evidence.claim_types import (
+from scalewatt.claims.reference_tables import (
     NotTestable,
     Outcome,
 )
-from scalewatt.claims.evidence.evidence import Evidence, Trace
+from scalewatt.claims.evidence import Evidence, Trace
 from scalewatt.claims.load_evidence import lines_of, with_points
 from scalewatt.claims.numbers import batch_sizes, trends
 from scalewatt.claims.numbers import decisions as rules
@@ -31,7 +31,7 @@ from scalewatt.claims.numbers.decisions import band
 from scalewatt.claims.numbers.uncertain_number import Number
 from scalewatt.claims.numbers.variances import Variance
 from scalewatt.claims.rules import power_rules
-from scalewatt.claims.rules.trace_rules import (
+from scalewatt.claims.traces import (
     fifth_over_median,
     fluctuation,
     percentile_of,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from claims_made import evidence, line
 
-from scalewatt.claims.evidence.evidence import pooled_spreads
+from scalewatt.claims.evidence import pooled_spreads
 from scalewatt.claims.numbers.uncertain_number import (
     Number,
     number,
@@ -20,7 +20,7 @@ from scalewatt.claims.numbers.uncertain_number import (
     single_run,
     stated,
 )
-from scalewatt.claims.rules.regime_rules import energy_slope
+from scalewatt.claims.comparisons import energy_slope
 from scalewatt.results.tables.published_spread import Spread, published_spread
 from scalewatt.results.tables.repeat_statistics import Summary, summarise
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scalewatt.claims.check_claims import verdicts
-from scalewatt.claims.evidence.check_table import (
+from scalewatt.claims.reference_tables import (
     BEFORE,
     CHOSEN,
     Check,
@@ -19,7 +19,7 @@ from scalewatt.claims.evidence.check_table import (
     read_checks,
     tolerances,
 )
-from scalewatt.claims.evidence.claim_types import (
+from scalewatt.claims.reference_tables import (
     BY_CONSTRUCTION,
     REFERENCE,
     SPECIFIED_KINDS,
@@ -28,9 +28,9 @@ from scalewatt.claims.evidence.claim_types import (
     read_rows,
 )
 from scalewatt.claims.load_evidence import published_evidence
-from scalewatt.claims.rules.run_checks import RULES, SCOPES
-from scalewatt.claims.rules.series_rules import SERIES_RULES
-from scalewatt.claims.verdicts.portable import portable_checks
+from scalewatt.claims.verdicts import RULES, SCOPES
+from scalewatt.claims.shapes import SERIES_RULES
+from scalewatt.claims.verdicts import portable_checks
 from scalewatt.results.tables.table_schema import QUANTITIES
 
 CLAIMS = {claim.id: claim for claim in read_claims()}

@@ -22,8 +22,8 @@ from scalewatt.claims.check_claims import (
     together,
     verdicts,
 )
-from scalewatt.claims.evidence.check_table import Check, read_checks
-from scalewatt.claims.evidence.claim_types import (
+from scalewatt.claims.reference_tables import Check, read_checks
+from scalewatt.claims.reference_tables import (
     CONTRADICTED,
     TESTED,
     UNDECIDED,

@@ -69,12 +69,12 @@ from claims_study import times as of_study
 
 from scalewatt.campaign.campaign_types import VARIED
 from scalewatt.campaign.load import load_campaign
-from scalewatt.claims.evidence.claim_types import (
+from scalewatt.claims.reference_tables import (
     CHECKED_KINDS,
     SPECIFIED_KINDS,
     read_claims,
 )
-from scalewatt.claims.evidence.evidence import Evidence, Point, Trace
+from scalewatt.claims.evidence import Evidence, Point, Trace
 from scalewatt.claims.load_evidence import published_evidence, with_points
 
 ALL = {**CASES, **SETTING_CASES}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from scalewatt.claims.evidence.claim_types import Outcome
+from scalewatt.claims.reference_tables import Outcome
 from scalewatt.claims.numbers.decisions import band, repeats_to_tell
 from scalewatt.claims.numbers.uncertain_number import own_repeats, single_run
 from scalewatt.results.tables.comparisons import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scalewatt.claims.evidence.evidence import Point
+from scalewatt.claims.evidence import Point
 from scalewatt.claims.numbers.decisions import sign
 from scalewatt.claims.numbers.uncertain_number import quantity
 from scalewatt.energies.estimate import FACTOR

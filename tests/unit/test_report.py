@@ -23,7 +23,7 @@ from run_files import make_spec
 from syrupy.assertion import SnapshotAssertion
 
 from scalewatt.campaign.cluster import load_cluster
-from scalewatt.claims.evidence.claim_types import (
+from scalewatt.claims.reference_tables import (
     INCONSISTENCY,
     inconsistencies,
     unlisted_inconsistencies,

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from scalewatt.results.tables.t_tests import (
+from scalewatt.statistics import (
     below,
     chance_equivalent_or_different,
     chance_inside,

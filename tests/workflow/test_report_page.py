@@ -13,7 +13,7 @@ from report_results import SVG, made_runs, paper, write_claims, write_results
 from workspace import Workspace
 
 from scalewatt.campaign.cluster import load_cluster
-from scalewatt.claims.evidence.claim_types import listed_claims
+from scalewatt.claims.reference_tables import listed_claims
 from scalewatt.report.build_report import write_report
 from scalewatt.report.report_request import parse_definition, report_definition
 

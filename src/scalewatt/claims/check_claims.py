@@ -13,7 +13,10 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.campaign.cluster import Cluster
-from scalewatt.claims.evidence.claim_types import (
+from scalewatt.claims.evidence import Evidence
+from scalewatt.claims.load_evidence import campaign_evidence, find_campaign, published_evidence
+from scalewatt.claims.outcomes import shown
+from scalewatt.claims.reference_tables import (
     BY_CONSTRUCTION,
     CONTRADICTED,
     INCONSISTENCY,
@@ -27,20 +30,16 @@ from scalewatt.claims.evidence.claim_types import (
     VERDICTS,
     Claim,
     Value,
-    Verdict,
     listed_claims,
     unlisted_inconsistencies,
 )
-from scalewatt.claims.evidence.evidence import Evidence
-from scalewatt.claims.load_evidence import campaign_evidence, find_campaign, published_evidence
-from scalewatt.claims.numbers.decisions import holm
-from scalewatt.claims.numbers.uncertain_number import shown
-from scalewatt.claims.verdicts.verdict_of_claim import verdict_of
+from scalewatt.claims.verdicts import Verdict, verdict_of
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json, write_table_with_csv, write_text
 from scalewatt.provenance.versions import claims_hash
 from scalewatt.recordings.terms import SIMULATED
 from scalewatt.results.tables.table_schema import with_metadata
+from scalewatt.statistics import holm
 
 
 def check_claims(
@@ -156,8 +155,8 @@ def as_table(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Eviden
     built = pa.Table.from_pylist(
         [
             {**asdict(one), "value": value_text(one.value)}
-            | {"section": claim.section, "figure": claim.figure, "kind": claim.kind}
-            | {"model": claim.model, "claim": claim.text}
+            | {"section": claim.section, "figure": claim.figure_table, "kind": claim.kind}
+            | {"model": claim.model, "claim": claim.claim}
             for one, claim in zip(found, claims, strict=True)
         ],
         schema=TABLE,
@@ -254,7 +253,7 @@ def as_text(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evidenc
         for one in chosen:
             expected = [f"     Expected: {one.expected}."] if one.verdict in TESTED else []
             p = f" [{said}]" if (said := p_text(one.p, one.stands)) else ""
-            for text in (f"{one.id:<4} {of_id[one.id].text}{p}", *expected, f"     {one.detail}"):
+            for text in (f"{one.id:<4} {of_id[one.id].claim}{p}", *expected, f"     {one.detail}"):
                 lines += textwrap.wrap(text, 100, initial_indent="  ", subsequent_indent=" " * 7)
     return "\n".join(lines)
 
@@ -270,7 +269,7 @@ def as_markdown(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evi
         lines += [f"| {' | '.join(heads)} |", "| --- " * len(heads) + "|"]
         for one in chosen:
             p, value = p_text(one.p, one.stands) or "–", value_text(one.value) or "–"
-            cells = [one.id, of_id[one.id].text, p, value, one.expected, one.detail]
+            cells = [one.id, of_id[one.id].claim, p, value, one.expected, one.detail]
             lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join(lines) + "\n"
 

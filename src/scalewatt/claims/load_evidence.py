@@ -15,7 +15,7 @@ from scalewatt.campaign.campaign_types import VARIED, Campaign, Series
 from scalewatt.campaign.cluster import Cluster
 from scalewatt.campaign.load import SIMULATED, load_campaign
 from scalewatt.campaign.run_spec import RunSpec, run_spec
-from scalewatt.claims.evidence.evidence import (
+from scalewatt.claims.evidence import (
     RUN_COLUMNS,
     Evidence,
     Line,

@@ -13,7 +13,7 @@ from scalewatt.claims.check_claims import (
     WORDS,
     stands_text,
 )
-from scalewatt.claims.evidence.claim_types import (
+from scalewatt.claims.reference_tables import (
     TESTED,
     unlisted_inconsistencies,
 )

@@ -354,7 +354,7 @@ def prediction_interval(earlier: Sequence[float]) -> Interval | None:
     found = summarise(earlier)
     if found.n < 2 or found.mean is None or found.sd is None:
         return None
-    from scalewatt.results.tables.t_tests import quantile  # numpy takes long to import
+    from scalewatt.statistics import quantile  # numpy takes long to import
 
     half = quantile(found.n - 1) * found.sd * math.sqrt(1 + 1 / found.n)
     return Interval(found.mean - half, found.mean + half, found.mean, found.n)

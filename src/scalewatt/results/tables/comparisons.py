@@ -23,12 +23,12 @@ import pyarrow as pa
 from scalewatt.campaign.expansion import without_device
 from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.recordings.terms import DEVICE_KINDS
-from scalewatt.results.tables import t_tests
+from scalewatt import statistics
 from scalewatt.results.tables.derived_quantities import ratio
 from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.tables.frames import column_of, frame_of, records, values
 from scalewatt.results.tables.published_spread import Spread, published_spread
-from scalewatt.results.tables.t_tests import LogMean
+from scalewatt.statistics import LogMean
 from scalewatt.results.tables.table_schema import COMPARISONS
 
 Row = dict[str, Any]
@@ -160,14 +160,16 @@ def equivalence(ones: Sequence[float], others: Sequence[float], margin: float) -
     if top is None or bottom is None:
         ratio = math.exp(_mean_logarithm(ones) - _mean_logarithm(others))
         return Equivalence(ratio, None, None, None, "unresolved")
-    found = t_tests.log_ratio(top, bottom)
-    p = t_tests.below(abs(found.value), math.log1p(margin), found.error, found.freedom)
+    found = statistics.log_ratio(top, bottom)
+    p = statistics.below(abs(found.value), math.log1p(margin), found.error, found.freedom)
     low, high = found.ends
     return Equivalence(math.exp(found.value), low, high, p, _verdict(p, low, high))
 
 
 def _verdict(p: float, low: float, high: float) -> str:
-    if p < t_tests.LEVEL:  # of each test: both hold where the whole interval is within the margin
+    if (
+        p < statistics.LEVEL
+    ):  # of each test: both hold where the whole interval is within the margin
         return "equivalent"
     return "different" if low > 1 or high < 1 else "unresolved"
 
@@ -184,9 +186,9 @@ def repeats_needed(spread: float, margin: float, ratio: float = 1.0) -> int | No
     def chance(n: int) -> float:
         error = spread * math.sqrt(2 / n)
         freedom = 2 * n * (n - 1) / (n + 1)  # what Welch's test finds where spreads are equal
-        return t_tests.chance_equivalent_or_different(apart, room, error, freedom)
+        return statistics.chance_equivalent_or_different(apart, room, error, freedom)
 
-    return t_tests.first_with_power(chance)
+    return statistics.first_with_power(chance)
 
 
 def _mean_logarithm(values: Sequence[float]) -> float:

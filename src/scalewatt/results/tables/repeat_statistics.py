@@ -20,7 +20,7 @@ from scalewatt.results.tables.table_schema import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from scalewatt.results.tables.t_tests import LogMean
+    from scalewatt.statistics import LogMean
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def summarise(values: Sequence[float | None]) -> Summary:
 
 def _half_width(n: int) -> float:
     """Return half the interval of a mean of n values, over their standard deviation."""
-    from scalewatt.results.tables.t_tests import quantile  # numpy takes long to import
+    from scalewatt.statistics import quantile  # numpy takes long to import
 
     return quantile(n - 1) / math.sqrt(n)
 
@@ -147,7 +147,7 @@ def quotients(
 
 def _log_means(rows: pd.DataFrame, name: str) -> list[LogMean | None]:
     from scalewatt.results.tables.frames import values
-    from scalewatt.results.tables.t_tests import LogMean
+    from scalewatt.statistics import LogMean
 
     columns = (rows[f"{name}_mean"], rows[f"{name}_sd"], rows["n_repeats"])
     return [LogMean.of_mean(*one) for one in zip(*map(values, columns), strict=True)]
@@ -157,7 +157,7 @@ def _relative_ends(
     top: LogMean | None, bottom: LogMean | None, apart: bool
 ) -> tuple[float, float] | None:
     """Return the ends of a ratio's interval over the ratio; None without repeats of both."""
-    from scalewatt.results.tables.t_tests import log_ratio
+    from scalewatt.statistics import log_ratio
 
     if top is None or bottom is None or not apart:
         return None

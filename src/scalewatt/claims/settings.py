@@ -14,17 +14,10 @@ from typing import Any
 
 from scalewatt.campaign.campaign_types import VARIED
 from scalewatt.campaign.run_spec import RunSpec
-from scalewatt.claims.evidence.check_table import Check
-from scalewatt.claims.evidence.claim_types import (
-    CONTRADICTED,
-    NOT_TESTABLE,
-    SUPPORTED,
-    NotTestable,
-    Outcome,
-)
-from scalewatt.claims.evidence.evidence import PAPER_DEVICES, Evidence, Line, Row, Trace, has_mode
-from scalewatt.claims.numbers.decisions import all_of, attempt, decided
-from scalewatt.claims.rules.trace_rules import averaged_s
+from scalewatt.claims.evidence import PAPER_DEVICES, Evidence, Line, Row, Trace, has_mode
+from scalewatt.claims.outcomes import Outcome, all_of, attempt, exactly
+from scalewatt.claims.reference_tables import CONTRADICTED, NOT_TESTABLE, Check, NotTestable
+from scalewatt.claims.traces import averaged_s
 from scalewatt.results.tables.published import FULL_SAMPLES
 
 SAMPLES_PER_GPU = 5004
@@ -46,13 +39,13 @@ def specs_of(
         and device in ("", line.device)
         and (not mode or has_mode(line.mode, mode))
     ]
-    described = " ".join(one for one in (model, phase, mode, device) if one) or "a known model"
+    described = " ".join(filter(None, (model, phase, mode, device))) or "a known model"
     if not _specs(evidence, lines):
         raise NotTestable(f"The campaign defines no configuration of {described}.")
-    found = _specs(evidence, _begun(evidence, lines))
-    if not found:
+    specs = _specs(evidence, _begun(evidence, lines))
+    if not specs:
         raise NotTestable(f"No finished run of {described}.")
-    return found
+    return specs
 
 
 def _specs(evidence: Evidence, lines: Iterable[Line]) -> list[RunSpec]:
@@ -69,12 +62,12 @@ def _begun(evidence: Evidence, lines: Iterable[Line]) -> list[Line]:
     return [line for line in lines if line.points or evidence.published]
 
 
-def unless_departing(found: Outcome, evidence: Evidence, model: str) -> Outcome:
+def unless_departing(outcome: Outcome, evidence: Evidence, model: str) -> Outcome:
     """Return what a check of settings found; one that is none of the paper's contradicts nothing."""
-    if found.verdict != CONTRADICTED or _is_of_paper(evidence, model):
-        return found
+    if outcome.verdict != CONTRADICTED or _is_of_paper(evidence, model):
+        return outcome
     more = "The campaign is none of the paper's: it departs, and contradicts nothing."
-    return Outcome(NOT_TESTABLE, None, f"{found.detail} {more}")
+    return Outcome(NOT_TESTABLE, None, f"{outcome.detail} {more}")
 
 
 def _is_of_paper(evidence: Evidence, model: str) -> bool:
@@ -144,59 +137,58 @@ def _read(evidence: Evidence, spec: RunSpec, path: str) -> Any:
     if path in DERIVED:
         return DERIVED[path](spec)
     if path == "repeats":
-        repeats = {} if evidence.campaign is None else evidence.campaign.repeats
-        return repeats.get(spec.configuration)
-    field, *keys = path.split(".")
-    found = getattr(spec, field, None)
+        return (
+            None if evidence.campaign is None else evidence.campaign.repeats.get(spec.configuration)
+        )
+    name, *keys = path.split(".")
+    value = getattr(spec, name, None)
     for key in keys:
-        found = (found or {}).get(key)
-    return tuple(found) if isinstance(found, list) else found
+        value = (value or {}).get(key)
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _spec(evidence: Evidence, check: Check) -> Outcome:
     """Check whether all specs say the wanted value, or values of several paths."""
     paths = check.quantity.split(";")
-    found = []
+    said = []
     for spec in specs_of(evidence, *check.series, check.mode):
         values = tuple(_read(evidence, spec, path) for path in paths)
-        found.append((spec.configuration, values if len(paths) > 1 else values[0]))
-    return exactly(check.text, check.value, found)
+        said.append((spec.configuration, values if len(paths) > 1 else values[0]))
+    return all_say(check.text, check.exact_value, said)
 
 
-def exactly(
-    what: str, wanted: Any, found: Sequence[tuple[str, Any]], noun: str = "configuration"
+def all_say(
+    what: str, wanted: Any, said: Sequence[tuple[str, Any]], noun: str = "configurations"
 ) -> Outcome:
     """Return whether all configurations (or runs) say the wanted value; NotTestable if some say none."""
     what = what[:1].upper() + what[1:]
-    unsaid = [
-        id_ for id_, value in found if None in (value if isinstance(value, tuple) else [value])
+    silent = [
+        id_ for id_, value in said if None in (value if isinstance(value, tuple) else [value])
     ]
-    others = [(id_, value) for id_, value in found if value != wanted and id_ not in unsaid]
+    others = [(id_, value) for id_, value in said if value != wanted and id_ not in silent]
     if others:
         id_, value = others[0]
-        return Outcome(
-            CONTRADICTED,
-            _text(value),
-            f"{what}: {_text(value)} in {id_}, expected {_text(wanted)} ({noun}s with another value: "
-            f"{len(others)} of {len(found)}).",
+        sentence = (
+            f"{what}: {_text(value)} in {id_}, expected {_text(wanted)} ({noun} with another value: "
+            f"{len(others)} of {len(said)})."
         )
-    if unsaid:
-        raise NotTestable(f"{what}: {len(unsaid)} of {len(found)} do not say it.")
-    return Outcome(SUPPORTED, _text(wanted), f"{what}: {_text(wanted)} ({noun}s: {len(found)}).")
+        return exactly(False, _text(value), sentence)
+    if silent:
+        raise NotTestable(f"{what}: {len(silent)} of {len(said)} do not say it.")
+    return exactly(True, _text(wanted), f"{what}: {_text(wanted)} ({noun}: {len(said)}).")
 
 
 def _text(value: Any) -> str:
     if isinstance(value, tuple | list):
-        return ", ".join(_text(one) for one in value)
+        return ", ".join(map(_text, value))
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _all_gpu_counts(evidence: Evidence, check: Check) -> Outcome:
     """Check whether the GPU counts of the whole campaign are these."""
-    found = tuple(sorted({spec.gpus for spec in specs_of(evidence)}))
-    holds = found == check.value
-    claimed = "" if holds else f"; claimed are {_text(check.value)}"
-    return decided(holds, _text(found), f"The campaign has n = {_text(found)}{claimed}.")
+    counts = tuple(sorted({spec.gpus for spec in specs_of(evidence)}))
+    sentence = f"The campaign has n = {_text(counts)}; claimed are {_text(check.exact_value)}."
+    return exactly(counts == check.exact_value, _text(counts), sentence)
 
 
 def _gpu_counts(evidence: Evidence, check: Check) -> Outcome:
@@ -204,11 +196,10 @@ def _gpu_counts(evidence: Evidence, check: Check) -> Outcome:
     specs = specs_of(evidence, *check.series, check.mode)
     word = "LBS" if check.mode.endswith("lbs") else "GBS"
     sizes = {spec.local_batch_size if word == "LBS" else _gbs(spec) for spec in specs}
-    found = tuple(sorted({spec.gpus for spec in specs}))
-    shown = f"{word} {_text(sorted(map(str, sizes)))}, n = {_text(found)}"
-    holds = sizes == {int(check.batch)} and found == check.value
-    claimed = "" if holds else f"; claimed are {word} {check.batch}, n = {_text(check.value)}"
-    return decided(holds, shown, f"{shown}{claimed}.")
+    counts = tuple(sorted({spec.gpus for spec in specs}))
+    value = f"{word} {_text(sorted(map(str, sizes)))}, n = {_text(counts)}"
+    sentence = f"{value}; claimed are {word} {check.batch}, n = {_text(check.exact_value)}."
+    return exactly(sizes == {int(check.batch)} and counts == check.exact_value, value, sentence)
 
 
 def _gbs(spec: RunSpec) -> Any:
@@ -230,24 +221,19 @@ def _constant_gbs(evidence: Evidence, check: Check) -> Outcome:
         raise NotTestable(
             f"No finished pre-training in a series at constant GBS on {check.device}."
         )
-    found = tuple(sorted(size for size in sizes if size is not None))
-    return decided(
-        sizes == set(check.value),
-        _text(found),
-        f"Series at constant GBS on {check.device}: {_text(found)}; claimed: {_text(check.value)}.",
-    )
+    value = _text(tuple(sorted(size for size in sizes if size is not None)))
+    claimed = check.exact_value
+    sentence = f"Series at constant GBS on {check.device}: {value}; claimed: {_text(claimed)}."
+    return exactly(sizes == set(claimed), value, sentence)
 
 
 def _largest(evidence: Evidence, check: Check) -> Outcome:
     """Check whether the largest value of a path is this one."""
     specs = specs_of(evidence, *check.series, check.mode)
     largest = max(getattr(spec, check.quantity) for spec in specs)
-    return decided(
-        largest == check.value,
-        str(largest),
-        f"The largest {check.text} is {largest} in {len(specs)} configurations; claimed is "
-        f"{check.value}.",
-    )
+    claimed = check.exact_value
+    sentence = f"The largest {check.text} is {largest} (configurations: {len(specs)}); claimed is {claimed}."
+    return exactly(largest == claimed, str(largest), sentence)
 
 
 def _repeats_of_one_seed(evidence: Evidence, check: Check) -> Outcome:
@@ -257,13 +243,11 @@ def _repeats_of_one_seed(evidence: Evidence, check: Check) -> Outcome:
     if None in seeds:
         raise NotTestable("Repeats with one seed: the seed is not known of all configurations.")
     there = {} if evidence.campaign is None else evidence.campaign.configurations
-    varied = [s.configuration for s in specs if there[s.configuration].seeds == VARIED]
-    if varied:
-        sentence = f"Each repeat of {varied[0]} has a seed of its own; one is claimed."
-        return Outcome(CONTRADICTED, VARIED, sentence)
+    if any(there[spec.configuration].seeds == VARIED for spec in specs):
+        return exactly(False, VARIED, "Repeats have seeds of their own; one is claimed.")
     if len(seeds) > 1:
         named = _text(sorted(map(str, seeds)))
-        return Outcome(CONTRADICTED, named, f"Seeds are {named}; one is claimed.")
+        return exactly(False, named, f"Seeds are {named}; one is claimed.")
     return _spec(evidence, check)
 
 
@@ -273,9 +257,9 @@ def _sampling_period(evidence: Evidence, check: Check) -> Outcome:
 
     def of_trace(trace: Trace) -> Outcome:
         times = [seconds for seconds in trace.time_s if seconds is not None]
-        found = median(b - a for a, b in pairwise(times))
-        sentence = f"Median between samples of {trace.row['configuration']} is {found:.3f} s."
-        return decided(abs(found - check.value) <= check.most, found, sentence)
+        period = median(b - a for a, b in pairwise(times))
+        sentence = f"Median between samples of {trace.row['configuration']} is {period:.3f} s."
+        return exactly(abs(period - check.exact_value) <= check.most, period, sentence)
 
     return all_of(
         [("specs", _spec(evidence, check))]
@@ -286,9 +270,9 @@ def _sampling_period(evidence: Evidence, check: Check) -> Outcome:
 # --- provenance ---------------------------------------------------------------------------------
 
 
-def _model(evidence: Evidence, configuration: str) -> str | None:
+def _model(evidence: Evidence, configuration: str) -> str:
     spec = evidence.specs.get(configuration)
-    return None if spec is None else spec.model
+    return "" if spec is None else spec.model
 
 
 def _provenance(evidence: Evidence, check: Check) -> Outcome:
@@ -299,13 +283,11 @@ def _provenance(evidence: Evidence, check: Check) -> Outcome:
         if check.model in ("", _model(evidence, id_))
     }
     if not runs:
-        raise NotTestable(
-            f"No finished run{f' of {check.model}' if check.model else ''} has provenance."
-        )
+        raise NotTestable(f"No finished run of {check.model or 'any model'} has provenance.")
     parts = []
-    for name, wanted in zip(check.quantity.split(";"), check.value, strict=True):
-        found = [(run, provenance.get(name)) for run, provenance in runs.items()]
-        parts.append(attempt(name, exactly, name, wanted, found, "run"))
+    for name, wanted in zip(check.quantity.split(";"), check.exact_value, strict=True):
+        said = [(run, provenance.get(name)) for run, provenance in runs.items()]
+        parts.append(attempt(name, all_say, name, wanted, said, "runs"))
     return all_of(parts)
 
 
@@ -313,31 +295,30 @@ def _versions(evidence: Evidence, check: Check) -> Outcome:
     """Check whether every run's provenance has these versions of software; deviations are named."""
     if not evidence.provenance:
         raise NotTestable("No finished run says which software it was made with.")
-    versions: dict[str, dict[str, set[str | None]]] = {}
+    deviating, unknown = dict[str, None](), dict[str, None]()
     for (id_, _), provenance in evidence.provenance.items():
-        of_model = versions.setdefault(_model(evidence, id_) or "", {})
-        for name in check.value:
-            of_model.setdefault(name, set()).add(_version(provenance, name))
-    deviating, unknown = [], []
-    for model, software in versions.items():
-        for name, version in check.value.items():
-            if isinstance(version, dict):
-                version = version.get(model, "")
-            if None in software[name]:
-                unknown.append(name)
-            for own in sorted(one for one in software[name] if one is not None):
-                if version and not re.fullmatch(rf"{re.escape(version)}([.+].*)?", own):
-                    is_it = own[:1].isdigit()  # the version of that, not of another MPI
-                    told = f"{name} {own} in place of" if is_it else f"{own} in place of {name}"
-                    deviating.append(f"{told} {version}")
+        for name, wanted in check.exact_value.items():
+            if isinstance(wanted, dict):
+                wanted = wanted.get(_model(evidence, id_), "")
+            version = _version(provenance, name)
+            if version is None:
+                unknown[name] = None
+            elif wanted and not re.fullmatch(rf"{re.escape(wanted)}([.+].*)?", version):
+                # The version of another MPI begins with that one's name.
+                is_version = version[:1].isdigit()
+                stated = (
+                    f"{name} {version} in place of"
+                    if is_version
+                    else f"{version} in place of {name}"
+                )
+                deviating[f"{stated} {wanted}"] = None
     if deviating:
-        named = ", ".join(dict.fromkeys(deviating))
-        return Outcome(CONTRADICTED, named, f"Recorded deviations: {named}.")
+        named = ", ".join(deviating)
+        return exactly(False, named, f"Recorded deviations: {named}.")
     if unknown:
-        names = ", ".join(dict.fromkeys(unknown))
-        return Outcome(NOT_TESTABLE, None, f"Not every provenance says the version of {names}.")
+        raise NotTestable(f"Not every provenance says the version of {', '.join(unknown)}.")
     runs = len(evidence.provenance)
-    return Outcome(SUPPORTED, None, f"All versions are the paper's in {runs} runs.")
+    return exactly(True, None, f"All versions are the paper's (runs: {runs}).")
 
 
 def _version(provenance: Row, name: str) -> str | None:

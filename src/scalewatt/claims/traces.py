@@ -9,7 +9,8 @@ that part of the A100's fluctuation. What is stated of A100 alone is stated of i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -17,19 +18,22 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from scalewatt.claims.evidence.check_table import Check
-from scalewatt.claims.evidence.claim_types import (
-    CONTRADICTED,
-    SUPPORTED,
-    UNDECIDED,
-    NotTestable,
+from scalewatt.claims.evidence import Evidence, Trace
+from scalewatt.claims.outcomes import (
     Outcome,
+    Tests,
+    all_of,
+    attempt,
+    beside_one,
+    combine,
+    decide,
+    exactly,
+    shown,
+    tests,
 )
-from scalewatt.claims.evidence.evidence import Evidence, Trace
-from scalewatt.claims.numbers.decisions import all_of, attempt, band, combine, sign
-from scalewatt.claims.numbers.uncertain_number import Number, quantity, text
-from scalewatt.claims.numbers.variances import Variance
-from scalewatt.results.text.number_format import count
+from scalewatt.claims.quantities import log_contrast, log_ratio
+from scalewatt.claims.reference_tables import UNDECIDED, Check, NotTestable
+from scalewatt.statistics import Numbers, Source, estimate, exact, joined
 
 WINDOW_S = 10.0
 LEAST_SAMPLES = 100
@@ -48,7 +52,7 @@ ROUNDING = 1e-12
 def _measured(evidence: Evidence, model: str, phase: str, device: str | None = None) -> list[Trace]:
     """Return measured GPU power of a model's phase, on a device; NotTestable if there is none."""
     points = {point.id: point for point in evidence.points}
-    found = [
+    traces = [
         trace
         for trace in evidence.traces
         if device in (None, trace.row["device"])
@@ -58,10 +62,10 @@ def _measured(evidence: Evidence, model: str, phase: str, device: str | None = N
         and trace.row["energy_origin"] == "measured"
         and any(watts is not None for watts in trace.power_w)
     ]
-    if not found:
+    if not traces:
         on = "" if device is None else f" on {device}"
         raise NotTestable(f"Figure 5 has no measured GPU power of {model}{on}.")
-    return found
+    return traces
 
 
 def averaged_s(evidence: Evidence) -> Any:
@@ -69,34 +73,17 @@ def averaged_s(evidence: Evidence) -> Any:
     return (evidence.trace_metadata.get("options") or {}).get("power_window_s")
 
 
-def _samples(trace: Trace) -> list[float]:
-    """Return known powers; NotTestable for too few."""
-    known = [watts for watts in trace.power_w if watts is not None]
-    if len(known) < LEAST_SAMPLES:
-        raise NotTestable(
-            f"{len(known)} samples of power; {LEAST_SAMPLES - len(known)} more are needed."
-        )
-    return known
-
-
-def in_windows(trace: Trace, width_s: float = WINDOW_S) -> Any:
-    """Return powers in W grouped by windows of equal width that have any; NotTestable for too few."""
-    powers = pd.Series(
-        trace.power_w, index=pd.Index(trace.time_s, dtype="float64"), dtype="float64"
-    )
-    powers = powers.dropna()
-    windows = powers.groupby(powers.index // width_s)
+def in_windows(trace: Trace) -> Any:
+    """Return powers in W grouped by windows of WINDOW_S that have any; NotTestable for too few."""
+    index = pd.Index(trace.time_s, dtype="float64")
+    powers = pd.Series(trace.power_w, index=index, dtype="float64").dropna()
+    windows = powers.groupby(powers.index // WINDOW_S)
     if len(windows) < LEAST_WINDOWS:
         raise NotTestable(
-            f"{len(windows)} windows of {width_s:g} s have power; {LEAST_WINDOWS - len(windows)} more are "
+            f"{len(windows)} windows of {WINDOW_S:g} s have power; {LEAST_WINDOWS - len(windows)} more are "
             "needed."
         )
     return windows
-
-
-def window_means(trace: Trace) -> list[float]:
-    """Return mean power in W over windows of equal width."""
-    return [float(mean) for mean in in_windows(trace).mean()]
 
 
 def variance_of_instants(trace: Trace) -> float:
@@ -122,7 +109,7 @@ def fifth_over_median(powers: npt.ArrayLike) -> float:
     return float(fifth / median)
 
 
-def percentile_of(trace: Trace) -> Number:
+def percentile_of(trace: Trace) -> Numbers:
     """Return `fifth_over_median` of a trace's samples, with an interval by drawing its windows again.
 
     Whole windows of WINDOW_S are drawn with replacement, as many as there are (block bootstrap, Künsch 1989),
@@ -133,33 +120,38 @@ def percentile_of(trace: Trace) -> Number:
     rounding, it is exact: no interval. NotTestable for a median that is 0, or may be, and for too
     few samples or windows.
     """
-    value = fifth_over_median(_samples(trace))
-    blocks = [np.asarray(own, dtype=float) for _, own in in_windows(trace)]
+    samples = [watts for watts in trace.power_w if watts is not None]
+    if len(samples) < LEAST_SAMPLES:
+        raise NotTestable(
+            f"{len(samples)} samples of power; {LEAST_SAMPLES - len(samples)} more are needed."
+        )
+    value = fifth_over_median(samples)
+    blocks = [np.asarray(powers, dtype=float) for _, powers in in_windows(trace)]
     drawn = np.random.default_rng(SEED).integers(len(blocks), size=(DRAWS, len(blocks)))
     again = [fifth_over_median(np.concatenate([blocks[i] for i in draw])) for draw in drawn]
     is_exact = np.ptp(again) <= ROUNDING * abs(value)
     square = 0.0 if is_exact else float(np.var(again, ddof=1))
-    return Number(
-        value, {f"percentile of {_name(trace)}": Variance(square, len(blocks) - 1, square)}
+    source = Source(f"percentile of {_name(trace)}")
+    return replace(
+        estimate(value, source, square, len(blocks) - 1), origins=frozenset(["measured"])
     )
 
 
-def fluctuation(powers: Sequence[float], less: float = 0.0, source: str = "windows") -> Number:
-    """Return the coefficient of variation, with an interval as if windows (of `source`) were independent.
+def fluctuation(trace: Trace, less: float = 0.0) -> Numbers:
+    """Return the coefficient of variation of means over windows, as if these were independent.
 
-    `less`: a part of the variance that does not count. NotTestable for a mean of 0.
+    `less`: a part of the variance in W² that does not count. NotTestable for a mean of 0.
     """
+    powers = in_windows(trace).mean().to_numpy()
     mean = math.fsum(powers) / len(powers)
     if not mean:
         raise NotTestable("The mean power is 0 W.")
     whole = float(np.var(powers, ddof=1))
     kept = math.sqrt(max(whole - less, 0.0))
     error = whole / (kept * abs(mean) * math.sqrt(2 * (len(powers) - 1))) if kept else 0.0
-    return Number(kept / abs(mean), {source: Variance(error**2, len(powers) - 1, error**2)})
-
-
-def _fluctuation(trace: Trace, less: float = 0.0) -> Number:
-    return fluctuation(window_means(trace), less, f"windows of {_name(trace)}")
+    source = Source(f"windows of {_name(trace)}")
+    number = estimate(kept / abs(mean), source, error**2, len(powers) - 1)
+    return replace(number, origins=frozenset(["measured"]))
 
 
 def _falls_back(evidence: Evidence, check: Check) -> Outcome:
@@ -168,15 +160,14 @@ def _falls_back(evidence: Evidence, check: Check) -> Outcome:
 
     def of_trace(trace: Trace) -> Outcome:
         low = percentile_of(trace)
-        if averaged and low.value >= check.high:
+        if averaged and low.values[0] >= check.high:
             raise NotTestable(
-                f"Figure 5 has means over {averaged:g} s, which may hide falls ({text(low)} of the "
-                "median): samples are needed (no power_window_s)."
+                f"Figure 5 has means over {averaged:g} s, which may hide falls ({shown(low.values[0])} "
+                "of the median): samples are needed (no power_window_s)."
             )
         kind = f"means over {averaged:g} s" if averaged else "samples"
-        what = f"5 % percentile over median of the {kind}, instantaneous on A100,"
-        shows = f"{what} is {text(low)}, expected below {check.high}"
-        return band(what, low, None, check.high, shows=shows)
+        label = f"5 % percentile over median of the {kind}, instantaneous on A100,"
+        return decide(tests(label, low, None, check.high))
 
     traces = _measured(evidence, *check.series)
     return combine(attempt(_name(trace), of_trace, trace) for trace in traces)
@@ -187,9 +178,9 @@ def _on_both(evidence: Evidence) -> list[tuple[Trace, Trace]]:
     sizes = ("local_batch_size", "global_batch_size")
     on_h100, on_a100 = (_measured(evidence, *NET, device) for device in ("h100", "a100"))
     pairs = [
-        (one, other)
-        for one, other in product(on_h100, on_a100)
-        if all(one.row[name] == other.row[name] for name in sizes)
+        (h100, a100)
+        for h100, a100 in product(on_h100, on_a100)
+        if all(h100.row[name] == a100.row[name] for name in sizes)
     ]
     if not pairs:
         raise NotTestable("Figure 5 has no two runs with the same LBS and GBS on a100 and h100.")
@@ -197,35 +188,29 @@ def _on_both(evidence: Evidence) -> list[tuple[Trace, Trace]]:
 
 
 def _narrower_on_h100(evidence: Evidence, check: Check) -> Outcome:
-    """Check whether power fluctuates less on H100 than on A100, and stays above `low` times the median."""
+    """Check whether power fluctuates less on H100 than on A100, and stays above `low` times the median.
+
+    The fluctuation is compared with, and without what instants in place of means may make on A100.
+    """
 
     def lower(h100: Trace, a100: Trace) -> Outcome:
         instants = variance_of_instants(a100) * (SMOOTHED if averaged_s(evidence) else 1.0)
-        own = _fluctuation(h100)
-        whole, without = (_fluctuation(a100, less) / own for less in (0, instants))
-        what = f"Coefficient of variation on a100 over h100, of means over {WINDOW_S:g} s on both,"
-        found, at_least = (sign(what, one, rises=True) for one in (whole, without))
-        sentence = (
-            f"{what} is {text(whole)}, and {text(without)} without what instants in place of means may "
-            "make, expected above 1"
+        label = f"Coefficient of variation on a100 over h100, of means over {WINDOW_S:g} s on both,"
+        whole, without = (
+            decide(_higher(label, fluctuation(a100, less), fluctuation(h100)))
+            for less in (0.0, instants)
         )
-        if found.verdict == at_least.verdict != UNDECIDED:
-            p = max(found.p or 0.0, at_least.p or 0.0)
-            return Outcome(found.verdict, whole.value, f"{sentence}.", p=p)
-        if found.verdict == UNDECIDED:
-            return found
-        return Outcome(
-            UNDECIDED,
-            whole.value,
-            f"{sentence}; 10 samples a second on a100 would tell.",
-            p=max(found.p or 0.0, at_least.p or 0.0),
-        )
+        p = max(whole.p or 0.0, without.p or 0.0)
+        if whole.verdict == UNDECIDED:
+            return whole
+        if whole.verdict == without.verdict:
+            return replace(whole, p=p, margin=None)
+        more = " Without what instants may make it is undecided: 10 samples a second on a100 would tell."
+        return replace(whole, verdict=UNDECIDED, p=p, margin=None, detail=whole.detail + more)
 
     def stays_up(h100: Trace) -> Outcome:
-        low = percentile_of(h100)
-        what = f"5 % percentile over median on {_name(h100)}"
-        shows = f"{what} is {text(low)}, expected above {check.low}"
-        return band(what, low, check.low, None, shows=shows)
+        label = f"5 % percentile over median on {_name(h100)}"
+        return decide(tests(label, percentile_of(h100), check.low, None))
 
     pairs = _on_both(evidence)
     alone = {id(h100): h100 for h100, _ in pairs}.values()
@@ -235,17 +220,21 @@ def _narrower_on_h100(evidence: Evidence, check: Check) -> Outcome:
     )
 
 
+def _higher(label: str, top: Numbers, bottom: Numbers) -> Tests:
+    """Return the test that the ratio of two fluctuations is above 1."""
+    if not top.values[0]:
+        return tests(label, exact(0.0), 1.0, strict=True)
+    return beside_one(label, log_contrast(joined([top, bottom])), rises=True)
+
+
 def _narrower_and_higher(evidence: Evidence, check: Check) -> Outcome:
     """Return the same, and whether the mean power of the GPUs is higher on H100."""
     points = {point.id: point for point in evidence.points}
 
     def higher(h100: Trace, a100: Trace) -> Outcome:
-        own, other = (
-            quantity(points[trace.row["configuration"]], "mean_gpu_power_w")
-            for trace in (h100, a100)
-        )
-        what = f"Mean GPU power of {_name(h100)} over that of {_name(a100)}"
-        return sign(what, own / other, rises=True)
+        top, bottom = (points[trace.row["configuration"]] for trace in (h100, a100))
+        label = f"Mean GPU power of {_name(h100)} over that of {_name(a100)}"
+        return decide(beside_one(label, log_ratio(top, bottom, "mean_gpu_power_w"), rises=True))
 
     powers = [attempt("", higher, h100, a100) for h100, a100 in _on_both(evidence)]
     return all_of([attempt("J03", _narrower_on_h100, evidence, check), *powers])
@@ -255,24 +244,23 @@ def _narrower_with_lower_batch(evidence: Evidence, check: Check) -> Outcome:
     """Check whether of two pre-trainings with the same GBS power fluctuates less with the lower LBS."""
 
     def lower(small: Trace, large: Trace) -> Outcome:
-        ratio = _fluctuation(large) / _fluctuation(small)
         sizes = f"LBS {large.row['local_batch_size']} over LBS {small.row['local_batch_size']}"
-        what = f"Coefficient of variation at {sizes}, means over {WINDOW_S:g} s,"
-        return sign(what, ratio, rises=True)
+        label = f"Coefficient of variation at {sizes}, means over {WINDOW_S:g} s,"
+        return decide(_higher(label, fluctuation(large), fluctuation(small)))
 
     traces = _measured(evidence, *NET)
     pairs = [
-        (one, other)
-        for one, other in product(traces, traces)
-        if one.row["local_batch_size"] < other.row["local_batch_size"]
-        and all(one.row[name] == other.row[name] for name in ("device", "global_batch_size"))
+        (small, large)
+        for small, large in product(traces, traces)
+        if small.row["local_batch_size"] < large.row["local_batch_size"]
+        and all(small.row[name] == large.row[name] for name in ("device", "global_batch_size"))
     ]
     if not pairs:
         raise NotTestable(
             "Figure 5 has no two pre-trainings of FourCastNet on a device with the same GBS, two LBS and "
             "measured GPU power."
         )
-    return combine(attempt(one.row["device"], lower, one, other) for one, other in pairs)
+    return combine(attempt(small.row["device"], lower, small, large) for small, large in pairs)
 
 
 def _profiles(evidence: Evidence, check: Check) -> Outcome:
@@ -284,17 +272,15 @@ def _profiles(evidence: Evidence, check: Check) -> Outcome:
     last = max((t for trace in evidence.traces for t in trace.time_s if t is not None), default=0.0)
     if last < 0.9 * SHOWN_S:
         raise NotTestable(f"The runs of figure 5 trained for {last:.0f} s: {runs}.")
-    holds = last <= SHOWN_S and set(counts) == {2}
-    return Outcome(
-        SUPPORTED if holds else CONTRADICTED,
-        f"{last:g}",
-        f"Figure 5 shows {last:.0f} s of runs: {runs}; claimed are 300 s of two on each device.",
+    sentence = (
+        f"Figure 5 shows {last:.0f} s of runs: {runs}; claimed are 300 s of two on each device."
     )
+    return exactly(last <= SHOWN_S and set(counts) == {2}, f"{last:g}", sentence)
 
 
 def _name(trace: Trace) -> str:
     row = trace.row
-    return f"{row['device']} {count(row['gpus'], 'GPU')}, LBS {row['local_batch_size']}"
+    return f"{row['device']}, GPUs {row['gpus']}, LBS {row['local_batch_size']}"
 
 
 TRACE_RULES: dict[str, Callable[[Evidence, Check], Outcome]] = {

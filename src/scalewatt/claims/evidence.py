@@ -15,9 +15,7 @@ and `fd_gbs`, `fd`, `sd` in a question mean all that begin so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,33 +24,13 @@ import pandas as pd
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.campaign.run_spec import RunSpec
-from scalewatt.claims.evidence.claim_types import NotTestable
+from scalewatt.claims.reference_tables import NotTestable
 from scalewatt.results.tables.frames import frame_of
 from scalewatt.results.tables.published import FULL_SAMPLES
 from scalewatt.results.tables.published import GPUS_PER_NODE as PAPER_GPUS_PER_NODE
 from scalewatt.results.tables.published_spread import Spread, pooled
 from scalewatt.results.tables.repeat_statistics import Summary, summary_of
 from scalewatt.results.tables.table_schema import QUANTITIES, RUNS
-
-_SEEN: ContextVar[set[str] | None] = ContextVar("origins that are looked at", default=None)
-
-
-@contextmanager
-def looking() -> Iterator[set[str]]:
-    """Collect the origins of the energies that are looked at in the block."""
-    found: set[str] = set()
-    token = _SEEN.set(found)
-    try:
-        yield found
-    finally:
-        _SEEN.reset(token)
-
-
-def look_at(origin: str | None) -> None:
-    """Note the origin of an energy."""
-    seen = _SEEN.get()
-    if seen is not None:
-        seen.add(str(origin))
 
 
 def is_of_energy(name: str) -> bool:
@@ -153,10 +131,7 @@ class Point:
 
     def stat(self, name: str) -> Summary:
         """Return a quantity of `table_schema.QUANTITIES` over the repeats; its mean is null if unknown."""
-        found = summary_of(self.row, name)
-        if found.mean is not None and is_of_energy(name):
-            look_at(self.origin)
-        return found
+        return summary_of(self.row, name)
 
     def spread(self, name: str) -> Spread | None:
         """Return that of one run, over the campaign's repeats; null if these do not tell it."""

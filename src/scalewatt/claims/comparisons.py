@@ -1,0 +1,766 @@
+"""Rules on several series: batch regimes, phases, devices, with and without loading, all trainings."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import combinations
+
+import numpy as np
+
+from scalewatt.claims.evidence import Evidence, Line, Point, unlike_paper
+from scalewatt.claims.outcomes import (
+    RATIO,
+    SAVED,
+    Outcome,
+    Tests,
+    above,
+    against,
+    all_of,
+    attempt,
+    beside_one,
+    combine,
+    decide,
+    shown,
+    tests,
+)
+from scalewatt.claims.quantities import (
+    MINIMUM_POINTS,
+    MODEL,
+    PROBE_EPOCHS,
+    P,
+    energies_alike,
+    enough,
+    grouped,
+    in_paper,
+    known,
+    log_contrast,
+    log_ratio,
+    mean_of,
+    pretrainings,
+    quantity,
+    refuse_estimates,
+    refuse_unlike,
+    samples_of,
+    values,
+    with_ram,
+)
+from scalewatt.claims.reference_tables import (
+    CONTRADICTED,
+    SUPPORTED,
+    UNDECIDED,
+    Check,
+    NotTestable,
+)
+from scalewatt.claims.shapes import (
+    error_slope,
+    ranked,
+    slope_with_errors_of,
+    straight,
+    straightness,
+)
+from scalewatt.recordings.terms import DEVICE_KINDS
+from scalewatt.results.tables.comparisons import same_training
+from scalewatt.results.tables.repeat_statistics import summarise
+from scalewatt.statistics import LEVEL, Numbers, Source, estimate, joined
+
+Rule = Callable[[Evidence, Check], Outcome]
+POINTS_PER_COEFFICIENT = 2
+
+
+# --- batch regimes ------------------------------------------------------------------------------
+
+
+def _regimes(evidence: Evidence, check: Check, compare: Callable[[Line, Line], Outcome]) -> Outcome:
+    """Compare the series of two modes on the claim's device where that has both, else on every other."""
+    model, phase, device = check.series
+
+    def has(device: str) -> bool:
+        return all(evidence.find(model, phase, device, mode) for mode in check.modes)
+
+    def on(device: str) -> Outcome:
+        small, large = (evidence.line(model, phase, device, mode) for mode in check.modes)
+        return compare(small, large)
+
+    others = sorted({line.device for line in evidence.find(model, phase)} - {device})
+    devices = [device] if has(device) else [other for other in others if has(other)]
+    return combine(attempt(other, on, other) for other in devices or [device])
+
+
+def _large_is_worse(evidence: Evidence, check: Check) -> Outcome:
+    """Check whether the mean of the second regime is above that of the first, by at most `high`."""
+
+    def compare(small: Line, large: Line) -> Outcome:
+        means = [
+            mean_of(values(known(ln, check.quantity), check.quantity)) for ln in (large, small)
+        ]
+        label = f"mean top-1 error of {large.title} less that of {small.title}"
+        more = joined(means).contrast([1, -1])
+        return decide(
+            above(label, more, check.unit), tests(label, more, *check.bounds, unit=check.unit)
+        )
+
+    return _regimes(evidence, check, compare)
+
+
+def _large_is_shorter(evidence: Evidence, check: Check) -> Outcome:
+    """Check whether every time of the second regime is below every one of the first."""
+
+    def compare(small: Line, large: Line) -> Outcome:
+        lines = [known(ln, check.quantity, min_points=check.min_points) for ln in (large, small)]
+        pairs = [(long, short) for long in lines[0] for short in lines[1]]
+        labels = [
+            f"time of {large.title} at n = {a.gpus} over that of {small.title} at n = {b.gpus}"
+            for a, b in pairs
+        ]
+        ratios = joined([log_ratio(a, b, check.quantity) for a, b in pairs])
+        return decide(beside_one(labels, ratios, check.rises))
+
+    return _regimes(evidence, check, compare)
+
+
+def _steeper_with_data(evidence: Evidence, check: Check) -> Outcome:
+    """Check whether the second regime is worse at the smallest common dataset, and improves faster.
+
+    Datasets are common that differ by at most the part `margin`.
+    """
+
+    def compare(small: Line, large: Line) -> Outcome:
+        pairs = [
+            (a, b)
+            for a in known(small, "metric_last", min_points=1)
+            for b in known(large, "metric_last", min_points=1)
+            if abs(samples_of(a) / samples_of(b) - 1) <= check.most
+        ]
+        if len(pairs) < 2:
+            raise NotTestable(
+                f"{len(pairs)} dataset sizes that both regimes trained on; {2 - len(pairs)} more needed."
+            )
+        first, other = pairs[0]
+        worse = log_ratio(other, first, "metric_last")
+        slopes = joined([error_slope([pair[side] for pair in pairs]) for side in (0, 1)])
+        label = "fall of the error per doubling in the large regime less that in the small"
+        return decide(
+            beside_one(
+                f"top-1 error of the large regime over the small at {samples_of(first)} samples",
+                worse,
+                rises=True,
+            ),
+            above(label, slopes.contrast([1, -1]), "pp"),
+        )
+
+    return _regimes(evidence, check, compare)
+
+
+# --- phases -------------------------------------------------------------------------------------
+
+
+def _phases(evidence: Evidence) -> list[tuple[Line, Line]]:
+    """Return fine-tuning and pre-training at constant LBS on each device with both; else NotTestable."""
+    both = [
+        (fine, evidence.line(MODEL, "pretrain", fine.device, "fd_lbs"))
+        for fine in evidence.series(MODEL, "finetune", mode="fd_lbs", least=1)
+        if evidence.find(MODEL, "pretrain", fine.device, "fd_lbs")
+    ]
+    if not both:
+        raise NotTestable("No device has finished runs of both pre-training and fine-tuning.")
+    return both
+
+
+def _fine_over_pre(evidence: Evidence, check: Check, by_epoch: bool = False) -> Outcome:
+    """Check whether fine-tuning, or an epoch of it, takes more than pre-training at every n of both."""
+    name = check.quantity
+
+    def compare(point: Point, before: Point) -> Outcome:
+        if not by_epoch:
+            refuse_unlike([point, before])
+        ratio = log_ratio(point, before, name)
+        if by_epoch:
+            epochs = (before.epochs or 1) / (point.epochs or 1)
+            ratio = replace(ratio, values=ratio.values + math.log(epochs))
+        return decide(beside_one(check.text, ratio, check.rises))
+
+    parts = []
+    for fine, pre in _phases(evidence):
+        for point in fine.having(name):
+            before = pre.at(point.gpus)
+            if before is not None and before.mean(name) is not None:
+                parts.append(attempt(f"{point.device}, n = {point.gpus}", compare, point, before))
+    if not parts:
+        raise NotTestable(
+            f"{check.text}: no n has finished runs of both phases with a known {name}."
+        )
+    return combine(parts)
+
+
+def _same_slope(evidence: Evidence, check: Check) -> Outcome:
+    """Check whether the slopes of energy against GPU hours of both phases have a ratio within the bounds."""
+
+    def compare(fine: Line, pre: Line) -> Outcome:
+        both = [_with_energy(line.points) for line in (pre, fine)]
+        every = [point for points in both for point in points]
+        refuse_estimates(every)
+        refuse_unlike(every)
+        slopes = [_energy_slope(ln.title, own) for ln, own in zip((pre, fine), both, strict=True)]
+        return decide(_ratio_within(check.text, joined(slopes), *check.bounds))
+
+    return combine(attempt(fine.device, compare, fine, pre) for fine, pre in _phases(evidence))
+
+
+def _with_energy(points: Sequence[Point]) -> list[Point]:
+    """Return the points that know their energy and GPU hours."""
+    return [p for p in points if p.mean("energy_kwh") is not None and p.mean("gpu_hours")]
+
+
+def _energy_slope(
+    name: str, points: Sequence[Point], energies: Mapping[str, Numbers] | None = None
+) -> Numbers:
+    """Return the slope of the total energy, or of these of the points' ids, against GPU hours."""
+    enough(points, f"{name}, energy against GPU hours")
+    kwh = joined([energies[p.id] for p in points]) if energies else values(points, "energy_kwh")
+    return slope_with_errors_of(values(points, "gpu_hours"), kwh)
+
+
+def _ratio_within(
+    label: str, two: Numbers, low: float | None, high: float | None, strict: bool = False
+) -> Tests:
+    """Return the test of the ratio of two numbers; by logarithms where both are positive."""
+    if np.all(two.values > 0):
+        return tests(label, log_contrast(two), low, high, RATIO, strict=strict)
+    top, bottom = two.values
+    if not bottom:
+        raise NotTestable("A quantity that is divided by is 0.")
+    ratio = two.contrast([1 / bottom, -top / bottom**2])
+    return tests(label, replace(ratio, values=np.array([top / bottom])), low, high, strict=strict)
+
+
+# --- devices ------------------------------------------------------------------------------------
+
+
+def _steeper_on_h100(evidence: Evidence, check: Check) -> Outcome:
+    """Check whether energy is linear in GPU hours at constant GBS, and steeper on H100.
+
+    Where no series of a device has three points, all its trainings with a GBS that is constant in a series
+    of either device are one: so those of Table 1 count on both. The slopes are of the energy of the
+    device kinds that both measured, where these are known apart.
+    """
+    lines = evidence.series(MODEL, "pretrain", None, "fd_gbs", least=1)
+    sizes = {line.constant for line in lines if line.device in ("h100", "a100")}
+    groups = {device: _constant_gbs(evidence, device, sizes) for device in ("h100", "a100")}
+    parts = []
+    for name, points in [named for of_device in groups.values() for named in of_device.items()]:
+        hours, kwh = (values(points, column) for column in ("gpu_hours", "energy_kwh"))
+        label = f"{name}, energy (kWh) against GPU hours"
+        lined, bow = straightness(label, hours, kwh, check.most, [p.gpus for p in points])
+        parts.append(("", decide(*lined, value=bow)))
+    every = {p.id: p for own in groups.values() for points in own.values() for p in points}
+    refuse_estimates(list(every.values()))
+    energies, scope = energies_alike(list(every.values()))
+    of_id = {id_: energies[at : at + 1] for at, id_ in enumerate(every)}
+    slopes = [
+        mean_of(joined([_energy_slope(name, points, of_id) for name, points in own.items()]))
+        for own in groups.values()
+    ]
+    label = f"Slope of h100 over a100{scope}"
+    low, high = (1.0, None) if check.rises else (None, 1.0)
+    steeper = decide(_ratio_within(label, joined(slopes), low, high, strict=True))
+    return all_of([("", steeper), *parts])
+
+
+def _constant_gbs(
+    evidence: Evidence, device: str, sizes: Container[int | None]
+) -> dict[str, Sequence[Point]]:
+    """Return points with energy of each series at constant GBS that has three, else all with these GBS."""
+    there = evidence.series(MODEL, "pretrain", device, "fd_gbs", least=1)
+    if not there:
+        raise NotTestable(f"No finished pre-training at constant GBS on {device}.")
+    lines = [line for line in there if not all(map(unlike_paper, line.points))] or there
+    by_line = {line.title: _with_energy(in_paper(line).points) for line in lines}
+    groups: dict[str, Sequence[Point]] = {
+        title: points for title, points in by_line.items() if len(points) >= MINIMUM_POINTS
+    }
+    if not groups:
+        alike = [p for p in _pretrained_as_paper(evidence, device) if p.gbs in sizes]
+        together = sorted(_with_energy(alike), key=lambda p: p.gpus)
+        listed = ", ".join(f"{p.gpus}/{p.gbs}" for p in together)
+        groups = {f"{device}, GPUs/GBS {listed}": together}
+    for name, points in groups.items():
+        enough(points, f"{name}, energy against GPU hours")
+        refuse_unlike(points)
+    return groups
+
+
+def _pretrained_as_paper(evidence: Evidence, device: str) -> list[Point]:
+    return [point for point in pretrainings(evidence, device) if not unlike_paper(point)]
+
+
+def _each_pair(evidence: Evidence, compare: Callable[[Point, Point], Tests]) -> Outcome:
+    """Combine a comparison of every pre-training that has results on both devices."""
+    pairs = [
+        (h100, a100)
+        for h100 in _pretrained_as_paper(evidence, "h100")
+        for a100 in _pretrained_as_paper(evidence, "a100")
+        if same_training(dict(h100.row)) == same_training(dict(a100.row))
+    ]
+    if not pairs:
+        raise NotTestable(
+            "No pre-training as in the paper has finished with the same GPUs, LBS, GBS and settings on both "
+            "a100 and h100."
+        )
+
+    def of_pair(h100: Point, a100: Point) -> Outcome:
+        return decide(compare(h100, a100))
+
+    return combine(
+        attempt(f"GPUs {h100.gpus}, LBS {h100.lbs}, GBS {h100.gbs}", of_pair, h100, a100)
+        for h100, a100 in sorted(pairs, key=lambda pair: pair[0].gpus)
+    )
+
+
+def _saved_on_h100(evidence: Evidence, check: Check) -> Outcome:
+    """Check whether the part that H100 saves is within the bounds in every pair.
+
+    Decided is what is left, a ratio, on logarithms.
+    """
+
+    def compare(h100: Point, a100: Point) -> Tests:
+        return tests(check.text, log_ratio(h100, a100, check.quantity), *check.bounds, SAVED)
+
+    return _each_pair(evidence, compare)
+
+
+def _higher_power(evidence: Evidence, check: Check) -> Outcome:
+    """Check whether the energy per GPU hour on H100 over A100 is within the bounds in every pair."""
+
+    def compare(h100: Point, a100: Point) -> Tests:
+        refuse_estimates([h100, a100])
+        energies, scope = energies_alike([h100, a100])
+        totals = joined([quantity(point, "energy_kwh") for point in (h100, a100)])
+        # The spread is that of P, in which energy and time of a run go together.
+        powers = joined([quantity(point, P) for point in (h100, a100)])
+        alike = powers.times(energies.values / totals.values)
+        return beside_one(f"{check.text}{scope}", log_contrast(alike), check.rises)
+
+    return _each_pair(evidence, compare)
+
+
+def _equivalent(evidence: Evidence, check: Check) -> Outcome:
+    """Check whether energies of each pair are equivalent: the interval of their ratio within `high`."""
+
+    def compare(h100: Point, a100: Point) -> Tests:
+        energies, scope = energies_alike([h100, a100])
+        label = f"Energy of h100 over a100{scope}"
+        return tests(label, log_contrast(energies), 1 / (1 + check.high), 1 + check.high, RATIO)
+
+    return _each_pair(evidence, compare)
+
+
+# --- loading ------------------------------------------------------------------------------------
+
+
+def _without_loading(evidence: Evidence, check: Check) -> Outcome:
+    """Check whether without loading (`loader: synthetic`) GPUs draw more power and the run takes less energy.
+
+    The claimed share of low-power time is in no table.
+    """
+    twins = [
+        (real, twin)
+        for twin in evidence.points
+        if twin.row["loader"] == "synthetic"
+        for real in evidence.points
+        if real.row["loader"] not in (None, "synthetic") and _setting(real) == _setting(twin)
+    ]
+    if not twins:
+        raise NotTestable(
+            "No configuration has finished runs both with and without loading (loader synthetic): "
+            "campaigns/variants.yaml asks for them."
+        )
+
+    def of_twins(real: Point, twin: Point) -> Outcome:
+        power, energy = (log_ratio(twin, real, n) for n in ("mean_gpu_power_w", "energy_kwh"))
+        return decide(
+            beside_one("GPU power without loading over that with", power, rises=True),
+            beside_one("Energy without loading over that with", energy, rises=False),
+        )
+
+    return combine(attempt(real.id, of_twins, real, twin) for real, twin in twins)
+
+
+def _setting(point: Point) -> tuple[object, ...]:
+    """Return what two trainings share that differ in loading alone."""
+    row = {**point.row, "loader": None}
+    row["configuration"] = re.sub(r"-loader(?!_)[\w.]+", "", str(row["configuration"]))
+    return (*same_training(row), point.device, point.origin, point.scope)
+
+
+# --- energy per GPU hour of all trainings -------------------------------------------------------
+
+
+def _points_within(evidence: Evidence, check: Check) -> Outcome:
+    """Check whether P of all trainings as in the paper, from `n` GPUs on, is within bounds and margin."""
+    points = _as_paper(evidence.points, check)
+    if not points:
+        raise NotTestable(_nothing(evidence, check))
+    return _all_within(
+        [f"P of {point.id}" for point in points],
+        joined([quantity(point, P) for point in points]),
+        *_with_margin(check),
+        check.unit,
+    )
+
+
+def _means_within(evidence: Evidence, check: Check) -> Outcome:
+    """Check whether the mean P of every series is; of series that are in others whole only these count."""
+    series = [
+        (line, points)
+        for line in evidence.find(check.model, None, check.device)
+        if (points := _as_paper(line.points, check))
+    ]
+    if not series:
+        raise NotTestable(_nothing(evidence, check))
+    # The longest first: what one has already had is no other mean.
+    labels, means, counted = [], [], list[set[str]]()
+    for line, points in sorted(series, key=lambda pair: -len(pair[1])):
+        ids = {point.id for point in points}
+        if any(ids <= others for others in counted):
+            continue
+        counted.append(ids)
+        labels.append(f"Mean P of {line.title} (points: {len(points)})")
+        means.append(mean_of(joined([quantity(point, P) for point in points])))
+    return _all_within(labels, joined(means), *_with_margin(check), check.unit)
+
+
+def _with_margin(check: Check) -> tuple[float, float]:
+    return check.low * (1 - check.most), check.high * (1 + check.most)
+
+
+def _as_paper(points: Sequence[Point], check: Check) -> list[Point]:
+    """Return trainings as in the paper, the probe among them, from `n` GPUs on, with a known P."""
+    return [
+        point
+        for point in points
+        if (point.model, point.device) == (check.model, check.device)
+        and point.gpus >= int(check.n or 1)
+        and not _unlike(point)
+        and point.mean(P) is not None
+    ]
+
+
+def _unlike(point: Point) -> tuple[str, ...]:
+    return unlike_paper(point, PROBE_EPOCHS if "probe" in point.modes else None)
+
+
+def _nothing(evidence: Evidence, check: Check) -> str:
+    kind = (check.model, check.device)
+    there = [p for p in evidence.points if (p.model, p.device) == kind and _unlike(p)]
+    other = f": {there[0].id} has {', '.join(_unlike(there[0]))}" if there else ""
+    return (
+        f"No finished run of {check.model} on {check.device} from {check.n or 1} GPUs on as in the paper "
+        f"with a known energy{other}."
+    )
+
+
+def _all_within(
+    labels: Sequence[str], numbers: Numbers, low: float, high: float, unit: str = ""
+) -> Outcome:
+    """Return whether all of several numbers lie in a band; the value is the range that they are in."""
+    ends = dict.fromkeys((shown(float(numbers.values.min())), shown(float(numbers.values.max()))))
+    return decide(tests(labels, numbers, low, high, unit=unit), value="-".join(ends))
+
+
+def _linear_everywhere(evidence: Evidence, check: Check) -> Outcome:
+    """Check whether energy is linear in GPU hours along every series with enough points of whole nodes."""
+    lines = [line for line in evidence.find() if line.mode not in ("probe", "other")]
+    there = {line.name: _whole_nodes(evidence, line, *check.columns) for line in lines}
+    long = [line for line in lines if len(there[line.name]) >= check.min_points]
+    if not long:
+        refuse_estimates([point for line in lines for point in line.having(check.quantity)])
+        points = max(there.values(), key=len, default=())
+        enough(points, "energy and GPU hours along one series, whole nodes")
+
+    def of_line(line: Line) -> Outcome:
+        refuse_estimates(line.having(check.quantity))
+        refuse_unlike(there[line.name])
+        return straight(check, evidence, line, there[line.name])
+
+    outcome = combine(attempt(line.title, of_line, line) for line in long)
+    left = len(lines) - len(long)
+    more = f" Series with fewer than {check.min_points} points: {left}." if left else ""
+    return replace(outcome, detail=outcome.detail + more)
+
+
+def _whole_nodes(evidence: Evidence, line: Line, *names: str) -> Sequence[Point]:
+    return line.having(*names, at_least=evidence.gpus_per_node(line.device))
+
+
+def _groups(evidence: Evidence, *names: str) -> dict[str, list[Point]]:
+    """Return points of whole nodes that know these quantities, by model, device, scope and origin.
+
+    Without probes. Only those of the most frequent origin: energies of several are not compared.
+    NotTestable if all are estimated; these do not count.
+    """
+    there = {
+        point.id: point
+        for line in evidence.find()
+        if line.mode != "probe"
+        for point in _whole_nodes(evidence, line, *names)
+    }
+    sensed = [point for point in there.values() if point.origin != "estimated"]
+    if not sensed:
+        refuse_estimates(list(there.values()))
+    origins = [point.origin for point in sensed]
+    most = max(set(origins), key=lambda origin: (origins.count(origin), str(origin)), default=None)
+    alike = [point for point in sensed if point.origin == most]
+    return grouped(alike, lambda point: f"{point.model} {point.device} ({point.scope})")
+
+
+def _factors_differ(evidence: Evidence, check: Check) -> Outcome:
+    """Check whether the ratio of mean P between two models or devices is at least `low` for any pair."""
+    groups = list(_groups(evidence, P).values())
+    pairs = [pair for a, b in combinations(groups, 2) if (pair := _factor(a, b)) is not None]
+    if not pairs:
+        kinds = {f"{points[0].model} {points[0].device} ({points[0].scope})" for points in groups}
+        raise NotTestable(
+            "Two pairs of model and device with P_GPUh over the same kinds of device are needed; there "
+            f"are {', '.join(sorted(kinds)) or 'none'}."
+        )
+    return any_at_least([label for label, _ in pairs], joined([r for _, r in pairs]), check.low)
+
+
+def _factor(a: Sequence[Point], b: Sequence[Point]) -> tuple[str, Numbers] | None:
+    """Return the larger mean P over the other, by the device kinds that both have, with its label.
+
+    Null of one model and device, if there are no such kinds, or the parts of these are not known.
+    """
+    scopes = [(points[0].scope or "").split("+") for points in (a, b)]
+    kinds = [kind for kind in DEVICE_KINDS if all(kind in scope for scope in scopes)]
+    if (a[0].model, a[0].device) == (b[0].model, b[0].device) or not kinds:
+        return None
+    try:
+        means = [mean_of(joined([_power(p, kinds) for p in points])) for points in (a, b)]
+        top, bottom = sorted(zip(means, (a, b), strict=True), key=lambda own: -own[0].values[0])
+        ratio = log_contrast(joined([top[0], bottom[0]]))
+    except NotTestable:
+        return None
+    names = [f"{own[0].model} {own[0].device}" for _, own in (top, bottom)]
+    points = f"{'+'.join(kinds)} of both, points: {len(top[1])}, {len(bottom[1])}"
+    return f"mean P_GPUh of {names[0]} over that of {names[1]} ({points})", ratio
+
+
+def _power(point: Point, kinds: Sequence[str]) -> Numbers:
+    """Return P by some device kinds; NotTestable if their part of it is not known."""
+    power = quantity(point, P)
+    if point.scope == "+".join(kinds):
+        return power
+    share = sum(float(quantity(point, f"{kind}_energy_share").values[0]) for kind in kinds)
+    return power.times(share)
+
+
+def any_at_least(labels: Sequence[str], logarithms: Numbers, low: float) -> Outcome:
+    """Return whether one of several ratios is at least `low`.
+
+    Supported by one that is so rarely that far above, times their number; contradicted where all are
+    below, with the probability of the one that is least so.
+    """
+    tested = tests(labels, logarithms, low, scale=RATIO)
+    places = range(len(labels))
+    by_place = [
+        decide(replace(tested, labels=[labels[i]], numbers=logarithms[[i]])) for i in places
+    ]
+    chances = [_chance_above(logarithms, at, tested.low) for at in places]
+    at = min(places, key=lambda i: (chances[i], -(by_place[i].p or 0.0)))
+    nearest = by_place[at]
+    outcome = replace(nearest, p=max(1.0 if one.p is None else one.p for one in by_place))
+    if nearest.verdict == SUPPORTED and chances[at] * len(labels) <= LEVEL:
+        return outcome
+    if all(one.verdict == CONTRADICTED for one in by_place):
+        return outcome
+    note = ""
+    if nearest.verdict == SUPPORTED:
+        chance = f"{len(labels) * chances[at]:.2g}"
+        note = f" Of {len(labels)} comparisons one may lie so far above by chance (p = {chance})."
+    return replace(outcome, verdict=UNDECIDED, detail=outcome.detail + note)
+
+
+def _chance_above(numbers: Numbers, at: int, low: float) -> float:
+    """Return the probability of a number as far above `low`, were the truth there; beyond 1/2 below it."""
+    if numbers.values[at] < low:
+        return 1 - against(numbers, at, low, math.inf)
+    return against(numbers, at, -math.inf, low)
+
+
+def _factors_at_equal_n(evidence: Evidence, check: Check) -> Outcome:
+    """Check whether the ratio of P between two models or devices at equal n is at least `low` for any pair.
+
+    Energies of unlike scopes are not compared. Trainings at other n would differ by n as well.
+    """
+    points = [point for group in _groups(evidence, P).values() for point in group]
+    labels, ratios = [], []
+    for pair in combinations(points, 2):
+        a, b = pair
+        if (a.gpus, a.scope) == (b.gpus, b.scope) and (a.model, a.device) != (b.model, b.device):
+            top, bottom = sorted(pair, key=lambda p: -(p.mean(P) or 0.0))
+            names = [f"{point.model} {point.device}" for point in (top, bottom)]
+            labels.append(f"P_GPUh of {names[0]} over that of {names[1]} at n = {a.gpus}")
+            ratios.append(log_ratio(top, bottom, P))
+    if not ratios:
+        raise NotTestable("No two trainings of other models or devices have P_GPUh at the same n.")
+    return any_at_least(labels, joined(ratios), check.low)
+
+
+# --- what explains it -----------------------------------------------------------------------------
+
+
+def _rates_explain(evidence: Evidence, check: Check) -> Outcome:
+    """Check whether each rate lowers the error of P when one point is left out."""
+    names = (P, "samples_per_gpuh", "passes_per_gpuh")
+    needed = POINTS_PER_COEFFICIENT * len(names)
+    groups = _groups(evidence, *names)
+    if not groups:
+        raise NotTestable("There is no point with P_GPUh and rates.")
+    large = {key: points for key, points in groups.items() if len(points) >= needed}
+    if not large:
+        most = max(map(len, groups.values()))
+        raise NotTestable(
+            f"{most} of the {needed} points that leaving one out needs; {needed - most} more needed."
+        )
+    return combine(attempt(key, _left_out, points, names) for key, points in large.items())
+
+
+def _left_out(points: Sequence[Point], names: Sequence[str]) -> Outcome:
+    """Return whether the mean error of P rises where either rate is dropped from both.
+
+    Each is dropped for a bend of the other: a curve in one rate is no effect of two.
+    """
+    powers, *rates = (values(points, name) for name in names)
+    pairs = np.array(list(combinations(range(len(points)), 2)))
+    gaps = powers.contrast(np.eye(len(points))[pairs[:, 1]] - np.eye(len(points))[pairs[:, 0]])
+    if np.all(np.abs(gaps.values) <= gaps.halves):
+        detail = f"all {len(points)} P_GPUh are within their spread, expected apart."
+        return Outcome(UNDECIDED, None, detail, p=1.0, origins=powers.origins)
+    if not powers.values.all():
+        raise NotTestable("An energy per GPU hour is 0.")
+    samples, passes = (rate.values for rate in rates)
+    both, of_passes, of_samples = (
+        leave_one_out(powers.values, terms)
+        for terms in ([samples, passes], [passes, passes**2], [samples, samples**2])
+    )
+    outcome = decide(
+        rise_of_error("samples", of_passes, both), rise_of_error("passes", of_samples, both)
+    )
+    sentence = f"with both rates the mean error of P_GPUh is {np.mean(both):.1%}"
+    detail = f"leaving one of {len(points)} points out, {sentence}; {outcome.detail}"
+    return replace(outcome, detail=detail, origins=powers.origins)
+
+
+def rise_of_error(dropped: str, before: Sequence[float], after: Sequence[float]) -> Tests:
+    """Return the test that errors of the same points fall, in percentage points, by a paired t interval."""
+    falls = summarise([100 * (a - b) for a, b in zip(before, after, strict=True)])
+    assert falls.mean is not None and falls.sd is not None
+    square = falls.sd**2
+    number = estimate(falls.mean, Source("points"), square / falls.n, falls.n - 1, square)
+    return above(f"the rise of the mean error without {dropped}", number, "pp")
+
+
+def leave_one_out(y: np.ndarray, terms: Sequence[np.ndarray]) -> list[float]:
+    """Return the relative error of each y (not 0) predicted by least squares on the others."""
+    scaled = [term / (np.max(np.abs(term)) or 1.0) for term in terms]
+    design = np.column_stack([np.ones(len(y)), *scaled])
+    errors = []
+    for index in range(len(y)):
+        others = np.arange(len(y)) != index
+        coefficients, *_ = np.linalg.lstsq(design[others], y[others], rcond=None)
+        errors.append(abs(float(design[index] @ coefficients) / float(y[index]) - 1))
+    return errors
+
+
+# --- shares and powers of device kinds ------------------------------------------------------------
+
+
+def _ram_shares_within(evidence: Evidence, check: Check) -> Outcome:
+    """Check whether RAM's share of every training from `n` GPUs on is within the bounds."""
+    points = with_ram(evidence, int(check.n))
+    labels = [f"share of RAM of {point.id}" for point in points]
+    shares = joined([quantity(point, check.quantity) for point in points])
+    return _all_within(labels, shares, check.low, check.high)
+
+
+def _largest_ram_share(evidence: Evidence, check: Check) -> Outcome:
+    """Check whether every share of RAM is at most the claim's, with its tolerance."""
+    points = with_ram(evidence)
+    labels = [f"the share of RAM of {point.id}" for point in points]
+    shares = joined([quantity(point, check.quantity) for point in points])
+    return decide(tests(labels, shares, *check.bounds))
+
+
+def _gpu_varies_more(evidence: Evidence, check: Check) -> Outcome:
+    """Check whether mean GPU power has a larger range than mean CPU socket power, by model and device."""
+    names = (check.quantity, check.against)
+    there = [p for p in evidence.points if all(p.mean(name) is not None for name in names)]
+    groups = grouped(there, lambda point: f"{point.model} {point.device}")
+    ready = {name: points for name, points in groups.items() if len(points) >= 2}
+    if not ready:
+        raise NotTestable(
+            "No two configurations of a model and device have power of both GPU and CPU."
+        )
+
+    def compare(points: Sequence[Point]) -> Outcome:
+        refuse_unlike(points)
+        ranges = [_range(joined([quantity(p, name) for p in points])) for name in names]
+        label = f"Range of GPU power ({shown(float(ranges[0].values[0]))} W) less that of CPU socket power"
+        return decide(above(label, joined(ranges).contrast([1, -1]), check.unit))
+
+    return combine(attempt(group, compare, points) for group, points in ready.items())
+
+
+def _range(numbers: Numbers) -> Numbers:
+    """Return the largest number less the smallest."""
+    order = np.argsort(numbers.values, kind="stable")
+    return numbers[order[[-1, 0]]].contrast([1, -1])
+
+
+def _rank_of_all_points(evidence: Evidence, check: Check) -> Outcome:
+    """Check whether a quantity goes with another over all points of a model, phase and device."""
+    there = [point for point in evidence.points if point.mean(check.against) is not None]
+    groups = grouped(there, lambda point: f"{point.model} {point.phase} {point.device}")
+    if not groups:
+        raise NotTestable("No finished run has samples per GPU hour.")
+
+    def of_group(name: str, points: Sequence[Point]) -> Outcome:
+        ready = [point for point in points if point.mean(check.quantity) is not None]
+        if not ready:
+            raise NotTestable("GPU power is not known.")
+        enough(ready, name, check.min_points)
+        x = np.array([point.mean(check.against) or 0.0 for point in ready])
+        return ranked(check, x, values(ready, check.quantity))
+
+    return combine(attempt(name, of_group, name, points) for name, points in groups.items())
+
+
+COMPARISON_RULES: dict[str, Rule] = {
+    "energy_equivalent_on_h100": _equivalent,
+    "epoch_of_finetuning_over_pretraining": partial(_fine_over_pre, by_epoch=True),
+    "factors_at_equal_n": _factors_at_equal_n,
+    "factors_differ": _factors_differ,
+    "finetuning_over_pretraining": _fine_over_pre,
+    "gpu_varies_more_than_cpu": _gpu_varies_more,
+    "large_regime_is_shorter": _large_is_shorter,
+    "large_regime_is_worse": _large_is_worse,
+    "large_regime_steeper_with_data": _steeper_with_data,
+    "largest_ram_share": _largest_ram_share,
+    "linear_everywhere": _linear_everywhere,
+    "means_within": _means_within,
+    "points_within": _points_within,
+    "power_higher_on_h100": _higher_power,
+    "ram_shares_within": _ram_shares_within,
+    "rank_of_all_points": _rank_of_all_points,
+    "rates_explain": _rates_explain,
+    "same_slope_in_both_phases": _same_slope,
+    "saved_on_h100": _saved_on_h100,
+    "steeper_on_h100": _steeper_on_h100,
+    "without_loading": _without_loading,
+}
+"""The rules by the name that the table calls them."""
