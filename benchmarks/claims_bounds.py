@@ -15,12 +15,13 @@ from functools import cache
 from claims_worlds import World, campaign, exact, paper_world
 
 from scalewatt.campaign.campaign_types import Configuration
-from scalewatt.claims.reference_tables import Check, read_checks
 from scalewatt.claims.reference_tables import (
     CONTRADICTED,
     SUPPORTED,
     TESTED,
+    Check,
     Claim,
+    read_checks,
     read_claims,
 )
 from scalewatt.claims.runs import RUN_RULES

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from claims_worlds import World, campaign, published_scatter
+from scalewatt.claims.numbers.uncertain_number import Number
 
 from scalewatt.claims.evidence import Evidence, Point
-from scalewatt.claims.numbers.uncertain_number import Number, quantity
+from scalewatt.claims.quantities import quantity
 from scalewatt.statistics import quantile
 
 PROBE = 3

@@ -14,15 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 from claims_intervals import PROBE, Covered, covered
 from claims_worlds import published_scatter
-
-from scalewatt.claims.reference_tables import CONTRADICTED, Outcome
 from scalewatt.claims.numbers.decisions import band, holm
-from scalewatt.claims.numbers.uncertain_number import (
-    Number,
-    own_repeats,
-    single_run,
-    stated,
-)
+from scalewatt.claims.numbers.uncertain_number import Number, own_repeats, single_run, stated
+
+from scalewatt.claims.outcomes import Outcome
+from scalewatt.claims.reference_tables import CONTRADICTED
 from scalewatt.results.tables.published_spread import Spread
 from scalewatt.results.tables.repeat_statistics import summarise
 from scalewatt.statistics import quantile

@@ -5,7 +5,6 @@ from __future__ import annotations
 from claims_made import NEEDED
 from claims_setting_cases import SETTING_CASES
 
-from scalewatt.claims.reference_tables import read_checks
 from scalewatt.claims.reference_tables import (
     BY_CONSTRUCTION,
     CONTRADICTED,
@@ -14,9 +13,9 @@ from scalewatt.claims.reference_tables import (
     SET_UP,
     SUPPORTED,
     UNDECIDED,
-    Verdict,
+    read_checks,
 )
-from scalewatt.claims.verdicts import SETTINGS
+from scalewatt.claims.verdicts import SETTINGS, Verdict
 
 OPEN, YES, NO, UNTESTED = UNDECIDED, SUPPORTED, CONTRADICTED, NOT_TESTABLE
 SAME, SET = BY_CONSTRUCTION, SET_UP

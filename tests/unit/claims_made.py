@@ -19,6 +19,8 @@ from scalewatt.results.tables.table_schema import CONFIGURATIONS, RUNS
 
 Values = Mapping[str, float | None]
 REPEATS = 5
+CHECKED_KINDS = ("numeric", "trend", "threshold", "table", "derived", "identity")
+"""Kinds of claim that tables of results decide."""
 SPREAD = 0.003
 """Relative standard deviation between repeats, where a test does not say."""
 

@@ -9,16 +9,10 @@ from typing import Any
 
 from claims_made import changed, evidence, line
 
-from scalewatt.claims.reference_tables import (
-    CONTRADICTED,
-    SUPPORTED,
-    UNDECIDED,
-    Verdict,
-    read_claims,
-)
 from scalewatt.claims.evidence import Evidence, Line, Point, Trace
 from scalewatt.claims.load_evidence import with_points
-from scalewatt.claims.verdicts import verdict_of
+from scalewatt.claims.reference_tables import CONTRADICTED, SUPPORTED, UNDECIDED, read_claims
+from scalewatt.claims.verdicts import Verdict, verdict_of
 
 Case = Callable[[], Evidence]
 

@@ -10,34 +10,27 @@ from pathlib import Path
 
 import pytest
 from campaign_files import DEMO, PAPER, ROOT, workflow_in
-from claims_made import evidence, line, row
+from claims_made import CHECKED_KINDS, evidence, line, row
 from claims_resnet_made import resnet_world
 
 from scalewatt.campaign.load import load_campaign
-from scalewatt.claims.check_claims import (
-    as_markdown,
-    as_table,
-    as_text,
-    verdicts,
-)
-from scalewatt.claims.reference_tables import read_checks
+from scalewatt.claims.check_claims import as_markdown, as_table, as_text, verdicts
+from scalewatt.claims.evidence import Evidence, unlike_paper
+from scalewatt.claims.load_evidence import find_campaign, lines_of, modes_of, published_evidence
+from scalewatt.claims.quantities import as_in_paper
 from scalewatt.claims.reference_tables import (
-    CHECKED_KINDS,
     INCONSISTENCY,
     NOT_TESTABLE,
     SUPPORTED,
     VERDICTS,
     NotTestable,
-    Verdict,
     inconsistencies,
     listed_claims,
+    read_checks,
     read_claims,
     unlisted_inconsistencies,
 )
-from scalewatt.claims.evidence import Evidence, unlike_paper
-from scalewatt.claims.load_evidence import find_campaign, lines_of, modes_of, published_evidence
-from scalewatt.claims.numbers.points import as_in_paper
-from scalewatt.claims.verdicts import verdict_of
+from scalewatt.claims.verdicts import Verdict, verdict_of
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table
@@ -183,7 +176,7 @@ def test_the_table_has_each_verdict_beside_its_claim(
 ) -> None:
     found = as_table(of_published, LISTED, published).to_pylist()
     assert [one["id"] for one in found] == [claim.id for claim in LISTED]
-    assert [one["claim"] for one in found] == [claim.text for claim in LISTED]
+    assert [one["claim"] for one in found] == [claim.claim for claim in LISTED]
 
 
 def test_inconsistencies_without_a_row_are_listed_apart(

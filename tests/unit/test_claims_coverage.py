@@ -17,8 +17,8 @@ from claims_intervals import simulated_intervals
 from claims_numbers import Case, cases, families, supported_when_off, verdicts
 from claims_worlds import Study, paper_world, published_scatter
 
-from scalewatt.claims.reference_tables import CONTRADICTED, SUPPORTED
 from scalewatt.claims.evidence import pooled_spreads
+from scalewatt.claims.reference_tables import CONTRADICTED, SUPPORTED
 from scalewatt.claims.verdicts import verdict_of
 from scalewatt.results.tables.frames import frame_of, records
 from scalewatt.results.tables.repeat_statistics import configurations_of

@@ -13,19 +13,20 @@ from claims_made import NEEDED, changed, evidence, line
 from claims_resnet_made import becoming, dropping, resnet_world
 from claims_resnet_made import times as scaled
 from claims_study import edited, judged, study, times
+from scalewatt.claims.numbers.decisions import band, in_one
+from scalewatt.claims.numbers.uncertain_number import Number, Variance
 
 from scalewatt.claims.check_claims import verdicts
-from scalewatt.claims.reference_tables import read_checks
+from scalewatt.claims.comparisons import one_at_least
+from scalewatt.claims.evidence import Evidence
+from scalewatt.claims.outcomes import all_of, combine
 from scalewatt.claims.reference_tables import (
     CONTRADICTED,
     NOT_TESTABLE,
     SUPPORTED,
     UNDECIDED,
+    read_checks,
 )
-from scalewatt.claims.evidence import Evidence
-from scalewatt.claims.numbers.decisions import all_of, band, combine, in_one
-from scalewatt.claims.numbers.uncertain_number import Number, Variance
-from scalewatt.claims.comparisons import one_at_least
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 

@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 from claims_made import evidence, line, runs_of
 
-from scalewatt.claims.reference_tables import read_checks
+from scalewatt.claims.evidence import Evidence, Line, Point
+from scalewatt.claims.load_evidence import with_points
 from scalewatt.claims.reference_tables import (
     CONTRADICTED,
     NOT_TESTABLE,
+    PORTABLE_TABLE,
     SET_UP,
     SUPPORTED,
-    Verdict,
+    portable_texts,
+    read_checks,
     read_claims,
 )
-from scalewatt.claims.evidence import Evidence, Line, Point
-from scalewatt.claims.load_evidence import with_points
-from scalewatt.claims.verdicts import EACH, portable_checks, portable_texts
-from scalewatt.claims.verdicts import verdict_of
+from scalewatt.claims.verdicts import EACH, Verdict, verdict_of
 
 CLAIMS = {claim.id: claim for claim in read_claims()}
 DEVICE = "mi300x"
@@ -113,8 +113,10 @@ def test_factors_are_compared_at_equal_n_alone() -> None:
 
 def test_portable_rows_are_of_checked_claims_and_keep_their_bounds() -> None:
     own = read_checks()
-    assert list(portable_checks()) == [id_ for id_ in own if id_ in portable_checks()]
-    for id_, checks in portable_checks().items():
+    assert list(read_checks(PORTABLE_TABLE)) == [
+        id_ for id_ in own if id_ in read_checks(PORTABLE_TABLE)
+    ]
+    for id_, checks in read_checks(PORTABLE_TABLE).items():
         assert {one.model for one in checks} in ({EACH}, {""}), id_
         bounds = {one.expects for one in own[id_]} | {"", "..1", "1..", "0.."}
         assert {one.expects for one in checks} <= bounds, id_

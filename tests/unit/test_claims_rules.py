@@ -15,28 +15,28 @@ from claims_made import NEEDED, evidence, line, row
 from claims_study import trace
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from scipy import stats
-
-from scalewatt.campaign.load import load_campaign
-from scalewatt.claims.reference_tables import (
-    NotTestable,
-    Outcome,
+from scalewatt.claims.numbers import (
+    batch_sizes,
+    trends,
 )
-from scalewatt.claims.evidence import Evidence, Trace
-from scalewatt.claims.load_evidence import lines_of, with_points
-from scalewatt.claims.numbers import batch_sizes, trends
-from scalewatt.claims.numbers import decisions as rules
-from scalewatt.claims.numbers import uncertain_number as uncertain
+from scalewatt.claims.numbers import (
+    decisions as rules,
+)
+from scalewatt.claims.numbers import (
+    uncertain_number as uncertain,
+)
 from scalewatt.claims.numbers.decisions import band
 from scalewatt.claims.numbers.uncertain_number import Number
 from scalewatt.claims.numbers.variances import Variance
 from scalewatt.claims.rules import power_rules
-from scalewatt.claims.traces import (
-    fifth_over_median,
-    fluctuation,
-    percentile_of,
-    window_means,
-)
+from scipy import stats
+
+from scalewatt.campaign.load import load_campaign
+from scalewatt.claims.evidence import Evidence, Trace
+from scalewatt.claims.load_evidence import lines_of, with_points
+from scalewatt.claims.outcomes import Outcome
+from scalewatt.claims.reference_tables import NotTestable
+from scalewatt.claims.traces import fifth_over_median, fluctuation, percentile_of, window_means
 from scalewatt.results.tables.published_spread import Spread
 from scalewatt.results.tables.repeat_statistics import Summary
 

@@ -9,18 +9,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from claims_made import evidence, line
-
-from scalewatt.claims.evidence import pooled_spreads
 from scalewatt.claims.numbers.uncertain_number import (
     Number,
     number,
     own_repeats,
-    published_source,
-    quantity,
     single_run,
     stated,
 )
+
 from scalewatt.claims.comparisons import energy_slope
+from scalewatt.claims.evidence import pooled_spreads
+from scalewatt.claims.quantities import published_source, quantity
 from scalewatt.results.tables.published_spread import Spread, published_spread
 from scalewatt.results.tables.repeat_statistics import Summary, summarise
 

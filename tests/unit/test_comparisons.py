@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scalewatt.claims.numbers.decisions import band
+from scalewatt.claims.numbers.uncertain_number import own_repeats, single_run
 from scipy import stats
 
-from scalewatt.claims.reference_tables import Outcome
-from scalewatt.claims.numbers.decisions import band, repeats_to_tell
-from scalewatt.claims.numbers.uncertain_number import own_repeats, single_run
+from scalewatt.claims.outcomes import Outcome, repeats_to_tell
 from scalewatt.results.tables.comparisons import (
     MARGIN,
     comparisons_of,

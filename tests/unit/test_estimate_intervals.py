@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from scalewatt.claims.numbers.decisions import sign
 
 from scalewatt.claims.evidence import Point
-from scalewatt.claims.numbers.decisions import sign
-from scalewatt.claims.numbers.uncertain_number import quantity
+from scalewatt.claims.quantities import quantity
 from scalewatt.energies.estimate import FACTOR
 from scalewatt.results.figures import pareto_table
 from scalewatt.results.figures.figure_schema import PARETO
