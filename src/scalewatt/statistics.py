@@ -284,61 +284,27 @@ def holm(tests: Sequence[float], level: float = 2 * LEVEL) -> list[bool]:
     return stands
 
 
-# --- ratios of means --------------------------------------------------------------------------------
+# --- ratios of means, and repeats that would tell ---------------------------------------------------
 
 
-@dataclass(frozen=True)
-class LogMean:
-    """The mean of a positive quantity as a logarithm, with the square of its standard error."""
-
-    value: float
-    square: float
-    freedom: float
-    """The degrees of freedom that tell the error."""
-
-    @classmethod
-    def of_repeats(cls, values: Sequence[float]) -> LogMean | None:
-        """Return the mean of the logarithms of repeats; None of a single one."""
-        n = len(values)
-        if n < 2:
-            return None
-        logs = [math.log(value) for value in values]
-        mean = math.fsum(logs) / n
-        return cls(mean, math.fsum((log - mean) ** 2 for log in logs) / (n - 1) / n, n - 1)
-
-    @classmethod
-    def of_mean(cls, mean: float | None, sd: float | None, n: int | None) -> LogMean | None:
-        """Return the logarithm of a mean over repeats, its error to first order; None without repeats."""
-        if mean is None or sd is None or n is None or n < 2 or mean <= 0:
-            return None
-        return cls(math.log(mean), (sd / mean) ** 2 / n, n - 1)
+def log_mean_of(values: Sequence[float], name: str) -> Numbers | None:
+    """Return the mean of the logarithms of repeats, with their spread; None of a single one."""
+    if len(values) < 2:
+        return None
+    logs = np.log(values)
+    square = float(np.var(logs, ddof=1))
+    return estimate(float(logs.mean()), Source(name), square / len(logs), len(logs) - 1, square)
 
 
-@dataclass(frozen=True)
-class LogRatio:
-    """The ratio of two independent means, as a logarithm with its standard error."""
+def relative_halves(sides: Mapping[str, tuple[Floats, Floats]]) -> Floats:
+    """Return half the widths of 95 % intervals of log-ratios, an item for each pair of independent means.
 
-    value: float
-    error: float
-    freedom: float
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """Return the 95 % interval of the ratio, which is positive whatever the repeats."""
-        half = quantile(self.freedom) * self.error
-        return math.exp(self.value - half), math.exp(self.value + half)
-
-
-def log_ratio(top: LogMean, bottom: LogMean) -> LogRatio:
-    """Return the ratio of two means: the interval of every ratio in tables, figures and advice.
-
-    A t interval of the difference of logarithms: spreads may differ (Welch 1947), the degrees of freedom are
-    Satterthwaite's (1946).
+    Of each side of the ratios the relative standard error of its means to the square, and its degrees of
+    freedom. A t interval of the difference of logarithms: spreads may differ (Welch 1947), the degrees of
+    freedom are Satterthwaite's (1946): the interval of every ratio in tables, figures and advice.
     """
-    square = top.square + bottom.square
-    parts = top.square**2 / top.freedom + bottom.square**2 / bottom.freedom
-    freedom = square**2 / parts if parts else math.inf
-    return LogRatio(top.value - bottom.value, math.sqrt(square), freedom)
+    parts = {Source(side): Part(*pair, *pair) for side, pair in sides.items()}
+    return Numbers(np.zeros(len(next(iter(sides.values()))[0])), parts).halves
 
 
 def below(value: float, bound: float, error: float, freedom: float) -> float:

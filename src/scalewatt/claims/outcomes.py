@@ -66,6 +66,7 @@ class Scale:
 
     to: Callable[[float], float]
     back: Callable[[float], float]
+    is_percent: bool = False
 
 
 def _log(value: float) -> float:
@@ -77,9 +78,10 @@ def _exp(value: float) -> float:
 
 
 PLAIN = Scale(float, float)
+PART = Scale(float, float, is_percent=True)
 RATIO = Scale(_log, _exp)
 """Of logarithms that are shown as ratios."""
-CHANGE = Scale(lambda part: _log(1 + part), lambda log: _exp(log) - 1)
+CHANGE = Scale(lambda part: _log(1 + part), lambda log: _exp(log) - 1, is_percent=True)
 """Of logarithms that are shown as the parts by which they change something."""
 SAVED = Scale(lambda part: _log(1 - part), lambda log: 1 - _exp(log))
 """Of logarithms of what is left that are shown as the part that is saved."""
@@ -102,34 +104,37 @@ class Tests:
 
     def shown(self, at: int) -> str:
         """Return the sentence on one number: its interval, its bounds."""
-        bounds = self._bounds()
-        mean = float(self.numbers.values[at])
-        half = float(self.numbers.halves[at])
-        value, *ends = (
-            _apart(self.scale.back(one), bounds) for one in (mean, mean - half, mean + half)
+        mean, half = float(self.numbers.values[at]), float(self.numbers.halves[at])
+        bounds = [end for end in self._ends(self.low, self.high) if math.isfinite(end)]
+        value, low, high = (
+            _apart(end, bounds)
+            for end in (*self._ends(mean), *self._ends(mean - half, mean + half))
         )
-        unit = f" {self.unit}" if self.unit else ""
         words = self.numbers.words(at)
         if math.isinf(half):
             interval = f" ({words})" if words else ""
         else:
-            low, high = sorted(ends, key=float)
             interval = f" ({low} to {high}{f'; {words}' if words else ''})" if half else ""
-        return f"{self.labels[at]} is {value}{unit}{interval}, expected {self._expected()}"
+        return f"{self.labels[at]} is {value}{self._unit}{interval}, expected {self._expected()}"
 
-    def _bounds(self) -> list[float]:
-        ends = sorted(self.scale.back(end) for end in (self.low, self.high))
-        return [end for end in ends if math.isfinite(end)]
+    @property
+    def _unit(self) -> str:
+        unit = "%" if self.scale.is_percent else self.unit
+        return f" {unit}" if unit else ""
+
+    def _ends(self, *values: float) -> list[float]:
+        """Return values of the scale that decides as they are shown, ascending."""
+        factor = 100.0 if self.scale.is_percent else 1.0
+        return sorted(factor * self.scale.back(value) for value in values)
 
     def _expected(self) -> str:
-        low, high = sorted(self.scale.back(end) for end in (self.low, self.high))
-        unit = f" {self.unit}" if self.unit else ""
-        floor = {SAVED: -math.inf, CHANGE: -1.0, RATIO: 0.0}.get(self.scale, -math.inf)
-        if low <= floor:
-            return f"{'below' if self.strict else 'at most'} {shown(high)}{unit}"
-        if high == (1.0 if self.scale == SAVED else math.inf):
-            return f"{'above' if self.strict else 'at least'} {shown(low)}{unit}"
-        return f"{shown(low)} to {shown(high)}{unit}"
+        low, high = self._ends(self.low, self.high)
+        least, most = self._ends(-math.inf, math.inf)
+        if low <= least:
+            return f"{'below' if self.strict else 'at most'} {shown(high)}{self._unit}"
+        if high >= most:
+            return f"{'above' if self.strict else 'at least'} {shown(low)}{self._unit}"
+        return f"{shown(low)} to {shown(high)}{self._unit}"
 
     def needed(self, at: int) -> str:
         """Return the repeats that would probably tell (80 %), were this value the truth, as a phrase."""
@@ -279,7 +284,7 @@ def _detail(rows: Sequence[_Row], verdict: str, count: int, p: float | None) -> 
     if verdict == SUPPORTED and count > 1:
         sentences.append(f"Compared: {count}; this is the nearest to a bound.")
     elif len(rows) > len(told):
-        sentences.append(f"Further ones: {len(rows) - len(told)}.")
+        sentences.append(f"More: {len(rows) - len(told)}.")
     if any(row.verdict == CONTRADICTED and verdict == UNDECIDED for row in rows):
         sentences.append(
             f"Of {count} comparisons one may lie so far outside by chance (p = {p:.2g})."
@@ -348,7 +353,9 @@ def _deciding(parts: Sequence[tuple[str, Outcome]], order: Sequence[str]) -> Out
         return order.index(verdict_of(part)), math.inf if part.margin is None else part.margin
 
     decides = min((part for _, part in parts), key=rank)
+    is_same = len({part.detail for _, part in parts}) == 1
     sentences = [_named(name, part, len(parts)) for name, part in parts]
+    sentences = [decides.detail] if is_same else sentences
     if any(verdict_of(part) != part.verdict for _, part in parts):
         sentences.append(
             f"Of {count} comparisons one may lie so far outside by chance (p = {p:.2g})."

@@ -13,6 +13,7 @@ from scipy.special import fdtrc
 from scalewatt.claims.evidence import Evidence, Line, Point, is_full_size
 from scalewatt.claims.outcomes import (
     CHANGE,
+    PART,
     PLAIN,
     RATIO,
     Outcome,
@@ -392,10 +393,12 @@ def straightness(
     line = np.stack([np.ones_like(z), z], axis=1)
     off = np.eye(len(z)) - line @ least_squares(weights, line)
     bow = quotient(numbers, parabola[2] / 4, ends)
-    labels = [f"{what}: the distance at n = {n} from the line, by the rise," for n in gpus]
+    labels = [
+        f"{what}: the distance from the line at n = {n}, as a part of the rise," for n in gpus
+    ]
     return [
-        tests(f"{what}: the bow, by the rise,", bow, -most, most),
-        tests(labels, quotient(numbers, off, ends), -most, most),
+        tests(f"{what}: the bow, as a part of the rise,", bow, -most, most, PART),
+        tests(labels, quotient(numbers, off, ends), -most, most, PART),
     ], float(bow.values[0])
 
 

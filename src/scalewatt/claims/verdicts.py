@@ -83,9 +83,13 @@ def _on_series(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
 
     def of_mode(mode: str) -> Outcome:
         lines = evidence.anywhere(*checks[0].series, mode)
-        return combine(attempt(line.title, of_line, line) for line in lines)
+        outcome = combine(attempt(line.title, of_line, line) for line in lines)
+        if len(lines) == 1 and (lines[0].alike or len(modes) > 1):
+            return replace(outcome, detail=f"{lines[0].title}: {outcome.detail}")
+        return outcome
 
-    return all_of(attempt(mode, of_mode, mode) for mode in checks[0].modes)
+    modes = checks[0].modes
+    return all_of(attempt("", of_mode, mode) for mode in modes)
 
 
 def _rows_of(

@@ -6,9 +6,9 @@ from typing import Any
 
 from scalewatt.report.html_tables import Column
 from scalewatt.report.report_inputs import Results
-from scalewatt.statistics import MOST_REPEATS
 from scalewatt.results.text.metric_labels import metric_label
 from scalewatt.results.text.number_format import MISSING, number
+from scalewatt.statistics import MOST_REPEATS
 
 Row = dict[str, Any]
 

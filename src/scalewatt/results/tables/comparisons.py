@@ -17,19 +17,20 @@ from itertools import combinations
 from operator import add, itemgetter
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from scalewatt import statistics
 from scalewatt.campaign.expansion import without_device
 from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.recordings.terms import DEVICE_KINDS
-from scalewatt import statistics
 from scalewatt.results.tables.derived_quantities import ratio
 from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.tables.frames import column_of, frame_of, records, values
 from scalewatt.results.tables.published_spread import Spread, published_spread
-from scalewatt.statistics import LogMean
 from scalewatt.results.tables.table_schema import COMPARISONS
+from scalewatt.statistics import joined, log_mean_of
 
 Row = dict[str, Any]
 Kind = tuple[str, str | None]
@@ -156,14 +157,18 @@ def _needed(found: Equivalence, spread: Spread | None, present: int) -> int | No
 
 def equivalence(ones: Sequence[float], others: Sequence[float], margin: float) -> Equivalence:
     """Compare the means of positive values by their logarithms; single values cannot be resolved."""
-    top, bottom = LogMean.of_repeats(ones), LogMean.of_repeats(others)
+    top, bottom = log_mean_of(ones, "ones"), log_mean_of(others, "others")
     if top is None or bottom is None:
         ratio = math.exp(_mean_logarithm(ones) - _mean_logarithm(others))
         return Equivalence(ratio, None, None, None, "unresolved")
-    found = statistics.log_ratio(top, bottom)
-    p = statistics.below(abs(found.value), math.log1p(margin), found.error, found.freedom)
-    low, high = found.ends
-    return Equivalence(math.exp(found.value), low, high, p, _verdict(p, low, high))
+    difference = joined([top, bottom]).contrast([1, -1])
+    log, error, freedom, half = (
+        float(each[0])
+        for each in (difference.values, difference.errors, difference.freedom, difference.halves)
+    )
+    p = statistics.below(abs(log), math.log1p(margin), error, freedom)
+    low, high = math.exp(log - half), math.exp(log + half)
+    return Equivalence(math.exp(log), low, high, p, _verdict(p, low, high))
 
 
 def _verdict(p: float, low: float, high: float) -> str:
@@ -204,9 +209,9 @@ def _spread(
     equal do not tell what another run would give.
     """
     for groups, source in ((own, "these runs"), (alike, "the campaign's repeats")):
-        repeated = [one for one in map(LogMean.of_repeats, groups) if one is not None]
-        freedom = sum(round(one.freedom) for one in repeated)
-        squares = sum(one.freedom * (one.freedom + 1) * one.square for one in repeated)
+        several = [values for values in groups if len(values) > 1]
+        freedom = sum(len(values) - 1 for values in several)
+        squares = sum((len(values) - 1) * np.var(np.log(values), ddof=1) for values in several)
         if squares:
             return Spread(math.sqrt(squares / freedom), freedom), source
     return published, None if published is None else "published repeats"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scalewatt.common.errors import InputError
@@ -20,7 +20,7 @@ from scalewatt.results.tables.table_schema import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from scalewatt.statistics import LogMean
+    from scalewatt.statistics import Floats
 
 
 @dataclass(frozen=True)
@@ -119,49 +119,37 @@ def inverse(found: pd.DataFrame, top: pd.Series) -> pd.DataFrame:
 def quotients(
     top: pd.DataFrame, bottom: pd.DataFrame, name: str, factor: pd.Series | float = 1.0
 ) -> pd.DataFrame:
-    """Return factor · top / bottom of a quantity, its sd to first order, its interval by `log_ratio`.
+    """Return factor · top / bottom of a quantity, its sd to first order, its interval by `relative_halves`.
 
     `top` and `bottom` are rows of configurations with the same index; the columns of the result are
     SUMMARY. The spread needs repeats of both, which are independent; a configuration divided by
     itself has none. Null if a mean is, or the divisor is 0.
     """
+    import numpy as np
     import pandas as pd
-    import pyarrow as pa
 
     from scalewatt.results.tables.derived_quantities import ratio
-    from scalewatt.results.tables.frames import column_of
+    from scalewatt.statistics import relative_halves
 
     mean = ratio(factor * top[f"{name}_mean"], bottom[f"{name}_mean"])
     apart = (top["configuration"] != bottom["configuration"]).fillna(False)
     apart |= (top["campaign"] != bottom["campaign"]).fillna(False)
-    pairs = zip(_log_means(top, name), _log_means(bottom, name), apart, strict=True)
-    ends = [_relative_ends(*pair) for pair in pairs]
-    low, high = (
-        mean * column_of((one and one[at] for one in ends), pa.float64(), mean.index)
-        for at in (0, 1)
-    )
+    sides: dict[str, tuple[Floats, Floats]] = {}
+    known = apart.to_numpy(bool)
+    for side, rows in (("top", top), ("bottom", bottom)):
+        value, spread, n = (
+            rows[column].astype("float64").to_numpy()
+            for column in (f"{name}_mean", f"{name}_sd", "n_repeats")
+        )
+        ready = (value > 0) & (n > 1) & np.isfinite(spread)
+        value, n = np.where(ready, value, 1.0), np.where(ready, n, 2.0).astype(float)
+        sides[side] = (np.where(ready, spread, 0.0) / value) ** 2 / n, np.asarray(n - 1.0, float)
+        known &= ready
+    halves = pd.Series(relative_halves(sides), mean.index)
+    low, high = ((mean * np.exp(side * halves)).where(known) for side in (-1, 1))
     own, other = (ratio(rows[f"{name}_sd"], rows[f"{name}_mean"]) for rows in (top, bottom))
     sd = (mean.abs() * (own**2 + other**2) ** 0.5).where(low.notna())
     return pd.DataFrame({"mean": mean, "sd": sd, "low": low, "high": high})
-
-
-def _log_means(rows: pd.DataFrame, name: str) -> list[LogMean | None]:
-    from scalewatt.results.tables.frames import values
-    from scalewatt.statistics import LogMean
-
-    columns = (rows[f"{name}_mean"], rows[f"{name}_sd"], rows["n_repeats"])
-    return [LogMean.of_mean(*one) for one in zip(*map(values, columns), strict=True)]
-
-
-def _relative_ends(
-    top: LogMean | None, bottom: LogMean | None, apart: bool
-) -> tuple[float, float] | None:
-    """Return the ends of a ratio's interval over the ratio; None without repeats of both."""
-    from scalewatt.statistics import log_ratio
-
-    if top is None or bottom is None or not apart:
-        return None
-    return log_ratio(replace(top, value=0.0), replace(bottom, value=0.0)).ends
 
 
 def configurations_of(runs: pd.DataFrame) -> pd.DataFrame:
