@@ -40,6 +40,7 @@ from scalewatt.claims.quantities import (
     log_contrast,
     log_ratio,
     mean_of,
+    positive,
     pretrainings,
     quantity,
     refuse_estimates,
@@ -338,7 +339,7 @@ def _higher_power(evidence: Evidence, check: Check) -> Outcome:
     def compare(h100: Point, a100: Point) -> Tests:
         refuse_estimates([h100, a100])
         energies, scope = energies_alike([h100, a100])
-        totals = joined([quantity(point, "energy_kwh") for point in (h100, a100)])
+        totals = positive(joined([quantity(point, "energy_kwh") for point in (h100, a100)]))
         # The spread is that of P, in which energy and time of a run go together.
         powers = joined([quantity(point, P) for point in (h100, a100)])
         alike = powers.times(energies.values / totals.values)
