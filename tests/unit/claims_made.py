@@ -16,6 +16,7 @@ from scalewatt.claims.load_evidence import with_points
 from scalewatt.results.tables.frames import frame_of
 from scalewatt.results.tables.published import FULL_SAMPLES
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, RUNS
+from scalewatt.statistics import Numbers, Source, estimate, joined
 
 Values = Mapping[str, float | None]
 REPEATS = 5
@@ -185,3 +186,17 @@ def without(given: Evidence, where: Callable[[Point], bool]) -> Evidence:
 def runs_of(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """The table of runs with these rows; columns that a row lacks are null."""
     return frame_of([dict.fromkeys(RUNS.names) | dict(row) for row in rows], RUNS)
+
+
+def numbers(
+    values: Iterable[float], errors: float | Iterable[float], freedom: float = REPEATS - 1
+) -> Numbers:
+    """Means of REPEATS runs with these standard errors, each with a source of its own."""
+    means = list(values)
+    each = [errors] * len(means) if isinstance(errors, float | int) else list(errors)
+    return joined(
+        [
+            estimate(value, Source(f"runs of number {at}"), error**2, freedom, REPEATS * error**2)
+            for at, (value, error) in enumerate(zip(means, each, strict=True))
+        ]
+    )

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import csv
-import math
-import os
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from campaign_files import ROOT
 from claims_study import study
-from scalewatt.claims.numbers.decisions import band
-from scalewatt.claims.numbers.trends import elasticity
-from scalewatt.claims.numbers.uncertain_number import line_fit, number
-from syrupy.assertion import SnapshotAssertion
 
 from scalewatt.claims.check_claims import as_json, as_table, counts, frozen, together, verdicts
 from scalewatt.claims.load_evidence import published_evidence
 from scalewatt.claims.reference_tables import (
     CONTRADICTED,
-    TESTED,
     UNDECIDED,
     Check,
     listed_claims,
@@ -30,8 +22,6 @@ from scalewatt.claims.reference_tables import (
 from scalewatt.claims.verdicts import Verdict
 from scalewatt.provenance.versions import claims_hash
 from scalewatt.results.tables.comparisons import MARGIN
-from scalewatt.results.tables.published_spread import published_spread
-from scalewatt.results.tables.repeat_statistics import summarise
 from scalewatt.results.tables.table_schema import metadata
 
 CHECKS: list[Check] = [check for checks in read_checks().values() for check in checks]
@@ -134,52 +124,3 @@ def test_a_claim_on_points_that_another_tests_says_so(
     published: dict[str, Verdict], id_: str, others: str
 ) -> None:
     assert f"Same points as {others}: no independent test." in published[id_].detail
-
-
-def test_the_spread_of_a_power_is_that_of_energy_and_time(published: dict[str, Verdict]) -> None:
-    power, energy, time = (
-        published_spread("fourcastnet", name) for name in ("p_gpuh_kw", "energy_kwh", "gpu_hours")
-    )
-    assert power and energy and time
-    assert power.relative == pytest.approx(math.hypot(energy.relative, time.relative))
-
-
-@pytest.fixture
-def llama() -> dict[int, list[tuple[float, float]]]:
-    """GPU hours and energies (kWh) of the repeats of Llama 2 70B LoRA in MLPerf Training v4.0, by GPUs."""
-    folder = os.environ.get("SCALEWATT_MLPERF")
-    if folder is None:
-        pytest.skip("SCALEWATT_MLPERF does not name the folder of MLPerf's power recordings")
-    found: dict[int, list[tuple[float, float]]] = {}
-    with open(Path(folder) / "expected.csv", newline="", encoding="utf-8") as file:
-        for run in csv.DictReader(file):
-            if run["benchmark"] == "llama2_70b_lora":
-                gpus = 8 * int(run["nodes"])
-                hours = (float(run["run_stop"]) - float(run["run_start"])) * gpus / 3600
-                found.setdefault(gpus, []).append((hours, float(run["window_j"]) / 3.6e6))
-    return found
-
-
-def test_real_energies_that_a_coefficient_of_determination_calls_a_line_are_not_proportional(
-    llama: dict[int, list[tuple[float, float]]],
-) -> None:
-    assert {gpus: len(runs) for gpus, runs in llama.items()} == {8: 10, 64: 10, 512: 3}
-    hours, energies = (
-        [
-            number(summarise([run[part] for run in llama[n]]), name, "llama", f"{n} {name}")
-            for n in sorted(llama)
-        ]
-        for part, name in enumerate(("gpu_hours", "energy_kwh"))
-    )
-    fit = line_fit([one.value for one in hours], [one.value for one in energies])
-    power = [b.value / a.value for a, b in zip(hours, energies, strict=True)]
-    assert fit.r2 > 0.998 and power[-1] / power[0] < 0.75
-    exponent = band("the exponent", elasticity(hours, energies), *bounds("proportional"))
-    assert exponent.verdict == CONTRADICTED, exponent.detail
-
-
-def test_the_details_of_what_the_published_rows_test_read_as_before(
-    published: dict[str, Verdict], snapshot: SnapshotAssertion
-) -> None:
-    tested = [one for one in published.values() if one.verdict in TESTED]
-    assert {one.id: [one.expected, one.detail] for one in tested} == snapshot

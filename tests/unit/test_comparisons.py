@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scalewatt.claims.numbers.decisions import band
-from scalewatt.claims.numbers.uncertain_number import own_repeats, single_run
 from scipy import stats
 
-from scalewatt.claims.outcomes import Outcome, repeats_to_tell
+from scalewatt.claims.outcomes import RATIO, Outcome, decide, repeats_to_tell
+from scalewatt.claims.outcomes import tests as within
+from scalewatt.claims.quantities import log_contrast, of_runs
 from scalewatt.results.tables.comparisons import (
     MARGIN,
     comparisons_of,
@@ -23,6 +23,7 @@ from scalewatt.results.tables.comparisons import (
 from scalewatt.results.tables.frames import frame_of, records, to_table
 from scalewatt.results.tables.published_spread import Spread
 from scalewatt.results.tables.table_schema import COMPARISONS, RUNS
+from scalewatt.statistics import Source, estimate, joined
 
 VALUES = st.lists(st.floats(50.0, 150.0), min_size=2, max_size=8)
 
@@ -196,11 +197,12 @@ def test_energies_of_unequal_origin_are_not_compared() -> None:
 
 def _as_claimed(ones: list[float], others: list[float]) -> Outcome:
     """What claim T8 says of the same energies."""
-    own, other = (
-        own_repeats(name, float(np.mean(values)), float(np.std(values, ddof=1)), len(values))
-        for name, values in (("h100", ones), ("a100", others))
-    )
-    return band("", own / other, 1 / (1 + MARGIN), 1 + MARGIN)
+    squares = [float(np.var(values, ddof=1)) for values in (ones, others)]
+    means = [
+        estimate(float(np.mean(values)), Source(name), square / len(values), len(values) - 1)
+        for name, values, square in zip(("h100", "a100"), (ones, others), squares, strict=True)
+    ]
+    return decide(within("", log_contrast(joined(means)), 1 / (1 + MARGIN), 1 + MARGIN, RATIO))
 
 
 @pytest.mark.parametrize("spread", [0.01, PROBE])
@@ -226,8 +228,8 @@ def test_as_many_repeats_make_equal_devices_equivalent_in_the_table_as_in_the_cl
     spread: float,
 ) -> None:
     """Of a ratio of 1 both verdicts are about the margin; Welch's freedom makes one repeat's difference."""
-    own, other = (single_run(1.0, Spread(spread, 68), name, "") for name in ("h100", "a100"))
-    claimed = repeats_to_tell(own / other, 1 / (1 + MARGIN), 1 + MARGIN)
+    runs = [of_runs(1.0, Spread(spread, 68), Source(name), 1) for name in ("h100", "a100")]
+    claimed = repeats_to_tell(log_contrast(joined(runs)), -math.log1p(MARGIN), math.log1p(MARGIN))
     found = repeats_needed(spread, MARGIN)
     assert claimed is not None and found is not None
     assert abs(found - claimed) <= 1

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from scalewatt.claims.numbers.decisions import sign
 
 from scalewatt.claims.evidence import Point
-from scalewatt.claims.quantities import quantity
+from scalewatt.claims.outcomes import beside_one, decide
+from scalewatt.claims.quantities import log_ratio
 from scalewatt.energies.estimate import FACTOR
 from scalewatt.results.figures import pareto_table
 from scalewatt.results.figures.figure_schema import PARETO
@@ -209,16 +209,14 @@ def test_a_claim_on_estimates_is_decided_as_far_as_their_interval_carries_it(
 ) -> None:
     spread = {"energy_kwh_sd": 0.01, "n_repeats": 3}
     small, large = (
-        quantity(
-            Point(
-                configuration(n, cpu, ends=ends)
-                | spread
-                | {"energy_kwh_low": cpu - 0.02, "energy_kwh_high": cpu + 0.02}
-            ),
-            "energy_kwh",
+        Point(
+            configuration(n, cpu, ends=ends)
+            | spread
+            | {"energy_kwh_low": cpu - 0.02, "energy_kwh_high": cpu + 0.02}
         )
         for n, cpu in (("a", 1.0), ("b", 1.5))
     )
-    found = sign("the ratio", large / small, rises=True)
+    ratio = log_ratio(large, small, "energy_kwh")
+    found = decide(beside_one("the ratio", ratio, rises=True))
     assert found.verdict == verdict
     assert ends is None or "by the interval of its estimate" in found.detail
