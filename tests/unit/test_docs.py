@@ -22,7 +22,7 @@ from snakemake.cli import get_argument_parser
 
 from scalewatt.campaign.cluster import known_devices, parse_cluster
 from scalewatt.campaign.expansion import expand
-from scalewatt.claims.check_claims import check_claims as listing
+from scalewatt.claims import check_claims as listing
 from scalewatt.cli import command_line, main
 from scalewatt.cli.command import COMMANDS
 from scalewatt.common.settings import validated
