@@ -182,7 +182,7 @@ def claims_table(verdicts: Iterable[Sequence[str]]) -> pa.Table:
     rows = [
         {"id": id_, "verdict": verdict, "value": value[0] if value else "1"}
         | {"expected": "1 (±5 %)", "detail": "It is 1."}
-        | {"kind": of_id[id_].kind, "figure": of_id[id_].figure, "claim": of_id[id_].text}
+        | {"kind": of_id[id_].kind, "figure": of_id[id_].figure_table, "claim": of_id[id_].claim}
         for id_, verdict, *value in verdicts
     ]
     notes = ["Checked on campaign demo.", "3 claims; by results 1; by specs 1."]

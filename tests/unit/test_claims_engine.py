@@ -230,7 +230,7 @@ def test_constant_is_what_neither_drifts_nor_scatters(
     by_n = {2**index: value for index, value in enumerate(values)}
     row = check("constant", quantity="runtime_h")
     found = judge("constant", row, by_n, error)
-    assert found.verdict == verdict and "expected -0.09091 to 0.1" in found.detail, found.detail
+    assert found.verdict == verdict and "expected -9.091 to 10 %" in found.detail, found.detail
     if verdict != SUPPORTED or error > 1e-3:
         in_h = judge("constant", replace(row, expects="..10", unit="h"), by_n, error)
         assert in_h.verdict == verdict or values[1] == 95.13, in_h.detail
