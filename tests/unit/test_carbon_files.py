@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from scalewatt.campaign.cluster import CARBON_BOUNDS
 from scalewatt.common.errors import InputError
-from scalewatt.results.carbon.intensity import CarbonIntensity, of_times
-from scalewatt.results.carbon.intensity_files import read_intensity
+from scalewatt.results.carbon import CarbonIntensity, intensity_of_times, read_intensity
 
 HOUR = 3600.0
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
@@ -37,7 +36,7 @@ def hours(*values: float | str) -> str:
 def test_a_value_counts_from_its_time_until_the_next(tmp_path: Path) -> None:
     found = read(tmp_path, hours(100, 200, 300))
     at = NEW_YEAR + np.array([-1, 0, HOUR - 1, HOUR, 2 * HOUR, 3 * HOUR - 1, 3 * HOUR])
-    assert found.at(at).tolist() == pytest.approx(
+    assert found.mean(at, at + 0.5).tolist() == pytest.approx(
         [np.nan, 100, 100, 200, 300, 300, np.nan], nan_ok=True
     )
 
@@ -47,13 +46,15 @@ def test_beyond_the_regular_step_nothing_is_covered(tmp_path: Path) -> None:
     text = "time,g_per_kwh\n" + "".join(f"{NEW_YEAR + HOUR * n:.0f},{n}\n" for n in rows)
     found = read(tmp_path, text)
     at = NEW_YEAR + HOUR * np.array([2.5, 3.5, 4.9, 5.0, 6.9])
-    assert found.at(at).tolist() == pytest.approx([2, np.nan, np.nan, 5, 6], nan_ok=True)
+    assert found.mean(at, at + 0.5).tolist() == pytest.approx(
+        [2, np.nan, np.nan, 5, 6], nan_ok=True
+    )
 
 
 def test_a_value_that_is_not_known_is_a_gap(tmp_path: Path) -> None:
     found = read(tmp_path, hours(100, "", 300, 400))
-    assert np.isnan(found.at(NEW_YEAR + 1.5 * HOUR))
-    assert found.at(NEW_YEAR + 2.5 * HOUR) == 300
+    assert np.isnan(found.mean(NEW_YEAR + 1.5 * HOUR, NEW_YEAR + 1.6 * HOUR))
+    assert found.mean(NEW_YEAR + 2.5 * HOUR, NEW_YEAR + 2.6 * HOUR) == 300
 
 
 def test_times_may_be_dates_with_a_zone(tmp_path: Path) -> None:
@@ -62,8 +63,8 @@ def test_times_may_be_dates_with_a_zone(tmp_path: Path) -> None:
 
 
 def test_the_mean_over_a_step_is_that_of_both_sides_by_their_time() -> None:
-    found = of_times(np.array([0.0, 100, 200]), np.array([100.0, 400, 50]), "a")
-    assert found.mean([50, 0, 90], [150, 200, 90]).tolist() == [250, 250, 100]
+    found = intensity_of_times(np.array([0.0, 100, 200]), np.array([100.0, 400, 50]))
+    assert found.mean([50, 0], [150, 200]).tolist() == [250, 250]
     assert np.isnan(found.mean([250], [301])).all() and np.isnan(found.mean([-1], [10])).all()
 
 
@@ -75,7 +76,7 @@ def test_a_mean_lies_between_the_least_and_the_largest_and_adds_up(
     values: list[float], cut: tuple[float, float]
 ) -> None:
     time_s = 1.7e9 + 900 * np.arange(len(values))
-    found = of_times(time_s, np.array(values), "a")
+    found = intensity_of_times(time_s, np.array(values))
     begin, end = found.cover_s
     first, last = sorted(begin + (end - begin) * one for one in cut)
     middle = 0.5 * (first + last)
@@ -89,10 +90,10 @@ def test_a_mean_lies_between_the_least_and_the_largest_and_adds_up(
 
 @given(st.floats(0, 1500), st.floats(0, 1), st.floats(0, 1))
 def test_the_mean_of_a_constant_file_is_the_constant(value: float, one: float, two: float) -> None:
-    found = of_times(1.7e9 + 300.0 * np.arange(500), np.full(500, value), "a")
+    found = intensity_of_times(1.7e9 + 300.0 * np.arange(500), np.full(500, value))
     begin, end = found.cover_s
     first, last = sorted((begin + one * (end - begin - 1), begin + two * (end - begin - 1)))
-    assert float(found.mean(first, last)) == pytest.approx(value, rel=1e-12)
+    assert float(found.mean(first, last + 1)) == pytest.approx(value, rel=1e-12)
 
 
 # --- what is refused ----------------------------------------------------------------------------

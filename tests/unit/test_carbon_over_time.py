@@ -19,8 +19,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json, write_table
 from scalewatt.energies.tables import EnergyTotals
 from scalewatt.recordings.terms import J_PER_KWH
-from scalewatt.results.carbon.carbon_table import carbon_path, emitted
-from scalewatt.results.carbon.run_carbon import write_carbon
+from scalewatt.results.carbon import carbon_path, emitted, write_carbon
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.run_row import Facility, RunFiles, run_record, runs_of
 from scalewatt.training.history import history_table

@@ -34,7 +34,7 @@ from scalewatt.energies.tables import ENERGY_SCHEMA
 from scalewatt.recordings.stages import EVENTS_SCHEMA, read_stages
 from scalewatt.registration.run_descriptions import read_descriptions
 from scalewatt.reproduction.manifests import ARCHIVE_VERSION, FORMAT, parse_archive_manifest
-from scalewatt.results.carbon.intensity_files import read_intensity
+from scalewatt.results.carbon import read_intensity
 from scalewatt.results.tables.read_table import read_checked
 from scalewatt.scaling.model.model_file import read_model
 

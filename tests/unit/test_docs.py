@@ -33,7 +33,7 @@ from scalewatt.recordings.flag_table import DOUBT, EXCLUDED, NOTE, UNKNOWN, flag
 from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.recordings.table_description import TableDescription
 from scalewatt.registration.run_descriptions import RunDescription
-from scalewatt.results.carbon import carbon_table
+from scalewatt.results import carbon as carbon_table
 from scalewatt.results.figures import figure_schema
 from scalewatt.results.other_sources import CROSS_CHECKS
 from scalewatt.results.tables import idle

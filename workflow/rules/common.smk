@@ -149,7 +149,7 @@ ALL_RUNS = RESULT_SET.runs()
 CARBON_FILE = carbon_file(CLUSTER) if RESULT_SET.has_carbon else None
 if CARBON_FILE is not None and not workflow.remote_exec:
     # Only here: what reads it is imported where there is one.
-    from scalewatt.results.carbon.intensity_files import read_intensity
+    from scalewatt.results.carbon import read_intensity
 
     checked(read_intensity, CARBON_FILE)
 

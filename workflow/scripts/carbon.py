@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from scalewatt.results.carbon.run_carbon import write_carbon
+from scalewatt.results.carbon import write_carbon
 from scalewatt.targets.step import logged
 
 with logged(snakemake.log[0]):

@@ -56,10 +56,10 @@ def campaign(arguments: argparse.Namespace) -> None:
     from scalewatt.campaign.load import check_devices, load_campaign
 
     cluster = load_site(arguments.site) if arguments.site else None
-    if cluster and carbon_file(cluster):
-        from scalewatt.results.carbon.intensity_files import intensity_of  # with pandas
+    if cluster and (file := carbon_file(cluster)):
+        from scalewatt.results.carbon import read_intensity  # with pandas
 
-        intensity_of(cluster)
+        read_intensity(file)
     files = arguments.files or [given_file("campaigns/paper.yaml")]
     campaigns = [load_campaign(path, cluster, arguments.max_gpus) for path in files]
     for campaign in campaigns:

@@ -26,7 +26,7 @@ from scalewatt.reproduction.manifests import (
     TEXT,
     FileEntry,
 )
-from scalewatt.results.carbon.carbon_table import carbon_path
+from scalewatt.results.carbon import carbon_path
 from scalewatt.results.tables.run_row import RunFiles
 from scalewatt.results.tables.table_schema import metadata
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.campaign_types import Campaign
-from scalewatt.campaign.cluster import Cluster, campaign_path
+from scalewatt.campaign.cluster import Cluster, campaign_path, carbon_file
 from scalewatt.campaign.load import check_devices, load_campaign
 from scalewatt.campaign.run_spec import run_spec, text_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json_object, write_text
-from scalewatt.results.carbon.intensity_files import intensity_of
+from scalewatt.results.carbon import read_intensity
 from scalewatt.results.figures.figure_schema import PREDICTION
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.frames import records, write_frame
@@ -85,7 +85,8 @@ def plan_campaign(
     smaller, larger = step
     if (smaller is None) != (larger is None):
         raise InputError("--from, --to: expected both, or none")
-    intensity_of(cluster)  # a wrong file is said now, not when runs are made
+    if file := carbon_file(cluster):
+        read_intensity(file)  # a wrong file is named now, not when runs are made
     found = load_campaign(campaign or campaign_path(cluster), cluster, max_gpus)
     check_devices(found, cluster)
     forecaster = forecaster_for(found, cluster, model)

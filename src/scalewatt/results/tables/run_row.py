@@ -26,7 +26,7 @@ from scalewatt.energies.tables import (
     known_sum,
 )
 from scalewatt.recordings.terms import DEVICE_KINDS, J_PER_KWH, NODE, Flag, flag
-from scalewatt.results.carbon.carbon_table import Emitted, emitted
+from scalewatt.results.carbon import Emitted, emitted
 from scalewatt.results.tables.derived_quantities import (
     Facility,
     Work,
