@@ -199,9 +199,8 @@ def write_carbon(
     }
     pairs = zip(rows["segment"], rows["stage"], strict=True)
     rows["carbon_g_per_kwh"] = pd.Series([means[pair] for pair in pairs], dtype="float64")
-    begin, end = intensity.cover_s
-    facts = {"file": file.name, "sha256": file_sha256(file), "source": source}
-    facts |= {"begin_s": begin, "end_s": end}
+    cover = dict(zip(("begin_s", "end_s"), intensity.cover_s, strict=True))
+    facts = {"file": file.name, "sha256": file_sha256(file), "source": source, **cover}
     schema = CARBON.with_metadata({METADATA_KEY: json.dumps(facts).encode()})
     table = pa.Table.from_pandas(rows[CARBON.names], schema=CARBON, preserve_index=False)
     write_table(table.cast(schema), out)
