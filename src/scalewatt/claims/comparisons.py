@@ -205,7 +205,9 @@ def _same_slope(evidence: Evidence, check: Check) -> Outcome:
         every = [point for points in both for point in points]
         refuse_estimates(every)
         refuse_unlike(every)
-        slopes = [_energy_slope(ln.title, own) for ln, own in zip((pre, fine), both, strict=True)]
+        slopes = [
+            _energy_slope(ln.title, points) for ln, points in zip((pre, fine), both, strict=True)
+        ]
         return decide(_ratio_within(check.text, joined(slopes), *check.bounds))
 
     return combine(attempt(fine.device, compare, fine, pre) for fine, pre in _phases(evidence))
@@ -257,13 +259,13 @@ def _steeper_on_h100(evidence: Evidence, check: Check) -> Outcome:
         label = f"{name}, energy (kWh) against GPU hours"
         lined, bow = straightness(label, hours, kwh, check.most, [p.gpus for p in points])
         parts.append(("", decide(*lined, value=bow)))
-    every = {p.id: p for own in groups.values() for points in own.values() for p in points}
+    every = {p.id: p for by_name in groups.values() for there in by_name.values() for p in there}
     refuse_estimates(list(every.values()))
     energies, scope = energies_alike(list(every.values()))
     of_id = {id_: energies[at : at + 1] for at, id_ in enumerate(every)}
     slopes = [
-        mean_of(joined([_energy_slope(name, points, of_id) for name, points in own.items()]))
-        for own in groups.values()
+        mean_of(joined([_energy_slope(name, points, of_id) for name, points in by_name.items()]))
+        for by_name in groups.values()
     ]
     label = f"Slope of h100 over a100{scope}"
     low, high = (1.0, None) if check.rises else (None, 1.0)
@@ -542,13 +544,13 @@ def _factor(a: Sequence[Point], b: Sequence[Point]) -> tuple[str, Numbers] | Non
         return None
     try:
         means = [mean_of(joined([_power(p, kinds) for p in points])) for points in (a, b)]
-        top, bottom = sorted(zip(means, (a, b), strict=True), key=lambda own: -own[0].values[0])
+        top, bottom = sorted(zip(means, (a, b), strict=True), key=lambda pair: -pair[0].values[0])
         ratio = log_contrast(joined([top[0], bottom[0]]))
     except NotTestable:
         return None
-    names = [f"{own[0].model} {own[0].device}" for _, own in (top, bottom)]
-    points = f"{'+'.join(kinds)} of both, points: {len(top[1])}, {len(bottom[1])}"
-    return f"mean P_GPUh of {names[0]} over that of {names[1]} ({points})", ratio
+    names = [f"{points[0].model} {points[0].device}" for _, points in (top, bottom)]
+    counts = f"{'+'.join(kinds)} of both, points: {len(top[1])}, {len(bottom[1])}"
+    return f"mean P_GPUh of {names[0]} over that of {names[1]} ({counts})", ratio
 
 
 def _power(point: Point, kinds: Sequence[str]) -> Numbers:
@@ -574,10 +576,10 @@ def any_at_least(labels: Sequence[str], logarithms: Numbers, low: float) -> Outc
     chances = [_chance_above(logarithms, at, tested.low) for at in places]
     at = min(places, key=lambda i: (chances[i], -(by_place[i].p or 0.0)))
     nearest = by_place[at]
-    outcome = replace(nearest, p=max(1.0 if one.p is None else one.p for one in by_place))
+    outcome = replace(nearest, p=max(1.0 if part.p is None else part.p for part in by_place))
     if nearest.verdict == SUPPORTED and chances[at] * len(labels) <= LEVEL:
         return outcome
-    if all(one.verdict == CONTRADICTED for one in by_place):
+    if all(part.verdict == CONTRADICTED for part in by_place):
         return outcome
     note = ""
     if nearest.verdict == SUPPORTED:

@@ -275,16 +275,16 @@ def against(numbers: Numbers, at: int, low: float, high: float) -> float:
 
 def _detail(rows: Sequence[_Row], verdict: str, count: int, p: float | None) -> str:
     """Return the sentences on the numbers that decide; of many that support, on the nearest to a bound."""
-    told = rows[:1] if verdict == SUPPORTED else rows[:SHOWN]
+    named = rows[:1] if verdict == SUPPORTED else rows[:SHOWN]
     sentences = []
-    for row in told:
+    for row in named:
         is_open = row.verdict == UNDECIDED and not (row.tests.strict and row.margin == 0.0 == row.p)
         more = f"; {row.tests.needed(row.at)}" if is_open else ""
         sentences.append(f"{row.tests.shown(row.at)}{more}.")
     if verdict == SUPPORTED and count > 1:
         sentences.append(f"Compared: {count}; this is the nearest to a bound.")
-    elif len(rows) > len(told):
-        sentences.append(f"More: {len(rows) - len(told)}.")
+    elif len(rows) > len(named):
+        sentences.append(f"More: {len(rows) - len(named)}.")
     if any(row.verdict == CONTRADICTED and verdict == UNDECIDED for row in rows):
         sentences.append(
             f"Of {count} comparisons one may lie so far outside by chance (p = {p:.2g})."

@@ -232,20 +232,22 @@ def _population_spread(evidence: Evidence, check: Check) -> Outcome:
     """Check whether `population_sd` is the root mean square deviation of repeats: the text's RMSE."""
     runs = evidence.runs.dropna(subset=["energy_kwh"])
     repeats = runs["energy_kwh"].astype("float64").groupby(runs["configuration"])
-    found = pd.DataFrame(
+    spreads = pd.DataFrame(
         {"sd": repeats.std(ddof=0), "mean": repeats.mean(), "n": repeats.size()}
     ).join(
         pd.Series({p.id: p.row["energy_kwh_population_sd"] for p in evidence.points}, name="stated")
     )
-    found = found[found["n"] > 1].dropna(subset=["stated"])
-    if found.empty:
+    spreads = spreads[spreads["n"] > 1].dropna(subset=["stated"])
+    if spreads.empty:
         raise NotTestable("No configuration has two runs: a spread needs their values one by one.")
-    most = float(((found["sd"] - found["stated"].astype("float64")).abs() / found["mean"]).max())
+    most = float(
+        ((spreads["sd"] - spreads["stated"].astype("float64")).abs() / spreads["mean"]).max()
+    )
     return exactly(
         most <= check.high,
         most,
         "The root mean square deviation of repeats is the population standard deviation of "
-        f"configurations ({len(found)}), within {most:.1e} of the mean.",
+        f"configurations ({len(spreads)}), within {most:.1e} of the mean.",
         _origins(runs),
     )
 

@@ -222,8 +222,8 @@ def _sign(check: Check, evidence: Evidence, line: Line, points: Points) -> Outco
 
 def _slope(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether the slope against `against` is above 0."""
-    found = slope(_abscissa(check, points).values, values(points, check.quantity))
-    return decide(above(check.text, found, check.unit))
+    steepness = slope(_abscissa(check, points).values, values(points, check.quantity))
+    return decide(above(check.text, steepness, check.unit))
 
 
 def _first_is_least(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
@@ -559,12 +559,12 @@ def _ranks_within(
     A pair whose difference is within its interval counts as reversed, and as ordered.
     """
     halves = gaps.halves_at(1 - level / len(pairs))
-    found = []
+    correlations = []
     for is_ordered in (gaps.values - halves > 0, gaps.values + halves > 0):
         ranks = np.ones(len(x))
         np.add.at(ranks, [b if o else a for (a, b), o in zip(pairs, is_ordered, strict=True)], 1)
-        found.append(round(spearman(x, ranks), 9))
-    return found[0], found[1]
+        correlations.append(round(spearman(x, ranks), 9))
+    return correlations[0], correlations[1]
 
 
 def _rank_p(x: Floats, pairs: Sequence[tuple[int, int]], gaps: Numbers, least: float) -> float:
@@ -709,13 +709,13 @@ def knee(sizes: Sequence[int], numbers: Numbers, low: float, high: float) -> Out
         tests("The slope per doubling before it", best.slopes[:1], low=0.0),
         above("Its change there", best.slopes[1:]),
     )
-    place = _place(best, inside, outside, f"expected at {low:g} to {high:g}")
+    position = _position(best, inside, outside, f"expected at {low:g} to {high:g}")
     if np.isinf(numbers.errors).all():
-        place = replace(place, p=None)
-    return all_of([("", place), ("", slopes)])
+        position = replace(position, p=None)
+    return all_of([("", position), ("", slopes)])
 
 
-def _place(
+def _position(
     best: _Bend, inside: Sequence[_Bend], outside: Sequence[_Bend], expected: str
 ) -> Outcome:
     """Return whether the knee lies inside of the range, by the knees that points fit on either side."""
