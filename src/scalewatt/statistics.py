@@ -80,6 +80,8 @@ class Numbers:
     Numbers that share a source are independent of each other, but how much they scatter is told by the same
     runs, which count once: two single runs by the three repeats of a third have two degrees of freedom, not
     four. So have an energy and a time by these, whose scatter may be common to both.
+
+    The numbers are the last axis of all arrays; others before it, as of many campaigns, are kept.
     """
 
     values: Floats
@@ -88,12 +90,12 @@ class Numbers:
     """Of the energies among them: measured, estimated, …"""
 
     def __len__(self) -> int:
-        return len(self.values)
+        return int(self.values.shape[-1])
 
     def __getitem__(self, index: Any) -> Numbers:
         """Return those at an array of places, a slice or a mask."""
-        parts = {s: Part(*(array[index] for array in part)) for s, part in self.parts.items()}
-        return replace(self, values=self.values[index], parts=parts)
+        parts = {s: Part(*(array[..., index] for array in part)) for s, part in self.parts.items()}
+        return replace(self, values=self.values[..., index], parts=parts)
 
     def times(self, factor: npt.ArrayLike) -> Numbers:
         """Return multiples of the numbers."""
@@ -106,36 +108,35 @@ class Numbers:
         return replace(self.times(1 / self.values), values=np.log(self.values))
 
     def contrast(self, weights: npt.ArrayLike) -> Numbers:
-        """Return weighted sums of independent numbers; `weights` is (sums, numbers) or (numbers,)."""
+        """Return weighted sums of independent numbers; `weights` is (…, sums, numbers) or (numbers,)."""
         rows = np.atleast_2d(np.asarray(weights, float))
-        squares = rows**2
 
         def summed(part: Part) -> Part:
-            each = Part(*(np.broadcast_to(array, rows.shape) for array in part)).times(squares)
-            freedom = np.where(rows != 0, part.freedom, np.inf).min(axis=1, initial=np.inf)
-            return Part(each.square.sum(1), freedom, each.single.sum(1), each.fixed.sum(1))
+            each = Part(*(array[..., None, :] for array in part)).times(rows**2)
+            freedom = np.where(rows != 0, each.freedom, np.inf).min(axis=-1, initial=np.inf)
+            return Part(each.square.sum(-1), freedom, each.single.sum(-1), each.fixed.sum(-1))
 
         parts = {source: summed(part) for source, part in self.parts.items()}
-        return replace(self, values=rows @ self.values, parts=parts)
+        return replace(self, values=(rows @ self.values[..., None])[..., 0], parts=parts)
 
-    def with_errors_of(self, x: Numbers, slope: float) -> Numbers:
+    def with_errors_of(self, x: Numbers, slope: npt.ArrayLike) -> Numbers:
         """Return the numbers with the errors too that those of x make by this slope, as if independent."""
-        both = joined([self, x])
-        n = len(self)
-        wide = both.contrast(np.hstack([np.eye(n), -slope * np.eye(n)]))
+        both = joined([self, x.times(slope)])
+        wide = both.contrast(np.hstack([np.eye(len(self))] * 2))
         return replace(wide, values=self.values)
 
     @cached_property
     def errors(self) -> Floats:
         """Return the standard errors."""
-        total = sum((part.square for part in self.parts.values()), np.zeros(len(self)))
+        total = sum((part.square for part in self.parts.values()), np.zeros(self.values.shape))
         return np.asarray(np.sqrt(total))
 
     @cached_property
     def spreads(self) -> Floats:
         """Return the standard deviations were each number that they are made of a single run."""
         parts = self.parts.values()
-        return np.asarray(np.sqrt(sum((p.single + p.fixed for p in parts), np.zeros(len(self)))))
+        none = np.zeros(self.values.shape)
+        return np.asarray(np.sqrt(sum((p.single + p.fixed for p in parts), none)))
 
     @cached_property
     def freedom(self) -> Floats:
@@ -222,14 +223,15 @@ def estimate(
 def joined(numbers: Sequence[Numbers]) -> Numbers:
     """Return the numbers of several, one after the other."""
     ends = np.cumsum([0, *map(len, numbers)])
+    shape = (*numbers[0].values.shape[:-1], ends[-1])
     parts: dict[Source, Part] = {}
     for start, these in zip(ends[:-1], numbers, strict=True):
         for source, part in these.parts.items():
             blank = (0.0, np.inf, 0.0, 0.0)
-            whole = parts.setdefault(source, Part(*(np.full(ends[-1], fill) for fill in blank)))
+            whole = parts.setdefault(source, Part(*(np.full(shape, fill) for fill in blank)))
             for array, piece in zip(whole, part, strict=True):
-                array[start : start + len(these)] = piece
-    values = np.concatenate([these.values for these in numbers])
+                array[..., start : start + len(these)] = piece
+    values = np.concatenate([these.values for these in numbers], axis=-1)
     return Numbers(values, parts, frozenset().union(*(these.origins for these in numbers)))
 
 
@@ -252,22 +254,22 @@ def _freedom_of(parts: Sequence[tuple[Floats, Floats]]) -> Floats:
 def slope_weights(x: npt.ArrayLike) -> Floats:
     """Return what the slope of the line through numbers takes of each, by their places."""
     places = np.asarray(x, float)
-    apart = places - places.mean()
-    return np.asarray(apart / (apart @ apart))
+    apart = places - places.mean(axis=-1, keepdims=True)
+    return np.asarray(apart / np.sum(apart**2, axis=-1, keepdims=True))
 
 
 def least_squares(weights: npt.ArrayLike, design: Floats) -> Floats:
     """Return what coefficients of weighted least squares take of each number (coefficients, numbers)."""
-    root = np.sqrt(np.asarray(weights, float) / np.max(weights))
-    return np.asarray(np.linalg.pinv(design * root[:, None]) * root)
+    root = np.sqrt(np.asarray(weights, float) / np.max(weights, axis=-1, keepdims=True))
+    return np.asarray(np.linalg.pinv(design * root[..., None]) * root[..., None, :])
 
 
 def quotient(numbers: Numbers, top: Floats, bottom: Floats) -> Numbers:
     """Return the ratio of two weighted sums of the same numbers, to first order; rows of `top` are ratios."""
-    over = float(bottom @ numbers.values)
-    ratios = np.atleast_2d(top) @ numbers.values / over
-    found = numbers.contrast((np.atleast_2d(top) - ratios[:, None] * bottom) / over)
-    return replace(found, values=ratios)
+    rows, below = np.atleast_2d(top), bottom[..., None, :]
+    over = below @ numbers.values[..., None]
+    ratios = rows @ numbers.values[..., None] / over
+    return replace(numbers.contrast((rows - ratios * below) / over), values=ratios[..., 0])
 
 
 def holm(tests: Sequence[float], level: float = 2 * LEVEL) -> list[bool]:
