@@ -65,8 +65,7 @@ def mlperf(folder: Path) -> list[Row]:
 
 def drawn(folder: Path) -> list[Row]:
     """The tests of claims on campaigns that are drawn from the paper's numbers."""
-    from claims_bounds import claims_on_results
-    from claims_worlds import Study, paper_world
+    from claims_worlds import Study, claims_on_results, paper_world
 
     from scalewatt.claims.verdicts import verdict_of
 
