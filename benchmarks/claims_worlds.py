@@ -1,7 +1,7 @@
 """Worlds whose numbers are known, and campaigns that are measured in them, as the claims' checks see them.
 
 A world has the true time, energies and error of each configuration of the paper's campaign. A campaign
-draws its runs: the logarithms of time and energy are normal and go together, with the published spreads.
+draws its runs: the logarithms of time and energy are normal, with the published spreads.
 Means, deviations and intervals of repeats are made by the code that makes those of real runs.
 """
 
@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,11 +32,12 @@ from scalewatt.recordings.terms import DEVICE_KINDS, J_PER_KWH, Floats
 from scalewatt.results.tables.derived_quantities import Facility, Work, energy_columns
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import (
-    REFERENCE,
+    FULL_SAMPLES,
     SCOPES,
     SOCKETS_PER_NODE,
     published_configurations,
 )
+from scalewatt.results.tables.published_spread import published_spread
 from scalewatt.results.tables.repeat_statistics import summarise
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, PARTS
 from scalewatt.scaling.model.model_file import read_model
@@ -44,18 +45,17 @@ from scalewatt.scaling.model.training_kind import kind_of_spec
 from scalewatt.scaling.simulation.learning_curves import final_metric
 from scalewatt.scaling.simulation.run import draw_run
 
-CORRELATION = 0.0
-"""Of the logarithms of energy and time of a run: nothing is published, and with none the energy per GPU hour
-scatters most."""
 ERROR_SPREAD = 0.005
 """Relative standard deviation of a model's error between seeds: assumed, as nothing is published."""
 EXACT = 1e-10
 """The relative spread of a campaign that knows the truth."""
 
 
-@dataclass(frozen=True)
-class Scatter:
-    """Standard deviations of the logarithms of a single run's energy, time and error."""
+class Scatter(NamedTuple):
+    """Standard deviations of the logarithms of a single run's energy, time and error.
+
+    Energy and time are independent: how they go together is not published.
+    """
 
     energy: float
     time: float
@@ -64,20 +64,13 @@ class Scatter:
 
 @cache
 def published_scatter() -> dict[str, Scatter]:
-    """By model: those of reference/published_results.csv, pooled over its rows with repeats."""
-    rows = pd.read_csv(REFERENCE)
-    rows = rows[rows["energy_popstd_kwh"].notna()].copy()
-    squares = rows["repeats"] - 1
-    for name, sd in (("energy_kwh", "energy_popstd_kwh"), ("gpu_hours", "gpu_hours_popstd")):
-        # n/(n-1)·popvar is the sample's variance, with n-1 degrees of freedom
-        rows[name] = rows["repeats"] * (rows[sd] / rows[name]) ** 2
-    sums = (
-        rows.assign(freedom=squares).groupby("model")[["energy_kwh", "gpu_hours", "freedom"]].sum()
-    )
-    return {
-        str(model): Scatter(*np.sqrt(row[["energy_kwh", "gpu_hours"]] / row["freedom"]))
-        for model, row in sums.iterrows()
-    }
+    """By model: that of its published repeats."""
+    found = {}
+    for model in FULL_SAMPLES:
+        energy, time = (published_spread(model, name) for name in ("energy_kwh", "gpu_hours"))
+        assert energy and time
+        found[model] = Scatter(energy.relative, time.relative)
+    return found
 
 
 # --- the truth ----------------------------------------------------------------------------------
@@ -97,12 +90,10 @@ class Truth:
         return np.asarray(sum(self.kwh.values()))
 
     def times(self, what: str, factor: npt.ArrayLike) -> Truth:
-        """The same with its `hours`, `energy`, `error` or a device kind's energy times a factor."""
+        """The same with its `hours`, `energy` or a device kind's energy times a factor."""
         factor = np.asarray(factor)
         if what == "hours":
             return replace(self, hours=self.hours * factor)
-        if what == "error":
-            return replace(self, error=self.error * factor)
         if what in self.kwh:
             return replace(self, kwh={**self.kwh, what: self.kwh[what] * factor})
         return replace(self, kwh={kind: one * factor for kind, one in self.kwh.items()})
@@ -171,7 +162,6 @@ class Study:
     """How campaigns are measured."""
 
     scatter: Mapping[str, Scatter] = field(default_factory=published_scatter)
-    correlation: float = CORRELATION
     repeats: int | None = None
     """In place of each configuration's own."""
 
@@ -189,19 +179,16 @@ class Study:
         one = campaign().configurations[id_]
         spread = self.scatter[one.model]
         shape = count, self.repeats or campaign().repeats[id_]
-        common = random.standard_normal(shape)
-        # Kinds vary for themselves beside what goes with time, so that the total has its spread.
+        hours = truth.hours * np.exp(spread.time * random.standard_normal(shape))
+        # Kinds vary one by one, so that the total has its spread.
         parts = np.array(list(truth.kwh.values())) / truth.total_kwh
-        alone = math.sqrt((1 - self.correlation**2) / float(np.sum(parts**2)))
+        sd = spread.energy / math.sqrt(float(np.sum(parts**2)))
         kwh = {
-            kind: each
-            * np.exp(
-                spread.energy * (self.correlation * common + alone * random.standard_normal(shape))
-            )
-            for kind, each in truth.kwh.items()
+            kind: mean * np.exp(sd * random.standard_normal(shape))
+            for kind, mean in truth.kwh.items()
         }
         error = truth.error * np.exp(spread.error * random.standard_normal(shape))
-        return Runs(truth.hours * np.exp(spread.time * common), kwh, error)
+        return Runs(hours, kwh, error)
 
 
 def quantities(drawn: Mapping[str, Runs]) -> Quantities:
