@@ -304,7 +304,7 @@ def test_journals_of_several_hosts_and_segments_are_one_run(place: Place) -> Non
     folder = place.folder / "run"
     for number, start in enumerate((T0, T0 + 1000)):
         for host in ("n1", "n2"):
-            place.journal(f"run/{host}-{number}.csv", host, start)
+            place.journal(f"run/segment-00{number}.{host}.csv", host, start)
     (folder / "notes.txt").write_text("nothing to read")
     place.done(place.describe(folder, gpus=2))
     ((id_, _),) = place.runs()
@@ -681,12 +681,19 @@ def test_what_is_no_recording_is_refused(place: Place, content: bytes) -> None:
 def test_a_folder_of_nothing_or_of_a_muddle_is_refused(place: Place) -> None:
     folder = place.folder / "run"
     folder.mkdir()
-    place.describe(folder)
+    place.describe(folder, gpus=2)
     assert "neither a perun file nor a journal" in place.refused(folder)
     place.perun("run/a.hdf5")
-    place.perun("run/b.hdf5")
     place.journal("run/c.csv")
-    assert "2 perun files and journals of 1 segments" in place.refused(folder)
+    place.journal("run/d.csv", "n2")
+    before = place.files()
+    place.done(folder)
+    assert len(place.runs()) == 1 and before.items() <= place.files().items()
+    place.journal("run/e.csv", start=T0 + 1000)
+    assert "several perun files, or journals of one host; expected names" in place.refused(folder)
+    (folder / "e.csv").unlink()
+    place.perun("run/b.hdf5")
+    assert "several perun files, or journals of one host; expected names" in place.refused(folder)
 
 
 def test_a_damaged_recording_in_a_folder_is_no_file_of_others(place: Place) -> None:

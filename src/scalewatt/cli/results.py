@@ -95,10 +95,10 @@ def _reading(arguments: argparse.Namespace) -> Reading:
 )
 def register(arguments: argparse.Namespace) -> None:
     """Make runs of recordings from elsewhere."""
-    from scalewatt.registration.register import register, shortened
+    from scalewatt.registration.register import register
 
     given = arguments.name, arguments.paths, arguments.table
-    print("\n".join(shortened(register(*given, arguments.results, arguments.campaigns))))
+    print("\n".join(register(*given, arguments.results, arguments.campaigns)))
 
 
 @command(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import h5py
+import numpy as np
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256, write_json
@@ -18,7 +19,6 @@ from scalewatt.recordings.foreign_files import options_name
 from scalewatt.recordings.journal import beside, is_journal, read_journal
 from scalewatt.recordings.perun_file import choose_run, list_runs, open_perun_file
 from scalewatt.recordings.terms import Flag
-from scalewatt.registration.plausible_power import GpuPower, gpu_powers
 
 _NAMED = re.compile(r"^(?:failed_)?segment-(\d+)\.")
 _NAMES = "segment-000.hdf5, segment-000.<host>.csv, segment-001.hdf5, …"
@@ -31,6 +31,16 @@ class Window:
     host: str
     start_s: float
     end_s: float
+
+
+@dataclass(frozen=True)
+class GpuPower:
+    """Mean of a GPU's power samples in W, and its limit where the recording states it, else NaN."""
+
+    host: str
+    index: int
+    mean_w: float
+    limit_w: float
 
 
 @dataclass(frozen=True)
@@ -68,7 +78,7 @@ class Recorded:
     problems: tuple[str, ...] = ()
     """Problems found while reading the files, as sentences."""
     powers: tuple[GpuPower, ...] = ()
-    """Mean powers of the GPUs, where their power was sampled or counted; each segment's."""
+    """Mean powers of the GPUs, where their power was sampled; each segment's."""
 
     @property
     def identity(self) -> list[str]:
@@ -95,7 +105,6 @@ class _Read:
     hosts: tuple[str, ...]
     gpus: dict[str, list[int]]
     windows: tuple[Window, ...]
-    started: str
     problems: tuple[Flag, ...]
     powers: tuple[GpuPower, ...]
     part: tuple[str, str, str] | None = None
@@ -124,7 +133,7 @@ def open_recording(path: Path, run: str | None, round_: str | None, where: str) 
     if not recordings:
         raise InputError(f"{path}: holds neither a perun file nor a journal")
     if not named:
-        return _recorded(_segments([_read(p, None, None) for p in recordings], path))
+        return _recorded([(0, read) for read in _of_one_segment(recordings, path)])
     recorded = _recorded([(_number(p), _read(p, None, None)) for p in recordings], keep_names=True)
     beside = [
         RecordedFile(p, file_sha256(p), _number(p), p.name) for p in named if p not in recordings
@@ -186,14 +195,14 @@ def _read(path: Path, run: str | None, round_: str | None) -> _Read:
             raise InputError(f"{path}: run and round choose from a perun file; this is a journal")
         recording = read_journal(path)
         windows, gpus, powers = facts_of(recording.nodes.items(), recording.clock_known)
-        return _Read(path, True, tuple(recording.nodes), gpus, windows, "", recording.flags, powers)
+        return _Read(path, True, tuple(recording.nodes), gpus, windows, recording.flags, powers)
     runs = list_runs(path)
     with open_perun_file(path, run, round_) as recording:
         chosen = choose_run(runs, run)
         others = len(runs) > 1 or (round_ is not None and len(chosen.round_ids) > 1)
         part = (chosen.app, chosen.run_id, recording.round or "") if others else None
         windows, gpus, powers = facts_of(recording.nodes.items(), recording.clock_known)
-        facts = (gpus, windows, recording.started or "", tuple(recording.flags), powers, part)
+        facts = (gpus, windows, tuple(recording.flags), powers, part)
         return _Read(path, False, tuple(recording.nodes), *facts)
 
 
@@ -205,41 +214,33 @@ def facts_of(
     powers: list[GpuPower] = []
     gpus: dict[str, list[int]] = {}
     for host, blocks in nodes:
-        sensors = [row for block in blocks for row in block.sensors.to_dict("records")]
-        gpus[host] = sorted(
-            {
-                int(s["index"])
-                for s in sensors
-                if s["kind"] == "gpu" and s["quantity"] in ("power", "counter")
-            }
-        )
-        powers += gpu_powers(host, blocks)
+        indices: set[int] = set()
+        for block in blocks:
+            for column, sensor in enumerate(block.sensors.to_dict("records")):
+                if sensor["kind"] != "gpu" or sensor["quantity"] not in ("power", "counter"):
+                    continue
+                known = block.values[:, column]
+                known = known[np.isfinite(known)]
+                if sensor["quantity"] == "power" and known.size and sensor["index"] not in indices:
+                    mean_w, limit_w = float(known.mean()), float(sensor["limit_w"])
+                    powers.append(GpuPower(host, sensor["index"], mean_w, limit_w))
+                indices.add(int(sensor["index"]))
+        gpus[host] = sorted(indices)
         if clock_known and (window := node_window(blocks)) is not None:
             windows.append(Window(host, *window))
     return tuple(windows), gpus, tuple(powers)
 
 
-def _segments(found: list[_Read], path: Path) -> list[tuple[int, _Read]]:
-    """Number the recordings of a folder by time: journals that overlap are of one segment."""
-    files = sorted((r for r in found if not r.journal), key=lambda r: (r.started, r.path.name))
-    groups: list[list[_Read]] = []
-    ends = float("-inf")
-    for one in sorted((r for r in found if r.journal), key=_start_s):
-        if _start_s(one) > ends:
-            groups.append([])
-        groups[-1].append(one)
-        ends = max(ends, *(w.end_s for w in one.windows))
-    if files and groups and len(files) != len(groups):
+def _of_one_segment(recordings: list[Path], path: Path) -> list[_Read]:
+    """Read a folder's files whose names say no segment; InputError unless they can be of one."""
+    reads = [_read(recording, None, None) for recording in recordings]
+    hosts = [host for read in reads if read.journal for host in read.hosts]
+    if len(set(hosts)) < len(hosts) or sum(not read.journal for read in reads) > 1:
         raise InputError(
-            f"{path}: {len(files)} perun files and journals of {len(groups)} segments cannot be "
-            f"paired; allowed: one of each for a segment, or names that say it: {_NAMES}"
+            f"{path}: holds several perun files, or journals of one host; expected names that say "
+            f"their segment: {_NAMES}"
         )
-    pairs = [(number, one) for number, one in enumerate(files)]
-    return pairs + [(number, one) for number, group in enumerate(groups) for one in group]
-
-
-def _start_s(read: _Read) -> float:
-    return min((w.start_s for w in read.windows), default=0.0)
+    return reads
 
 
 def _recorded(found: list[tuple[int, _Read]], keep_names: bool = False) -> Recorded:

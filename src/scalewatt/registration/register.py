@@ -6,14 +6,13 @@ Everything is read and checked before anything is written.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from scalewatt.campaign.cluster import known_devices
@@ -27,8 +26,7 @@ from scalewatt.recordings.node_names import same_node
 from scalewatt.registration import campaign_file
 from scalewatt.registration.campaign_file import point_of
 from scalewatt.registration.foreign_discovery import open_foreign
-from scalewatt.registration.plausible_power import implausible
-from scalewatt.registration.recording_discovery import Recorded, open_recording
+from scalewatt.registration.recording_discovery import GpuPower, Recorded, open_recording
 from scalewatt.registration.run_descriptions import Description, read_descriptions
 from scalewatt.registration.run_folder import (
     Registered,
@@ -41,8 +39,10 @@ from scalewatt.registration.run_folder import (
 _IF_GIVEN = ("metric_goal", "window", "updates")
 """What a description has only where it is known."""
 _MOST_NOTES = 10
-_MANY, _FEW = 20, 5
-"""Of more lines of one kind than the first, as many as the second are shown."""
+READING_ERROR = 0.05
+"""NVML's own: readings are within 5 % of the power drawn (documentation of nvmlDeviceGetPowerUsage)."""
+LEAST_W = 1.0
+"""No GPU that trains draws less on average; a reading in kW as W is below it."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 
 
@@ -114,25 +114,6 @@ def _register(name: str, wanted: list[_Wanted], folder: Path, campaigns: Path) -
     command = f"snakemake --profile profiles/local all --config campaign={path}"
     where = "" if Path("Snakefile").is_file() else ", in a clone"
     return [*lines, *_notes(folder, content), f"now{where}: {command}"]
-
-
-def shortened(lines: list[str]) -> list[str]:
-    """Lines of which those of a kind, where they are many, are the first few and a count."""
-    kinds = Counter(line.partition(": ")[0] for line in lines)
-    seen: Counter[str] = Counter()
-    kept = []
-    for line in lines:
-        kind = line.partition(": ")[0]
-        seen[kind] += 1
-        if (
-            kind not in ("registered", "already there")
-            or kinds[kind] <= _MANY
-            or seen[kind] <= _FEW
-        ):
-            kept.append(line)
-        elif seen[kind] == _FEW + 1:
-            kept.append(f"{kind}: … and {kinds[kind] - _FEW} more, {kinds[kind]} in all")
-    return kept
 
 
 def _further_lines(wanted: list[_Wanted]) -> dict[str, tuple[str, list[tuple[Any, Any]]]]:
@@ -296,10 +277,32 @@ def _problems(one: _Wanted) -> list[str]:
     if few and one.one.torch_device != "cpu":
         missing = f"power of fewer GPUs was recorded than the run held ({per_node})"
         found.append(f"{one.one.path}: {', '.join(few)}: {missing}")
-    if one.recorded.powers:  # else there is nothing to compare with what its device can draw
-        powers = implausible(one.recorded.powers, one.gpus, _limits_w(one.one))
-        found += [f"{one.one.path}: {problem}" for problem in powers]
+    powers, gpus = one.recorded.powers, one.gpus
+    held = [g for g in powers if gpus is None or g.index in gpus.get(g.host, ())]
+    limits_w = _limits_w(one.one) if held else {}
+    found += [f"{one.one.path}: {text}" for gpu in held if (text := implausible(gpu, limits_w))]
     return found
+
+
+def implausible(gpu: GpuPower, limits_w: dict[str, float]) -> str | None:
+    """Say why a GPU that trains cannot have its mean power: the wrong unit or device, most likely.
+
+    `limits_w`: what it draws at most, by where that comes from.
+    """
+    if gpu.mean_w < LEAST_W:
+        return (
+            f"GPU {gpu.index} of {gpu.host} drew {gpu.mean_w:.3g} W on average, which no GPU does that "
+            "trains; expected powers in W"
+        )
+    if np.isfinite(gpu.limit_w):
+        limits_w = {"its limit in the recording": gpu.limit_w, **limits_w}
+    for source, limit_w in limits_w.items():
+        if gpu.mean_w > (1 + READING_ERROR) * limit_w:
+            return (
+                f"GPU {gpu.index} of {gpu.host} drew {gpu.mean_w:.4g} W on average, more than "
+                f"{limit_w:g} W, {source}; expected powers in W, and the device that was used"
+            )
+    return None
 
 
 def _limits_w(one: Description) -> dict[str, float]:
@@ -307,16 +310,10 @@ def _limits_w(one: Description) -> dict[str, float]:
     limits, device = {}, one.entry["device"]
     if "gpu_power_limit_w" in one.point:
         limits["the gpu_power_limit_w of its description"] = float(one.point["gpu_power_limit_w"])
-    if device in _rated_w():
-        limits[f"the rated_w of '{device}' in config/*.yaml"] = _rated_w()[device]
+    known = known_devices().get(device)
+    if known is not None and known.gpu is not None:
+        limits[f"the rated_w of '{device}' in config/*.yaml"] = known.gpu["rated_w"]
     return limits
-
-
-@cache
-def _rated_w() -> dict[str, float]:
-    """Return the rated power of a GPU in W by device, of the cluster files that name one."""
-    devices = known_devices().items()
-    return {name: one.gpu["rated_w"] for name, one in devices if one.gpu is not None}
 
 
 def _notes(folder: Path, content: dict[str, Any]) -> list[str]:
