@@ -21,8 +21,7 @@ from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.cli import main
 from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.comparison.compare import Comparison, compared
-from scalewatt.comparison.compare_text import comparison_text
-from scalewatt.comparison.compare_words import verdict_text
+from scalewatt.comparison.compare_text import comparison_text, verdict_text
 from scalewatt.comparison.compared_source import Source
 from scalewatt.comparison.ratios import COMPARED, judged
 from scalewatt.results.tables.table_schema import RUNS
@@ -138,7 +137,7 @@ def test_single_runs_have_a_ratio_without_an_interval_and_it_is_said(
     a: list[float], b: list[float], whose: str
 ) -> None:
     found = judged(a, b)
-    assert found.ratio is not None and found.low is found.high is None
+    assert found.ratio is not None and found.ratio_low is found.ratio_high is None
     assert (found.verdict, found.reason) == ("no_interval", f"a single run of {whose}")
 
 
@@ -286,7 +285,7 @@ def test_settings_software_machines_and_cluster_that_differ_are_listed_by_their_
     found = [(d.section, d.name, d.a, d.b) for d in compared(a, b).differences]
     assert found == [
         ("settings", "protocol", "corrected", "paper"),
-        ("settings", "models.resnet50.momentum", "–", "0.8"),
+        ("settings", "models.resnet50.momentum", None, "0.8"),
         ("software", "torch", "2.6.0", "2.7.0"),
         ("machines", "devices", "local: NVIDIA A100", "local: NVIDIA H100"),
         ("cluster", "PUE", "1.05", "1.3"),
@@ -320,7 +319,7 @@ def test_a_campaign_is_compared_by_its_name_with_an_archive(
     text = capsys.readouterr().out
     assert "The same measurements in both, whose ratios say nothing: 2." in text
     assert "Nothing differs in settings, software, machines and cluster." in text
-    assert "In both: 2 configurations" in text
+    assert "Configurations in both: 2" in text
     assert "Energy: without an interval: 2\n  Both simulated." in text
     stored = pq.read_table("ratios.parquet")
     assert stored.schema.names == COMPARED.names
@@ -353,7 +352,7 @@ def test_a_table_of_another_training_is_refused_and_runs_that_it_lacks_are_count
     folder = next(Path("results/small/runs").glob("*/1"))
     shutil.copytree(folder, folder.with_name("2"))
     assert main(["compare", "small", archive]) == 0
-    assert "on a100, 1 more run not yet in the table; protocol" in capsys.readouterr().out
+    assert "configurations 2, not yet in the table 1; protocol" in capsys.readouterr().out
     spec = folder / "spec.json"
     spec.write_bytes(spec.read_bytes().replace(b'"seed": 0', b'"seed": 1'))
     assert main(["compare", "small", archive]) == 1

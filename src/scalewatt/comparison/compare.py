@@ -1,7 +1,8 @@
-"""`scalewatt compare`: two campaigns beside each other."""
+"""`scalewatt compare`: two campaigns next to each other."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.comparison.compared_source import Row, Source, place_of, read_source
 from scalewatt.comparison.matching import Alone, Matched, match, trainings_of
 from scalewatt.comparison.ratios import COMPARED, compared_rows
-from scalewatt.comparison.setting_differences import Difference, as_json, differences, summary
+from scalewatt.comparison.setting_differences import Difference, differences
 from scalewatt.results.tables.frames import frame_of, records, write_frame
 
 
@@ -24,14 +25,14 @@ class Comparison:
     a: Source
     b: Source
     matched: Matched
-    differences: tuple[Difference, ...]
+    differences: list[Difference]
     table: pd.DataFrame
     """COMPARED: one row per pair and quantity."""
 
     @property
     def word(self) -> str:
-        """What n counts: GPU, or process where that is so in both campaigns."""
-        return "process" if self.a.counts_processes and self.b.counts_processes else "GPU"
+        """What n counts: GPUs, or processes where that is so in both campaigns."""
+        return "processes" if self.a.counts_processes and self.b.counts_processes else "GPUs"
 
     @property
     def rows(self) -> list[Row]:
@@ -41,7 +42,8 @@ class Comparison:
     @property
     def same_runs(self) -> int:
         """How many measurements are in both: of the same spec, with the same run time and energy."""
-        a, b = ({_measurement(row) for row in one.runs} for one in (self.a, self.b))
+        names = ("spec_sha256", "repeat", "runtime_s", "energy_kwh")
+        a, b = ({tuple(row[n] for n in names) for row in own.runs} for own in (self.a, self.b))
         return len(a & b)
 
     def as_json(self) -> dict[str, Any]:
@@ -50,17 +52,28 @@ class Comparison:
             "a": summary(self.a),
             "b": summary(self.b),
             "same_runs": self.same_runs,
-            "differences": as_json(self.differences),
+            "differences": [difference._asdict() for difference in self.differences],
             "compared": self.rows,
-            "only_a": _alone(self.matched.only_a, self.word),
-            "only_b": _alone(self.matched.only_b, self.word),
+            "only_a": self._alone(self.matched.only_a),
+            "only_b": self._alone(self.matched.only_b),
         }
+
+    def _alone(self, only: Iterable[Alone]) -> list[Row]:
+        return [
+            {
+                "configuration": training.id,
+                "label": training.label(self.word),
+                "device": training.device,
+                "why": why or None,
+            }
+            for training, why in only
+        ]
 
 
 def compare(a: str, b: str, results: Path) -> Comparison:
-    """Return two campaigns beside each other; each is named as `read_source` takes it.
+    """Return two campaigns next to each other; each is named as `read_source` takes it.
 
-    InputError as of `read_source`, and where both are one place.
+    Raises InputError like `read_source`, and where both are one place.
     """
     places = {place_of(text, results).resolve() for text in (a, b)}
     if len(places) == 1:
@@ -69,11 +82,10 @@ def compare(a: str, b: str, results: Path) -> Comparison:
 
 
 def compared(a: Source, b: Source) -> Comparison:
-    """Return two sources beside each other."""
+    """Return two sources next to each other."""
     matched = match(trainings_of(a), trainings_of(b))
     rows = [row for pair in matched.pairs for row in compared_rows(pair, a, b)]
-    found = differences(a, b, matched.pairs)
-    return Comparison(a, b, matched, tuple(found), frame_of(rows, COMPARED))
+    return Comparison(a, b, matched, differences(a, b, matched.pairs), frame_of(rows, COMPARED))
 
 
 def write_compared(comparison: Comparison, stem: Path) -> None:
@@ -82,17 +94,18 @@ def write_compared(comparison: Comparison, stem: Path) -> None:
     write_frame(comparison.table, Path(f"{stem}.parquet"), COMPARED, sources)
 
 
-def _measurement(row: Row) -> tuple[Any, ...]:
-    return row["spec_sha256"], row["repeat"], row["runtime_s"], row["energy_kwh"]
-
-
-def _alone(found: Iterable[Alone], word: str) -> list[Row]:
-    return [
-        {
-            "configuration": one.training.id,
-            "label": one.training.label(word),
-            "device": one.training.device,
-            "why": one.why or None,
-        }
-        for one in found
-    ]
+def summary(source: Source) -> Row:
+    """Return a source in a few facts."""
+    origins = Counter(row["energy_origin"] or "unknown" for row in source.runs)
+    return {
+        "place": source.place,
+        "campaign": source.campaign,
+        "runs": len(source.runs),
+        "excluded": source.excluded,
+        "unlisted": source.unlisted,
+        "configurations": len({row["configuration"] for row in source.runs}),
+        "devices": sorted({row["device"] for row in source.runs}),
+        "protocols": sorted({row["protocol"] for row in source.runs}),
+        "energy_origins": dict(sorted(origins.items())),
+        "energy_scopes": sorted({r["energy_scope"] for r in source.runs if r["energy_scope"]}),
+    }

@@ -8,15 +8,15 @@ differ in nothing but the device are compared, and the device is named.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from scalewatt.campaign.operating_points import LEVERS, label_of
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.comparison.compared_source import Row, Source
 from scalewatt.recordings.terms import SIMULATED_KEY
-from scalewatt.results.text.number_format import count, listed
+from scalewatt.results.text.number_format import listed
 
 KEY = (
     *("model", "phase", "gpus", "gpus_per_replica", "gradient_accumulation_steps"),
@@ -24,6 +24,8 @@ KEY = (
     *LEVERS,
 )
 """What two configurations must share."""
+OF_CAMPAIGN = ("protocol", "sampling_period_s")
+"""Keys of a spec that are the campaign's, and no model's."""
 _OF_PLACE = ("nodes", "ranks_per_node")
 """What follows from the machine and n."""
 DEVICE = "device"
@@ -51,50 +53,42 @@ class Training:
         """The device's name in its campaign."""
         return self.spec.device
 
-    def label(self, word: str = "GPU") -> str:
-        """Return what it is in a few words; n counts `word`."""
-        return ", ".join(filter(None, self.words(word)))
-
-    def words(self, word: str) -> tuple[str, ...]:
-        """Return the same part by part; of a part that says nothing an empty text."""
-        own = dict(zip(KEY, self.key, strict=True))
-        model = own["model"] if own["phase"] == "train" else f"{own['model']} {own['phase']}"
-        return (
-            model,
-            count(own["gpus"], word, "processes" if word == "process" else None),
-            f"LBS {own['local_batch_size']}",
-            f"GBS {own['global_batch_size']}",
-            *(f"{own[n]} {n.replace('_', ' ')}" if own[n] > 1 else "" for n in _PASSES),
-            f"{own['dataset_fraction']} of the data" if own["dataset_fraction"] != "1" else "",
-            str(own["precision"] or ""),
-            label_of({lever: own[lever] for lever in LEVERS if own[lever] is not None}),
-        )
+    def label(self, word: str) -> str:
+        """Return what it is in a few words; n counts `word`, GPUs or processes."""
+        key = dict(zip(KEY, self.key, strict=True))
+        parts = [
+            key["model"] if key["phase"] == "train" else f"{key['model']} {key['phase']}",
+            f"{word} {key['gpus']}",
+            f"LBS {key['local_batch_size']}",
+            f"GBS {key['global_batch_size']}",
+            *(f"{name.replace('_', ' ')} {key[name]}" for name in _PASSES if key[name] > 1),
+            "" if key["dataset_fraction"] == "1" else f"{key['dataset_fraction']} of the data",
+            key["precision"] or "",
+            label_of({lever: key[lever] for lever in LEVERS if key[lever] is not None}),
+        ]
+        return ", ".join(filter(None, parts))
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(NamedTuple):
     """The same training in both campaigns."""
 
     a: Training
     b: Training
 
 
-@dataclass(frozen=True)
-class Alone:
-    """A training that only one campaign has."""
+class Alone(NamedTuple):
+    """A training that only one campaign has, and what the other has instead; empty if nothing alike."""
 
     training: Training
     why: str
-    """What the other campaign has instead; empty if nothing alike."""
 
 
-@dataclass(frozen=True)
-class Matched:
+class Matched(NamedTuple):
     """What two campaigns have in common, and what not."""
 
-    pairs: tuple[Pair, ...]
-    only_a: tuple[Alone, ...]
-    only_b: tuple[Alone, ...]
+    pairs: list[Pair]
+    only_a: list[Alone]
+    only_b: list[Alone]
 
 
 def trainings_of(source: Source) -> list[Training]:
@@ -102,128 +96,102 @@ def trainings_of(source: Source) -> list[Training]:
     by_id: dict[str, list[Row]] = {}
     for row in source.runs:
         by_id.setdefault(row["configuration"], []).append(row)
-    found = [_training(id_, rows, source) for id_, rows in by_id.items()]
-    return sorted(found, key=lambda one: (*_sortable(one.key), one.device, one.id))
+    trainings = [_training(id_, rows, source) for id_, rows in by_id.items()]
+    return sorted(trainings, key=lambda one: ([_sortable(v) for v in one.key], one.device, one.id))
 
 
-def _sortable(values: Iterable[Any]) -> list[tuple[bool, str, float]]:
+def _sortable(value: Any) -> tuple[bool, str, float]:
     """Return a key that sorts texts, numbers and nothing."""
-    return [
-        (value is not None, value if isinstance(value, str) else "", 0.0)
-        if value is None or isinstance(value, str)
-        else (True, "", float(value))
-        for value in values
-    ]
+    if value is None or isinstance(value, str):
+        return value is not None, value or "", 0.0
+    return True, "", float(value)
 
 
 def _training(id_: str, rows: Sequence[Row], source: Source) -> Training:
     keys = [(id_, row["repeat"]) for row in rows]
     specs = [source.specs[key] for key in keys]
     first, spec = rows[0], specs[0]
-    of_spec = {"dataset_fraction": spec.dataset_fraction, "precision": first["precision"]}
-    of_spec |= {name: getattr(spec, name) for name in _PASSES}
+    of_spec = {name: getattr(spec, name) for name in ("dataset_fraction", *_PASSES)}
     key = tuple(of_spec[name] if name in of_spec else first[name] for name in KEY)
-    told = [source.provenance.get(one, {}) for one in keys]
-    simulated = any(one.get(SIMULATED_KEY) for one in told)
-    seeds = {one.repeat: one.seed for one in specs}
-    return Training(id_, key, settings_of(specs), tuple(rows), spec, simulated, seeds)
+    simulated = any(source.provenance.get(key, {}).get(SIMULATED_KEY) for key in keys)
+    seeds = {spec.repeat: spec.seed for spec in specs}
+    return Training(id_, key, _settings_of(specs), tuple(rows), spec, simulated, seeds)
 
 
-def settings_of(specs: Sequence[RunSpec]) -> dict[str, str]:
+def _settings_of(specs: Sequence[RunSpec]) -> dict[str, str]:
     """Return the settings of a configuration's specs as JSON, by name with dots, but for KEY and seeds."""
-    found: dict[str, dict[str, None]] = {}
+    texts: dict[str, dict[str, None]] = {}
     for spec in specs:
-        content = {
-            "device": spec.device,
-            "nodes": spec.nodes,
-            "ranks_per_node": spec.ranks_per_node,
-            "protocol": spec.protocol,
-            "epochs": spec.epochs,
-            "sampling_period_s": spec.sampling_period_s,
-            "dataset_samples": spec.dataset_samples,
-            "validation_samples": spec.validation_samples,
-            **{f"dataset.{name}": value for name, value in spec.dataset.items()},
-            **{f"settings.{k}": v for k, v in spec.settings.items() if k not in KEY},
-        }
+        names = (
+            DEVICE,
+            *_OF_PLACE,
+            *OF_CAMPAIGN,
+            "epochs",
+            "dataset_samples",
+            "validation_samples",
+        )
+        content = {name: getattr(spec, name) for name in names}
+        content |= {f"dataset.{name}": value for name, value in spec.dataset.items()}
+        content |= {f"settings.{n}": value for n, value in spec.settings.items() if n not in KEY}
         for name, value in content.items():
-            found.setdefault(name, {})[json.dumps(value, sort_keys=True)] = None
-    return {name: ", ".join(values) for name, values in found.items()}
+            texts.setdefault(name, {})[json.dumps(value, sort_keys=True)] = None
+    return {name: ", ".join(values) for name, values in texts.items()}
 
 
 def match(a: Sequence[Training], b: Sequence[Training]) -> Matched:
     """Return the pairs of the same training, in the order of `a`, and what is left of both."""
-    pairs: list[Pair] = []
-    only_a: list[Alone] = []
-    only_b: list[Alone] = []
-    keys = dict.fromkeys(one.key for one in (*a, *b))
-    for key in keys:
-        ours, theirs = ([one for one in own if one.key == key] for own in (a, b))
+    matched = Matched([], [], [])
+    for key in dict.fromkeys(training.key for training in (*a, *b)):
+        ours, theirs = ([t for t in side if t.key == key] for side in (a, b))
         varied = _varied(ours) | _varied(theirs)
-        found = _joined(ours, theirs, varied)
-        found += _joined(*_rest(ours, theirs, found), varied - {DEVICE})
-        pairs += found
-        left_a, left_b = _rest(ours, theirs, found)
-        only_a += [Alone(one, _instead(one, theirs, varied)) for one in left_a]
-        only_b += [Alone(one, _instead(one, ours, varied)) for one in left_b]
-    return Matched(tuple(pairs), tuple(only_a), tuple(only_b))
+        left_a, left_b = ours, theirs
+        for by in (varied, varied - {DEVICE}):
+            pairs = _alike(left_a, left_b, by)
+            matched.pairs.extend(pairs)
+            left_a = [t for t in left_a if t not in [pair.a for pair in pairs]]
+            left_b = [t for t in left_b if t not in [pair.b for pair in pairs]]
+        matched.only_a.extend(Alone(t, _instead(t, theirs, varied)) for t in left_a)
+        matched.only_b.extend(Alone(t, _instead(t, ours, varied)) for t in left_b)
+    return matched
 
 
-def _varied(own: Sequence[Training]) -> set[str]:
+def _varied(trainings: Sequence[Training]) -> set[str]:
     """Return the settings in which configurations of one KEY differ."""
-    names = {name for one in own for name in one.settings if name not in _OF_PLACE}
-    return {name for name in names if len({one.settings.get(name) for one in own}) > 1}
+    names = {name for t in trainings for name in t.settings if name not in _OF_PLACE}
+    return {name for name in names if len({t.settings.get(name) for t in trainings}) > 1}
 
 
-def _joined(ours: Sequence[Training], theirs: Sequence[Training], by: set[str]) -> list[Pair]:
-    """Return pairs that agree in the settings `by`, where each campaign has one such."""
-    found = []
-    for one in ours:
-        alike_a = [other for other in ours if _agree(one, other, by)]
-        alike_b = [other for other in theirs if _agree(one, other, by)]
-        if len(alike_a) == len(alike_b) == 1:
-            found.append(Pair(one, alike_b[0]))
-    return found
+def _alike(ours: Sequence[Training], theirs: Sequence[Training], by: set[str]) -> list[Pair]:
+    """Return pairs that agree in the settings `by`, where each campaign has a single such training."""
+
+    def agreeing(training: Training, others: Sequence[Training]) -> list[Training]:
+        return [
+            other
+            for other in others
+            if all(training.settings.get(name) == other.settings.get(name) for name in by)
+        ]
+
+    return [
+        Pair(training, there[0])
+        for training in ours
+        if len(there := agreeing(training, theirs)) == 1 == len(agreeing(training, ours))
+    ]
 
 
-def _agree(one: Training, other: Training, by: set[str]) -> bool:
-    return all(one.settings.get(name) == other.settings.get(name) for name in by)
-
-
-def _rest(
-    ours: Sequence[Training], theirs: Sequence[Training], found: Sequence[Pair]
-) -> tuple[list[Training], list[Training]]:
-    paired_a, paired_b = {pair.a.id for pair in found}, {pair.b.id for pair in found}
-    return (
-        [one for one in ours if one.id not in paired_a],
-        [one for one in theirs if one.id not in paired_b],
-    )
-
-
-def _instead(one: Training, others: Sequence[Training], varied: set[str]) -> str:
+def _instead(training: Training, others: Sequence[Training], varied: set[str]) -> str:
     """Return what the other campaign has of the same KEY, by the settings that tell them apart."""
     if not others:
         return ""
-    names = [
-        name
-        for name in sorted(varied)
-        if all(one.settings.get(name) != other.settings.get(name) for other in others)
-    ]
-    if not names and len(others) == 1:
-        return "it is unclear which configuration here matches the one there"
-    if not names:
-        return f"it is unclear which of {count(len(others), 'configuration')} there matches"
-    own = (f"{_short_name(n)} {listed(_values(others, n))}, not {_shown(one, n)}" for n in names)
-    return f"there with {'; '.join(own)}"
+    apart = []
+    for name in sorted(varied):
+        there = list(dict.fromkeys(_shown(other, name) for other in others))
+        if (here := _shown(training, name)) not in there:
+            short = name.removeprefix("settings.").replace("dataset.", "dataset's ")
+            apart.append(f"{short} {listed(there)}, not {here}")
+    if not apart:
+        return f"unclear which matches: {', '.join(other.id for other in others)}"
+    return f"there with {'; '.join(apart)}"
 
 
-def _values(some: Sequence[Training], name: str) -> list[str]:
-    return list(dict.fromkeys(_shown(one, name) for one in some))
-
-
-def _shown(one: Training, name: str) -> str:
-    return one.settings.get(name, "null").replace('"', "").replace("null", "unset")
-
-
-def _short_name(name: str) -> str:
-    """Return a setting's name without where it stands in a spec."""
-    return name.removeprefix("settings.").replace("dataset.", "dataset's ")
+def _shown(training: Training, name: str) -> str:
+    return training.settings.get(name, "null").replace('"', "").replace("null", "unset")

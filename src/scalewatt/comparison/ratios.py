@@ -24,35 +24,20 @@ from scalewatt.results.text.metric_labels import metric_label
 
 A_LOWER, B_LOWER, NOT_APART = "a_lower", "b_lower", "not_apart"
 NO_INTERVAL, NOT_COMPARED = "no_interval", "not_compared"
-
-
-_ONE_SEED = "repeats share one seed"
-_NO_SPREAD = "repeats do not differ at all"
-
-
-@dataclass(frozen=True)
-class Quantity:
-    """A column of RUNS that is compared."""
-
-    name: str
-    words: str
-    unit: str
-    of_whole: bool = False
-    """True if it grows with the work of the whole training."""
-    energy: str | None = None
-    """The energy whose origin and scope it has; None if it is no energy."""
-
-
-QUANTITIES = (
-    Quantity("runtime_h", "Run time", "h", of_whole=True),
-    Quantity("throughput_samples_per_s", "Throughput", "samples/s"),
-    Quantity("energy_kwh", "Energy", "kWh", True, "energy_kwh"),
-    Quantity("gpu_energy_kwh", "Energy of the GPUs", "kWh", True, "gpu_energy_kwh"),
-    Quantity("energy_per_sample_j", "Energy per sample", "J", energy="energy_kwh"),
-    Quantity("p_gpuh_kw", "Mean power per GPU", "kW", energy="energy_kwh"),
-    Quantity("metric_last", "Metric after the last epoch", "", of_whole=True),
-)
+QUANTITIES = {
+    "runtime_h": ("Run time", "h"),
+    "throughput_samples_per_s": ("Throughput", "samples/s"),
+    "energy_kwh": ("Energy", "kWh"),
+    "gpu_energy_kwh": ("Energy of the GPUs", "kWh"),
+    "energy_per_sample_j": ("Energy per sample", "J"),
+    "p_gpuh_kw": ("Mean power per GPU", "kW"),
+    "metric_last": ("Metric after the last epoch", ""),
+}
+"""Columns of RUNS that are compared, with words and unit."""
 _GPU_ENERGY, _METRIC = "gpu_energy_kwh", "metric_last"
+_OF_WHOLE = ("runtime_h", "energy_kwh", _GPU_ENERGY, _METRIC)
+"""What grows with the work of the whole training."""
+_NO_ENERGY = ("runtime_h", "throughput_samples_per_s", _METRIC)
 
 SIDES = ("a", "b")
 COMPARED = pa.schema(
@@ -81,14 +66,14 @@ COMPARED = pa.schema(
 
 @dataclass(frozen=True)
 class Ratio:
-    """What is found of one quantity of a pair."""
+    """The ratio of one quantity of a pair, as the last columns of COMPARED."""
 
     verdict: str
     ratio: float | None = None
     """B/A, of the geometric means over repeats."""
-    low: float | None = None
+    ratio_low: float | None = None
     """95 % interval by repeats; None without repeats of both."""
-    high: float | None = None
+    ratio_high: float | None = None
     equivalent: bool = False
     """True if the interval is within 1/1.05 … 1.05."""
     reason: str | None = None
@@ -98,79 +83,70 @@ class Ratio:
 def compared_rows(pair: Pair, a: Source, b: Source) -> list[Row]:
     """Return the rows of COMPARED of a pair."""
     rows = []
-    for quantity in QUANTITIES:
-        values = tuple(_values(one, quantity) for one in (pair.a, pair.b))
-        if not any(values) or (quantity.name == _GPU_ENERGY and not _adds_gpus(pair)):
+    for name in QUANTITIES:
+        values = [_values(training, name) for training in pair]
+        if not any(values) or (name == _GPU_ENERGY and not _adds_gpus(pair)):
             continue
-        found = _ratio(pair, quantity, values, (a, b))
-        means = [summarise(own).mean if own else None for own in values]
-        origins, scopes = ([f(one, quantity) for one in (pair.a, pair.b)] for f in (origin, scope))
+        sided: dict[str, list[Any]] = {
+            "configuration": [training.id for training in pair],
+            "device": [training.device for training in pair],
+            "origin": [_origin(training, name) for training in pair],
+            "scope": [_scope(training, name) for training in pair],
+            "n_repeats": [len(training.rows) for training in pair],
+            "mean": [summarise(known).mean if known else None for known in values],
+        }
         rows.append(
             {
                 **dict(zip(KEY, pair.a.key, strict=True)),
-                **_sided("configuration", [pair.a.id, pair.b.id]),
-                **_sided("device", [pair.a.device, pair.b.device]),
-                "quantity": quantity.name,
-                **_sided("origin", origins),
-                **_sided("scope", scopes),
-                **_sided("n_repeats", [len(pair.a.rows), len(pair.b.rows)]),
-                **_sided("mean", means),
-                "ratio": found.ratio,
-                "ratio_low": found.low,
-                "ratio_high": found.high,
-                "verdict": found.verdict,
-                "equivalent": found.equivalent,
-                "reason": found.reason,
+                "quantity": name,
+                **{
+                    f"{column}_{side}": value
+                    for column, both in sided.items()
+                    for side, value in zip(SIDES, both, strict=True)
+                },
+                **vars(_ratio(pair, name, values, sided, (a, b))),
             }
         )
     return rows
 
 
-def _sided(name: str, both: Sequence[Any]) -> Row:
-    return {f"{name}_{side}": value for side, value in zip(SIDES, both, strict=True)}
-
-
-def _values(one: Training, quantity: Quantity) -> list[float]:
+def _values(training: Training, name: str) -> list[float]:
     """Return the values of all repeats; none where one is not known, or their energies are not alike."""
-    found = [row[quantity.name] for row in one.rows]
-    kinds = {(row["energy_origin"], row["energy_scope"]) for row in one.rows if quantity.energy}
-    return [] if None in found or len(kinds - {(None, None)}) > 1 else found
+    values = [row[name] for row in training.rows]
+    kinds = {(row["energy_origin"], row["energy_scope"]) for row in training.rows}
+    unlike = name not in _NO_ENERGY and len(kinds - {(None, None)}) > 1
+    return [] if None in values or unlike else values
 
 
 def _adds_gpus(pair: Pair) -> bool:
     """Return True if the GPUs' energy is a part of both energies, and not all of either."""
-    scopes = [_whole_scope(one) for one in (pair.a, pair.b)]
+    scopes = [_scope(training, "energy_kwh") or "" for training in pair]
     return all("gpu" in scope.split("+") for scope in scopes) and set(scopes) != {"gpu"}
 
 
-# --- origin and scope -----------------------------------------------------------------------------
-
-
-def origin(one: Training, quantity: Quantity) -> str | None:
+def _origin(training: Training, name: str) -> str | None:
     """Return where a quantity is from: measured, estimated, mixed or simulated; None if it is not known."""
-    if one.simulated:
+    if training.simulated:
         return SIMULATED
-    if quantity.energy is None:
+    if name in _NO_ENERGY:
         return MEASURED
-    if quantity.name == _GPU_ENERGY:
-        if not _values(one, quantity):
+    if name == _GPU_ENERGY:
+        if not _values(training, name):
             return None
-        bounds = [relative_bounds(row, _GPU_ENERGY, "") for row in one.rows]
-        return MEASURED if set(bounds) == {(1.0, 1.0)} else ESTIMATED
-    known = [row["energy_origin"] for row in one.rows if row["energy_origin"] is not None]
-    return known[0] if known else None
+        bounds = {relative_bounds(row, _GPU_ENERGY, "") for row in training.rows}
+        return MEASURED if bounds == {(1.0, 1.0)} else ESTIMATED
+    return _first(training, "energy_origin")
 
 
-def scope(one: Training, quantity: Quantity) -> str | None:
+def _scope(training: Training, name: str) -> str | None:
     """Return which parts of the nodes an energy is of, as gpu+cpu; None if it is no energy."""
-    if quantity.energy is None:
+    if name in _NO_ENERGY:
         return None
-    return "gpu" if quantity.name == _GPU_ENERGY else _whole_scope(one) or None
+    return "gpu" if name == _GPU_ENERGY else _first(training, "energy_scope")
 
 
-def _whole_scope(one: Training) -> str:
-    known = [row["energy_scope"] for row in one.rows if row["energy_scope"] is not None]
-    return known[0] if known else ""
+def _first(training: Training, column: str) -> str | None:
+    return next((row[column] for row in training.rows if row[column] is not None), None)
 
 
 # --- ratio and verdict ----------------------------------------------------------------------------
@@ -178,53 +154,47 @@ def _whole_scope(one: Training) -> str:
 
 def _ratio(
     pair: Pair,
-    quantity: Quantity,
-    values: tuple[list[float], ...],
+    name: str,
+    values: Sequence[list[float]],
+    sided: dict[str, list[Any]],
     sources: tuple[Source, Source],
 ) -> Ratio:
     """Return the ratio of one quantity, or why there is none."""
-    reason = _obstacle(pair, quantity, values, sources)
+    reason = _obstacle(pair, name, values, sided, sources)
     if reason:
         return Ratio(NOT_COMPARED, reason=reason)
-    found = judged(values[0], values[1])
-    if found.verdict != NO_INTERVAL and _shares_seeds(pair, quantity):
-        found = Ratio(NO_INTERVAL, found.ratio, reason=_ONE_SEED)
-    return found
-
-
-def _shares_seeds(pair: Pair, quantity: Quantity) -> bool:
-    """Return True for an error whose repeats have one seed: they do not tell what another would give."""
-    return quantity.name == _METRIC and any(
-        len(set(one.seeds.values())) < min(2, len(one.rows)) for one in (pair.a, pair.b)
-    )
+    ratio = judged(*values)
+    # Repeats of one seed do not tell what another would give.
+    seeds = [len(set(training.seeds.values())) < min(2, len(training.rows)) for training in pair]
+    if ratio.verdict != NO_INTERVAL and name == _METRIC and any(seeds):
+        return Ratio(NO_INTERVAL, ratio.ratio, reason="repeats share one seed")
+    return ratio
 
 
 def _obstacle(
     pair: Pair,
-    quantity: Quantity,
-    values: tuple[list[float], ...],
+    name: str,
+    values: Sequence[list[float]],
+    sided: dict[str, list[Any]],
     sources: tuple[Source, Source],
 ) -> str:
     """Return why a quantity is not compared; empty if it is."""
-    both = list(zip("AB", (pair.a, pair.b), values, sources, strict=True))
-    for side, one, known, source in both:
+    for side, training, known, source in zip("AB", pair, values, sources, strict=True):
         if not known:
-            why = source.no_energy.get(one.id) if quantity.energy else None
+            why = None if name in _NO_ENERGY else source.no_energy.get(training.id)
             return f"not known of {side}{f' ({why})' if why else ''}"
-    scopes = [scope(one, quantity) for one in (pair.a, pair.b)]
-    if scopes[0] != scopes[1]:
-        return f"A is the energy of {scopes[0]}, B of {scopes[1]}"
-    if quantity.energy and any(origin(one, quantity) in ORIGINS for one in (pair.a, pair.b)):
+    scope_a, scope_b = sided["scope"]
+    if scope_a != scope_b:
+        return f"A is the energy of {scope_a}, B of {scope_b}"
+    if name not in _NO_ENERGY and set(sided["origin"]) & set(ORIGINS):
         return ESTIMATED
-    if quantity.of_whole and (work := _other_work(pair)):
+    if name in _OF_WHOLE and (work := _other_work(pair)):
         return work
-    names = [one.rows[0]["metric_name"] for one in (pair.a, pair.b)]
-    if quantity.name == _METRIC and names[0] != names[1]:
-        return f"A's is {metric_label(None, names[0])}, B's {metric_label(None, names[1])}"
-    for side, _, known, _ in both:
-        if min(known) <= 0:
-            return f"{side} has a value that is not above 0"
-    return ""
+    metric_a, metric_b = (training.rows[0]["metric_name"] for training in pair)
+    if name == _METRIC and metric_a != metric_b:
+        return f"A's is {metric_label(None, metric_a)}, B's {metric_label(None, metric_b)}"
+    lowest = dict(zip("AB", map(min, values), strict=True))
+    return next((f"{s} has a value that is not above 0" for s in "AB" if lowest[s] <= 0), "")
 
 
 def _other_work(pair: Pair) -> str:
@@ -243,17 +213,12 @@ def _other_work(pair: Pair) -> str:
 
 def judged(a: Sequence[float], b: Sequence[float]) -> Ratio:
     """Return the ratio B/A of positive values over repeats, with its interval and the verdict."""
-    found = equivalence(b, a, MARGIN)
-    if found.low is None or found.high is None:
-        singles = [side for side, own in zip("AB", (a, b), strict=True) if len(own) == 1]
-        of = "a single run of each" if len(singles) == 2 else f"a single run of {singles[0]}"
-        return Ratio(NO_INTERVAL, found.ratio, reason=of)
-    if found.low == found.high:
-        return Ratio(NO_INTERVAL, found.ratio, reason=_NO_SPREAD)
-    same = found.verdict == "equivalent"
-    verdict = _verdict(found.low, found.high)
-    return Ratio(verdict, found.ratio, found.low, found.high, equivalent=same)
-
-
-def _verdict(low: float, high: float) -> str:
-    return A_LOWER if low > 1 else B_LOWER if high < 1 else NOT_APART
+    test = equivalence(b, a, MARGIN)
+    if test.low is None or test.high is None:
+        singles = [side for side, values in zip("AB", (a, b), strict=True) if len(values) == 1]
+        whose = "each" if len(singles) == 2 else singles[0]
+        return Ratio(NO_INTERVAL, test.ratio, reason=f"a single run of {whose}")
+    if test.low == test.high:
+        return Ratio(NO_INTERVAL, test.ratio, reason="repeats do not differ at all")
+    verdict = A_LOWER if test.low > 1 else B_LOWER if test.high < 1 else NOT_APART
+    return Ratio(verdict, test.ratio, test.low, test.high, test.verdict == "equivalent")
