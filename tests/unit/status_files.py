@@ -232,12 +232,11 @@ def submitted(
     job: str = "8",
     state: str = "PENDING",
     reason: str = "Priority",
-    end: str = "N/A",
     nodes: str = "",
 ) -> None:
     """From now on Slurm's queue has a job of the run, as Snakemake submits it."""
     comment = f"rule_train_wildcards_results_made_{TWO}_1"
-    queue(made, "|".join((job, state, end, nodes, reason, "uuid", str(made.folder), comment)))
+    queue(made, "|".join((job, state, nodes, reason, "uuid", str(made.folder), comment)))
 
 
 def stopped(made: Made, updates: int = 40) -> Path:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from energy_files import gpu
 from status_files import (
     ONE,
-    TWO,
     Made,
     add_up,
     begin_segment,
@@ -17,7 +14,6 @@ from status_files import (
     marks,
     record,
     running,
-    submitted,
 )
 
 from scalewatt.run_files.record import Progress
@@ -32,7 +28,7 @@ def test_the_rest_takes_as_long_an_update_as_the_segment_did_evaluations_include
     run = made.run()
     assert run["left_s"] == pytest.approx(55 * 61 / 45)
     assert run["left_at_least"] is False
-    assert run["ends_s"] - run["progress_written_s"] == pytest.approx(run["left_s"])
+    assert "; 1 min 15 s of training left" in status_text(made.status())
 
 
 def test_before_the_first_evaluation_it_is_at_least_the_time_of_the_updates(made: Made) -> None:
@@ -40,31 +36,7 @@ def test_before_the_first_evaluation_it_is_at_least_the_time_of_the_updates(made
     marks(folder, (0, "startup", 0, 30), (0, "train", 0, 5.0))
     run = made.run()
     assert (run["left_s"], run["left_at_least"]) == (pytest.approx(95), True)
-    assert run["ends_s"] is None
-    assert "at least 1 min" in status_text(made.status())
-
-
-@pytest.mark.parametrize(("limit_s", "known"), [(4000, True), (650, False)])
-def test_an_end_beyond_the_jobs_limit_is_none(made: Made, limit_s: int, known: bool) -> None:
-    epochs_of_14_s(running(made, 45), 4, step_s=5.0)
-    ends = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() + limit_s))
-    submitted(made, "7", "RUNNING", "None", ends, "n1")
-    run = made.run()
-    assert (run["ends_s"] is not None) == known, "the job is warned 600 s before its limit"
-    assert run["left_s"] is not None
-    assert ("of training left" in status_text(made.status())) != known
-
-
-def test_the_campaigns_end_is_known_once_all_that_is_left_runs(made: Made) -> None:
-    epochs_of_14_s(running(made, 45), 4, step_s=5.0)
-    for configuration, repeat in ((ONE, 1), (ONE, 2)):
-        made.publish(configuration, repeat)
-    assert made.status()["ends_s"] is None
-    made.publish(TWO, 2)
-    assert made.status()["ends_s"] == made.run()["ends_s"]
-    assert "ends     about" in status_text(made.status())
-    made.publish(TWO, 1)
-    assert made.status()["ends_s"] is None
+    assert "; at least 1 min 35 s of training left" in status_text(made.status())
 
 
 @pytest.mark.parametrize(

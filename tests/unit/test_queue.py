@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -25,7 +24,7 @@ def test_a_queue_that_fails_or_hangs_gives_no_answer(
     variable: str | None, words: str, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if variable:
-        queue(made, "7|RUNNING|N/A|n1|None|a|/|")
+        queue(made, "7|RUNNING|n1|None|a|/|")
         monkeypatch.setenv(variable, "Unable to contact slurm controller")
         monkeypatch.setattr(ask, "__kwdefaults__", {"timeout_s": 0.5, "times": None})
     with pytest.raises(NoAnswerError) as error:
@@ -33,23 +32,21 @@ def test_a_queue_that_fails_or_hangs_gives_no_answer(
     assert str(error.value) == words
 
 
-def test_the_queue_says_state_end_nodes_reason_and_comment(made: Made) -> None:
+def test_the_queue_says_state_nodes_reason_and_comment(made: Made) -> None:
     queue(
         made,
-        "7|RUNNING|2026-11-22T10:00:00|n[1-2]|None|uuid|/home|a comment | with bars",
-        "8|PENDING|N/A||QOSMaxJobs|uuid|/home|",
+        "7|RUNNING|n[1-2]|None|uuid|/home|a comment | with bars",
+        "8|PENDING||QOSMaxJobs|uuid|/home|",
         "broken",
     )
     with open(made.folder / "bin" / "answer", "ab") as answer:
-        answer.write(b"6|REQUEUED|N/A|n\xff1|None|uuid|/home|\n")
+        answer.write(b"6|REQUEUED|n\xff1|None|uuid|/home|\n")
     jobs = queued_jobs()
     assert list(jobs) == ["7", "8", "6"]
     seven, eight, six = jobs.values()
     assert [job.is_waiting for job in jobs.values()] == [False, True, True]
     assert (seven.nodes, six.nodes, seven.comment) == ("n[1-2]", "n\\xff1", "a comment | with bars")
     assert (seven.waits_for, eight.waits_for) == (None, "QOSMaxJobs")
-    assert seven.ends_s == time.mktime((2026, 11, 22, 10, 0, 0, 0, 0, -1))
-    assert eight.ends_s is None
 
 
 @pytest.mark.parametrize("name", ["SQUEUE_STATES", "SQUEUE_PARTITION", "SLURM_TIME_FORMAT"])
@@ -79,7 +76,7 @@ def test_a_runs_job_is_known_by_its_comment_and_the_folder_of_its_snakemake(
     tmp_path: Path, comment: str, folder: str, is_its_job: bool
 ) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "here")
-    job = QueuedJob("7", "PENDING", "", "", "", "uuid", str(tmp_path / folder), comment)
+    job = QueuedJob("7", "PENDING", "", "", "uuid", str(tmp_path / folder), comment)
     found = job_of_run({"7": job}, tmp_path / "link", "demo", "net", 2)
     assert found == (job if is_its_job else None)
 

@@ -74,7 +74,7 @@ def test_json_has_all_runs_and_null_for_what_is_not_known(made: Made) -> None:
     keys = {frozenset(run) for run in said["runs"]}
     assert len(keys) == 1
     (done,) = (run for run in said["runs"] if run["state"] == "done")
-    assert [done[key] for key in ("epoch", "power_w", "ends_s", "job", "reason")] == [None] * 5
+    assert [done[key] for key in ("epoch", "power_w", "job", "reason")] == [None] * 4
 
 
 def test_the_power_after_the_first_sample_is_not_known(made: Made) -> None:

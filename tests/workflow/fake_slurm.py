@@ -71,7 +71,7 @@ with open(root / "lock", "a") as lock:
             state = entry["queue"] if entry["left"] > 0 else ""
             if state:
                 said = [entry.get(key, "(null)") for key in ("name", "folder", "comment")]
-                print(job, state, "N/A", "", "None", *said, sep="|")
+                print(job, state, "", "None", *said, sep="|")
     elif name == "sacct" and "nodelist%-256" in words:
         print("n1")
     elif name == "sacct":

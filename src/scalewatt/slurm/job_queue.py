@@ -5,9 +5,7 @@ from __future__ import annotations
 import getpass
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from scalewatt.slurm.slurm_commands import ask
@@ -18,7 +16,7 @@ _STUCK = re.compile(
 )
 """Slurm's reasons for which a job waits until somebody changes it, or the cluster."""
 _WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT")
-_FORMAT = "%i|%T|%e|%N|%r|%j|%Z|%k"
+_FORMAT = "%i|%T|%N|%r|%j|%Z|%k"
 RULES = ("train", "train_command")
 """Rules of trainings."""
 
@@ -29,7 +27,6 @@ class QueuedJob:
 
     id: str
     state: str
-    end: str
     nodes: str
     reason: str
     """Slurm's word for why it waits."""
@@ -47,13 +44,6 @@ class QueuedJob:
     def waits_for(self) -> str | None:
         """Slurm's reason for which the job waits; None for a job that does not."""
         return None if self.reason in ("", "None") else self.reason
-
-    @property
-    def ends_s(self) -> float | None:
-        """When its time limit ends the job, in Unix s; None before it has begun."""
-        with suppress(ValueError, OverflowError):
-            return datetime.strptime(self.end, "%Y-%m-%dT%H:%M:%S").timestamp()
-        return None
 
 
 Queue = Mapping[str, QueuedJob]

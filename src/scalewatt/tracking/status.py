@@ -49,7 +49,7 @@ STALE_S = 30.0
 Row = dict[str, Any]
 UNDER_WAY = (
     *("epoch", "epochs", "step", "steps", "stage", "samples_per_s", "progress_written_s"),
-    *("power_w", "left_s", "left_at_least", "ends_s"),
+    *("power_w", "left_s", "left_at_least"),
 )
 """Keys of a run's row that only a running one has values of, or a command whose script reports."""
 
@@ -88,7 +88,6 @@ def campaign_status(
         "queue_answered": queue is not None,
         **_sums(runs),
         "excluded": sum(row["excluded"] is not None for row in runs),
-        "ends_s": _end_s(runs),
         "energy_kwh": used.kwh,
         "energy_low_kwh": low_kwh,
         "energy_high_kwh": high_kwh,
@@ -115,12 +114,6 @@ def _sums(runs: Sequence[Row]) -> dict[str, Any]:
         "updates": sum(row["updates"] or 0 for row in known),
         "updates_total": sum(row["updates_total"] for row in known),
     }
-
-
-def _end_s(runs: Sequence[Row]) -> float | None:
-    """When the last run will have finished, in Unix s; None unless all that are left run."""
-    ends = [row["ends_s"] for row in runs if row["state"] != "done"]
-    return None if not ends or None in ends else max(ends)
 
 
 def _specs(campaign: Campaign, results: Path) -> list[RunSpec]:
@@ -226,25 +219,7 @@ class _Look:
         row["progress_written_s"] = progress.written_s
         left_s, at_least = time_left(progress, number(last.get("from_updates")), _marks(folder))
         row |= {"left_s": left_s, "left_at_least": None if left_s is None else at_least}
-        if left_s is not None and not at_least and state.silent_s is None:
-            ends_s = progress.written_s + left_s
-            if ends_s <= self._job_ends_s(spec, state, last):
-                row["ends_s"] = max(ends_s, time.time())
         return row
-
-    def _job_ends_s(self, spec: RunSpec, state: RunState, segment: Row) -> float:
-        """When a run's job is asked to stop at a checkpoint, in Unix s; infinite without a limit."""
-        if state.job is None:
-            return float("inf")
-        job = self.queue.get(state.job)
-        ends_s = job.ends_s if job else None
-        if ends_s is None:
-            device = self.cluster.devices.get(spec.device)
-            began_s = number(segment.get("started_s"))
-            if device is None or device.time_limit_min is None or began_s is None:
-                return float("inf")
-            ends_s = began_s + 60 * device.time_limit_min
-        return ends_s - self.cluster.stop_warning_s
 
 
 def time_left(

@@ -84,8 +84,6 @@ def _head(status: Mapping[str, Any]) -> list[str]:
     if ESTIMATED in status["energy_kwh_by_origin"]:
         low, high = (kwh_text(status[f"energy_{end}_kwh"]) for end in ("low", "high"))
         lines.append(f"         {low} to {high} kWh by what is estimated (docs/energy.md)")
-    if status["ends_s"] is not None:
-        lines.append(f"ends     about {clock(status['ends_s'], now_s)}")
     return lines
 
 
@@ -156,7 +154,7 @@ def _running(run: Row, now_s: float) -> Iterator[str]:
     where += f" on {run['host']}" if run["host"] else ""
     segment = f", segment {run['segment']}" if run["segment"] is not None else ""
     since = f" since {clock(run['since_s'], now_s)}" if run["since_s"] is not None else ""
-    yield f"{where}{segment}{since}{_left(run, now_s)}"
+    yield f"{where}{segment}{since}{_left(run)}"
     if run["silent_s"] is not None:
         yield f"no sign of life for {duration(run['silent_s'])}: its process or node may be dead"
 
@@ -180,10 +178,8 @@ def _progress(run: Row) -> Iterator[str]:
         yield f"{run['power_w']:.0f} W"
 
 
-def _left(run: Row, now_s: float) -> str:
-    """When a running one ends, or what is left of it, after a semicolon; empty if unknown."""
-    if run["ends_s"] is not None:
-        return f"; ends about {clock(run['ends_s'], now_s)} (in {duration(run['ends_s'] - now_s)})"
+def _left(run: Row) -> str:
+    """Training that is left of a running one, after a semicolon; empty if unknown."""
     if run["left_s"] is None:
         return ""
     least = "at least " if run["left_at_least"] else ""
