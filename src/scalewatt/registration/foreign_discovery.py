@@ -36,7 +36,7 @@ def open_foreign(path: Path, options: Options) -> Recorded | None:
     windows, gpus, powers = facts_of(whole.nodes.items(), whole.clock_known)
     return Recorded(
         tuple(kept),
-        (tuple(whole.nodes),),
+        {0: tuple(whole.nodes)},
         {node: own for node, own in gpus.items() if own},
         # A file's name does not tell which machine it was.
         tuple(window for window in windows if window.host not in whole.named_by_file),

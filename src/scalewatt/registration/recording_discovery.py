@@ -14,12 +14,12 @@ import numpy as np
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256, write_json
 from scalewatt.energies.node import node_window
-from scalewatt.recordings.block import Block
+from scalewatt.recordings.block import Block, Recording
 from scalewatt.recordings.foreign_files import options_name
 from scalewatt.recordings.journal import beside, is_journal, read_journal
 from scalewatt.recordings.perun_file import choose_run, list_runs, open_perun_file
-from scalewatt.recordings.terms import Flag
 
+SENSORS = ".sensors.json"
 _NAMED = re.compile(r"^(?:failed_)?segment-(\d+)\.")
 _NAMES = "segment-000.hdf5, segment-000.<host>.csv, segment-001.hdf5, …"
 
@@ -69,8 +69,8 @@ class Recorded:
     """All files of one run, and what they say of it."""
 
     files: tuple[RecordedFile, ...]
-    hosts: tuple[tuple[str, ...], ...]
-    """The hosts of each segment."""
+    hosts: dict[int, tuple[str, ...]]
+    """Hosts by segment."""
     gpus: dict[str, list[int]]
     """Indices of the GPUs whose power or energy was recorded, by host."""
     windows: tuple[Window, ...]
@@ -88,26 +88,12 @@ class Recorded:
     @property
     def segments(self) -> list[int]:
         """Return the numbers of the segments."""
-        return sorted({file.segment for file in self.files})
+        return sorted(self.hosts)
 
     @property
     def hostnames(self) -> list[str]:
         """Return all hosts of all segments."""
-        return sorted({host for hosts in self.hosts for host in hosts})
-
-
-@dataclass(frozen=True)
-class _Read:
-    """One recording, read."""
-
-    path: Path
-    journal: bool
-    hosts: tuple[str, ...]
-    gpus: dict[str, list[int]]
-    windows: tuple[Window, ...]
-    problems: tuple[Flag, ...]
-    powers: tuple[GpuPower, ...]
-    part: tuple[str, str, str] | None = None
+        return sorted({host for hosts in self.hosts.values() for host in hosts})
 
 
 def open_recording(path: Path, run: str | None, round_: str | None, where: str) -> Recorded:
@@ -121,7 +107,7 @@ def open_recording(path: Path, run: str | None, round_: str | None, where: str) 
             f"{where}: {path} does not exist; expected a perun file, journal or folder"
         )
     if not path.is_dir():
-        return _recorded([(0, _read(path, run, round_))])
+        return _read(path, 0, None, run, round_)
     if run is not None or round_ is not None:
         raise InputError(
             f"{where}: run and round choose from one perun file; {path} is a folder: name the file"
@@ -133,12 +119,11 @@ def open_recording(path: Path, run: str | None, round_: str | None, where: str) 
     if not recordings:
         raise InputError(f"{path}: holds neither a perun file nor a journal")
     if not named:
-        return _recorded([(0, read) for read in _of_one_segment(recordings, path)])
-    recorded = _recorded([(_number(p), _read(p, None, None)) for p in recordings], keep_names=True)
-    beside = [
-        RecordedFile(p, file_sha256(p), _number(p), p.name) for p in named if p not in recordings
-    ]
-    return replace(recorded, files=(*recorded.files, *beside))
+        return _of_one_segment([_read(p, 0, None) for p in recordings], path)
+    recorded = _together([_read(p, _number(p), p.name) for p in recordings])
+    read = {file.path for file in recorded.files}
+    others = (RecordedFile(p, file_sha256(p), _number(p), p.name) for p in named if p not in read)
+    return replace(recorded, files=(*recorded.files, *others))
 
 
 def place(file: RecordedFile, folder: Path) -> None:
@@ -189,21 +174,37 @@ def _number(path: Path) -> int:
     return int(found.group(1))
 
 
-def _read(path: Path, run: str | None, round_: str | None) -> _Read:
+def _read(
+    path: Path, number: int, target: str | None, run: str | None = None, round_: str | None = None
+) -> Recorded:
+    """Read one file of a segment, which is kept under the name `target`; None: by its content."""
     if is_journal(path):
         if run is not None or round_ is not None:
             raise InputError(f"{path}: run and round choose from a perun file; this is a journal")
         recording = read_journal(path)
-        windows, gpus, powers = facts_of(recording.nodes.items(), recording.clock_known)
-        return _Read(path, True, tuple(recording.nodes), gpus, windows, recording.flags, powers)
+        host = re.sub(r"[^A-Za-z0-9._-]", "_", next(iter(recording.nodes)))  # it is no path
+        journal = Path(target or f"segment-{number:03d}.{host}.csv")
+        names = {path: journal.name}
+        names |= {beside(path, SENSORS): beside(journal, SENSORS).name}
+        files = [RecordedFile(p, file_sha256(p), number, name) for p, name in names.items()]
+        return _recorded(path, number, files, recording)
     runs = list_runs(path)
     with open_perun_file(path, run, round_) as recording:
         chosen = choose_run(runs, run)
         others = len(runs) > 1 or (round_ is not None and len(chosen.round_ids) > 1)
         part = (chosen.app, chosen.run_id, recording.round or "") if others else None
-        windows, gpus, powers = facts_of(recording.nodes.items(), recording.clock_known)
-        facts = (gpus, windows, tuple(recording.flags), powers, part)
-        return _Read(path, False, tuple(recording.nodes), *facts)
+        name = target or f"segment-{number:03d}.hdf5"
+        files = [RecordedFile(path, file_sha256(path), number, name, part)]
+        return _recorded(path, number, files, recording)
+
+
+def _recorded(
+    path: Path, number: int, files: Sequence[RecordedFile], recording: Recording
+) -> Recorded:
+    windows, gpus, powers = facts_of(recording.nodes.items(), recording.clock_known)
+    problems = tuple(f"{path}: {each['detail']}" for each in recording.flags)
+    hosts = {number: tuple(sorted(recording.nodes))}
+    return Recorded(tuple(files), hosts, gpus, windows, problems, powers)
 
 
 def facts_of(
@@ -231,48 +232,32 @@ def facts_of(
     return tuple(windows), gpus, tuple(powers)
 
 
-def _of_one_segment(recordings: list[Path], path: Path) -> list[_Read]:
-    """Read a folder's files whose names say no segment; InputError unless they can be of one."""
-    reads = [_read(recording, None, None) for recording in recordings]
-    hosts = [host for read in reads if read.journal for host in read.hosts]
-    if len(set(hosts)) < len(hosts) or sum(not read.journal for read in reads) > 1:
+def _of_one_segment(files: list[Recorded], path: Path) -> Recorded:
+    """Join a folder's files whose names say no segment; InputError unless they can be of one."""
+    recorded = _together(files)
+    names = [file.target for file in recorded.files]
+    if len(set(names)) < len(names):
         raise InputError(
             f"{path}: holds several perun files, or journals of one host; expected names that say "
             f"their segment: {_NAMES}"
         )
-    return reads
+    return recorded
 
 
-def _recorded(found: list[tuple[int, _Read]], keep_names: bool = False) -> Recorded:
-    files: list[RecordedFile] = []
-    gpus: dict[str, set[int]] = {}
-    hosts: dict[int, set[str]] = {}
-    for number, read in found:
-        taken = {file.target for file in files}
-        target = read.path.name if keep_names else _target(number, read, taken)
-        files.append(RecordedFile(read.path, file_sha256(read.path), number, target, read.part))
-        if read.journal and not keep_names:
-            sensors, named = (beside(p, ".sensors.json") for p in (read.path, Path(target)))
-            files.append(RecordedFile(sensors, file_sha256(sensors), number, named.name))
-        hosts.setdefault(number, set()).update(read.hosts)
-        for host, indices in read.gpus.items():
-            gpus.setdefault(host, set()).update(indices)
+def _together(parts: Sequence[Recorded]) -> Recorded:
+    """Join what several files of a run say."""
+    hosts: dict[int, tuple[str, ...]] = {}
+    gpus: dict[str, list[int]] = {}
+    for part in parts:
+        for number, names in part.hosts.items():
+            hosts[number] = tuple(sorted({*hosts.get(number, ()), *names}))
+        for host, indices in part.gpus.items():
+            gpus[host] = sorted({*gpus.get(host, ()), *indices})
     return Recorded(
-        files=tuple(files),
-        hosts=tuple(tuple(sorted(hosts[number])) for number in sorted(hosts)),
-        gpus={host: sorted(indices) for host, indices in sorted(gpus.items())},
-        windows=tuple(w for _, read in found for w in read.windows),
-        problems=tuple(
-            f"{read.path}: {one['detail']}" for _, read in found for one in read.problems
-        ),
-        powers=tuple(power for _, read in found for power in read.powers),
+        files=tuple(file for part in parts for file in part.files),
+        hosts=dict(sorted(hosts.items())),
+        gpus=dict(sorted(gpus.items())),
+        windows=tuple(window for part in parts for window in part.windows),
+        problems=tuple(problem for part in parts for problem in part.problems),
+        powers=tuple(power for part in parts for power in part.powers),
     )
-
-
-def _target(number: int, read: _Read, taken: set[str]) -> str:
-    stem = f"segment-{number:03d}"
-    if not read.journal:
-        return f"{stem}.hdf5"
-    host = re.sub(r"[^A-Za-z0-9._-]", "_", read.hosts[0])  # what a file says is no path
-    names = (f"{stem}.{host}{f'.{k}' if k else ''}.csv" for k in range(len(taken) + 1))
-    return next(name for name in names if name not in taken)

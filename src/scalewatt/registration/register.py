@@ -155,7 +155,7 @@ def _wanted(one: Description) -> _Wanted:
     if recorded is None:
         run, round_ = one.given.get("run"), one.given.get("round")
         recorded = open_recording(one.path, run, round_, one.where)
-    hosts = max(len(names) for names in recorded.hosts)
+    hosts = max(map(len, recorded.hosts.values()))
     nodes = one.given.get("nodes", hosts)
     gpus = one.point["gpus"]
     if nodes < hosts:
@@ -269,7 +269,7 @@ def description_of(one: _Wanted) -> dict[str, Any]:
 def _problems(one: _Wanted) -> list[str]:
     """Return what the user should know of the recording."""
     found = list(one.recorded.problems)
-    hosts = min(len(names) for names in one.recorded.hosts)
+    hosts = min(map(len, one.recorded.hosts.values()))
     if hosts < one.nodes:
         found.append(f"{one.one.path}: {hosts} of {one.nodes} nodes were recorded")
     per_node = one.one.point["gpus"] // one.nodes
