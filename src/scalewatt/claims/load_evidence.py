@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
-from scalewatt.campaign.campaign_types import VARIED, Campaign, Series
+from scalewatt.campaign.campaign_types import VARIED, Campaign, Configuration, Series
 from scalewatt.campaign.cluster import Cluster
 from scalewatt.campaign.load import SIMULATED, load_campaign
 from scalewatt.campaign.run_spec import RunSpec, run_spec
@@ -35,6 +36,9 @@ from scalewatt.results.tables.read_table import PUBLISHED, RUN_KEY
 from scalewatt.results.tables.run_row import read_provenances
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, RUNS
 
+GBS = "global_batch_size"
+_ALIKE = ["model", "phase", "device", "data", "constant"]
+"""What series share whose global batch sizes make regimes."""
 PAPER_CAMPAIGN = PROJECT_ROOT / "campaigns" / "paper.yaml"
 
 
@@ -142,6 +146,13 @@ def lines_of(campaign: Campaign, rows: Sequence[Row]) -> tuple[Line, ...]:
     for name, series in campaign.series.items():
         for id_ in series.points.values():
             of_point[id_] = (*of_point.get(id_, ()), modes[name])
+
+    def point(id_: str) -> Point:
+        configuration = campaign.configurations[id_]
+        total, chance = _total(configuration), _chance(configuration)
+        varies = configuration.seeds == VARIED
+        return Point(by_id[id_], of_point[id_], total, chance, varies_seeds=varies)
+
     lines = [
         Line(
             name,
@@ -151,17 +162,7 @@ def lines_of(campaign: Campaign, rows: Sequence[Row]) -> tuple[Line, ...]:
             series.device,
             modes[name],
             constant_of(campaign, series),
-            tuple(
-                Point(
-                    by_id[id_],
-                    of_point[id_],
-                    _total(campaign, id_),
-                    _chance(campaign, id_),
-                    varies_seeds=campaign.configurations[id_].seeds == VARIED,
-                )
-                for _, id_ in sorted(series.points.items())
-                if id_ in by_id
-            ),
+            tuple(point(id_) for _, id_ in sorted(series.points.items()) if id_ in by_id),
             tuple(sorted(series.points)),
         )
         for name, series in campaign.series.items()
@@ -170,22 +171,17 @@ def lines_of(campaign: Campaign, rows: Sequence[Row]) -> tuple[Line, ...]:
     return tuple(replace(line, alike=there[key_of_line(line)] > 1) for line in lines)
 
 
-def _total(campaign: Campaign, id_: str) -> int | None:
+def _total(configuration: Configuration) -> int | None:
     """Return samples of the whole dataset that a configuration trains on a part of."""
-    one = campaign.configurations[id_]
-    if one.dataset_samples is None:
-        return None
-    fraction = Fraction(one.dataset_fraction)
-    if fraction == 1:
-        return one.dataset_samples
-    total = one.dataset.get("train_samples")
+    if configuration.dataset_samples is None or Fraction(configuration.dataset_fraction) == 1:
+        return configuration.dataset_samples
+    total = configuration.dataset.get("train_samples")
     return None if total is None else int(total)
 
 
-def _chance(campaign: Campaign, id_: str) -> float | None:
+def _chance(configuration: Configuration) -> float | None:
     """Return the error of guessing less two standard deviations over the validation set, in percent."""
-    one = campaign.configurations[id_]
-    classes, samples = one.dataset.get("classes"), one.validation_samples
+    classes, samples = configuration.dataset.get("classes"), configuration.validation_samples
     if not classes or not samples:
         return None
     hits = 1 / classes
@@ -202,42 +198,28 @@ def with_points(evidence: Evidence) -> Evidence:
 
 def modes_of(campaign: Campaign) -> dict[str, str]:
     """Return the mode of each series (see `evidence`)."""
-    longest: dict[tuple[str, str], int] = {}
-    smallest: dict[tuple[str, ...], int] = {}
-    for series in campaign.series.values():
-        key = (series.model, series.phase)
-        longest[key] = max(longest.get(key, 0), _epochs(campaign, series))
-    found = {name: _mode(campaign, series, longest) for name, series in campaign.series.items()}
-    of_gbs = {
-        name: ((one.model, one.phase, one.device, found[name]), constant_of(campaign, one) or 0)
-        for name, one in campaign.series.items()
-        if found[name].endswith("gbs")
-    }
-    for alike, constant in of_gbs.values():
-        smallest[alike] = min(smallest.get(alike, constant), constant)
-    sized = {
-        name: found[name] + ("_s" if constant == smallest[alike] else "_l")
-        for name, (alike, constant) in of_gbs.items()
-    }
-    return found | sized
-
-
-def _mode(campaign: Campaign, series: Series, longest: Mapping[tuple[str, str], int]) -> str:
-    if _epochs(campaign, series) < longest[series.model, series.phase]:
-        return "probe"
-    if series.constant == "neither":
-        return "other"
-    data = "sd" if series.is_scaled else "fd"
-    return data + ("_gbs" if series.constant == "global_batch_size" else "_lbs")
-
-
-def _epochs(campaign: Campaign, series: Series) -> int:
-    return max(campaign.configurations[id_].epochs for id_ in series.points.values())
+    series = pd.DataFrame(
+        [
+            {
+                **{name: getattr(each, name) for name in ("model", "phase", "device", "constant")},
+                "data": "sd" if each.is_scaled else "fd",
+                "epochs": max(campaign.configurations[id_].epochs for id_ in each.points.values()),
+                "size": constant_of(campaign, each) or 0,
+            }
+            for each in campaign.series.values()
+        ],
+        index=list(campaign.series),
+    )
+    is_probe = series["epochs"] < series.groupby(["model", "phase"])["epochs"].transform("max")
+    sizes = series["size"].mask(is_probe).groupby([series[name] for name in _ALIKE])
+    regime = np.where(series["size"] == sizes.transform("min"), "_s", "_l")
+    modes = series["data"] + np.where(series["constant"] == GBS, "_gbs" + regime, "_lbs")
+    modes = modes.mask(series["constant"] == "neither", "other")
+    return dict(modes.mask(is_probe, "probe"))
 
 
 def constant_of(campaign: Campaign, series: Series) -> int | None:
     """Return the batch size that is the same at all points of a series, if one is."""
     there = [campaign.configurations[id_] for id_ in series.points.values()]
-    name = series.constant
-    values = {getattr(c, name) for c in there} if hasattr(there[0], name) else set()
+    values = {getattr(each, series.constant, None) for each in there}
     return values.pop() if len(values) == 1 else None
