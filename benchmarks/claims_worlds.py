@@ -41,7 +41,7 @@ from scalewatt.results.tables.published_spread import published_spread
 from scalewatt.results.tables.repeat_statistics import summarise
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, PARTS
 from scalewatt.scaling.model.model_file import read_model
-from scalewatt.scaling.model.training_kind import kind_of_spec
+from scalewatt.scaling.model.terms import kind_of_spec
 from scalewatt.scaling.simulation.learning_curves import final_metric
 from scalewatt.scaling.simulation.run import draw_run
 

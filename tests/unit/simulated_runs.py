@@ -21,7 +21,7 @@ from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.run_row import RunFiles, run_row
 from scalewatt.scaling.model.model_file import read_model
-from scalewatt.scaling.model.training_kind import kind_of_spec
+from scalewatt.scaling.model.terms import kind_of_spec
 from scalewatt.scaling.simulation.run import Simulation, simulation
 from scalewatt.scaling.simulation.write import write_run
 

@@ -12,12 +12,16 @@ import pytest
 from campaign_files import ROOT
 from scipy import stats
 
-from scalewatt.scaling.model.calibrate import calibrate_kind, fit_time
-from scalewatt.scaling.model.calibration_points import by_kind, points_of
-from scalewatt.scaling.model.cost_terms import Array, EnergyTerms
-from scalewatt.scaling.model.kind_model import KindModel, Point
+from scalewatt.scaling.model.fit import (
+    KindModel,
+    Point,
+    by_kind,
+    calibrate,
+)
 from scalewatt.scaling.model.model_file import read_model
+from scalewatt.scaling.model.points import points_of
 from scalewatt.scaling.model.posterior import PRIOR_POINTS, PRIOR_SPREAD, Draws, draw
+from scalewatt.scaling.model.terms import Array, energy_columns
 
 MODEL = ROOT / "reference" / "scaling_model.json"
 
@@ -36,7 +40,7 @@ def at_points(model: KindModel) -> list[Array]:
     """What each draw says of times and energies at the model's own points, (draws, points)."""
     loads = [point.load for point in model.points]
     times = np.array([point.runtime_s for point in model.points])
-    columns = model.energy_terms.columns(loads, times)
+    columns = energy_columns(loads, times)
     return [
         model.time.means(model.time_terms.columns(loads)),
         *(draws.means(columns) for draws in model.energy.values()),
@@ -94,14 +98,14 @@ def agree(found: Array, reference: Array) -> None:
 
 
 def time_of(points: list[Point]) -> tuple[Array, Array, Draws]:
-    terms, draws = fit_time(points)
+    model = calibrate(points)
     values = np.array([point.runtime_s for point in points])
-    return terms.columns([point.load for point in points]), values, draws
+    return model.time_terms.columns([point.load for point in points]), values, model.time
 
 
 def energy_of(points: list[Point]) -> tuple[Array, Array, Draws]:
     times = np.array([point.runtime_s for point in points])
-    columns = EnergyTerms().columns([point.load for point in points], times)
+    columns = energy_columns([point.load for point in points], times)
     values = np.array([point.energy_j for point in points], float)
     return columns, values, draw(columns, values)
 
@@ -158,15 +162,15 @@ def test_terms_that_no_point_separates_share_their_sum_in_every_way() -> None:
 # --- the same everywhere --------------------------------------------------------------------------
 
 
-def test_the_shipped_draws_are_made_again_from_the_published_points(
+def test_the_shipped_model_is_made_again_from_the_published_points(
     shipped: tuple[KindModel, ...],
 ) -> None:
-    """To the digits of the file: a plan follows from the points alone."""
+    """So a plan follows from the points alone."""
     for kept in shipped:
-        again = calibrate_kind(kept.kind, published(kept.kind.key, kept.kind.device))
-        assert again.time_terms == kept.time_terms
-        assert again.time.terms == pytest.approx(kept.time.terms, rel=1e-4, abs=1e-9)
+        again = calibrate(published(kept.kind.key, kept.kind.device))
+        assert again.time_terms == kept.time_terms and again.points == kept.points
         assert again.time.spread == pytest.approx(kept.time.spread, rel=1e-4)
+        assert again.time.terms == pytest.approx(kept.time.terms, rel=1e-4, abs=1e-9)
         for name, draws in kept.energy.items():
             assert again.energy[name].terms == pytest.approx(draws.terms, rel=1e-4, abs=1e-9)
 

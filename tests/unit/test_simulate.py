@@ -36,10 +36,10 @@ from scalewatt.common.tabular_files import csv_rows
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import REFERENCE, published_configurations
-from scalewatt.scaling.model.cost_terms import load_of_spec
+from scalewatt.scaling.model.fit import TOTAL
 from scalewatt.scaling.model.model_file import ScalingModel, read_model, write_model
-from scalewatt.scaling.model.predict import TOTAL, estimate, predict
-from scalewatt.scaling.model.training_kind import kind_of_spec
+from scalewatt.scaling.model.predict import estimate, predict
+from scalewatt.scaling.model.terms import kind_of_spec, load_of_spec
 from scalewatt.scaling.simulation.learning_curves import (
     ASSUMED,
     PUBLISHED,
@@ -349,10 +349,13 @@ def test_a_campaign_of_which_a_part_can_be_simulated_is_refused_as_well() -> Non
         check_simulations(campaign(), cluster(), ScalingModel(known, (), "model.json"))
 
 
-@pytest.mark.parametrize("lacking", [{"energy": {}}, {"scope": None}, {"scope": "cpu+ram"}])
-def test_a_kind_without_energy_of_gpus_is_refused(lacking: dict[str, Any]) -> None:
+@pytest.mark.parametrize("scope", [None, "cpu+ram"])
+def test_a_kind_without_energy_of_gpus_is_refused(scope: str | None) -> None:
     model = read_model(MODEL)
-    kinds = tuple(replace(one, **lacking) for one in model.kinds)
+    kinds = tuple(
+        replace(one, points=tuple(replace(point, scope=scope) for point in one.points))
+        for one in model.kinds
+    )
     with pytest.raises(InputError, match="has no energy of GPUs; expected one calibrated on runs"):
         check_simulations(campaign(), cluster(), replace(model, kinds=kinds))
 

@@ -16,7 +16,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from scalewatt.scaling.model.cost_terms import Array
+from scalewatt.scaling.model.terms import Array
 
 PRIOR_SPREAD = 0.03
 """Relative; the paper's repeats of one training vary by 0.2 to 3.4 % in time, 0.2 to 1.4 % in energy at
@@ -48,29 +48,27 @@ class Draws:
     """(draws,): relative standard deviation of a point around the model."""
 
     def means(self, columns: Array) -> Array:
-        """Return values (draws, points) of columns (points, terms) or (draws, points, terms)."""
+        """Values (draws, points) of columns (points, terms) or (draws, points, terms)."""
         if columns.ndim == 2:
             return self.terms @ columns.T
         return np.einsum("dt,dpt->dp", self.terms, columns)
 
+    def repeated(self, times: int) -> Draws:
+        """Each draw several times, in order: draws of time and energy stay paired."""
+        return Draws(np.repeat(self.terms, times, axis=0), np.repeat(self.spread, times))
+
+    def times(self, factors: Array) -> Draws:
+        """The draws with their costs multiplied by factors (draws, terms)."""
+        return Draws(self.terms * factors, self.spread)
+
 
 def best(columns: Array, values: Array) -> Array:
-    """Return the non-negative costs with the smallest relative errors (least squares)."""
+    """Non-negative costs with the smallest relative errors (least squares)."""
     from scipy.optimize import nnls
 
     relative = columns / values[:, None]
     scale = _scale(relative)
     return nnls(relative / scale, np.ones(len(values)))[0] / scale
-
-
-def left_out_error(columns: Array, values: Array) -> float:
-    """Return the mean relative error of values (points,), each predicted by `best` of the others."""
-    errors = []
-    for number, value in enumerate(values):
-        others = np.arange(len(values)) != number
-        costs = best(columns[others], values[others])
-        errors.append(abs(columns[number] @ costs / value - 1))
-    return float(np.mean(errors))
 
 
 def draw(columns: Array, values: Array, seed: int = SEED) -> Draws:
@@ -79,8 +77,7 @@ def draw(columns: Array, values: Array, seed: int = SEED) -> Draws:
     Draws for other values use another random stream, because sums of several models pair them.
     """
     digits = " ".join(f"{value:.9g}" for value in values)  # alike where sums are rounded otherwise
-    seed += zlib.crc32(digits.encode()) % 2**31
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(seed + zlib.crc32(digits.encode()) % 2**31)
     relative = columns / values[:, None]
     scale = _scale(relative)
     relative = relative / scale
@@ -93,8 +90,8 @@ def draw(columns: Array, values: Array, seed: int = SEED) -> Draws:
             # Along a way the squares are a parabola, so the density of the step is a normal one.
             precision = max(float(way @ change), _LEAST_PRECISION)
             middle = (aim - costs @ change) / precision
-            low, high = _room(costs, way)
-            steps = _normal_within(low, high, middle, spread / math.sqrt(precision), random)
+            deviation = spread / math.sqrt(precision)
+            steps = _normal_within(*_room(costs, way), middle, deviation, random)
             costs = np.maximum(costs + np.outer(steps, way), 0.0)
         squares = ((costs @ relative.T - 1) ** 2).sum(axis=1) + PRIOR_POINTS * PRIOR_SPREAD**2
         spread = _spread(squares, len(values) + PRIOR_POINTS, random)
@@ -102,7 +99,7 @@ def draw(columns: Array, values: Array, seed: int = SEED) -> Draws:
 
 
 def _ways(gram: Array) -> list[Array]:
-    """Return the directions in which costs are moved: each alone, and each with those before it.
+    """Directions in which costs are moved: each alone, and each with those before it.
 
     In the latter these move so that the values change as little as they can (conjugate directions). Where
     points hardly separate terms, or as GPU and node hours not at all, single costs would move by tiny
@@ -115,7 +112,7 @@ def _ways(gram: Array) -> list[Array]:
 
 
 def _room(costs: Array, way: Array) -> tuple[Array, Array]:
-    """Return how far each row of costs can go back and forth along a way until one of them is 0."""
+    """How far each row of costs can go back and forth along a way until one of them is 0."""
     up, down = way > _LEAST_PRECISION, way < -_LEAST_PRECISION
     back = (-costs[:, up] / way[up]).max(axis=1, initial=-np.inf)
     return back, (-costs[:, down] / way[down]).min(axis=1, initial=np.inf)
@@ -150,7 +147,7 @@ def _spread(squares: Array, weight: float, random: np.random.Generator) -> Array
 
 
 def widened(draws: Draws, least: float) -> Draws:
-    """Return the draws times a factor each, so that a point's standard deviation is `least`.
+    """The draws times a factor each, so that a point's standard deviation is `least`.
 
     `least` is limited to MOST_UNSURE. All predictions of a draw share its factor, so their errors are
     fully correlated. Every other draw is used twice, with factors as far above 1 as below, so that
@@ -168,7 +165,7 @@ def widened(draws: Draws, least: float) -> Draws:
 
 
 def factors_around_one(count: int, deviation: float) -> Array:
-    """Return factors (count,), at least LEAST_FACTOR: shuffled quantiles of a normal one around 1."""
+    """Factors (count,), at least LEAST_FACTOR: shuffled quantiles of a normal one around 1."""
     normal = NormalDist(1.0, deviation)
     quantiles = np.array([normal.inv_cdf((number + 0.5) / count) for number in range(count)])
     return np.random.default_rng(_FACTORS_SEED).permutation(np.maximum(quantiles, LEAST_FACTOR))

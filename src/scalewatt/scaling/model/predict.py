@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalewatt.scaling.model.cost_terms import Array, Load
-from scalewatt.scaling.model.kind_model import KindModel
+from scalewatt.scaling.model.fit import KindModel
 from scalewatt.scaling.model.posterior import LEAST_FACTOR, Draws
+from scalewatt.scaling.model.terms import Array, Load, energy_columns
 
 INTERVAL = (0.05, 0.95)
 """Quantiles of the nominal 90 % intervals."""
@@ -21,7 +21,8 @@ NEAR = 1.0
 """Doublings of n or LBS within which a calibrated point determines the uncertainty of a time."""
 UNSEEN = 0.05
 """Relative standard deviation of a time that each doubling beyond these adds; assumed."""
-TOTAL = "total"
+DEVIATIONS = 4
+"""Deviations of a run sampled for each posterior sample of the costs: quantiles become smoother."""
 _SEED = 2
 
 
@@ -34,12 +35,12 @@ class Estimate:
     high: float
 
     def holds(self, value: float) -> bool:
-        """Return True if a value lies in the interval."""
+        """True if a value lies in the interval."""
         return self.low <= value <= self.high
 
 
 def estimate(draws: Array) -> Estimate:
-    """Return median and nominal 90 % interval of draws (draws,)."""
+    """Median and nominal 90 % interval of draws (draws,)."""
     low, median, high = np.quantile(draws, [INTERVAL[0], 0.5, INTERVAL[1]])
     return Estimate(float(median), float(low), float(high))
 
@@ -55,46 +56,52 @@ class Predicted:
 
     @property
     def total_j(self) -> Array | None:
-        """Return draws of the whole energy; None if it is not known."""
+        """Draws of the whole energy; None if it is not known."""
         return sum(self.energy_j.values()) if self.energy_j else None  # type: ignore[return-value]
 
 
 def predict(model: KindModel, loads: Sequence[Load], seed: int = _SEED) -> Predicted:
-    """Return draws of the run times and energies of `loads`, each a separate run."""
+    """Draw run times and energies of `loads`, each a separate run."""
     random = np.random.default_rng(seed)
-    runtimes = scattered(model.time, model.time_terms.columns(loads), random)
-    runtimes = runtimes * unseen(model, loads)
+    draws = model.time.repeated(DEVIATIONS)
+    means = draws.means(model.time_terms.columns(loads))
+    runtimes = means * _deviations(draws, len(loads), random) * unseen(model, loads)
     return Predicted(runtimes, energies_at(model, loads, runtimes, random))
 
 
 def energies_at(
     model: KindModel, loads: Sequence[Load], runtimes_s: Array, random: np.random.Generator
 ) -> dict[str, Array]:
-    """Return draws of energies at known run times, (loads,) or (draws, loads).
+    """Draw energies at known run times, (loads,) or (draws, loads).
 
     The kinds of device deviate together from the model: one factor for all of a run.
     """
-    columns = model.energy_terms.columns(loads, runtimes_s)
-    factors = random.standard_normal((len(model.time.spread), len(loads)))
+    columns = energy_columns(loads, runtimes_s)
+    normal = random.standard_normal((DEVIATIONS * len(model.time.spread), len(loads)))
     return {
-        name: draws.means(columns) * np.maximum(1 + draws.spread[:, None] * factors, LEAST_FACTOR)
-        for name, draws in model.energy.items()
+        name: draws.means(columns) * np.maximum(1 + draws.spread[:, None] * normal, LEAST_FACTOR)
+        for name, draws in ((n, d.repeated(DEVIATIONS)) for n, d in model.energy.items())
     }
 
 
+def _deviations(draws: Draws, runs: int, random: np.random.Generator) -> Array:
+    normal = random.standard_normal((len(draws.spread), runs))
+    return np.maximum(1 + draws.spread[:, None] * normal, LEAST_FACTOR)
+
+
 def unseen(model: KindModel, loads: Sequence[Load]) -> Array:
-    """Return factors (draws, loads) on times of loads far from all points; 1 for loads near one.
+    """Factors (draws, loads) on times of loads far from all points; 1 for loads near one.
 
     The error of the terms grows with the distance, in the same direction for all loads of a draw.
     """
     random = np.random.default_rng(zlib.crc32(model.kind.name.encode()))
-    deviations = random.standard_normal(len(model.time.spread))
+    deviations = random.standard_normal(DEVIATIONS * len(model.time.spread))
     beyond = [max(0.0, doublings_apart(model, load) - NEAR) for load in loads]
     return np.exp(UNSEEN * np.outer(deviations, beyond))
 
 
 def doublings_apart(model: KindModel, load: Load) -> float:
-    """Return the doublings of n or LBS, the larger, between a load and the nearest calibrated point."""
+    """Doublings of n or LBS, the larger, between a load and the nearest calibrated point."""
     return min(
         max(
             abs(math.log2(load.gpus / point.load.gpus)),
@@ -104,28 +111,11 @@ def doublings_apart(model: KindModel, load: Load) -> float:
     )
 
 
-def scattered(draws: Draws, columns: Array, random: np.random.Generator) -> Array:
-    """Return draws of single runs around the model."""
-    means = draws.means(columns)
-    factors = 1 + draws.spread[:, None] * random.standard_normal(means.shape)
-    return means * np.maximum(factors, LEAST_FACTOR)
-
-
 def warnings_of(model: KindModel, load: Load) -> list[str]:
-    """Return the warnings about a prediction."""
-    if load.gpus > FAR * model.largest_gpus:
-        return [
-            f"n = {load.gpus} is more than {FAR} times the largest calibrated "
-            f"({model.largest_gpus}): extrapolated"
-        ]
-    return []
-
-
-def unseen_warnings(model: KindModel, load: Load) -> list[str]:
-    """Return the warning about a load whose interval of the time `unseen` widens."""
-    if doublings_apart(model, load) <= NEAR:
+    """Warnings about a prediction that is extrapolated."""
+    if load.gpus <= FAR * model.largest_gpus:
         return []
     return [
-        "n or the batch differs by more than one doubling from every calibrated point: "
-        "the interval of the time is wider"
+        f"n = {load.gpus} is more than {FAR} times the largest calibrated "
+        f"({model.largest_gpus}): extrapolated"
     ]

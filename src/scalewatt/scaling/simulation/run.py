@@ -14,11 +14,9 @@ from scalewatt.campaign.cluster import Cluster, Device
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.terms import DEVICE_KINDS, Floats
-from scalewatt.scaling.model.cost_terms import load_of_spec
-from scalewatt.scaling.model.kind_model import KindModel
+from scalewatt.scaling.model.fit import TOTAL, KindModel
 from scalewatt.scaling.model.model_file import ScalingModel
-from scalewatt.scaling.model.predict import TOTAL
-from scalewatt.scaling.model.training_kind import kind_of_spec
+from scalewatt.scaling.model.terms import energy_columns, kind_of_spec, load_of_spec
 from scalewatt.scaling.simulation import assumptions
 from scalewatt.scaling.simulation.power import Course, Stage, schedule
 
@@ -148,7 +146,7 @@ def draw_run(spec: RunSpec, model: KindModel, device: Device) -> RunDraw:
     model.check(load)
     means = model.time.means(model.time_terms.columns([load]))
     runtime_s = float(np.median(means)) * (1 + scatter.runtime_sd * in_time)
-    columns = model.energy_terms.columns([load], np.array([runtime_s]))
+    columns = energy_columns([load], np.array([runtime_s]))
     energies = {
         name: float(np.median(draws.means(columns))) * (1 + scatter.energy_sd * in_energy)
         for name, draws in model.energy.items()

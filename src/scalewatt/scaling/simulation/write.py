@@ -23,10 +23,9 @@ from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.recordings.terms import SIMULATED_KEY
 from scalewatt.run_files.inventory import json_object
 from scalewatt.run_files.record import FINISHED, segment_name
-from scalewatt.scaling.model.cost_terms import load_of_spec
 from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.model.predict import warnings_of
-from scalewatt.scaling.model.training_kind import kind_of_spec
+from scalewatt.scaling.model.terms import kind_of_spec, load_of_spec
 from scalewatt.scaling.simulation.learning_curves import curve, final_metric
 from scalewatt.scaling.simulation.power import WORKING
 from scalewatt.scaling.simulation.run import Simulation, simulation

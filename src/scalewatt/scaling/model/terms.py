@@ -1,0 +1,214 @@
+"""What a training is to the scaling model: its kind, its load, and the terms of its time and energy.
+
+Run time of a training, in s::
+
+    T = startup + epochs · (epoch + first_batch · LBS + straggler · log2 n)
+        + updates · (max(update + sample · LBS, input · LBS) + synchronisation · log2 n)
+
+`epoch` is what an epoch costs whatever its size (validation, checkpoint, barriers). `first_batch`: at
+the start of an epoch one loader worker makes the first batch alone, so the ranks wait in proportion
+to LBS. `input` beats `update + sample · LBS` from the LBS called `knee` on, where loading is slower
+than computing. In the columns here the maximum is `sample · LBS + input_excess · max(LBS, knee)`,
+which for a given knee is linear and the same. Where gradients are accumulated, LBS stands here for the
+samples of one pass, and `update` is paid for each pass.
+
+Energy, in J::
+
+    E = node · node hours + gpu · GPU hours + sample · samples + pass · passes
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from scalewatt.campaign.campaign_types import PASS_KEYS, epoch_work
+from scalewatt.campaign.model_registry import MODELS, defaults_of, model_key
+from scalewatt.campaign.operating_points import LEVERS
+from scalewatt.campaign.run_spec import RunSpec
+from scalewatt.common.errors import InputError
+
+Array = npt.NDArray[np.float64]
+
+LEARNING = frozenset(
+    {
+        *("base_learning_rate", "learning_rate", "warmup_epochs", "warmup_start", "momentum"),
+        *("weight_decay", "plateau_factor", "plateau_patience", "horizontal_flip", "crop_scale"),
+        *("sparsity_threshold", "initial_conditions", "initial_condition_spacing"),
+    }
+)
+"""Settings that change what is learnt, but hardly time and energy."""
+_OF_THE_LOAD = frozenset({"epochs", *PASS_KEYS})
+_OF_THE_DATA = ("format", "source", "grid")
+"""Relevant properties of a dataset; its size belongs to the load."""
+ENERGY_TERMS = ("node", "gpu", "sample", "pass")
+
+
+# --- kinds ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What trainings have in common that share one set of costs: one model in one setting on one device."""
+
+    key: str
+    """The model, with its phase where it has several: fourcastnet.pretrain."""
+    device: str
+    protocol: str
+    settings: str
+    """All other relevant settings, as canonical JSON."""
+
+    @property
+    def name(self) -> str:
+        """Name for people, unique among kinds that differ only in what it states."""
+        changed = [f"{name}={value}" for name, value in self.changed().items()]
+        protocol = [] if self.protocol == "paper" else [self.protocol]
+        return ", ".join([f"{self.key} on {self.device}", *protocol, *changed])
+
+    def changed(self) -> dict[str, Any]:
+        """Settings that are not the model's defaults."""
+        usual = defaults_of(self.key) | dict.fromkeys(LEVERS)
+        settings = json.loads(self.settings)
+        return {name: value for name, value in settings.items() if usual.get(name, value) != value}
+
+
+def kind_of_spec(spec: RunSpec) -> Kind:
+    """Kind of a run's spec."""
+    settings = {**spec.settings, **(spec.operating_point or {})}
+    key = model_key(spec.model, spec.phase)
+    return _kind(key, spec.device, spec.protocol, settings, spec.dataset)
+
+
+def kind_of_published(row: Mapping[str, Any]) -> Kind:
+    """Kind of a published row: settings that it lacks are the model's defaults, its data the official."""
+    key = model_key(row["model"], row["phase"])
+    usual = defaults_of(key)
+    settings = {name: row[name] for name in (*usual, *LEVERS) if row.get(name) is not None}
+    dataset: dict[str, Any] = {"source": "data_root", "format": MODELS[key].data_format}
+    if row["model"] == "fourcastnet":
+        dataset["grid"] = [720, 1440]
+    return _kind(key, row["device"], row["protocol"], {**usual, **settings}, dataset)
+
+
+def _kind(
+    key: str, device: str, protocol: str, settings: Mapping[str, Any], dataset: Mapping[str, Any]
+) -> Kind:
+    kept = {name: settings[name] for name in settings if name not in LEARNING | _OF_THE_LOAD}
+    data = {f"data_{name}": dataset[name] for name in _OF_THE_DATA if name in dataset}
+    # 4 and 4.0 are one value
+    text = json.dumps(json.loads(json.dumps({**kept, **data}), parse_int=float), sort_keys=True)
+    return Kind(key, device, protocol, text)
+
+
+# --- loads ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Load:
+    """One training: its machines and its work. Counts are of the whole training, over all GPUs."""
+
+    gpus: int
+    nodes: int
+    local_batch_size: int
+    epochs: int
+    samples: int
+    updates: int
+    gpus_per_replica: int = 1
+    """How many GPUs share one copy of the model."""
+    gradient_accumulation_steps: int = 1
+    """Passes whose gradients a copy of the model adds up for one update."""
+
+    @property
+    def replicas(self) -> int:
+        """Copies of the model that train on different samples."""
+        return self.gpus // self.gpus_per_replica
+
+    @property
+    def passes(self) -> int:
+        """Number of passes: one forward and backward of one replica each."""
+        return self.updates * self.gradient_accumulation_steps * self.replicas
+
+    @property
+    def pass_size(self) -> float:
+        """Samples of one pass: the local batch, or its part where gradients are added up."""
+        return self.local_batch_size / self.gradient_accumulation_steps
+
+
+def load_of(
+    gpus: int,
+    nodes: int,
+    local_batch_size: int,
+    dataset_samples: int,
+    epochs: int,
+    gpus_per_replica: int = 1,
+    gradient_accumulation_steps: int = 1,
+) -> Load:
+    """Load of a training: each replica has the same share, the last batch is partial."""
+    samples, updates = epoch_work(dataset_samples, gpus // gpus_per_replica, local_batch_size)
+    return Load(
+        *(gpus, nodes, local_batch_size, epochs, samples * epochs, updates * epochs),
+        *(gpus_per_replica, gradient_accumulation_steps),
+    )
+
+
+def load_of_spec(spec: RunSpec) -> Load:
+    """Load of a run's spec; InputError if its samples are not known (a command's)."""
+    if spec.dataset_samples is None:
+        raise InputError(
+            f"{spec.configuration}: its samples are not known; expected `samples` of the command in the "
+            "campaign"
+        )
+    return load_of(
+        *(spec.gpus, spec.nodes, spec.local_batch_size, spec.dataset_samples, spec.epochs),
+        *(spec.gpus_per_replica, spec.gradient_accumulation_steps),
+    )
+
+
+# --- terms ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TimeTerms:
+    """The terms of a run time, and where its knee is."""
+
+    names: tuple[str, ...]
+    knee: float | None = None
+    """The LBS above which input is slower than computing; None if there is none."""
+
+    def columns(self, loads: Sequence[Load]) -> Array:
+        """One row per load, one column per term, all ≥ 0."""
+        return np.array([[self._column(name, load) for name in self.names] for load in loads])
+
+    def _column(self, name: str, load: Load) -> float:
+        doublings = math.log2(load.gpus)
+        size = load.pass_size
+        columns = {
+            "startup": 1.0,
+            "epoch": load.epochs,
+            "first_batch": load.epochs * size,
+            "straggler": load.epochs * doublings,
+            "sample": load.samples / load.gpus,
+            "update": load.updates * load.gradient_accumulation_steps,
+            "input_excess": load.samples / load.gpus / size * max(size, self.knee or 0.0),
+            "synchronisation": load.updates * doublings,
+        }
+        return columns[name]
+
+
+def energy_columns(loads: Sequence[Load], runtimes_s: Array) -> Array:
+    """Columns ENERGY_TERMS (..., loads, terms) for run times (..., loads): each draw of a time its own."""
+    hours = np.asarray(runtimes_s, dtype=float) / 3600
+    ones = np.ones_like(hours)
+    columns = [
+        hours * [load.nodes for load in loads],
+        hours * [load.gpus for load in loads],
+        ones * [load.samples for load in loads],
+        ones * [load.passes for load in loads],
+    ]
+    return np.stack(columns, axis=-1)
