@@ -16,11 +16,9 @@ from scalewatt.campaign.load import check_devices, load_campaign
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
-from scalewatt.scaling.model.calibrate import calibrate
-from scalewatt.scaling.model.cost_terms import load_of_spec
-from scalewatt.scaling.model.kind_model import Point
+from scalewatt.scaling.model.fit import Point, by_kind, calibrate
 from scalewatt.scaling.model.predict import FAR, predict
-from scalewatt.scaling.model.training_kind import Kind, kind_of_spec
+from scalewatt.scaling.model.terms import Kind, energy_columns, kind_of_spec, load_of_spec
 from scalewatt.scaling.planning.pilot import IMAGES, UPDATES, make_pilot, two_counts
 
 
@@ -126,11 +124,10 @@ def played(campaign: Campaign, seed: int) -> list[Point]:
         runtime_s = median + start_s + 3 * random.standard_normal()
         runtime_s *= 1 + 0.01 * random.standard_normal()
         (draws,) = model.energy.values()
-        columns = model.energy_terms.columns([load], np.array([runtime_s]))
+        columns = energy_columns([load], np.array([runtime_s]))
         energy_j = float(np.median(draws.means(columns))) * (1 + 0.01 * random.standard_normal())
         points.append(
             Point(
-                source="pilot",
                 campaign="pilot",
                 configuration=id_,
                 kind=model.kind,
@@ -140,7 +137,6 @@ def played(campaign: Campaign, seed: int) -> list[Point]:
                 joules={},
                 origin="measured",
                 scope=model.scope,
-                n_repeats=1,
             )
         )
     return points
@@ -151,7 +147,7 @@ def played(campaign: Campaign, seed: int) -> list[Point]:
 )
 def test_what_the_pilot_takes_calibrates_the_papers_campaign(of_paper: Campaign, seed: int) -> None:
     """Results of the pilot by the published model give a model that predicts the paper's runs alike."""
-    models = {one.kind: one for one in calibrate(played(of_paper, seed))}
+    models = {kind: calibrate(own) for kind, own in by_kind(played(of_paper, seed)).items()}
     campaign = kinds(paper())
     assert set(models) == set(campaign)
     for kind, own in campaign.items():
