@@ -1,129 +1,134 @@
-"""Write the planner page: one self-contained HTML file that forecasts a chosen training in the browser."""
+"""Write the planner page: what each training of a campaign takes, by n and batch size, as one HTML file.
+
+All forecasts are computed here, as `scalewatt plan` computes them; the page's script chooses among them,
+and multiplies them by a PUE, a price and a carbon intensity.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
 from scalewatt import __version__
-from scalewatt.campaign.campaign_types import Campaign
-from scalewatt.campaign.cluster import (
-    Cluster,
-    campaign_path,
-    known_devices,
-)
-from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.campaign_types import PASS_KEYS, Campaign, Configuration
+from scalewatt.campaign.cluster import Cluster, Device
+from scalewatt.campaign.model_registry import model_key
+from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
+from scalewatt.recordings.terms import J_PER_KWH
 from scalewatt.report.html_tables import STYLE, templates
 from scalewatt.report.page_scripts import script_of
-from scalewatt.report.planner.planner_data import planner_data
-from scalewatt.scaling.planning.forecast import Forecaster, forecaster_of
-from scalewatt.scaling.planning.plan_table import predicted_by
+from scalewatt.results.tables.derived_quantities import facility_of
+from scalewatt.scaling.model.predict import FAR, estimate
+from scalewatt.scaling.model.terms import Array, kind_of_spec
+from scalewatt.scaling.planning.forecast import Forecaster
+from scalewatt.scaling.planning.plan import notes_of
 
-PUBLISHED_MODEL = "reference/scaling_model.json"
-"""The model that ships: it takes over where a cluster file names none."""
+Row = dict[str, Any]
 _FOLDER = Path(__file__).parent
-_SCRIPTS = ("random.js", "forecast.js", "planner.js")
 
 
-@dataclass(frozen=True)
-class Site:
-    """What the page is made for: the cluster and the campaign, where there are any, and the model."""
-
-    forecaster: Forecaster
-    cluster: Cluster | None = None
-    campaign: Campaign | None = None
-    published: bool = False
-    """True if the model is the one that ships, because nobody named another."""
-    max_gpus: int | None = None
-    """No larger n can be chosen; None: only the devices' own limits count."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """The limits that the page begins with; None: none."""
-
-    deadline_h: float | None = None
-    energy_kwh: float | None = None
-
-
-def site_of(
-    cluster: Cluster | None,
-    campaign: Path | None,
-    model: Path | None,
-    max_gpus: int | None = None,
-) -> Site:
-    """Site of a page; without a campaign, given or the cluster's, there is the model alone.
-
-    `max_gpus` counts instead of the cluster's. InputError if a file that was named is missing, or wrong.
-    """
-    if model is None and cluster is not None and cluster.scaling_model:
-        model = Path(cluster.scaling_model)
-    forecaster = forecaster_of(model or PUBLISHED_MODEL)
-    assert forecaster is not None
-    if campaign is None and cluster is not None and campaign_path(cluster).exists():
-        campaign = campaign_path(cluster)
-    loaded = None if campaign is None else load_campaign(campaign, cluster, max_gpus)
-    if max_gpus is None and cluster is not None:
-        max_gpus = cluster.max_gpus
-    return Site(forecaster, cluster, loaded, model is None, max_gpus)
-
-
-def write_plan_page(out: Path, site: Site, limits: Limits) -> None:
-    """Write the page to `out`; InputError if a limit is no number above 0 and below 1e12."""
-    for name, value in vars(limits).items():
-        if value is not None and not 0 < value < 1e12:
-            raise InputError(
-                f"--{name.replace('_', '-')}: {value:g}; expected a number above 0 and below 1e12"
-            )
-    devices = known_devices(site.cluster)
-    data = planner_data(site.forecaster, site.campaign, site.cluster, devices, site.max_gpus)
-    data["limits"] = vars(limits)
-    write_text(out, _page(data, _sources(site)))
-
-
-def _sources(site: Site) -> list[str]:
-    """Return in sentences what the page rests on."""
-    found = [predicted_by(site.forecaster.model)]
-    if site.published:
-        where = (
-            f"The cluster file of {site.cluster.name}"
-            if site.cluster
-            else "There is no cluster file"
-        )
-        lacks = " names no scaling model, so " if site.cluster else ", so "
-        found.append(
-            f"{where}{lacks}this is the one that ships with scalewatt: of the machine of its sources, not of "
-            "yours. `scalewatt pilot` and `scalewatt calibrate` make one of your own."
-        )
-    return found
-
-
-def _page(data: Mapping[str, Any], sources: list[str]) -> str:
-    script = script_of(*(_FOLDER / name for name in _SCRIPTS))
+def write_plan_page(
+    out: Path,
+    campaign: Campaign,
+    cluster: Cluster,
+    forecaster: Forecaster,
+    deadline_h: float | None = None,
+) -> None:
+    """Write the page to `out`; `deadline_h`: the deadline that it begins with."""
+    pue, carbon, price = astuple(facility_of(cluster))
+    data = {
+        "trainings": list(trainings(campaign, cluster, forecaster)),
+        "begin": {"pue": pue, "carbon": carbon, "price": price, "deadline": deadline_h},
+    }
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
-    return (
-        templates(_FOLDER)
-        .get_template("page.html.j2")
-        .render(
-            data=data,
-            # No text in it ends the element, whatever the names of models hold.
-            embedded=text.replace("<", "\\u003c"),
-            sources=sources,
-            version=__version__,
-            style=STYLE.read_text(encoding="utf-8")
-            + (_FOLDER / "planner.css").read_text(encoding="utf-8"),
-            script=script,
-            span=_span,
-        )
+    style = STYLE.read_text(encoding="utf-8")
+    page = templates(_FOLDER).get_template("page.html.j2")
+    content = page.render(
+        campaign=campaign.name,
+        cluster=cluster,
+        # No text in it ends the element, whatever the names of models hold.
+        embedded=text.replace("<", "\\u003c"),
+        notes=notes_of(campaign, cluster, forecaster.model),
+        version=__version__,
+        style=style + (_FOLDER / "planner.css").read_text(encoding="utf-8"),
+        script=script_of(_FOLDER / "planner.js"),
     )
+    write_text(out, content)
 
 
-def _span(values: Iterable[float]) -> str:
-    """Return the least and the largest of some numbers; one of them where they are the same."""
-    ends = sorted(values)
-    return "–".join(dict.fromkeys(f"{one:g}" for one in (ends[0], ends[-1])))
+def trainings(campaign: Campaign, cluster: Cluster, forecaster: Forecaster) -> Iterator[Row]:
+    """Each training of a campaign on its whole dataset, with forecasts of one run by n and batch size.
+
+    One that cannot be predicted has the reason in their place.
+    """
+    groups: dict[Any, list[Configuration]] = {}
+    largest_first = sorted(
+        campaign.configurations.values(), key=lambda each: -(each.dataset_samples or 0)
+    )
+    for configuration in largest_first:
+        kind = kind_of_spec(run_spec(campaign, configuration.id, 1))
+        passes = [getattr(configuration, name) for name in PASS_KEYS]
+        groups.setdefault((kind, configuration.epochs, *passes), []).append(configuration)
+    for (kind, epochs, *_), members in groups.items():
+        samples = members[0].dataset_samples
+        members = [each for each in members if each.dataset_samples == samples]
+        row = {"name": f"{kind.name}: {epochs} epochs of {samples} samples", "reason": None}
+        specs = [run_spec(campaign, each.id, 1) for each in members]
+        try:
+            rows = list(_rows(specs, cluster, forecaster))
+        except InputError as error:
+            row["reason"], rows = str(error), []
+        yield {**row, "rows": rows}
+
+
+def _rows(specs: Sequence[RunSpec], cluster: Cluster, forecaster: Forecaster) -> Iterator[Row]:
+    """Forecasts of a training at the campaign's points, and at other n and batch sizes."""
+    first = specs[0]
+    device = cluster.devices[first.device]
+    points = forecaster.of_kind(first).points
+    of_campaign = {(spec.gpus, spec.local_batch_size): spec for spec in specs}
+    largest = device.max_local_batch_size.get(model_key(first.model, first.phase), math.inf)
+    steps = first.gradient_accumulation_steps
+    sizes = {size for _, size in of_campaign} | {round(p.load.pass_size * steps) for p in points}
+    limits = [FAR * max(p.load.gpus for p in points), device.max_gpus, cluster.max_gpus]
+    most = min(limit for limit in limits if limit is not None)
+    counts = {gpus for gpus, _ in of_campaign} | _counts(first.gpus_per_replica, device, most)
+    for size in sorted(size for size in sizes if size <= largest):
+        for gpus in sorted(counts):
+            other = replace(
+                first,
+                configuration=f"{first.configuration} n={gpus} lbs={size}",
+                gpus=gpus,
+                nodes=-(-gpus // device.gpus_per_node),
+                local_batch_size=size,
+            )
+            yield _row(of_campaign.get((gpus, size), other), forecaster)
+
+
+def _counts(smallest: int, device: Device, most: int) -> set[int]:
+    """Doublings of the GPUs of one copy of the model that fit nodes."""
+    doubled = [smallest * 2**power for power in range(most.bit_length())]
+    width = device.gpus_per_node
+    return {n for n in doubled if n <= most and (n <= width or n % width == 0)}
+
+
+def _row(spec: RunSpec, forecaster: Forecaster) -> Row:
+    predicted = forecaster.runs(spec)
+    joules = predicted.total_j
+    return {
+        **{"gpus": spec.gpus, "nodes": spec.nodes, "lbs": spec.local_batch_size},
+        "hours": _ends(predicted.runtime_s / 3600),
+        "kwh": None if joules is None else _ends(joules / J_PER_KWH),
+        "warnings": forecaster.warnings(spec),
+    }
+
+
+def _ends(draws: Array) -> tuple[float, ...]:
+    """Median and ends of the interval of one run."""
+    return astuple(estimate(draws[:, 0]))
