@@ -16,7 +16,7 @@ from scalewatt.campaign.expansion import expand
 from scalewatt.results.tables.frames import records
 from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.planning.forecast import Forecaster
-from scalewatt.scaling.planning.plan_table import Plan, make_plan
+from scalewatt.scaling.planning.plan import Plan, make_plan
 
 MODEL = ROOT / "reference" / "scaling_model.json"
 FACILITY = {
@@ -44,7 +44,7 @@ def rows_of(plan: Plan, *levels: str) -> list[dict[str, Any]]:
 def without_energies() -> Forecaster:
     """The same model, had nobody measured any energy."""
     found = read_model(MODEL)
-    kinds = (replace(one, energy={}, origin=None, scope=None) for one in found.kinds)
+    kinds = (replace(kind, energy={}) for kind in found.kinds)
     return Forecaster(replace(found, kinds=tuple(kinds)))
 
 

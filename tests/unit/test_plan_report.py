@@ -17,9 +17,9 @@ from scalewatt.report.report_request import Definition
 from scalewatt.results.figures.figure_schema import PREDICTION
 from scalewatt.results.tables.frames import write_frame
 from scalewatt.scaling.commands import used_by
-from scalewatt.scaling.model.kind_model import SENTENCE
-from scalewatt.scaling.planning.plan_table import PLAN, make_plan
-from scalewatt.scaling.planning.prediction_table import prediction_table
+from scalewatt.scaling.model.fit import SENTENCE
+from scalewatt.scaling.planning.plan import PLAN, make_plan
+from scalewatt.scaling.planning.prediction import prediction_table
 
 
 @pytest.fixture(scope="module")

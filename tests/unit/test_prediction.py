@@ -27,7 +27,7 @@ from scalewatt.results.tables.published import published_configurations
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, table, with_metadata
 from scalewatt.scaling.commands import write_prediction
 from scalewatt.scaling.planning.forecast import Forecaster
-from scalewatt.scaling.planning.prediction_table import prediction_table
+from scalewatt.scaling.planning.prediction import prediction_table
 
 Row = dict[str, Any]
 ONE = "resnet50-a100-n064-lbs0128-s0320291"

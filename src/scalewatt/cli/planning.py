@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from pathlib import Path
 
 from scalewatt.cli.command import (
     CAMPAIGN,
@@ -16,7 +15,6 @@ from scalewatt.cli.command import (
     option,
     site,
 )
-from scalewatt.common.errors import InputError
 from scalewatt.common.project_files import given_file
 
 
@@ -78,61 +76,36 @@ def campaign(arguments: argparse.Namespace) -> None:
     MAX_GPUS,
     option("--model", "FILE", "scaling model; default: the cluster file's scaling_model"),
     option("--results", "FOLDER", "results/<campaign>, whose finished runs count as they were"),
-    option("--from", "N", "with --to: what more GPUs than N buy and cost, of each series", int),
-    option("--to", "N", "see --from", int),
-    option("--deadline-h", "H", "cheapest n of each series in H hours", float),
-    option("--energy-kwh", "E", "fastest n of each series for E kWh", float),
+    option("--deadline-h", "H", "mark the cheapest n of each series that ends in H hours", float),
     flag("--json", "one JSON object, with every run"),
     option("--out", "STEM", "also write .parquet, .csv and .md"),
-    option("--html", "FILE", "write instead a page where n, batch size and more are chosen"),
+    option("--html", "FILE", "also write a page where n and batch size are chosen"),
     examples=(
         "scalewatt plan --site horeka",
         "scalewatt plan --site horeka --max-gpus 16",
-        "scalewatt plan --site horeka --from 16 --to 64",
+        "scalewatt plan --site horeka --deadline-h 24",
         "scalewatt plan --site horeka --html plan.html",
     ),
 )
 def plan(arguments: argparse.Namespace) -> None:
     """Predict time, energy and cost of a campaign before it runs."""
-    if arguments.html is not None:
-        return _write_page(arguments)
     from scalewatt.campaign.cluster import load_site
-    from scalewatt.scaling.commands import plan_campaign, write_plan
-    from scalewatt.scaling.planning.plan_text import plan_text
+    from scalewatt.report.planner.plan_page import write_plan_page
+    from scalewatt.scaling.commands import load_plan, plan_campaign, write_plan
+    from scalewatt.scaling.planning.plan import plan_text
 
-    plan = plan_campaign(
-        load_site(arguments.site),
-        arguments.campaign,
-        arguments.model,
-        arguments.results,
-        arguments.deadline_h,
-        arguments.energy_kwh,
-        (vars(arguments)["from"], arguments.to),
-        arguments.max_gpus,
-    )
+    cluster = load_site(arguments.site)
+    if arguments.max_gpus is not None:
+        cluster = cluster.model_copy(update={"max_gpus": arguments.max_gpus})
+    given = cluster, arguments.campaign, arguments.model
+    plan = plan_campaign(*given, arguments.results, arguments.deadline_h)
     if arguments.out is not None:
         write_plan(plan, arguments.out)
+    if arguments.html is not None:
+        campaign, forecaster = load_plan(*given)
+        write_plan_page(arguments.html, campaign, cluster, forecaster, arguments.deadline_h)
     as_json = arguments.json
     print(json.dumps(plan.as_json(), indent=1, allow_nan=False) if as_json else plan_text(plan))
-    return None
-
-
-def _write_page(arguments: argparse.Namespace) -> None:
-    """Write the page where a training is chosen; InputError for an option that it does not answer."""
-    from scalewatt.campaign.cluster import load_site
-    from scalewatt.report.planner.plan_page import Limits, site_of, write_plan_page
-
-    for name in ("results", "from", "to", "json", "out"):
-        if vars(arguments)[name]:
-            raise InputError(
-                f"--html: --{name} is for a plan as text; allowed: --site, --campaign, --model, "
-                "--max-gpus, --deadline-h and --energy-kwh"
-            )
-    nowhere = arguments.site == "local" and not Path("config.yaml").exists()
-    cluster = None if nowhere else load_site(arguments.site)
-    site = site_of(cluster, arguments.campaign, arguments.model, arguments.max_gpus)
-    write_plan_page(arguments.html, site, Limits(arguments.deadline_h, arguments.energy_kwh))
-    print(f"{arguments.html}: written")
 
 
 @command(
@@ -151,32 +124,24 @@ def advise(arguments: argparse.Namespace) -> int:
     """Name the settings of least energy within a limit of time or CO2e.
 
     They are compared by finished runs. Exit code 1 if there is nothing to choose from, or no setting
-    of a training keeps the limits.
+    keeps the limits.
     """
-    from scalewatt.scaling.planning.advise import (
-        Limits,
-        advice_text,
-        advise,
-        check_limits,
-        settings_in,
-    )
+    from scalewatt.results.tables.frames import records
+    from scalewatt.scaling.planning.advise import COLUMNS, Limits, advice_text, advise, settings_in
     from scalewatt.tracking.exclude import find_place
 
     slowdown = None if arguments.slowdown is None else arguments.slowdown / 100
-    limits = Limits(slowdown, arguments.deadline_h, arguments.carbon_kg)
-    check_limits(limits)
     folders = arguments.campaign, arguments.results, arguments.work
     settings = settings_in(find_place(arguments.site, *folders).results)
+    limits = Limits(slowdown, arguments.deadline_h, arguments.carbon_kg)
+    kept = advise(settings, limits, arguments.any)
     if unknown := settings.loc[settings["energy_kwh_mean"].isna(), "configuration"].tolist():
         print(f"scalewatt: energy not known, not compared: {', '.join(unknown)}", file=sys.stderr)
-    advices = advise(settings, limits, arguments.any)
-    if not advices:
-        print("scalewatt: no training has several settings to choose from", file=sys.stderr)
     if arguments.json:
-        print(json.dumps({"advice": [advice.as_json() for advice in advices]}, indent=1))
-    elif advices:
-        print(advice_text(advices))
-    return 0 if advices and all(len(advice.kept) for advice in advices) else 1
+        print(json.dumps({"advice": records(kept[list(COLUMNS)])}, indent=1))
+    else:
+        print("no setting keeps the limits" if kept.empty else advice_text(kept))
+    return 0 if len(kept) else 1
 
 
 @command(
@@ -195,7 +160,7 @@ def pilot(arguments: argparse.Namespace) -> None:
     option(
         "sources",
         "SOURCE",
-        "results/<campaign>, a table of configurations, or reference (the published rows)",
+        "results/<campaign>, or reference (the published rows)",
         nargs="+",
     ),
     option("--out", "FILE", "the model's file (JSON)", required=True),

@@ -21,7 +21,7 @@ from scalewatt.results.tables.frames import read_frame, records, to_frame
 from scalewatt.results.tables.idle import IDLE
 from scalewatt.results.tables.read_table import RUN_KEY
 from scalewatt.results.tables.run_row import RunFiles, read_provenances
-from scalewatt.scaling.planning.plan_table import PLAN
+from scalewatt.scaling.planning.plan import PLAN
 
 Row = dict[str, Any]
 _SCHEMAS: dict[str, pa.Schema] = {

@@ -143,9 +143,8 @@ _KINDS = (
         "The whole campaign as the scaling model predicts it before anything is submitted: medians "
         "with the nominal 90 % intervals of the sums.",
         (
-            *("device", "runs", "unknown_runs", "gpu_hours", "energy_kwh", "gpu_energy_kwh"),
-            *("cpu_energy_kwh", "ram_energy_kwh", "facility_energy_kwh", "carbon_kg", "cost"),
-            *("energy_origin", "segments", "remarks"),
+            *("device", "runs", "unknown_runs", "gpu_hours", "node_hours", "energy_kwh"),
+            *("facility_energy_kwh", "carbon_kg", "cost", "energy_origin", "segments", "remarks"),
         ),
         headings={"energy_origin": "origin of the energy", "segments": "jobs"},
         rows=_sums,
@@ -160,8 +159,7 @@ _KINDS = (
         "its series: how many times as fast, and what that costs.",
         (
             *("series", "device", "gpus", "local_batch_size", "runs", *_COST, "segments"),
-            *("speedup", "extra_gpu_hours", "extra_energy_kwh", "extra_kwh_per_hour_saved"),
-            "remarks",
+            *("speedup", "extra_gpu_hours", "extra_energy_kwh", "remarks"),
         ),
         headings={"segments": "jobs", "speedup": "times as fast"},
         title="Plan of one run of each point",

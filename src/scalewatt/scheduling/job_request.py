@@ -211,21 +211,26 @@ def step_time_s(spec: RunSpec, device: Device) -> float | None:
 
 
 def segments(runtime_s: float, device: Device, stop_warning_s: int = 600) -> int | None:
-    """Jobs that a run of `runtime_s` needs; None if the device has no wall-time limit.
-
-    A job trains from STARTUP_MIN after its start to `stop_warning_s` before the limit. InputError
-    if nothing is left of it.
-    """
+    """Jobs that a run of `runtime_s` needs; None if the device has no wall-time limit."""
     if device.time_limit_min is None:
         return None
-    usable_s = 60 * (device.time_limit_min - STARTUP_MIN) - stop_warning_s
-    if usable_s <= 0:
+    return max(1, math.ceil(runtime_s / usable_s(device, stop_warning_s)))
+
+
+def usable_s(device: Device, stop_warning_s: int = 600) -> float:
+    """How long a job trains at most: from STARTUP_MIN after its start to `stop_warning_s` before its end.
+
+    InputError if nothing is left of the device's wall-time limit.
+    """
+    assert device.time_limit_min is not None
+    usable = 60.0 * (device.time_limit_min - STARTUP_MIN) - stop_warning_s
+    if usable <= 0:
         raise InputError(
             f"devices.{device.name}.time_limit_min is {device.time_limit_min}: start-up "
             f"({STARTUP_MIN} min) and stop_warning_s ({stop_warning_s / 60:g} min) leave no time to "
             "train; allowed: a longer limit or a shorter warning"
         )
-    return max(1, math.ceil(runtime_s / usable_s))
+    return usable
 
 
 # --- a campaign -----------------------------------------------------------------------------------

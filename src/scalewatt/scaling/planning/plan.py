@@ -1,306 +1,504 @@
 """Plan a campaign's time, energy and cost before it is submitted, with intervals.
 
-Finished runs count with what they used; of the others draws are summed (`forecast`).
+The plan is two matrices, hours and kWh, with a row for each joint draw and a column for each run: sums
+are sums of columns, gains are ratios and differences of columns, and their intervals are quantiles over
+the draws. A finished run is a constant column, an unknown one NaN.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+import math
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 
-from scalewatt.campaign.campaign_types import Campaign, Configuration
-from scalewatt.campaign.cluster import Cluster, Device
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.cluster import Cluster, basis
 from scalewatt.campaign.run_spec import RunSpec, run_spec, text_sha256
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.terms import DEVICE_KINDS, J_PER_KWH
-from scalewatt.results.tables.derived_quantities import Facility
-from scalewatt.scaling.model.cost_terms import Array
-from scalewatt.scaling.model.predict import Predicted, estimate
+from scalewatt.energies.estimate import FACTOR
+from scalewatt.recordings.terms import J_PER_KWH
+from scalewatt.results.tables.derived_quantities import Facility, facility_of
+from scalewatt.results.tables.estimates import ORIGINS
+from scalewatt.results.tables.frames import frame_of, records
+from scalewatt.results.text.number_format import MISSING, number
+from scalewatt.scaling.model.fit import KindModel
+from scalewatt.scaling.model.model_file import ScalingModel
+from scalewatt.scaling.model.posterior import DRAWS
+from scalewatt.scaling.model.predict import DEVIATIONS, INTERVAL, Predicted
+from scalewatt.scaling.model.terms import Array
+from scalewatt.scaling.model.validate import TIME
 from scalewatt.scaling.planning.forecast import Forecaster, check_any
-from scalewatt.scheduling.job_request import segments, wall_time_min
+from scalewatt.scheduling.job_request import usable_s, wall_time_min
 
 Row = dict[str, Any]
-PREDICTED, FINISHED, MIXED = "predicted", "finished", "mixed"
-QUANTITIES = (
-    *("runtime_h", "gpu_hours", "energy_kwh"),
-    *(f"{kind}_energy_kwh" for kind in DEVICE_KINDS),
-    *("facility_energy_kwh", "carbon_kg", "cost"),
-)
-"""The quantities of a plan, each with the ends of its nominal 90 % interval."""
-
-
+PREDICTED, FINISHED = "predicted", "finished"
 POINT, RUN, DEVICE, CAMPAIGN = "point", "run", "device", "campaign"
 """Levels of rows: a point of a series, a run, and sums over the runs of a device or of all."""
-
+ENDS = ("", "_low", "_high")
+"""Endings of a quantity's columns: its median, and the ends of its nominal 90 % interval."""
+AMOUNTS = (
+    *("runtime_h", "gpu_hours", "node_hours", "energy_kwh"),
+    *("facility_energy_kwh", "carbon_kg", "cost"),
+)
+GAINS = ("speedup", "extra_gpu_hours", "extra_energy_kwh")
+"""What a point of a series buys and costs, compared with the next smaller n."""
 _OF_CONFIGURATION = (
     *("model", "phase", "device", "gpus", "nodes", "local_batch_size", "global_batch_size"),
     *("dataset_samples", "epochs"),
 )
-Amounts = Mapping[str, Array]
-"""Draws (draws,) of what one or several runs take: of QUANTITIES and `segments`, those that are known."""
+_OF_ENERGY = ("basis", "energy_origin", "energy_scope")
+_NO_ENERGY = "its energy is not known"
+PLAN = pa.schema(
+    [
+        *((name, pa.string()) for name in ("campaign", "level", "series", "configuration")),
+        *((name, pa.string()) for name in ("model", "phase", "device")),
+        *((name, pa.int32()) for name in _OF_CONFIGURATION[3:7]),
+        ("dataset_samples", pa.int64()),
+        *((name, pa.int32()) for name in ("epochs", "repeat")),
+        *((name, pa.int32()) for name in ("runs", "finished_runs", "unknown_runs")),
+        *((f"{name}{end}", pa.float64()) for name in AMOUNTS for end in ENDS),
+        *((f"segments{end}", pa.int32()) for end in ENDS),
+        *((name, pa.int32()) for name in ("wall_time_min", "smaller_gpus")),
+        *((f"{name}{end}", pa.float64()) for name in GAINS for end in ENDS),
+        ("cheapest", pa.bool_()),
+        *((name, pa.string()) for name in _OF_ENERGY),
+        *((name, pa.string()) for name in ("reason", "warnings")),
+    ]
+)
 
 
-@dataclass(frozen=True)
-class PlannedRun:
-    """One run of the plan."""
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A campaign's plan."""
 
-    configuration: Configuration
-    repeat: int
-    amounts: Amounts
-    """Empty if it cannot be predicted and has not finished."""
-    basis: str | None = None
-    scope: str | None = None
-    """Of the energy; null without one."""
-    origin: str | None = PREDICTED
-    """Of the energy, where it is known."""
-    reason: str | None = None
-    """Why it cannot be predicted, and what would make it possible."""
-    warnings: tuple[str, ...] = ()
-    stuck: str | None = None
-    """Why the run cannot be trained under its device's wall-time limit."""
+    table: pd.DataFrame
+    """Of the schema PLAN, with its metadata."""
+    notes: tuple[str, ...]
+    """The assumptions and sources that it rests on."""
 
-    @property
-    def energy_is_known(self) -> bool:
-        """Return True if its energy is in the sums."""
-        return "energy_kwh" in self.amounts
+    def of_level(self, *levels: str) -> pd.DataFrame:
+        """Rows of some levels."""
+        return self.table[self.table["level"].isin(levels)]
 
-
-@dataclass(frozen=True)
-class Planner:
-    """Everything that plans are made from."""
-
-    campaign: Campaign
-    cluster: Cluster
-    forecaster: Forecaster
-    facility: Facility
-    used: Mapping[tuple[str, int], Row] = field(default_factory=dict)
-    """Rows of RUNS of finished runs, by configuration and repeat."""
-    _jobs: dict[str, tuple[int | None, str | None]] = field(default_factory=dict, init=False)
-
-    def runs(self) -> list[PlannedRun]:
-        """Return all runs of the campaign, in order.
-
-        InputError if nothing of it has finished or can be predicted, with what would make it possible.
-        """
-        found = [
-            run for configuration in self.campaign.configurations for run in self._of(configuration)
-        ]
-        if not any(run.amounts for run in found):
-            check_any(self.campaign, self.forecaster)
-        return found
-
-    def point(self, configuration: str) -> Predicted | None:
-        """Return draws of one run of a configuration, whatever has finished; None if unknown."""
-        try:
-            return self.forecaster.runs(run_spec(self.campaign, configuration, 1))
-        except InputError:
-            return None
-
-    def amounts(self, configuration: str, predicted: Predicted, run: int = 0) -> Amounts:
-        """Return what one of the runs of `predicted` takes."""
-        joules = {name: found[:, run] for name, found in predicted.energy_j.items()}
-        return self._amounts(configuration, predicted.runtime_s[:, run], _kwh(joules))
-
-    def jobs_of(self, configuration: str) -> tuple[int | None, str | None]:
-        """Return the wall time in min that a run's first job requests, and why no time is enough.
-
-        None without a limit or where none is enough; None if one is.
-        """
-        if configuration not in self._jobs:
-            self._jobs[configuration] = self._asked(configuration)
-        return self._jobs[configuration]
-
-    def _asked(self, configuration: str) -> tuple[int | None, str | None]:
-        spec = run_spec(self.campaign, configuration, 1)
-        device = self._device(spec.device)
-        if device is None or device.time_limit_min is None:
-            return None, None
-        warning_s = self.cluster.stop_warning_s
-        try:
-            asked = wall_time_min(spec, device, 0, warning_s, self.forecaster.upper_runtime_s(spec))
-            segments(0, device, warning_s)
-        except InputError as error:
-            return None, str(error)
-        return asked, None
-
-    def _device(self, name: str) -> Device | None:
-        return self.cluster.devices.get(name)
-
-    def _of(self, id_: str) -> Iterable[PlannedRun]:
-        configuration = self.campaign.configurations[id_]
-        repeats = self.campaign.repeats_of(id_)
-        spec = run_spec(self.campaign, id_, 1)
-        predicted, reason, scope = None, None, None
-        warnings: tuple[str, ...] = ()
-        try:
-            predicted = self.forecaster.runs(spec, len(repeats))
-            warnings = tuple(self.forecaster.warnings(spec))
-            scope = self.forecaster.of_kind(spec).scope if predicted.energy_j else None
-        except InputError as error:
-            reason = str(error)
-        stuck = self.jobs_of(id_)[1]
-        at_times = self._energies_at_times(id_, spec if predicted else None)
-        for number, repeat in enumerate(repeats):
-            used = self.used.get((id_, repeat))
-            if used is not None:
-                yield self._finished(configuration, used, at_times.get(repeat, {}), scope)
-            elif predicted is None:
-                yield PlannedRun(configuration, repeat, {}, reason=reason, stuck=stuck)
-            else:
-                amounts = self.amounts(id_, predicted, number)
-                yield PlannedRun(
-                    configuration,
-                    repeat,
-                    amounts,
-                    PREDICTED,
-                    scope,
-                    warnings=warnings,
-                    stuck=stuck,
-                )
-
-    def _energies_at_times(self, id_: str, spec: RunSpec | None) -> dict[int, Amounts]:
-        """Return draws of the energies, by repeat, of finished runs of which only the time is known.
-
-        Their deviations are independent. Empty if they cannot be predicted.
-        """
-        times_s = {
-            repeat: self.used[id_, repeat]["runtime_s"]
-            for configuration, repeat in sorted(self.used)
-            if configuration == id_ and self.used[id_, repeat]["energy_kwh"] is None
-        }
-        if spec is None or not times_s:
-            return {}
-        found = self.forecaster.energies_at(spec, list(times_s.values()))
+    def as_json(self) -> dict[str, Any]:
+        """The plan as `scalewatt plan --json` prints it."""
         return {
-            repeat: _kwh({name: joules[:, number] for name, joules in found.items()})
-            for number, repeat in enumerate(times_s)
+            **{str(name): value for name, value in self.table.attrs.items()},
+            "points": _without_nulls(self.of_level(POINT)),
+            "runs": _without_nulls(self.of_level(RUN)),
+            "sums": _without_nulls(self.of_level(DEVICE, CAMPAIGN)),
         }
 
-    def _finished(
-        self, configuration: Configuration, used: Row, predicted: Amounts, scope: str | None
-    ) -> PlannedRun:
-        """Return the plan of a finished run; its energy is the `predicted` one where it is not known."""
-        names = ("energy_kwh", *(f"{kind}_energy_kwh" for kind in DEVICE_KINDS))
-        known = used["energy_kwh"] is not None
-        kwh = {name: np.array([used[name]]) for name in names if known and used[name] is not None}
-        runtime_s = np.array([used["runtime_s"]])
-        run = PlannedRun(
-            configuration,
-            used["repeat"],
-            self._amounts(configuration.id, runtime_s, kwh if known else predicted),
-            FINISHED,
-            used["energy_scope"],
-            used["energy_origin"],
-        )
-        if known:
-            return run
-        note = "it has finished, but its energy is not known" + ("; predicted" if predicted else "")
-        basis = MIXED if predicted else FINISHED
-        return replace(run, basis=basis, scope=scope, origin=PREDICTED, warnings=(note,))
 
-    def _amounts(self, id_: str, runtime_s: Array, kwh: Amounts) -> Amounts:
-        configuration, facility = self.campaign.configurations[id_], self.facility
-        runtime_h = runtime_s / 3600
-        found = {"runtime_h": runtime_h, "gpu_hours": runtime_h * configuration.gpus, **kwh}
-        if facility.pue is not None and "energy_kwh" in kwh:
-            found["facility_energy_kwh"] = facility_kwh = kwh["energy_kwh"] * facility.pue
-            if facility.carbon_g_per_kwh is not None:
-                found["carbon_kg"] = facility_kwh * (facility.carbon_g_per_kwh / 1000)
-            if facility.price_per_kwh is not None:
-                found["cost"] = facility_kwh * facility.price_per_kwh
-        segments = self._segments(configuration, runtime_s)
-        return found if segments is None else {**found, "segments": segments}
-
-    def _segments(self, configuration: Configuration, runtime_s: Array) -> Array | None:
-        device = self._device(configuration.device)
-        if device is None or device.time_limit_min is None:
-            return None
-        warning_s = self.cluster.stop_warning_s
-        if self.jobs_of(configuration.id)[1] is not None:
-            return None
-        return np.array([segments(one, device, warning_s) for one in runtime_s.tolist()], float)
+def _without_nulls(rows: pd.DataFrame) -> list[Row]:
+    """Rows without their nulls, except those of `reason` and `warnings`."""
+    always = ("reason", "warnings")
+    return [
+        {name: value for name, value in row.items() if value is not None or name in always}
+        for row in records(rows)
+    ]
 
 
-def _kwh(energy_j: Mapping[str, Array]) -> Amounts:
-    """Return the energy in all and by device kind, of energies in J as of `Predicted`."""
-    kwh = {name: joules / J_PER_KWH for name, joules in energy_j.items()}
-    kinds = {f"{kind}_energy_kwh": kwh[kind] for kind in DEVICE_KINDS if kind in kwh}
-    return {"energy_kwh": np.asarray(sum(kwh.values())), **kinds} if kwh else {}
+def make_plan(
+    campaign: Campaign,
+    cluster: Cluster,
+    forecaster: Forecaster,
+    used: Mapping[tuple[str, int], Row] | None = None,
+    deadline_h: float | None = None,
+) -> Plan:
+    """Plan a campaign on a cluster.
 
-
-def added(runs: Iterable[PlannedRun]) -> Amounts:
-    """Return the sums over the known runs, within each draw; none where no run is known.
-
-    Unknown energies are left out; a device kind's is unknown where one energy lacks it.
+    `used`: rows of RUNS of finished runs, by configuration and repeat. `deadline_h`: the cheapest points
+    are sought among those that keep it. InputError if nothing of it has finished or can be predicted.
     """
-    known = [run.amounts for run in runs if run.amounts]
-    with_energy = [one for one in known if "energy_kwh" in one]
-    found = {}
-    for name in (*QUANTITIES[1:], "segments"):
-        own = known if name in ("gpu_hours", "segments") else with_energy
-        if own and all(name in one for one in own):
-            # Draws and single values: the sum begins with what is broadcast to either.
-            found[name] = sum((one[name] for one in own), np.zeros(1))
-    return found
+    if deadline_h is not None and not 0 < deadline_h < math.inf:
+        raise InputError(f"--deadline-h: {deadline_h:g}; expected a number above 0")
+    if not used:
+        check_any(campaign, forecaster)
+    forecasts = {
+        id_: _forecast(campaign, cluster, forecaster, id_) for id_ in campaign.configurations
+    }
+    facility = facility_of(cluster)
+    runs, amounts = _runs(campaign, forecasts, used or {})
+    frames = [
+        _points(campaign, forecasts, facility, deadline_h),
+        runs.join(_intervals(amounts, facility)),
+        _sums(runs, amounts, facility),
+    ]
+    rows = [
+        {name: row.get(name) for name in PLAN.names}
+        | {"campaign": campaign.name, "warnings": _joined(row["warnings"])}
+        for frame in frames
+        for row in records(frame)
+    ]
+    notes = notes_of(campaign, cluster, forecaster.model)
+    if deadline_h is not None:
+        notes.insert(0, f"cheapest: of the points that end in {deadline_h:g} h (95 % probability).")
+    if campaign.energy_budget_kwh is not None:
+        notes.append(_of_budget(campaign.energy_budget_kwh, amounts["energy_kwh"]))
+    table = frame_of(rows, PLAN)
+    table.attrs.update(
+        campaign=campaign.name,
+        scaling_model=forecaster.model.name,
+        sources=list(forecaster.model.sources),
+        currency=cluster.currency,
+        notes=notes,
+        definition_sha256=plan_sha256(campaign, cluster),
+    )
+    return Plan(table, tuple(notes))
+
+
+# --- draws ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Forecast:
+    """Forecast of a configuration's runs."""
+
+    row: Row
+    """What all its rows state."""
+    point: Array
+    """(2, draws, 1): hours and kWh of one run, NaN where not known."""
+    runs: Array
+    """(2, draws, repeats)."""
+
+
+def _forecast(campaign: Campaign, cluster: Cluster, forecaster: Forecaster, id_: str) -> _Forecast:
+    configuration, spec = campaign.configurations[id_], run_spec(campaign, id_, 1)
+    repeats = len(campaign.repeats_of(id_))
+    row = {
+        "configuration": id_,
+        **{name: getattr(configuration, name) for name in _OF_CONFIGURATION},
+        **dict.fromkeys(("basis", "energy_origin", "energy_scope", "reason")),
+        **_job(spec, cluster, forecaster),
+    }
+    try:
+        model = forecaster.of_kind(spec)
+        point, runs = (_draws(forecaster.runs(spec, count)) for count in (1, repeats))
+    except InputError as error:
+        unknown = np.full((2, DRAWS * DEVIATIONS, repeats), np.nan)
+        return _Forecast({**row, "reason": str(error)}, unknown[..., :1], unknown)
+    row["warnings"] = [*forecaster.warnings(spec), *row["warnings"]]
+    row["basis"] = PREDICTED
+    if model.energy:
+        row |= {"energy_origin": PREDICTED, "energy_scope": model.scope}
+    else:
+        row["warnings"].append(_NO_ENERGY)
+    return _Forecast(row, point, runs)
+
+
+def _draws(predicted: Predicted) -> Array:
+    """(2, draws, runs): hours and kWh."""
+    joules = predicted.total_j
+    unknown = np.full_like(predicted.runtime_s, np.nan)
+    kwh = unknown if joules is None else joules / J_PER_KWH
+    return np.stack([predicted.runtime_s / 3600, kwh])
+
+
+def _job(spec: RunSpec, cluster: Cluster, forecaster: Forecaster) -> Row:
+    """Wall time that a run's first job asks for, time that a job trains, and why no job can."""
+    row: Row = {"wall_time_min": None, "usable_s": math.nan, "warnings": []}
+    device = cluster.devices.get(spec.device)
+    if device is None or device.time_limit_min is None:
+        return row
+    warning_s = cluster.stop_warning_s
+    try:
+        wall_min = wall_time_min(spec, device, 0, warning_s, forecaster.upper_runtime_s(spec))
+        return row | {"wall_time_min": wall_min, "usable_s": usable_s(device, warning_s)}
+    except InputError as error:
+        return row | {"warnings": [str(error)]}
+
+
+def _amounts(rows: pd.DataFrame, hours: Array, kwh: Array) -> dict[str, Array]:
+    """Draws (draws, runs) of what runs take, by quantity."""
+    gpus, nodes, usable = (rows[name].to_numpy(float) for name in ("gpus", "nodes", "usable_s"))
+    return {
+        "runtime_h": hours,
+        "gpu_hours": hours * gpus,
+        "node_hours": hours * nodes,
+        "energy_kwh": kwh,
+        "segments": np.maximum(1, np.ceil(hours * 3600 / usable)),
+    }
+
+
+def _intervals(amounts: Mapping[str, Array], facility: Facility) -> pd.DataFrame:
+    """Medians and ends of the nominal 90 % intervals, a row for each column of the draws."""
+    columns = {}
+    for name, draws in amounts.items():
+        for end, values in zip(ENDS, np.quantile(draws, [0.5, *INTERVAL], axis=0), strict=True):
+            columns[f"{name}{end}"] = np.round(values) if name == "segments" else values
+    table = pd.DataFrame(columns)
+    # Constant factors, so those of the quantiles too.
+    pue, carbon, price = (math.nan if value is None else value for value in astuple(facility))
+    for end in ENDS:
+        of_facility = table[f"energy_kwh{end}"] * pue
+        table[f"facility_energy_kwh{end}"] = of_facility
+        table[f"carbon_kg{end}"] = of_facility * carbon / 1000
+        table[f"cost{end}"] = of_facility * price
+    return table
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def _points(
+    campaign: Campaign,
+    forecasts: Mapping[str, _Forecast],
+    facility: Facility,
+    deadline_h: float | None,
+) -> pd.DataFrame:
+    """A row for each point of each series: one run, and its gain over the next smaller n.
+
+    All of it is predicted, also where runs have finished: so both ends of a difference are comparable.
+    """
+    rows: list[Row] = []
+    for series in campaign.series.values():
+        ids = [series.points[gpus] for gpus in sorted(series.points)]
+        # A dataset that grows with n makes points of different trainings.
+        is_same_work = len({campaign.configurations[id_].dataset_samples for id_ in ids}) == 1
+        smaller = -1
+        for id_ in ids:
+            row = {**forecasts[id_].row, "level": POINT, "series": series.name}
+            row |= {"runs": campaign.repeats[id_], "is_same_work": is_same_work, "smaller": smaller}
+            if is_same_work and row["reason"] is None:
+                smaller = len(rows)
+            rows.append(row)
+    table = pd.DataFrame(rows)
+    hours, kwh = np.concatenate([forecasts[id_].point for id_ in table["configuration"]], axis=-1)
+    amounts = _amounts(table, hours, kwh)
+    table = table.join(_intervals(amounts | _gains(table, amounts), facility))
+    table["smaller_gpus"] = table["gpus"].to_numpy()[table["smaller"]]
+    table["smaller_gpus"] = table["smaller_gpus"].where(table["smaller"] >= 0)
+    late = table["runtime_h_high"] > (deadline_h or math.inf)
+    choices = table[table["is_same_work"] & ~late & table["energy_kwh"].notna()]
+    best = choices.groupby("series")["energy_kwh"].idxmin()
+    cheapest = pd.Series(table.index.isin(best), dtype=object)
+    return table.assign(cheapest=cheapest.where(table["is_same_work"]))
+
+
+def _gains(rows: pd.DataFrame, amounts: Mapping[str, Array]) -> dict[str, Array]:
+    """Draws of what each point buys and costs, compared with the next smaller n; NaN without one."""
+    smaller = rows["smaller"].to_numpy()
+
+    def there(draws: Array) -> Array:
+        return np.where(smaller >= 0, draws[:, smaller], np.nan)
+
+    hours, gpu_hours, kwh = (amounts[n] for n in ("runtime_h", "gpu_hours", "energy_kwh"))
+    differences = [there(hours) / hours, gpu_hours - there(gpu_hours), kwh - there(kwh)]
+    return dict(zip(GAINS, differences, strict=True))
+
+
+def _runs(
+    campaign: Campaign,
+    forecasts: Mapping[str, _Forecast],
+    used: Mapping[tuple[str, int], Row],
+) -> tuple[pd.DataFrame, dict[str, Array]]:
+    """A row for each run, and draws of what it takes; a finished run takes what it took."""
+    rows, columns = [], []
+    for id_, forecast in forecasts.items():
+        for place, repeat in enumerate(campaign.repeats_of(id_)):
+            row, drawn = {**forecast.row, "repeat": repeat}, forecast.runs[..., place]
+            if finished := used.get((id_, repeat)):
+                energy = {name: finished[name] for name in ("energy_origin", "energy_scope")}
+                lacks = [] if finished["energy_kwh"] is not None else [_NO_ENERGY]
+                row |= {**energy, "basis": FINISHED, "reason": None, "warnings": lacks}
+                took = np.array([[finished["runtime_s"] / 3600], [finished["energy_kwh"]]], float)
+                drawn = np.broadcast_to(took, drawn.shape)
+            rows.append(row)
+            columns.append(drawn)
+    hours, kwh = np.stack(columns, axis=-1)
+    table = pd.DataFrame(rows).assign(
+        level=RUN, runs=1, unknown_runs=np.isnan(hours[0]).astype(int)
+    )
+    table["finished_runs"] = (table["basis"] == FINISHED).astype(int)
+    return table, _amounts(table, hours, kwh)
+
+
+def _sums(runs: pd.DataFrame, amounts: Mapping[str, Array], facility: Facility) -> pd.DataFrame:
+    """A row for each device and one for the campaign: sums over the runs that are known."""
+    known = {name: ~np.isnan(amounts["runtime_h"][0]) for name in amounts}
+    known["energy_kwh"] = ~np.isnan(amounts["energy_kwh"][0])
+    rows: list[Row] = []
+    sums: dict[str, list[Array]] = {name: [] for name in amounts if name != "runtime_h"}
+    devices = runs["device"].unique()
+    for level, device in [*((DEVICE, device) for device in devices), (CAMPAIGN, None)]:
+        chosen = (runs["device"] == (device or runs["device"])).to_numpy()
+        of_device = runs[chosen]
+        warned = of_device["warnings"].explode().value_counts(sort=False)
+        rows.append(
+            {
+                **{"level": level, "device": device},
+                **of_device[["runs", "finished_runs", "unknown_runs"]].sum(),
+                **{name: _several(of_device[name]) for name in _OF_ENERGY},
+                "warnings": [f"{warning} (runs: {count})" for warning, count in warned.items()],
+            }
+        )
+        for name, columns in sums.items():
+            columns.append(_sum(amounts[name][:, chosen & known[name]]))
+    drawn = {name: np.column_stack(columns) for name, columns in sums.items()}
+    return pd.DataFrame(rows).join(_intervals(drawn, facility))
+
+
+def _sum(draws: Array) -> Array:
+    """Sum over the runs within each draw; NaN without any run."""
+    return draws.sum(axis=1) if draws.shape[1] else np.full(len(draws), np.nan)
+
+
+def _several(values: pd.Series[Any]) -> str | None:
+    """The values that runs have, each once."""
+    return ", ".join(sorted(values.dropna().unique())) or None
+
+
+def _joined(sentences: Iterable[str]) -> str | None:
+    return "; ".join(dict.fromkeys(sentences)) or None
+
+
+# --- what it rests on -----------------------------------------------------------------------------
+
+
+def notes_of(campaign: Campaign, cluster: Cluster, model: ScalingModel) -> list[str]:
+    """What a plan's numbers rest on, and what is not in them."""
+    kinds = [kind for kind in model.kinds if kind.origin]
+    origins = ", ".join(sorted({str(kind.origin) for kind in kinds}))
+    notes = [
+        *(f"{sentence}." for sentence in campaign.left_out),
+        f"Predicted by the scaling model {model.name}, calibrated on {', '.join(model.sources)} (energies: "
+        f"{origins or 'none'}): medians and nominal 90 % intervals, which no real run has confirmed. Waiting "
+        "in a queue and preparing data are not in it.",
+        "Mean errors of run times of points that were left out of the calibration: "
+        f"{'; '.join(map(_errors, model.kinds))}.",
+    ]
+    estimated = [kind.kind.name for kind in kinds if kind.origin in ORIGINS]
+    if estimated:
+        notes.append(
+            f"Energies of {', '.join(estimated)} rest on estimates: the true ones lie within × or ÷ "
+            f"{FACTOR:g}, which the intervals leave out (docs/energy.md)."
+        )
+    # What rated powers would estimate has no part in a prediction.
+    notes += basis(cluster, [])
+    if campaign.idle_probe is not None:
+        notes.append("The campaign's idle probes are not in it.")
+    return notes
+
+
+def _errors(model: KindModel) -> str:
+    times = [score for score in model.scores if score.quantity == TIME]
+    errors = ", ".join(f"{score.mean_error:.1%} ({score.scheme})" for score in times)
+    return f"{model.kind.name} {errors or 'not known'}"
+
+
+def _of_budget(budget: float, kwh: Array) -> str:
+    """How probably a campaign's energy budget is enough, as far as its energies are known."""
+    known = ~np.isnan(kwh[0])
+    within = np.mean(_sum(kwh[:, known]) <= budget)
+    lacking = (
+        f"; without a known energy, not in it: {(~known).sum()} runs" if not known.all() else ""
+    )
+    if not known.any():
+        return f"energy_budget_kwh {budget:g}: no energy is known."
+    return f"energy_budget_kwh {budget:g}: kept with a probability of {within:.0%}{lacking}."
 
 
 def plan_definition(campaign: Campaign, cluster: Cluster) -> dict[str, Any]:
-    """Return all of a campaign and a cluster that a plan depends on, as JSON-ready values."""
+    """All of a campaign and a cluster that a plan depends on, as JSON-ready values."""
     left_out = {"left_out": campaign.left_out} if campaign.left_out else {}
     return {
         **left_out,
         "specs": {id_: run_spec(campaign, id_, 1).sha256 for id_ in campaign.configurations},
         "repeats": dict(campaign.repeats),
-        "series": {name: list(one.points.values()) for name, one in campaign.series.items()},
+        "series": {name: list(series.points.values()) for name, series in campaign.series.items()},
         "budget": campaign.energy_budget_kwh,
         "idle_probe": campaign.idle_probe is not None,
         "facility": [cluster.pue, cluster.carbon_intensity, cluster.price],
         "stop_warning_s": cluster.stop_warning_s,
         "devices": {
-            name: [one.time_limit_min, one.step_time] for name, one in cluster.devices.items()
+            name: [device.time_limit_min, device.step_time]
+            for name, device in cluster.devices.items()
         },
     }
 
 
 def plan_sha256(campaign: Campaign, cluster: Cluster) -> str:
-    """Return the SHA-256 of the plan's definition; another definition makes another plan."""
-    text = json.dumps(plan_definition(campaign, cluster), sort_keys=True)
-    return text_sha256(text)
+    """SHA-256 of the plan's definition; another definition makes another plan."""
+    return text_sha256(json.dumps(plan_definition(campaign, cluster), sort_keys=True))
 
 
-# --- as columns of a row --------------------------------------------------------------------------
+# --- text -----------------------------------------------------------------------------------------
+
+WIDTH = 100
+_HEADINGS = {
+    **{"n": "gpus", "LBS": "local_batch_size", "hours": "runtime_h", "GPUh": "gpu_hours"},
+    **{"kWh": "energy_kwh", "jobs": "segments", "faster": "speedup"},
+    **{"+GPUh": "extra_gpu_hours", "+kWh": "extra_energy_kwh", "cheapest": "cheapest"},
+}
+_OF_SUMS = {
+    **{"runs": "runs", "finished": "finished_runs", "unknown": "unknown_runs"},
+    **{"GPUh": "gpu_hours", "node hours": "node_hours", "kWh": "energy_kwh"},
+    **{"kWh with PUE": "facility_energy_kwh", "kg CO2e": "carbon_kg", "cost": "cost"},
+    "jobs": "segments",
+}
 
 
-def of_configuration(configuration: Configuration) -> Row:
-    """Return what a row states of its configuration."""
-    return {
-        "configuration": configuration.id,
-        **{name: getattr(configuration, name) for name in _OF_CONFIGURATION},
-    }
+def plan_text(plan: Plan) -> str:
+    """The plan for a terminal."""
+    return _text(plan, lambda words: words, lambda table: table.to_string(index=False))
 
 
-def stated(amounts: Amounts) -> Row:
-    """Return medians and the ends of the nominal 90 % intervals of what is known."""
-    found: Row = {}
-    for name, draws in amounts.items():
-        found |= interval_columns(name, draws)
-    return {
-        name: round(value) if name.startswith("segments") else value
-        for name, value in found.items()
-    }
+def plan_markdown(plan: Plan) -> str:
+    """The plan as Markdown."""
+    return _text(plan, lambda words: f"## {words}\n", _markdown_table) + "\n"
 
 
-def interval_columns(name: str, draws: Array | None) -> Row:
-    """Return the median of draws and the ends of its nominal 90 % interval, as columns; null of None."""
-    found = None if draws is None else estimate(draws)
-    ends = {"": "median", "_low": "low", "_high": "high"}
-    return {f"{name}{end}": getattr(found, which, None) for end, which in ends.items()}
+def _text(plan: Plan, heading: Callable[[str], str], text_of: Callable[[pd.DataFrame], str]) -> str:
+    """The plan's totals, then a table for each series, then what it rests on."""
+    points, sums = plan.of_level(POINT), plan.of_level(DEVICE, CAMPAIGN)
+    totals = _table(sums, _OF_SUMS, intervals=tuple(_OF_SUMS.values()))
+    totals.index = pd.Index(sums["device"].fillna("all"))
+    totals = totals.rename(columns={"cost": f"cost, {plan.table.attrs['currency']}"})
+    totals = totals.loc[:, (totals != MISSING).any()].T.reset_index(names="sum of")
+    tables = [(f"Plan of {plan.table.attrs['campaign']}", totals)]
+    for series, rows in points.groupby("series", sort=False):
+        first = rows.iloc[0]
+        title = f"{series} ({first['model']} {first['phase']} on {first['device']}, runs of each: "
+        table = _table(rows, _HEADINGS, intervals=("runtime_h", "energy_kwh"))
+        tables.append((f"{title}{first['runs']})", table))
+    texts = plan.table.loc[points.index, ["reason", "warnings"]].stack().value_counts(sort=False)
+    sentences = [
+        "One run of each point; faster, +GPUh, +kWh: than the next smaller n; cheapest: the least energy.",
+        *plan.notes,
+        *(f"{words} (points: {count})." for words, count in texts.items()),
+    ]
+    blocks = [f"{heading(title)}\n{text_of(table)}" for title, table in tables]
+    return "\n\n".join([*blocks, *(textwrap.fill(sentence, WIDTH) for sentence in sentences)])
 
 
-def joined(sentences: Iterable[str]) -> str | None:
-    """Return sentences, each once, in one text; None without any."""
-    return "; ".join(dict.fromkeys(sentences)) or None
+def _table(
+    rows: pd.DataFrame, headings: Mapping[str, str], intervals: Sequence[str]
+) -> pd.DataFrame:
+    """Columns as text, those in `intervals` with the ends of their intervals."""
+    return pd.DataFrame(
+        {
+            head: [_cell(row, name, name in intervals) for row in records(rows)]
+            for head, name in headings.items()
+        }
+    )
+
+
+def _cell(row: Row, name: str, with_interval: bool) -> str:
+    if name == "cheapest":
+        return "*" if row[name] else ""
+    value, low, high = (number(row.get(f"{name}{end}"), 3) for end in ENDS)
+    return value if low == high or not with_interval else f"{value} ({low}–{high})"
+
+
+def _markdown_table(table: pd.DataFrame) -> str:
+    lines = [table.columns.to_list(), ["---:"] * len(table.columns)]
+    lines += table.to_numpy().tolist()
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
