@@ -124,8 +124,8 @@ and as Linux states it for EPYCs."""
 
 PERIOD_S, FINE_START_S = 10.0, 360.0
 """Sampling period, unless the campaign's is longer, and how long the start is sampled at the campaign's own:
-figure 5 shows the first 300 s of training. At 1 s throughout, the paper's recordings would take ten times as
-much; over steps longer than 30 s an EPYC's counters may wrap twice."""
+figure 5 shows the first 300 s of training. At 1 s throughout, the paper's recordings would take seven times
+as much; over steps longer than 30 s an EPYC's counters may wrap twice."""
 
 
 def waits(spec: RunSpec) -> float:
