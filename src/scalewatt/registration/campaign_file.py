@@ -35,18 +35,18 @@ _ROWS_OF_TABLE1 = 1000
 
 
 def new_content(name: str) -> Content:
-    """Return a campaign without series."""
+    """Begin a campaign without series."""
     return {"registered": True, "name": name, "series": {}, "figures": {}}
 
 
 def point_of(one: Description, nodes: int) -> dict[str, Any]:
-    """Return a description's point, with the nodes that it ran on."""
+    """Point of a description, with the nodes that it ran on."""
     geometry = {"gpus": one.point["gpus"], **({"nodes": nodes} if nodes > 1 else {})}
     return {**geometry, **one.point}
 
 
 def with_runs(content: Content, runs: Iterable[tuple[Description, int, int]]) -> Content:
-    """Return the campaign with more runs (each with its nodes and repeat), in their series and points.
+    """Add runs to the campaign (each with its nodes and repeat), in their series and points.
 
     InputError if a series is of something else, or has another configuration there.
     """
@@ -101,7 +101,7 @@ def with_line(
     label: str,
     runs: Sequence[tuple[dict[str, Any], dict[str, Any]]],
 ) -> Content:
-    """Return the campaign with a further line through points that other series have too.
+    """Add a line to the campaign through points that other series have too.
 
     `runs`: series keys and point of each run on it; what the user made of a line of that name stays.
     """
@@ -155,14 +155,14 @@ def _batch(one: Description, point: dict[str, Any], form: str) -> str:
 
 
 def with_figures(content: Content, before: Content) -> Content:
-    """Return the campaign with figures for its series; those that the user edited are kept."""
+    """Add figures for the campaign's series; those that the user edited are kept."""
     edited = before["figures"] != default_figures(before["series"])
     figures = before["figures"] if edited else default_figures(content["series"])
     return {**content, "figures": figures}
 
 
 def default_figures(series: dict[str, Any]) -> dict[str, Any]:
-    """Return curves and rates of two models, one device's power, and the table of all points.
+    """Choose curves and rates of two models, one device's power, and the table of all points.
 
     FourCastNet takes the paper's figures of it (4 and 7), any other model those of ResNet50 (2, or 3
     where the dataset grows, and 6); a second other model takes 4 and 7 if they are free. Trainings to a
@@ -198,7 +198,7 @@ def default_figures(series: dict[str, Any]) -> dict[str, Any]:
 
 
 def _figures_of_operating_points(series: dict[str, Any]) -> dict[str, Any]:
-    """Return what the levers cost and save, and the table of all points where they are not too many."""
+    """Choose the figure of operating points, and the table of all points where they are not too many."""
     points = [{"series": n, "gpus": e["points"][0]["gpus"]} for n, e in series.items()]
     figures: dict[str, Any] = {"operating_points": {"series": list(series)}}
     if len(points) <= _ROWS_OF_TABLE1:
@@ -207,7 +207,7 @@ def _figures_of_operating_points(series: dict[str, Any]) -> dict[str, Any]:
 
 
 def _figures_to_target(series: dict[str, Any]) -> dict[str, Any]:
-    """Return the figures of trainings to a target, of any models: their energies share an axis."""
+    """Choose the figures of trainings to a target, of any models: their energies share an axis."""
     several = {name: entry for name, entry in series.items() if len(entry["points"]) > 1}
     growing = [name for name, entry in several.items() if _grows(entry)]
     constant = [name for name in several if name not in growing]
@@ -229,14 +229,14 @@ def _figures_to_target(series: dict[str, Any]) -> dict[str, Any]:
 
 
 def _grows(entry: dict[str, Any]) -> bool:
-    """Return True if the global batch size grows along a series."""
+    """True if the global batch size grows along a series."""
     replicas = (p["gpus"] // p.get("gpus_per_replica", 1) for p in entry["points"])
     batches = {p["local_batch_size"] * n for p, n in zip(entry["points"], replicas, strict=True)}
     return len(batches) > 1
 
 
 def not_drawn(content: Content) -> list[str]:
-    """Return the names of the series that no curve shows."""
+    """Names of the series that no curve shows."""
     drawn = {name for figure in content["figures"].values() for name in figure.get("series", ())}
     return [name for name in content["series"] if name not in drawn]
 

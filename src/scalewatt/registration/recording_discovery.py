@@ -59,7 +59,7 @@ class RecordedFile:
 
     @property
     def identity(self) -> str:
-        """Return what identifies a recording: its content, and the part of it."""
+        """Identity of a recording: its content, and the part of it."""
         chosen = [value for key, value in self.options if key == "run"]
         return "/".join([self.sha256, *(self.part or ()), *chosen])
 
@@ -82,17 +82,17 @@ class Recorded:
 
     @property
     def identity(self) -> list[str]:
-        """Return the files' identities, in a fixed order."""
+        """The files' identities, in a fixed order."""
         return sorted(file.identity for file in self.files)
 
     @property
     def segments(self) -> list[int]:
-        """Return the numbers of the segments."""
+        """Numbers of the segments."""
         return sorted(self.hosts)
 
     @property
     def hostnames(self) -> list[str]:
-        """Return all hosts of all segments."""
+        """All hosts of all segments."""
         return sorted({host for hosts in self.hosts.values() for host in hosts})
 
 
@@ -162,7 +162,7 @@ def _keep_round(path: Path, app: str, run: str, round_: str) -> None:
 
 
 def _is_recording(path: Path) -> bool:
-    """Return True if a file is a journal, or HDF5 with a run; InputError if it is damaged HDF5."""
+    """True if a file is a journal, or HDF5 with a run; InputError if it is damaged HDF5."""
     if is_journal(path):
         return True
     return (path.suffix in (".hdf5", ".h5") or h5py.is_hdf5(path)) and bool(list_runs(path))

@@ -47,10 +47,10 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _Run:
     """One description with its recording, checked against each other."""
 
-    one: Description
+    about: Description
     recorded: Recorded
     nodes: int
     gpus: dict[str, list[int]] | None
@@ -69,46 +69,39 @@ def register(
     if not _NAME.fullmatch(name):
         raise InputError(f"campaign '{name}': allowed: lower-case letters, digits and hyphens")
     with _alone_in(campaigns):
-        wanted = [_wanted(one) for one in read_descriptions(paths, table)]
-        return _register(name, wanted, results / name, campaigns)
+        runs = [_read_run(one) for one in read_descriptions(paths, table)]
+        return _register(name, runs, results / name, campaigns)
 
 
-def _register(name: str, wanted: list[_Wanted], folder: Path, campaigns: Path) -> list[str]:
+def _register(name: str, runs: list[_Run], folder: Path, campaigns: Path) -> list[str]:
     path = campaigns / f"{name}.yaml"
     before = _campaign(path, name)
-    once: dict[tuple[str, ...], _Wanted] = {}
-    for other in wanted:
-        one = once.setdefault(tuple(other.recorded.identity), other)
-        if one is not other:
-            raise InputError(
-                f"{other.one.where}: {other.one.path} is the same recording as {one.one.path} "
-                f"({one.one.where}); allowed: each once"
-            )
+    _check_each_once(runs)
     known = known_runs(folder)
-    repeats = _repeats(wanted, known, folder)
-    placed = ((one.one, one.nodes, repeat) for one, repeat in zip(wanted, repeats, strict=True))
+    repeats = _repeats(runs, known, folder)
+    placed = ((run.about, run.nodes, repeat) for run, repeat in zip(runs, repeats, strict=True))
     content = campaign_file.with_runs(before, placed)
-    for line, (label, points) in _further_lines(wanted).items():
+    for line, (label, points) in _further_lines(runs).items():
         content = campaign_file.with_line(content, line, label, points)
     content = campaign_file.with_figures(content, before)
     campaign = expand(content, path, {})
     lines = []
     there = {(k.configuration, k.repeat) for k in known}
-    for one, repeat in zip(wanted, repeats, strict=True):
-        where = f"{one.id} repeat {repeat}"
-        if (one.id, repeat) in there:
-            lines.append(f"already there: {where} ({one.one.path})")
+    for run, repeat in zip(runs, repeats, strict=True):
+        where = f"{run.id} repeat {repeat}"
+        if (run.id, repeat) in there:
+            lines.append(f"already there: {where} ({run.about.path})")
             continue
         write_run(
-            folder / "runs" / one.id / str(repeat),
+            folder / "runs" / run.id / str(repeat),
             campaign,
-            one.recorded,
-            one.stages,
-            description_of(one),
-            source=one.one.path,
+            run.recorded,
+            run.stages,
+            description_of(run),
+            source=run.about.path,
         )
-        lines.append(f"registered: {where} ({one.one.path})")
-        lines += [f"note: {problem}" for problem in _problems(one)]
+        lines.append(f"registered: {where} ({run.about.path})")
+        lines += [f"note: {problem}" for problem in _problems(run)]
     write_concurrent_runs(folder)
     campaign_file.write_campaign(path, content)
     command = f"snakemake --profile profiles/local all --config campaign={path}"
@@ -116,13 +109,25 @@ def _register(name: str, wanted: list[_Wanted], folder: Path, campaigns: Path) -
     return [*lines, *_notes(folder, content), f"now{where}: {command}"]
 
 
-def _further_lines(wanted: list[_Wanted]) -> dict[str, tuple[str, list[tuple[Any, Any]]]]:
-    """Return lines that runs have beside their series: label, and series keys and point of each run."""
+def _check_each_once(runs: list[_Run]) -> None:
+    """Raise InputError if two descriptions are of the same recording."""
+    described: dict[tuple[str, ...], Description] = {}
+    for run in runs:
+        first, second = described.setdefault(tuple(run.recorded.identity), run.about), run.about
+        if first is not second:
+            raise InputError(
+                f"{second.where}: {second.path} is the same recording as {first.path} "
+                f"({first.where}); allowed: each once"
+            )
+
+
+def _further_lines(runs: list[_Run]) -> dict[str, tuple[str, list[tuple[Any, Any]]]]:
+    """Further lines through runs' points, by name: label, and series keys and point of each run."""
     lines: dict[str, tuple[str, list[tuple[Any, Any]]]] = {}
-    for run in wanted:
-        for name, label in run.one.given.get("lines", {}).items():
+    for run in runs:
+        for name, label in run.about.given.get("lines", {}).items():
             _, points = lines.setdefault(name, (label, []))
-            points.append((run.one.entry, point_of(run.one, run.nodes)))
+            points.append((run.about.entry, point_of(run.about, run.nodes)))
     return lines
 
 
@@ -150,42 +155,44 @@ def _campaign(path: Path, name: str) -> dict[str, Any]:
     return content
 
 
-def _wanted(one: Description) -> _Wanted:
-    recorded = open_foreign(one.path, one.options) if one.path.exists() else None
+def _read_run(about: Description) -> _Run:
+    recorded = open_foreign(about.path, about.options) if about.path.exists() else None
     if recorded is None:
-        run, round_ = one.given.get("run"), one.given.get("round")
-        recorded = open_recording(one.path, run, round_, one.where)
+        run, round_ = about.given.get("run"), about.given.get("round")
+        recorded = open_recording(about.path, run, round_, about.where)
     hosts = max(map(len, recorded.hosts.values()))
-    nodes = one.given.get("nodes", hosts)
-    gpus = one.point["gpus"]
+    nodes = about.given.get("nodes", hosts)
+    gpus = about.point["gpus"]
     if nodes < hosts:
         raise InputError(
-            f"{one.where}: nodes: {nodes}, but {one.path} recorded {hosts} hosts "
+            f"{about.where}: nodes: {nodes}, but {about.path} recorded {hosts} hosts "
             f"({', '.join(recorded.hostnames)}); allowed: at least {hosts}"
         )
     if gpus % nodes:
         raise InputError(
-            f"{one.where}: gpus: {gpus} on {nodes} nodes; allowed: a multiple of {nodes} (nodes: "
+            f"{about.where}: gpus: {gpus} on {nodes} nodes; allowed: a multiple of {nodes} (nodes: "
             "by default the hosts in the recording)"
         )
-    events, stages = stages_of(one.events, one.path, recorded.segments)
-    point = point_of(one, nodes)
-    held = _held_gpus(one, recorded, gpus // nodes)
-    return _Wanted(one, recorded, nodes, held, events, stages, configuration_id(one.entry, point))
+    events, stages = stages_of(about.events, about.path, recorded.segments)
+    point = point_of(about, nodes)
+    held = _held_gpus(about, recorded, gpus // nodes)
+    return _Run(about, recorded, nodes, held, events, stages, configuration_id(about.entry, point))
 
 
-def _held_gpus(one: Description, recorded: Recorded, per_node: int) -> dict[str, list[int]] | None:
-    """Return the GPUs that the run held, by host; None if fewer were recorded than it held."""
-    given = one.given.get("gpu_indices")
-    if one.torch_device == "cpu":
+def _held_gpus(
+    about: Description, recorded: Recorded, per_node: int
+) -> dict[str, list[int]] | None:
+    """GPUs that the run held, by host; None if fewer were recorded than it held."""
+    given = about.given.get("gpu_indices")
+    if about.torch_device == "cpu":
         if given is not None:
-            raise InputError(f"{one.where}: gpu_indices: {given}, but torch_device is cpu")
+            raise InputError(f"{about.where}: gpu_indices: {given}, but torch_device is cpu")
         return None
     if given is None:
         for host, indices in recorded.gpus.items():
             if len(indices) > per_node:
                 raise InputError(
-                    f"{one.where}: missing key 'gpu_indices': {host} recorded GPUs "
+                    f"{about.where}: missing key 'gpu_indices': {host} recorded GPUs "
                     f"{', '.join(map(str, indices))}, of which the run held {per_node}; "
                     "allowed: a list of theirs, such as " + str(indices[:per_node])
                 )
@@ -196,91 +203,93 @@ def _held_gpus(one: Description, recorded: Recorded, per_node: int) -> dict[str,
     for host, recorded_here in recorded.gpus.items():
         name = same_node(host, by_host, recorded.gpus)
         if name is None:
-            raise InputError(f"{one.where}: gpu_indices: nothing for host {host}; allowed: a list")
+            raise InputError(
+                f"{about.where}: gpu_indices: nothing for host {host}; allowed: a list"
+            )
         held[host] = sorted(by_host[name])
         if len(held[host]) != per_node or not set(held[host]) <= set(recorded_here):
             raise InputError(
-                f"{one.where}: gpu_indices: {held[host]} on {host}; allowed: {per_node} of "
+                f"{about.where}: gpu_indices: {held[host]} on {host}; allowed: {per_node} of "
                 f"{recorded_here}, the GPUs that were recorded"
             )
     return held
 
 
-def _repeats(wanted: list[_Wanted], known: list[Registered], folder: Path) -> list[int]:
-    """Return the repeat of each run: its own where it is already there, as asked for, or the next free."""
-    taken = {(one.configuration, one.repeat) for one in known}
+def _repeats(runs: list[_Run], known: list[Registered], folder: Path) -> list[int]:
+    """Number the runs: as one that is already there, as asked for, or with the next free repeat."""
+    taken = {(run.configuration, run.repeat) for run in known}
     repeats: dict[int, int] = {}
-    by_identity = {tuple(one.identity): one for one in reversed(known)}
-    for place, one in enumerate(wanted):
-        there = by_identity.get(tuple(one.recorded.identity))
+    by_identity = {tuple(run.identity): run for run in reversed(known)}
+    for place, run in enumerate(runs):
+        there = by_identity.get(tuple(run.recorded.identity))
         if there is not None:
-            _check_same(one, there, folder)
+            _check_same(run, there, folder)
             repeats[place] = there.repeat
-        if there is None and "repeat" in one.one.given:
-            repeat = one.one.given["repeat"]
-            if (one.id, repeat) in taken:
+        if there is None and "repeat" in run.about.given:
+            repeat = run.about.given["repeat"]
+            if (run.id, repeat) in taken:
                 raise InputError(
-                    f"{one.one.where}: repeat: {repeat} of {one.id} is already another recording; "
+                    f"{run.about.where}: repeat: {repeat} of {run.id} is already another recording; "
                     "allowed: another number, or none"
                 )
             repeats[place] = repeat
         if place in repeats:
-            taken.add((one.id, repeats[place]))
-    for place, one in enumerate(wanted):
+            taken.add((run.id, repeats[place]))
+    for place, run in enumerate(runs):
         if place not in repeats:
-            free = next(r for r in range(1, len(taken) + 2) if (one.id, r) not in taken)
-            taken.add((one.id, free))
+            free = next(r for r in range(1, len(taken) + 2) if (run.id, r) not in taken)
+            taken.add((run.id, free))
             repeats[place] = free
-    return [repeats[place] for place in range(len(wanted))]
+    return [repeats[place] for place in range(len(runs))]
 
 
-def _check_same(one: _Wanted, there: Registered, folder: Path) -> None:
+def _check_same(run: _Run, there: Registered, folder: Path) -> None:
     """Raise InputError if a recording is already registered under another description."""
     place = folder / "runs" / there.configuration / str(there.repeat)
-    if there.configuration != one.id:
-        problem = f"as {there.configuration} repeat {there.repeat}, not as {one.id}"
+    if there.configuration != run.id:
+        problem = f"as {there.configuration} repeat {there.repeat}, not as {run.id}"
     else:
-        described = description_of(one)
+        described = description_of(run)
         other = [key for key in described if there.description.get(key) != described[key]]
         if not other:
             return
         key = other[0]
         problem = f"with {key} {there.description.get(key)}, not {described[key]}"
     raise InputError(
-        f"{one.one.where}: {one.one.path} is already registered {problem}; allowed: the same "
+        f"{run.about.where}: {run.about.path} is already registered {problem}; allowed: the same "
         f"description, or delete {place} first"
     )
 
 
-def description_of(one: _Wanted) -> dict[str, Any]:
-    """Return what a registered run's provenance keeps of its description, beside its configuration."""
+def description_of(run: _Run) -> dict[str, Any]:
+    """Description of a registered run in its provenance, beside its configuration."""
     return {
-        "metric": one.one.metric,
-        "metric_name": one.one.entry.get("metric_name"),
-        "samples": one.one.samples,
-        "torch_device": one.one.torch_device,
-        **{key: one.one.given[key] for key in _IF_GIVEN if key in one.one.given},
-        "device_name": one.one.given.get("device_name"),
-        "gpus": one.gpus,
-        "events": file_sha256(one.events) if one.events else None,
+        "metric": run.about.metric,
+        "metric_name": run.about.entry.get("metric_name"),
+        "samples": run.about.samples,
+        "torch_device": run.about.torch_device,
+        **{key: run.about.given[key] for key in _IF_GIVEN if key in run.about.given},
+        "device_name": run.about.given.get("device_name"),
+        "gpus": run.gpus,
+        "events": file_sha256(run.events) if run.events else None,
     }
 
 
-def _problems(one: _Wanted) -> list[str]:
-    """Return what the user should know of the recording."""
-    found = list(one.recorded.problems)
-    hosts = min(map(len, one.recorded.hosts.values()))
-    if hosts < one.nodes:
-        found.append(f"{one.one.path}: {hosts} of {one.nodes} nodes were recorded")
-    per_node = one.one.point["gpus"] // one.nodes
-    few = [host for host, found in one.recorded.gpus.items() if len(found) < per_node]
-    if few and one.one.torch_device != "cpu":
+def _problems(run: _Run) -> list[str]:
+    """Problems of the recording, for the user."""
+    found = list(run.recorded.problems)
+    hosts = min(map(len, run.recorded.hosts.values()))
+    if hosts < run.nodes:
+        found.append(f"{run.about.path}: {hosts} of {run.nodes} nodes were recorded")
+    per_node = run.about.point["gpus"] // run.nodes
+    few = [host for host, found in run.recorded.gpus.items() if len(found) < per_node]
+    if few and run.about.torch_device != "cpu":
         missing = f"power of fewer GPUs was recorded than the run held ({per_node})"
-        found.append(f"{one.one.path}: {', '.join(few)}: {missing}")
-    powers, gpus = one.recorded.powers, one.gpus
+        found.append(f"{run.about.path}: {', '.join(few)}: {missing}")
+    powers, gpus = run.recorded.powers, run.gpus
     held = [g for g in powers if gpus is None or g.index in gpus.get(g.host, ())]
-    limits_w = _limits_w(one.one) if held else {}
-    found += [f"{one.one.path}: {text}" for gpu in held if (text := implausible(gpu, limits_w))]
+    limits_w = _limits_w(run.about) if held else {}
+    found += [f"{run.about.path}: {text}" for gpu in held if (text := implausible(gpu, limits_w))]
     return found
 
 
@@ -305,11 +314,11 @@ def implausible(gpu: GpuPower, limits_w: dict[str, float]) -> str | None:
     return None
 
 
-def _limits_w(one: Description) -> dict[str, float]:
-    """Return what one of a run's GPUs draws at most, in W, by where that comes from."""
-    limits, device = {}, one.entry["device"]
-    if "gpu_power_limit_w" in one.point:
-        limits["the gpu_power_limit_w of its description"] = float(one.point["gpu_power_limit_w"])
+def _limits_w(about: Description) -> dict[str, float]:
+    """Highest powers of one of a run's GPUs in W, by where they come from."""
+    limits, device = {}, about.entry["device"]
+    if "gpu_power_limit_w" in about.point:
+        limits["the gpu_power_limit_w of its description"] = float(about.point["gpu_power_limit_w"])
     known = known_devices().get(device)
     if known is not None and known.gpu is not None:
         limits[f"the rated_w of '{device}' in config/*.yaml"] = known.gpu["rated_w"]
@@ -317,16 +326,16 @@ def _limits_w(one: Description) -> dict[str, float]:
 
 
 def _notes(folder: Path, content: dict[str, Any]) -> list[str]:
-    """Return what the user should know of the campaign."""
+    """Notes on the campaign for the user."""
     names = campaign_file.not_drawn(content)
     advice = "put it to a figure in the campaign file, or register it under another name"
     notes = [f"note: series '{name}' is in no curve; {advice}" for name in names]
     if len(names) > _MOST_NOTES:
         notes = [f"note: {len(names)} series are in no curve, such as '{names[0]}'; {advice}"]
-    shared = [one for one in known_runs(folder) if one.concurrent_runs]
+    shared = [run for run in known_runs(folder) if run.concurrent_runs]
     return notes + [
-        f"note: {one.configuration} repeat {one.repeat} shared {one.concurrent_runs[0]['host']} with "
-        f"{one.concurrent_runs[0]['run']}: their energies cannot be separated, but for those of GPUs that "
+        f"note: {run.configuration} repeat {run.repeat} shared {run.concurrent_runs[0]['host']} with "
+        f"{run.concurrent_runs[0]['run']}: their energies cannot be separated, but for those of GPUs that "
         "only one of them held"
-        for one in shared
+        for run in shared
     ]

@@ -180,7 +180,7 @@ class Description:
 
 
 def read_descriptions(paths: Iterable[Path], table: Path | None) -> list[Description]:
-    """Return the checked descriptions of all runs.
+    """Read and check the descriptions of all runs.
 
     With a table and no paths: all its rows; with both: the rows of these paths, and for a path
     without a row the YAML file beside it. InputError names the file, the row and the key.
@@ -203,7 +203,7 @@ def read_descriptions(paths: Iterable[Path], table: Path | None) -> list[Descrip
 
 
 def _candidates(path: Path) -> list[Path]:
-    """Return where a path's description may lie: beside it, so nowhere for `/`."""
+    """Places of a path's description: beside it, so nowhere for `/`."""
     if path.name in ("", ".."):
         path = path.resolve()
     return [path.with_name(path.name + ".yaml"), path.with_suffix(".yaml")] if path.name else []
@@ -278,7 +278,7 @@ def _given(values: dict[str, Any], point: Point, samples: int | None, where: str
 
 
 def _as_text(value: Any) -> Any:
-    """Return perun's name of a run (a time) or round (a number) as text, which YAML reads as such."""
+    """Turn perun's name of a run (a time) or round (a number) into text, which YAML reads as such."""
     if isinstance(value, date):
         return value.isoformat()
     number = isinstance(value, int) and not isinstance(value, bool)
@@ -308,7 +308,7 @@ def _entry(values: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def _batch_size(values: dict[str, Any], where: str) -> tuple[int, str]:
-    """Return the local batch size, and which of the two was given."""
+    """Local batch size, and which of the two was given."""
     per_replica = values.get("gpus_per_replica", 1)
     check_replicas(values["gpus"], per_replica, where)
     replicas = values["gpus"] // per_replica
@@ -340,7 +340,7 @@ def _batch_size(values: dict[str, Any], where: str) -> tuple[int, str]:
 
 
 def _work(values: dict[str, Any], where: str) -> tuple[int, int, int | None]:
-    """Return the samples of the training set, epochs, and samples trained on (None: not known).
+    """Samples of the training set, epochs, and samples trained on (None: not known).
 
     `samples` alone are one epoch. A training to a target has one epoch by convention.
     """
@@ -363,7 +363,7 @@ def _work(values: dict[str, Any], where: str) -> tuple[int, int, int | None]:
 
 
 def _table_rows(table: Path) -> list[tuple[str, Path, Row]]:
-    """Return for each row where it stands, the recording that it describes, and its keys.
+    """Place of each row in the table, the recording that it describes, and its keys.
 
     InputError for a table that cannot be read, and for a row without a path.
     """
@@ -389,7 +389,7 @@ def _csv_rows(table: Path) -> Rows:
 
 
 def _shared_rows(content: dict[str, Any], file: Path) -> Rows:
-    """Return the runs listed in a YAML file under `runs`; the keys beside it hold for all of them."""
+    """Runs listed in a YAML file under `runs`; the keys beside it hold for all of them."""
     runs = content["runs"]
     if not isinstance(runs, list) or not runs or not all(isinstance(r, dict) for r in runs):
         raise InputError(f"{file}: runs: expected a list of descriptions (keys and values)")

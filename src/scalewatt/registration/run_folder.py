@@ -38,7 +38,7 @@ class Registered:
 
 
 def known_runs(results: Path) -> list[Registered]:
-    """Return the registered runs below a campaign's results; InputError if there are trained ones."""
+    """Find the registered runs below a campaign's results; InputError if there are trained ones."""
     found = []
     for path in sorted(results.glob("runs/*/*/provenance.json")):
         if path.parent.name.startswith("."):
@@ -97,7 +97,7 @@ def write_run(
 
 
 def _history(spec: RunSpec, recorded: Recorded, description: dict[str, Any]) -> pa.Table:
-    """Return one row, of the last epoch: what is known is the whole training's work and its end."""
+    """Make a history of the last epoch alone: what is known is the whole training's work and its end."""
     row = {
         **dict.fromkeys(HISTORY_SCHEMA.names),
         "epoch": spec.epochs - 1,
@@ -176,7 +176,7 @@ def _met(one: Registered, other: Registered) -> list[dict[str, Any]]:
 
 
 def _gpus_on(host: str, description: dict[str, Any]) -> list[int] | None:
-    """Return the indices of the GPUs that a run held on a host; None if not known."""
+    """Indices of the GPUs that a run held on a host; None if not known."""
     if description["torch_device"] == "cpu":
         return []
     return (description["gpus"] or {}).get(host)
@@ -185,7 +185,7 @@ def _gpus_on(host: str, description: dict[str, Any]) -> list[int] | None:
 def stages_of(
     given: Path | None, folder: Path, segments: Sequence[int]
 ) -> tuple[Path | None, pa.Table]:
-    """Return the file with a run's stages, None without one, and the stages ordered by time.
+    """File with a run's stages, None without one, and the stages ordered by time.
 
     The file is the `given` one, else the run folder's own. A table that states no segment is of the
     only one. InputError names the file, the row and the key.

@@ -16,7 +16,7 @@ _NAMED = 3
 
 
 def changed_files(campaign: Campaign, results: Path, work: Path) -> list[str]:
-    """Return a sentence for each command of which runs used other files than there are now.
+    """Write a sentence on each command of which runs used other files than there are now.
 
     A changed file alone never trains a finished run again. `results` and `work` are the campaign's own
     folders.

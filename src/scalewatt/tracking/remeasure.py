@@ -67,17 +67,17 @@ class Place:
     """The campaign's own folder of working directories."""
 
     def spec(self, run: tuple[str, int]) -> RunSpec:
-        """Return the spec of one of its runs; of one that the campaign has no more, as it was written."""
+        """Spec of one of its runs; of one that the campaign has no more, as it was written."""
         if run[0] not in self.campaign.configurations:
             return read_spec(self.folder(run) / SPEC)
         return run_spec(self.campaign, *run)
 
     def folder(self, run: tuple[str, int]) -> Path:
-        """Return a run's folder."""
+        """A run's folder."""
         return self.results / "runs" / run[0] / str(run[1])
 
     def started_from(self, run: tuple[str, int]) -> list[tuple[str, int]]:
-        """Return the runs that start from the weights of a run."""
+        """Runs that start from the weights of a run."""
         campaign, (configuration, repeat) = self.campaign, run
         return [
             (id_, repeat)
@@ -122,7 +122,7 @@ class ToTrain:
 
 
 def trained_again(place: Place, jobs: Iterable[ToTrain]) -> list[tuple[ToTrain, str]]:
-    """Return which of these runs are finished and will be measured again, each with the reason.
+    """Choose the runs that are finished and will be measured again, each with the reason.
 
     Not those that are only published once more, from the working directory of the same measurement.
     """
@@ -219,7 +219,7 @@ def _note(place: Place, run: tuple[str, int], reason: str | None, measurement: s
 
 
 def _next_number(place: Place, run: tuple[str, int]) -> int:
-    """Return the first number that no whole measurement has: the run folder moves last."""
+    """First number that no whole measurement has: the run folder moves last."""
     number = 1
     while (superseded(place.results, run, number) / RUN).exists():
         number += 1
@@ -227,7 +227,7 @@ def _next_number(place: Place, run: tuple[str, int]) -> int:
 
 
 def superseded(folder: Path, run: tuple[str, int], number: int) -> Path:
-    """Return where a measurement that was set aside lies below the campaign's results or work."""
+    """Folder of a measurement that was set aside, below the campaign's results or work."""
     return folder / SUPERSEDED / run[0] / str(run[1]) / str(number)
 
 
@@ -262,7 +262,7 @@ def _set_work_aside(place: Place, run: tuple[str, int], number: int) -> None:
 
 
 def _tables(results: Path, run: tuple[str, int]) -> Iterator[tuple[Path, str]]:
-    """Return a run's tables of traces and energy, each with its name among what is set aside."""
+    """A run's tables of traces and energy, each with its name among what is set aside."""
     for kind in ("traces", "energy"):
         for path in sorted((results / kind / run[0]).glob(f"{run[1]}.*")):
             yield path, kind + path.name.removeprefix(str(run[1]))
@@ -305,7 +305,7 @@ def _finish(place: Place, run: tuple[str, int]) -> list[str]:
 
 
 def _summary(place: Place, run: tuple[str, int], number: int) -> list[str]:
-    """Return what was done, and what follows from it."""
+    """Say what was done, and what follows from it."""
     asked = latest(read_exclusions(place.campaign), run, REMEASURE)
     lines = [
         f"{_name(run)}: set aside: {superseded(place.results, run, number)}",
