@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +25,6 @@ from scalewatt.claims.reference_tables import (
     NotTestable,
     inconsistencies,
     listed_claims,
-    read_checks,
     read_claims,
     unlisted_inconsistencies,
 )
@@ -49,17 +47,6 @@ def published() -> Evidence:
 @pytest.fixture(scope="module")
 def of_published(published: Evidence) -> list[Verdict]:
     return verdicts(published)
-
-
-# --- the claims ---------------------------------------------------------------------------------
-
-
-def test_every_claim_that_results_decide_has_a_check() -> None:
-    without = [c.id for c in CLAIMS if c.kind in BY_RESULTS and c.id not in read_checks()]
-    assert without == []
-    counted = Counter(c.kind for c in CLAIMS if c.id in read_checks() and c.kind in CHECKED_KINDS)
-    assert counted.total() >= 90
-    assert counted["numeric"] + counted["trend"] + counted["threshold"] >= 70
 
 
 # --- lines and modes ----------------------------------------------------------------------------
@@ -139,12 +126,6 @@ def test_the_papers_contradictions_are_inconsistencies_and_nothing_else_is(
     kinds = {claim.id: claim.kind for claim in LISTED}
     found = {one.id for one in of_published if one.verdict == INCONSISTENCY}
     assert found == {id_ for id_, kind in kinds.items() if kind == "inconsistency"}
-
-
-def test_without_runs_nothing_that_results_decide_is_testable() -> None:
-    found = {one.id: one.verdict for one in verdicts(evidence([]))}
-    by_results = {found[c.id] for c in CLAIMS if c.kind in BY_RESULTS}
-    assert by_results == {"not_testable"}
 
 
 def test_every_contradiction_of_the_claims_is_listed_once_with_a_reading() -> None:

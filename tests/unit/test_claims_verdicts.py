@@ -32,7 +32,6 @@ from claims_cases import (
 from claims_expected import NO, OPEN, UNTESTED, YES, agree, expected
 from claims_made import CHECKED_KINDS, changed, evidence, line, row, runs_of, stat
 from claims_resnet_made import (
-    DOUBLING,
     Change,
     at,
     becoming,
@@ -58,14 +57,12 @@ from claims_setting_cases import (
 from claims_study import (
     Case,
     Numbers,
-    edited,
     fourcastnet,
     judged,
     short,
     study,
     trace,
 )
-from claims_study import times as of_study
 
 from scalewatt.campaign.campaign_types import VARIED
 from scalewatt.campaign.load import load_campaign
@@ -220,21 +217,6 @@ def on_resnet(change: Change) -> Case:
     return lambda: change(resnet_world())
 
 
-def barely(mode: str, name: str, rises: bool) -> Case:
-    """Values in the claimed order, all within their spread."""
-
-    def value(p: Point) -> float:
-        return 30 * (1 + (1 if rises else -1) * 1e-4 * DOUBLING.index(p.gpus))
-
-    return lambda: changed(resnet_world(), at(mode), spread=0.05, n_repeats=3, **{name: value})
-
-
-def flat(spread: float, at_32: float = 25.3) -> Case:
-    """Energies of the fixed dataset that do not go with n."""
-    values = {4: 25.0, 8: 25.4, 16: 24.8, 32: at_32, 64: 25.0, 128: 25.2, 256: 25.1}
-    return on_resnet(becoming("fd_lbs", "energy_kwh", values, spread=spread))
-
-
 def two_scopes(**shares: float) -> Case:
     """A training on A100 with memory in its energy, and on H100 without, with 0.8 of its power."""
     values = {n: {"p_gpuh_kw": 0.3, "gpu_energy_share": 0.5, **shares} for n in (4, 8, 16)}
@@ -280,11 +262,6 @@ def table1_twin(energy: float) -> Case:
     one = next(p for p in study().points if sizes_of(p) == (4, 4, 16) and p.device == "h100")
     other = {**one.row, "configuration": f"{one.id}-loader_workers8"} | stat("energy_kwh", energy)
     return lambda: replace(study(), points=(*study().points, replace(one, row=other)))
-
-
-def errors(of_gbs: Callable[[int], float]) -> Case:
-    """Errors of pre-training by GBS."""
-    return edited(PRE, metric_last=lambda p: of_gbs(p.gbs))
 
 
 def ram_elsewhere(only: bool) -> Case:
@@ -362,20 +339,6 @@ def varied_seeds() -> Evidence:
     return finished(changed_one)
 
 
-def fallen(part: float) -> list[float | None]:
-    """Powers that fall to about a part of their median, in one window of 10 s of five."""
-    random = Random(2)
-    levels = [
-        250.0 * (part + random.uniform(0, 0.05) if window % 5 == 0 else 1.0) for window in range(30)
-    ]
-    lowest = min(levels)
-    return [
-        level * part * 250.0 / lowest if level < 240 else level
-        for level in levels
-        for _ in range(10)
-    ]
-
-
 FALLING = [60.0 if second % 50 < 10 else 250.0 for second in range(300)]
 FEW_FALLS = [60.0 if second % 100 < 10 else 250.0 for second in range(300)]
 OFF = [0.0] * 300
@@ -410,9 +373,6 @@ FURTHER: dict[str, Further] = {
     ),
     "memory elsewhere counts alone": Further("K06", ram_elsewhere(True), NO),
     # Order, noise and missing points.
-    "points within their intervals of a line": Further("D16", flat(0.02), OPEN),
-    "points beyond their intervals of a line": Further("D16", flat(0.0001), NO),
-    "rising within the spread": Further("D05 D16", barely("fd_lbs", "energy_kwh", True), OPEN),
     "least within the spread": Further(
         "D07",
         on_resnet(
@@ -434,26 +394,7 @@ FURTHER: dict[str, Further] = {
     ),
     "regimes of every other device": Further("E06", two_devices("E06", "fd_gbs_s", "fd_gbs_l"), NO),
     # Onsets and knees.
-    "an error near the onset": Further(
-        "D19", on_resnet(becoming("fd_lbs", "metric_last", {64: 28, 128: 30.5}, spread=0.05)), OPEN
-    ),
-    "an early onset": Further("D19", on_resnet(becoming("fd_lbs", "metric_last", {16: 33})), NO),
     "an onset beyond the last point": Further("H05", short(PRE, 4), OPEN, ("points at GBS 64",)),
-    "onsets of single runs": Further(
-        "H05 H04", edited(PRE, single=True, metric_last=of_study("metric_last", 1)), OPEN
-    ),
-    "a knee outside of the range": Further(
-        "H04",
-        errors(lambda gbs: 700.0 + 60 * max(0, gbs.bit_length() - 4)),
-        NO,
-        ("knee at GBS 8",),
-    ),
-    "a knee that may be elsewhere": Further(
-        "H04",
-        errors(lambda gbs: 700.0 + 4 * max(0, gbs.bit_length() - 6)),
-        OPEN,
-        ("fits too (p = ",),
-    ),
     # Series and runs of the same sizes.
     "a series alike that is not the paper's, GBS": Further(
         "H14 H15 H16 H19 K08", in_parts(with_line("fd_gbs_l", 64, loader="synthetic")), YES
@@ -494,7 +435,6 @@ FURTHER: dict[str, Further] = {
     "few falls on H100": Further(
         "J03", traced(on_a100(WIDE), on_h100(FEW_FALLS)), OPEN, ("is 0.24 (",)
     ),
-    "falls to just below the bound": Further("J02", traced(on_a100(fallen(0.597))), OPEN),
     "power that was not measured": Further(
         "J02", traced(changed_trace(on_a100(WIDE), energy_origin="estimated")), UNTESTED
     ),
