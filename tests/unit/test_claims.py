@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from campaign_files import DEMO, PAPER, ROOT, workflow_in
-from claims_made import CHECKED_KINDS, evidence, line, row
+from claims_made import evidence, line, row
 from claims_resnet_made import resnet_world
 
 from scalewatt.campaign.load import load_campaign
@@ -36,7 +36,6 @@ from scalewatt.results.tables.table_schema import CONFIGURATIONS, RUNS, metadata
 
 CLAIMS = read_claims()
 LISTED = listed_claims()
-BY_RESULTS = (*CHECKED_KINDS, "hypothesis")
 
 
 @pytest.fixture(scope="module")
