@@ -11,9 +11,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
+from claims_contrasts import Campaigns
 from claims_coverage import (
     CASES,
-    Campaigns,
     bounds_of,
     exact,
     failing,
