@@ -333,14 +333,15 @@ def main() -> int:
     parser.add_argument("--whole", type=int, default=0)
     parser.add_argument("--seed", type=int, default=19)
     given = parser.parse_args()
-    begin, random = time.perf_counter(), np.random.default_rng(given.seed)
+    begin = time.perf_counter()
+    intervals, assumed, family = np.random.default_rng(given.seed).spawn(3)
     classes = dict.fromkeys(case.kind for case in CASES)
     found = [of_class(kind, given.campaigns, given.seed) for kind in classes]
     words = [f"{word} {far:.0%} beyond" for far in BEYOND for word in ("supported", "contradicted")]
     table(["class", "bounds", *words], (row for row, _ in found))
-    rows = [*own_intervals(given.campaigns, random), *failing(given.campaigns, random)]
+    rows = [*own_intervals(given.campaigns, intervals), *failing(given.campaigns, assumed)]
     table(["95 % interval", "holds the truth"], ([name, share(hits)] for name, hits in rows))
-    rows = [*families(given.campaigns, random)]
+    rows = [*families(given.campaigns, family)]
     rows += whole(given.whole, given.seed) if given.whole else []
     table(["families of claims", "share"], ([name, share(hits)] for name, hits in rows))
     worse = [bound for _, of_bounds in found for bound in of_bounds]
