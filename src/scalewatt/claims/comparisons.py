@@ -654,7 +654,7 @@ def _left_out(points: Sequence[Point], names: Sequence[str]) -> Outcome:
     outcome = decide(
         rise_of_error("samples", of_passes, both), rise_of_error("passes", of_samples, both)
     )
-    sentence = f"with both rates the mean error of P_GPUh is {np.mean(both):.1%}"
+    sentence = f"with both rates the mean error of P_GPUh is {100 * np.mean(both):.1f} %"
     detail = f"leaving one of {len(points)} points out, {sentence}; {outcome.detail}"
     return replace(outcome, detail=detail, origins=powers.origins)
 

@@ -282,9 +282,9 @@ def _detail(rows: Sequence[_Row], verdict: str, count: int, p: float | None) -> 
         more = f"; {row.tests.needed(row.at)}" if is_open else ""
         sentences.append(f"{row.tests.shown(row.at)}{more}.")
     if verdict == SUPPORTED and count > 1:
-        sentences.append(f"Compared: {count}; this is the nearest to a bound.")
+        sentences.append(f"Of {count} compared, this is nearest to a bound by its interval.")
     elif len(rows) > len(named):
-        sentences.append(f"More: {len(rows) - len(named)}.")
+        sentences.append(f"Not shown: {len(rows) - len(named)}.")
     if any(row.verdict == CONTRADICTED and verdict == UNDECIDED for row in rows):
         sentences.append(
             f"Of {count} comparisons one may lie so far outside by chance (p = {p:.2g})."

@@ -188,7 +188,7 @@ def _share_of_cpu(check: Check, evidence: Evidence, line: Line, points: Points) 
     }
     outcome = decide(
         *(
-            compared(check, evidence, f"{label}, were that of RAM {ram:.0%}", number)
+            compared(check, evidence, f"{label}, were that of RAM {100 * ram:g} %", number)
             for ram, number in shares.items()
         )
     )
@@ -245,7 +245,7 @@ def _fall_to_node(check: Check, evidence: Evidence, line: Line, points: Points) 
     label = check.label(node=node.gpus)
     if evidence.published and check.stated_in:
         value = math.exp(float(ratio.values[0]))
-        detail = f"{label} is {shown(value)}: of the very numbers that are claimed."
+        detail = f"{label} is {shown(value)}: the claimed number is of the same runs."
         return Outcome(BY_CONSTRUCTION, value, detail, origins=ratio.origins)
     low, high = (bound / PAPER_GPUS_PER_NODE * node.gpus for bound in (check.low, check.high))
     return decide(tests(label, ratio, low, high, RATIO))
@@ -344,7 +344,8 @@ def _constant(check: Check, evidence: Evidence, line: Line, points: Points) -> O
     x = doublings(points)
     drift = slope(x, numbers).times(np.ptp(x))
     distances = numbers.contrast(np.eye(len(points)) - 1 / len(points))
-    labels = [f"the distance of {check.text} at n = {p.gpus} from the mean" for p in points]
+    mean = "mean" if check.unit else "geometric mean"
+    labels = [f"the distance of {check.text} at n = {p.gpus} from the {mean}" for p in points]
     return decide(
         tests(f"the drift of {check.text}", drift, low, most, scale, check.unit),
         tests(labels, distances, low, most, scale, check.unit),
