@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from campaign_files import ROOT
 from request_files import horeka, paper
 
@@ -16,7 +17,7 @@ from scalewatt.campaign.expansion import expand
 from scalewatt.results.tables.frames import records
 from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.planning.forecast import Forecaster
-from scalewatt.scaling.planning.plan import Plan, make_plan
+from scalewatt.scaling.planning.plan import make_plan, of_level
 
 MODEL = ROOT / "reference" / "scaling_model.json"
 FACILITY = {
@@ -32,13 +33,13 @@ def forecaster() -> Forecaster:
 
 
 @cache
-def paper_plan() -> Plan:
+def paper_plan() -> pd.DataFrame:
     return make_plan(paper(), horeka(), forecaster())
 
 
-def rows_of(plan: Plan, *levels: str) -> list[dict[str, Any]]:
+def rows_of(plan: pd.DataFrame, *levels: str) -> list[dict[str, Any]]:
     """Rows of some levels of a plan, of all without any; None for null."""
-    return records(plan.of_level(*levels) if levels else plan.table)
+    return records(of_level(plan, *levels) if levels else plan)
 
 
 def without_energies() -> Forecaster:

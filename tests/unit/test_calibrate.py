@@ -13,8 +13,6 @@ from typing import Any
 
 import pytest
 from campaign_files import ROOT
-from hypothesis import given
-from hypothesis import strategies as st
 from plan_files import forecaster
 from request_files import paper
 
@@ -38,7 +36,7 @@ from scalewatt.scaling.model.model_file import ScalingModel, read_model
 from scalewatt.scaling.model.points import points_of
 from scalewatt.scaling.model.posterior import DRAWS, SEED
 from scalewatt.scaling.model.predict import estimate, predict
-from scalewatt.scaling.model.terms import Kind, Load, TimeTerms, load_of_spec
+from scalewatt.scaling.model.terms import Kind, load_of_spec
 from scalewatt.scaling.planning.forecast import Forecaster
 
 Row = dict[str, Any]
@@ -289,27 +287,3 @@ def test_a_clock_that_was_not_calibrated_is_refused(shipped: ScalingModel) -> No
     slow = json.dumps(json.loads(kind.settings) | {"gpu_clock_mhz": 800.0}, sort_keys=True)
     with pytest.raises(InputError, match="is not calibrated for resnet50 on a100, gpu_clock_mhz"):
         shipped.of(replace(kind, settings=slow))
-
-
-# --- terms ----------------------------------------------------------------------------------------
-
-
-@given(
-    gpus=st.integers(1, 4096),
-    lbs=st.integers(1, 1024),
-    epochs=st.integers(1, 200),
-    each=st.integers(1, 5000),
-    knee=st.floats(1, 1024),
-)
-def test_beyond_its_knee_input_takes_the_place_of_computing(
-    gpus: int, lbs: int, epochs: int, each: int, knee: float
-) -> None:
-    """max(update + sample · LBS, input · LBS), written in columns that are linear for a knee."""
-    load = Load(gpus, -(-gpus // 4), lbs, epochs, each * lbs * gpus * epochs, each * epochs)
-    terms = TimeTerms(("sample", "input_excess"), knee)
-    (columns,) = terms.columns([load])
-    sample, excess = 2e-3, 3e-3
-    found = columns @ [sample, excess]
-    update = excess * knee
-    expected = load.updates * max(update + sample * lbs, (sample + excess) * lbs)
-    assert found == pytest.approx(expected)

@@ -18,7 +18,13 @@ from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.scaling.model.fit import Point, by_kind, calibrate
 from scalewatt.scaling.model.predict import FAR, predict
-from scalewatt.scaling.model.terms import Kind, energy_columns, kind_of_spec, load_of_spec
+from scalewatt.scaling.model.terms import (
+    Kind,
+    energy_columns,
+    kind_of_spec,
+    load_of_spec,
+    time_columns,
+)
 from scalewatt.scaling.planning.pilot import IMAGES, UPDATES, make_pilot, two_counts
 
 
@@ -120,7 +126,7 @@ def played(campaign: Campaign, seed: int) -> list[Point]:
         spec = run_spec(campaign, id_, 1)
         model = forecaster().model.of(kind_of_spec(spec))
         load = load_of_spec(spec)
-        median = float(np.median(model.time.means(model.time_terms.columns([load]))))
+        median = float(np.median(model.time.means(time_columns([load], model.time_terms))))
         runtime_s = median + start_s + 3 * random.standard_normal()
         runtime_s *= 1 + 0.01 * random.standard_normal()
         (draws,) = model.energy.values()

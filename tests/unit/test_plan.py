@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from campaign_files import DEMO, PAPER, ROOT, replaced
@@ -35,7 +36,6 @@ from scalewatt.scaling.model.fit import SENTENCE
 from scalewatt.scaling.planning.forecast import Forecaster
 from scalewatt.scaling.planning.plan import (
     PLAN,
-    Plan,
     make_plan,
     plan_markdown,
     plan_text,
@@ -45,12 +45,12 @@ from scalewatt.scheduling.job_request import segments, wall_time_min
 HOREKA = str(ROOT / "config" / "horeka.yaml")
 
 
-def whole(plan: Plan) -> dict[str, Any]:
+def whole(plan: pd.DataFrame) -> dict[str, Any]:
     (row,) = rows_of(plan, "campaign")
     return row
 
 
-def points(plan: Plan, series: str) -> dict[int, dict[str, Any]]:
+def points(plan: pd.DataFrame, series: str) -> dict[int, dict[str, Any]]:
     return {row["gpus"]: row for row in rows_of(plan, "point") if row["series"] == series}
 
 
@@ -231,7 +231,9 @@ def test_without_a_factor_what_needs_it_is_null(missing: str) -> None:
 
 def budget_note(budget: float, of: Forecaster, series: dict[str, Any] | None = None) -> str:
     campaign = replace(small(series or {"known": KNOWN}), energy_budget_kwh=budget)
-    (note,) = (one for one in make_plan(campaign, horeka(), of).notes if "budget_kwh" in one)
+    (note,) = (
+        one for one in make_plan(campaign, horeka(), of).attrs["notes"] if "budget_kwh" in one
+    )
     return note
 
 
@@ -350,7 +352,7 @@ def test_json_has_points_runs_sums_and_what_it_rests_on(
     said = json.loads(capsys.readouterr().out)
     assert (len(said["points"]), len(said["runs"]), len(said["sums"])) == (60, 175, 3)
     assert said["sources"] == ["reference"]
-    assert sum(row.get("cheapest", False) for row in said["points"]) == 7
+    assert sum(row["cheapest"] or False for row in said["points"]) == 7
     assert all(row["reason"] is None for row in said["runs"])
 
 

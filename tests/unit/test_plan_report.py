@@ -28,7 +28,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("results")
     found = prediction_table(measured(folder / "measured"), paper(), knows("paper"))
     write_frame(found, folder / "tables" / "prediction.parquet", PREDICTION)
-    write_frame(paper_plan().table, folder / "tables" / "plan.parquet", PLAN)
+    write_frame(paper_plan(), folder / "tables" / "plan.parquet", PLAN)
     return folder
 
 

@@ -21,7 +21,7 @@ from scalewatt.scaling.model.fit import (
 from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.model.points import points_of
 from scalewatt.scaling.model.posterior import PRIOR_POINTS, PRIOR_SPREAD, Draws, draw
-from scalewatt.scaling.model.terms import Array, energy_columns
+from scalewatt.scaling.model.terms import Array, energy_columns, time_columns
 
 MODEL = ROOT / "reference" / "scaling_model.json"
 
@@ -42,7 +42,7 @@ def at_points(model: KindModel) -> list[Array]:
     times = np.array([point.runtime_s for point in model.points])
     columns = energy_columns(loads, times)
     return [
-        model.time.means(model.time_terms.columns(loads)),
+        model.time.means(time_columns(loads, model.time_terms)),
         *(draws.means(columns) for draws in model.energy.values()),
     ]
 
@@ -100,7 +100,7 @@ def agree(found: Array, reference: Array) -> None:
 def time_of(points: list[Point]) -> tuple[Array, Array, Draws]:
     model = calibrate(points)
     values = np.array([point.runtime_s for point in points])
-    return model.time_terms.columns([point.load for point in points]), values, model.time
+    return time_columns([point.load for point in points], model.time_terms), values, model.time
 
 
 def energy_of(points: list[Point]) -> tuple[Array, Array, Draws]:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 from plan_files import KNOWN, forecaster, paper_plan, rows_of, small, without_energies
 from request_files import horeka, paper
 
 from scalewatt.common.errors import InputError
-from scalewatt.scaling.planning.plan import Plan, make_plan
+from scalewatt.scaling.planning.plan import make_plan
 
 LBS1 = "fourcastnet-pretrain-lbs1"
 
 
-def cheapest(plan: Plan, series: str) -> list[int]:
+def cheapest(plan: pd.DataFrame, series: str) -> list[int]:
     rows = [row for row in rows_of(plan, "point") if row["series"] == series]
     return [row["gpus"] for row in rows if row["cheapest"]]
 
 
-def within(deadline_h: float) -> Plan:
+def within(deadline_h: float) -> pd.DataFrame:
     return make_plan(paper(), horeka(), forecaster(), deadline_h=deadline_h)
 
 
@@ -31,7 +32,7 @@ def test_the_cheapest_n_that_meets_a_deadline_is_recommended() -> None:
     assert cheapest(plan, LBS1) == [64]
     assert point(64)["runtime_h_high"] < 24 < point(32)["runtime_h"]
     assert point(64)["energy_kwh"] < point(128)["energy_kwh"] < point(256)["energy_kwh"]
-    assert "in 24 h" in plan.notes[0]
+    assert "in 24 h" in plan.attrs["notes"][0]
 
 
 def test_where_the_median_meets_it_barely_being_sure_takes_more() -> None:

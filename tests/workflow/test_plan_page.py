@@ -17,6 +17,7 @@ from scalewatt.cli import main
 from scalewatt.report.planner.plan_page import trainings
 from scalewatt.results.tables.frames import records
 from scalewatt.scaling.commands import load_plan, plan_campaign
+from scalewatt.scaling.planning.plan import of_level
 
 pytestmark = [
     pytest.mark.slow,
@@ -64,7 +65,7 @@ def test_its_numbers_are_those_of_the_plan(page: Browser) -> None:
         for row in training["rows"]
     }
     compared = 0
-    for point in records(plan.of_level("point")):
+    for point in records(of_level(plan, "point")):
         key = point["model"] if point["phase"] == "train" else f"{point['model']}.{point['phase']}"
         name = (
             f"{key} on {point['device']}: {point['epochs']} epochs of {point['dataset_samples']} "

@@ -92,7 +92,7 @@ def plan(arguments: argparse.Namespace) -> None:
     from scalewatt.campaign.cluster import load_site
     from scalewatt.report.planner.plan_page import write_plan_page
     from scalewatt.scaling.commands import load_plan, plan_campaign, write_plan
-    from scalewatt.scaling.planning.plan import plan_text
+    from scalewatt.scaling.planning.plan import plan_json, plan_text
 
     cluster = load_site(arguments.site)
     if arguments.max_gpus is not None:
@@ -104,8 +104,8 @@ def plan(arguments: argparse.Namespace) -> None:
     if arguments.html is not None:
         campaign, forecaster = load_plan(*given)
         write_plan_page(arguments.html, campaign, cluster, forecaster, arguments.deadline_h)
-    as_json = arguments.json
-    print(json.dumps(plan.as_json(), indent=1, allow_nan=False) if as_json else plan_text(plan))
+    as_json = json.dumps(plan_json(plan), indent=1, allow_nan=False)
+    print(as_json if arguments.json else plan_text(plan))
 
 
 @command(

@@ -31,7 +31,7 @@ from scalewatt.scaling.model.points import points_of, table_of
 from scalewatt.scaling.model.posterior import DRAWS, SEED
 from scalewatt.scaling.model.validate import scores, validate
 from scalewatt.scaling.planning.forecast import Forecaster, forecaster_of, no_model
-from scalewatt.scaling.planning.plan import PLAN, Plan, make_plan, plan_markdown
+from scalewatt.scaling.planning.plan import PLAN, make_plan, plan_markdown
 from scalewatt.scaling.planning.prediction import prediction_table
 
 
@@ -79,7 +79,7 @@ def plan_campaign(
     model: Path | None = None,
     results: Path | None = None,
     deadline_h: float | None = None,
-) -> Plan:
+) -> pd.DataFrame:
     """Plan of a campaign on a cluster; by default the campaign and model that it names.
 
     `results`: the campaign's folder with finished runs; None: all is predicted. InputError if the files
@@ -109,9 +109,9 @@ def forecaster_for(campaign: Campaign, cluster: Cluster, model: Path | None) -> 
     return forecaster
 
 
-def write_plan(plan: Plan, stem: Path) -> None:
+def write_plan(plan: pd.DataFrame, stem: Path) -> None:
     """Write `stem`.parquet, .csv and .md."""
-    write_frame(plan.table, Path(f"{stem}.parquet"), PLAN)
+    write_frame(plan, Path(f"{stem}.parquet"), PLAN)
     write_text(Path(f"{stem}.md"), plan_markdown(plan))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import NormalDist
@@ -23,8 +23,8 @@ from scalewatt.scaling.model.terms import (
     Array,
     Kind,
     Load,
-    TimeTerms,
     energy_columns,
+    time_columns,
 )
 
 MIN_POINTS = 3
@@ -76,7 +76,7 @@ class KindModel:
 
     kind: Kind
     points: tuple[Point, ...]
-    time_terms: TimeTerms
+    time_terms: tuple[str, ...]
     time: Draws
     """Of the costs of `time_terms`, in s."""
     energy: Mapping[str, Draws]
@@ -168,7 +168,7 @@ def calibrate(points: Sequence[Point], few: bool = False) -> KindModel:
         )
         energy = {name: _draw(hours_and_work, values) for name, values in _energies(known).items()}
     return KindModel(
-        points[0].kind, tuple(points), terms, _draw(terms.columns(loads), times), energy
+        points[0].kind, tuple(points), terms, _draw(time_columns(loads, terms), times), energy
     )
 
 
@@ -200,7 +200,7 @@ def _draw(columns: Array, values: Array) -> Draws:
     return widened(draws, float(np.sqrt(np.mean(np.square(errors)))) * (points - 1) / points)
 
 
-def choose_terms(loads: Sequence[Load], values: Array) -> TimeTerms:
+def choose_terms(loads: Sequence[Load], values: Array) -> tuple[str, ...]:
     """The fewest terms that predict points left out well.
 
     Of all sets of one size, that with the smallest mean leave-one-out error is considered; a larger
@@ -208,43 +208,31 @@ def choose_terms(loads: Sequence[Load], values: Array) -> TimeTerms:
     terms less than points; the minimal one, what is required and a considerable start-up, is always
     allowed.
     """
-    # Short runs have a start-up, which would else be attributed to epochs.
-    short = values.min() < SHORT_S and len({load.epochs for load in loads}) > 1
-    least = ("startup", *BASE) if short and len(loads) > len(BASE) else BASE
-    chosen = TimeTerms(least)
-    error = _left_out_error(chosen.columns(loads), values)
-    for size in range(1, min(len(OPTIONAL) + 1, len(values) - len(least) - 1)):
-        sets = _sets(least, size, loads)
-        errors = [(_left_out_error(terms.columns(loads), values), terms) for terms in sets]
-        smallest, terms = min(errors, key=lambda each: each[0], default=(np.inf, chosen))
-        if smallest <= WORTH * error:
-            chosen, error = terms, smallest
+    # Short runs have a start-up, which would else be attributed to epochs; no start-up can be told from
+    # them where all runs have as many.
+    vary = len({load.epochs for load in loads}) > 1
+    short = values.min() < SHORT_S and vary and len(loads) > len(BASE)
+    chosen = least = ("startup", *BASE) if short else BASE
+    optional = [name for name in OPTIONAL if name not in least and (vary or name != "startup")]
+    error = _left_out_error(loads, values, chosen)
+    for size in range(1, min(len(optional) + 1, len(values) - len(least) - 1)):
+        sets = [(*least, *extra) for extra in combinations(optional, size)]
+        errors = [_left_out_error(loads, values, terms) for terms in sets]
+        if min(errors) <= WORTH * error:
+            error = min(errors)
+            chosen = sets[errors.index(error)]
     return chosen
 
 
-def _left_out_error(columns: Array, values: Array) -> float:
+def _left_out_error(loads: Sequence[Load], values: Array, terms: Sequence[str]) -> float:
     """Mean relative error of values (points,), each predicted by the best fit of the others."""
+    columns = time_columns(loads, terms)
     errors = []
     for number, value in enumerate(values):
         others = np.arange(len(values)) != number
         costs = best(columns[others], values[others])
         errors.append(abs(columns[number] @ costs / value - 1))
     return float(np.mean(errors))
-
-
-def _sets(least: Sequence[str], size: int, loads: Sequence[Load]) -> Iterator[TimeTerms]:
-    """All sets with `size` terms beyond `least`; a maximum replaces a constant update."""
-    same_epochs = len({load.epochs for load in loads}) == 1
-    allowed = [
-        name for name in OPTIONAL if name not in least and not (same_epochs and name == "startup")
-    ]
-    for extra in combinations(allowed, size):
-        yield TimeTerms((*least, *extra))
-    knees = sorted({load.pass_size for load in loads})[1:-1]
-    names = tuple(name for name in least if name != "update")
-    for extra in combinations(allowed, size - 1):
-        for knee in knees:
-            yield TimeTerms((*names, "input_excess", *extra), float(knee))
 
 
 # --- fine-tuning that was not calibrated ----------------------------------------------------------
@@ -259,7 +247,7 @@ SENTENCE = (
     "fine-tuning is assumed to cost twice the pre-training for each sample, update and pass (two "
     f"forecast steps), ± {100 * HALF_WIDTH:.0f} %: it was not calibrated on any fine-tuning"
 )
-_DOUBLED = ("sample", "update", "input_excess", "synchronisation", "pass")
+_DOUBLED = ("sample", "update", "synchronisation", "pass")
 
 
 def pretraining_of(kind: Kind) -> Kind | None:
@@ -276,7 +264,7 @@ def assumed_finetuning(kind: Kind, pretraining: KindModel) -> KindModel:
     """
     deviation = HALF_WIDTH / NormalDist().inv_cdf(0.95)
     unknown = factors_around_one(len(pretraining.time.spread), deviation)[:, None]
-    time, energy = (_doubled(names) for names in (pretraining.time_terms.names, ENERGY_TERMS))
+    time, energy = (_doubled(names) for names in (pretraining.time_terms, ENERGY_TERMS))
     of_energy = np.where(energy > 1, energy * unknown, 1.0)
     return replace(
         pretraining,

@@ -22,7 +22,7 @@ from scalewatt.scaling.model.fit import (
     pretraining_of,
 )
 from scalewatt.scaling.model.posterior import Draws
-from scalewatt.scaling.model.terms import Kind, Load, TimeTerms
+from scalewatt.scaling.model.terms import Kind, Load
 
 VERSION = 3
 
@@ -77,7 +77,7 @@ def _as_json(model: KindModel) -> dict[str, Any]:
     return {
         "name": model.kind.name,
         "kind": {**asdict(model.kind), "settings": json.loads(model.kind.settings)},
-        "time_terms": asdict(model.time_terms),
+        "time_terms": list(model.time_terms),
         "scores": [asdict(score) for score in model.scores],
         "points": [{k: v for k, v in point.items() if k != "kind"} for point in points],
         "time": _rows(model.time),
@@ -110,11 +110,10 @@ def read_model(path: Path) -> ScalingModel:
 def _kind_model(content: Mapping[str, Any]) -> KindModel:
     settings = json.dumps(content["kind"]["settings"], sort_keys=True)
     kind = Kind(**{**content["kind"], "settings": settings})
-    terms = content["time_terms"]
     return KindModel(
         kind,
         tuple(Point(**{**p, "kind": kind, "load": Load(**p["load"])}) for p in content["points"]),
-        TimeTerms(tuple(terms["names"]), terms["knee"]),
+        tuple(content["time_terms"]),
         _draws(content["time"]),
         {name: _draws(rows) for name, rows in content["energy"].items()},
         tuple(Score(**score) for score in content["scores"]),

@@ -11,7 +11,7 @@ import numpy as np
 
 from scalewatt.scaling.model.fit import KindModel
 from scalewatt.scaling.model.posterior import LEAST_FACTOR, Draws
-from scalewatt.scaling.model.terms import Array, Load, energy_columns
+from scalewatt.scaling.model.terms import Array, Load, energy_columns, time_columns
 
 INTERVAL = (0.05, 0.95)
 """Quantiles of the nominal 90 % intervals."""
@@ -64,7 +64,7 @@ def predict(model: KindModel, loads: Sequence[Load], seed: int = _SEED) -> Predi
     """Draw run times and energies of `loads`, each a separate run."""
     random = np.random.default_rng(seed)
     draws = model.time.repeated(DEVIATIONS)
-    means = draws.means(model.time_terms.columns(loads))
+    means = draws.means(time_columns(loads, model.time_terms))
     runtimes = means * _deviations(draws, len(loads), random) * unseen(model, loads)
     return Predicted(runtimes, energies_at(model, loads, runtimes, random))
 

@@ -3,14 +3,12 @@
 Run time of a training, in s::
 
     T = startup + epochs · (epoch + first_batch · LBS + straggler · log2 n)
-        + updates · (max(update + sample · LBS, input · LBS) + synchronisation · log2 n)
+        + updates · (update + sample · LBS + synchronisation · log2 n)
 
 `epoch` is what an epoch costs whatever its size (validation, checkpoint, barriers). `first_batch`: at
 the start of an epoch one loader worker makes the first batch alone, so the ranks wait in proportion
-to LBS. `input` beats `update + sample · LBS` from the LBS called `knee` on, where loading is slower
-than computing. In the columns here the maximum is `sample · LBS + input_excess · max(LBS, knee)`,
-which for a given knee is linear and the same. Where gradients are accumulated, LBS stands here for the
-samples of one pass, and `update` is paid for each pass.
+to LBS. Where gradients are accumulated, LBS stands here for the samples of one pass, and `update` is
+paid for each pass.
 
 Energy, in J::
 
@@ -21,7 +19,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -173,32 +171,21 @@ def load_of_spec(spec: RunSpec) -> Load:
 # --- terms ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class TimeTerms:
-    """The terms of a run time, and where its knee is."""
+TIME_TERMS: dict[str, Callable[[Load], float]] = {
+    "startup": lambda load: 1.0,
+    "epoch": lambda load: load.epochs,
+    "first_batch": lambda load: load.epochs * load.pass_size,
+    "straggler": lambda load: load.epochs * math.log2(load.gpus),
+    "sample": lambda load: load.samples / load.gpus,
+    "update": lambda load: load.updates * load.gradient_accumulation_steps,
+    "synchronisation": lambda load: load.updates * math.log2(load.gpus),
+}
+"""What the costs of a time's terms are multiplied by, all ≥ 0."""
 
-    names: tuple[str, ...]
-    knee: float | None = None
-    """The LBS above which input is slower than computing; None if there is none."""
 
-    def columns(self, loads: Sequence[Load]) -> Array:
-        """One row per load, one column per term, all ≥ 0."""
-        return np.array([[self._column(name, load) for name in self.names] for load in loads])
-
-    def _column(self, name: str, load: Load) -> float:
-        doublings = math.log2(load.gpus)
-        size = load.pass_size
-        columns = {
-            "startup": 1.0,
-            "epoch": load.epochs,
-            "first_batch": load.epochs * size,
-            "straggler": load.epochs * doublings,
-            "sample": load.samples / load.gpus,
-            "update": load.updates * load.gradient_accumulation_steps,
-            "input_excess": load.samples / load.gpus / size * max(size, self.knee or 0.0),
-            "synchronisation": load.updates * doublings,
-        }
-        return columns[name]
+def time_columns(loads: Sequence[Load], names: Sequence[str]) -> Array:
+    """One row per load, one column per term."""
+    return np.array([[TIME_TERMS[name](load) for name in names] for load in loads], dtype=float)
 
 
 def energy_columns(loads: Sequence[Load], runtimes_s: Array) -> Array:

@@ -155,9 +155,8 @@ def _trials(
     """Two n × two LBS for one epoch, and two runs of two epochs, one of them with an LBS between.
 
     Where the device holds a single LBS: two n, one and two epochs. The larger n is so large that no
-    prediction of the campaign lies beyond FAR times it; the largest LBS is the campaign's, beyond the
-    knee where loading is slower than computing, if there is one. InputError if there is no second n,
-    or the samples are not known.
+    prediction of the campaign lies beyond FAR times it; the largest LBS is the campaign's. InputError if
+    there is no second n, or the samples are not known.
     """
     first = members[0]
     if first.dataset_samples is None:

@@ -74,46 +74,14 @@ PLAN = pa.schema(
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """A campaign's plan."""
-
-    table: pd.DataFrame
-    """Of the schema PLAN, with its metadata."""
-    notes: tuple[str, ...]
-    """The assumptions and sources that it rests on."""
-
-    def of_level(self, *levels: str) -> pd.DataFrame:
-        """Rows of some levels."""
-        return self.table[self.table["level"].isin(levels)]
-
-    def as_json(self) -> dict[str, Any]:
-        """The plan as `scalewatt plan --json` prints it."""
-        return {
-            **{str(name): value for name, value in self.table.attrs.items()},
-            "points": _without_nulls(self.of_level(POINT)),
-            "runs": _without_nulls(self.of_level(RUN)),
-            "sums": _without_nulls(self.of_level(DEVICE, CAMPAIGN)),
-        }
-
-
-def _without_nulls(rows: pd.DataFrame) -> list[Row]:
-    """Rows without their nulls, except those of `reason` and `warnings`."""
-    always = ("reason", "warnings")
-    return [
-        {name: value for name, value in row.items() if value is not None or name in always}
-        for row in records(rows)
-    ]
-
-
 def make_plan(
     campaign: Campaign,
     cluster: Cluster,
     forecaster: Forecaster,
     used: Mapping[tuple[str, int], Row] | None = None,
     deadline_h: float | None = None,
-) -> Plan:
-    """Plan a campaign on a cluster.
+) -> pd.DataFrame:
+    """Plan a campaign on a cluster: a table of the schema PLAN, with what it rests on as `attrs`.
 
     `used`: rows of RUNS of finished runs, by configuration and repeat. `deadline_h`: the cheapest points
     are sought among those that keep it. InputError if nothing of it has finished or can be predicted.
@@ -152,7 +120,7 @@ def make_plan(
         notes=notes,
         definition_sha256=plan_sha256(campaign, cluster),
     )
-    return Plan(table, tuple(notes))
+    return table
 
 
 # --- draws ----------------------------------------------------------------------------------------
@@ -446,33 +414,47 @@ _OF_SUMS = {
 }
 
 
-def plan_text(plan: Plan) -> str:
+def of_level(plan: pd.DataFrame, *levels: str) -> pd.DataFrame:
+    """Rows of some levels."""
+    return plan[plan["level"].isin(levels)]
+
+
+def plan_json(plan: pd.DataFrame) -> Row:
+    """The plan as `scalewatt plan --json` prints it."""
+    levels = {"points": (POINT,), "runs": (RUN,), "sums": (DEVICE, CAMPAIGN)}
+    rows = {name: records(of_level(plan, *which)) for name, which in levels.items()}
+    return {**{str(name): value for name, value in plan.attrs.items()}, **rows}
+
+
+def plan_text(plan: pd.DataFrame) -> str:
     """The plan for a terminal."""
     return _text(plan, lambda words: words, lambda table: table.to_string(index=False))
 
 
-def plan_markdown(plan: Plan) -> str:
+def plan_markdown(plan: pd.DataFrame) -> str:
     """The plan as Markdown."""
     return _text(plan, lambda words: f"## {words}\n", _markdown_table) + "\n"
 
 
-def _text(plan: Plan, heading: Callable[[str], str], text_of: Callable[[pd.DataFrame], str]) -> str:
+def _text(
+    plan: pd.DataFrame, heading: Callable[[str], str], text_of: Callable[[pd.DataFrame], str]
+) -> str:
     """The plan's totals, then a table for each series, then what it rests on."""
-    points, sums = plan.of_level(POINT), plan.of_level(DEVICE, CAMPAIGN)
+    points, sums = of_level(plan, POINT), of_level(plan, DEVICE, CAMPAIGN)
     totals = _table(sums, _OF_SUMS, intervals=tuple(_OF_SUMS.values()))
     totals.index = pd.Index(sums["device"].fillna("all"))
-    totals = totals.rename(columns={"cost": f"cost, {plan.table.attrs['currency']}"})
+    totals = totals.rename(columns={"cost": f"cost, {plan.attrs['currency']}"})
     totals = totals.loc[:, (totals != MISSING).any()].T.reset_index(names="sum of")
-    tables = [(f"Plan of {plan.table.attrs['campaign']}", totals)]
+    tables = [(f"Plan of {plan.attrs['campaign']}", totals)]
     for series, rows in points.groupby("series", sort=False):
         first = rows.iloc[0]
         title = f"{series} ({first['model']} {first['phase']} on {first['device']}, runs of each: "
         table = _table(rows, _HEADINGS, intervals=("runtime_h", "energy_kwh"))
         tables.append((f"{title}{first['runs']})", table))
-    texts = plan.table.loc[points.index, ["reason", "warnings"]].stack().value_counts(sort=False)
+    texts = plan.loc[points.index, ["reason", "warnings"]].stack().value_counts(sort=False)
     sentences = [
         "One run of each point; faster, +GPUh, +kWh: than the next smaller n; cheapest: the least energy.",
-        *plan.notes,
+        *plan.attrs["notes"],
         *(f"{words} (points: {count})." for words, count in texts.items()),
     ]
     blocks = [f"{heading(title)}\n{text_of(table)}" for title, table in tables]

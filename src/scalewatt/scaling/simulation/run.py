@@ -16,7 +16,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.recordings.terms import DEVICE_KINDS, Floats
 from scalewatt.scaling.model.fit import TOTAL, KindModel
 from scalewatt.scaling.model.model_file import ScalingModel
-from scalewatt.scaling.model.terms import energy_columns, kind_of_spec, load_of_spec
+from scalewatt.scaling.model.terms import energy_columns, kind_of_spec, load_of_spec, time_columns
 from scalewatt.scaling.simulation import assumptions
 from scalewatt.scaling.simulation.power import Course, Stage, schedule
 
@@ -144,7 +144,7 @@ def draw_run(spec: RunSpec, model: KindModel, device: Device) -> RunDraw:
     in_time, in_energy, in_metric, _ = pairs.ravel() if spec.repeat > 1 else np.zeros(4)
     scatter, load = assumptions.of_training(spec), load_of_spec(spec)
     model.check(load)
-    means = model.time.means(model.time_terms.columns([load]))
+    means = model.time.means(time_columns([load], model.time_terms))
     runtime_s = float(np.median(means)) * (1 + scatter.runtime_sd * in_time)
     columns = energy_columns([load], np.array([runtime_s]))
     energies = {
