@@ -35,4 +35,3 @@ def test_images_are_packed_staged_trained_on_and_accounted_for_without_locks(
     events = pq.read_table(project.results / "runs" / RUN / "events.parquet")["stage"].to_pylist()
     assert events.count("stage_data") == 2, "unpacked, and removed again"
     assert not list((tmp_path / "scratch").iterdir())
-    assert not list(project.path.rglob("*.held")), "what was held was given back"

@@ -109,7 +109,7 @@ class Place:
         return err
 
     def files(self) -> dict[Path, bytes]:
-        return {p: p.read_bytes() for p in sorted(self.folder.rglob("*")) if p.is_file()}
+        return {p: p.read_bytes() for p in sorted(self.folder.rglob("[!.]*")) if p.is_file()}
 
     def runs(self) -> list[tuple[str, int]]:
         found = self.results.glob("runs/*/*/provenance.json")

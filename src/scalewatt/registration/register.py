@@ -6,8 +6,6 @@ Everything is read and checked before anything is written.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,7 +66,8 @@ def register(
     """
     if not _NAME.fullmatch(name):
         raise InputError(f"campaign '{name}': allowed: lower-case letters, digits and hyphens")
-    with _alone_in(campaigns):
+    # Another `register` changes the same file.
+    with waiting_lock(campaigns / ".register.lock", f"{campaigns}: in use by another; waiting"):
         runs = [_read_run(one) for one in read_descriptions(paths, table)]
         return _register(name, runs, results / name, campaigns)
 
@@ -129,17 +128,6 @@ def _further_lines(runs: list[_Run]) -> dict[str, tuple[str, list[tuple[Any, Any
             _, points = lines.setdefault(name, (label, []))
             points.append((run.about.entry, point_of(run.about, run.nodes)))
     return lines
-
-
-@contextmanager
-def _alone_in(campaigns: Path) -> Iterator[None]:
-    """Wait for another `register` that writes there: both change the same file."""
-    try:
-        campaigns.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{campaigns}: cannot be written ({error.strerror})") from error
-    with waiting_lock(campaigns, f"{campaigns}: in use by another; waiting"):
-        yield
 
 
 def _campaign(path: Path, name: str) -> dict[str, Any]:
