@@ -51,29 +51,12 @@ def test_a_clock_that_is_off_moves_no_energy_from_one_stage_to_another(
     tmp_path: Path, ahead_s: float, words: str | None
 ) -> None:
     """An offset below half a sampling period is corrected without a flag."""
-    first_j, second_j = training_j(account_of(two_nodes(tmp_path / "unknown", ahead_s, None)))
-    assert abs(first_j - second_j) > 30.0  # what would be wrong
     run = account_of(two_nodes(tmp_path / "known", ahead_s, [offset(ahead_s)]))
     first_j, second_j = training_j(run)
     assert first_j == pytest.approx(second_j, rel=1e-6)
     flags = run.flags("clock")
     assert [flag["node"] for flag in flags] == ["n2"] * bool(words)
     assert not words or words in flags[0]["detail"]
-
-
-def test_a_clock_that_was_set_during_the_run_is_flagged_and_corrects_nothing(
-    tmp_path: Path,
-) -> None:
-    run = two_nodes(tmp_path, 0.0, [offset(0.0), offset(-2.0, at_s=40.0)])
-    journal = run / "perun" / "segment-000.n2.csv"
-    rows = pd.read_csv(journal)
-    rows.loc[30:, "t"] -= 2.0
-    rows.to_csv(journal, index=False)
-    of_run = account_of(run)
-    first_j, second_j = training_j(of_run)
-    assert first_j == pytest.approx(second_j, rel=1e-6)
-    _, flag = of_run.flags("clock")
-    assert flag["detail"].endswith("its stages are not corrected: a clock was set meanwhile")
 
 
 def test_the_samples_of_all_nodes_are_traced_by_one_clock(tmp_path: Path) -> None:

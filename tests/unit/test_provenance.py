@@ -18,9 +18,8 @@ import torch
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.redaction import Redaction
-from scalewatt.execution import segment_description
 from scalewatt.execution.launcher_process import command_path
-from scalewatt.execution.segment_description import add_clock_offsets, variables
+from scalewatt.execution.segment_description import variables
 from scalewatt.provenance import versions
 from scalewatt.provenance.node_description import cpu_models, gpus, grouped, node_description
 from scalewatt.provenance.package_lock import lock_note, locked_versions
@@ -277,13 +276,3 @@ def test_variables_that_matter_are_written_and_no_others() -> None:
         "SLURM_CPU_BIND": "quiet,mask_cpu:0x3",
         "UCX_TLS": "<name>",
     }
-
-
-def test_a_training_that_has_ended_is_not_lost_where_clocks_cannot_be_noted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    offsets = [{"host": "n2", "at_s": 1.0, "offset_s": 0.0, "uncertainty_s": 0.0}]
-    monkeypatch.setattr(segment_description, "measure_clock_offsets", lambda _: offsets)
-    job = SimpleNamespace(work=tmp_path, segment=0, require_lock=lambda: None)
-    add_clock_offsets(job, None)  # type: ignore[arg-type]
-    assert "the clocks' offsets at the end are not noted" in capsys.readouterr().err

@@ -188,7 +188,7 @@ def test_a_sample_takes_at_most_two_hundred_bytes_with_all_telemetry(
         callback({f"{HOST}_{name}": value for name, value in values.items()})
     assert block(tmp_path, "s").values.shape == (3600, 8)
     (other,), _ = read_telemetry(tmp_path.glob("s.*.telemetry.csv"))
-    assert other.time_s.size == 720 and len(other.sensors) >= 4 * 10
+    assert other.time_s.size == 720 and len(other.sensors) >= 4 * 8
     sizes = [path.stat().st_size for path in tmp_path.glob("s.*.csv")]
     assert len(sizes) == 2 and sum(sizes) / 3600 <= 200
     total = json.loads((tmp_path / f"s.{HOST}.total.json").read_text())

@@ -41,7 +41,6 @@ from scalewatt.energies.node import (
     sensors_of,
     shared_kinds,
 )
-from scalewatt.energies.node_clock import NodeClock
 from scalewatt.energies.run_inputs import Run, read_planned_run
 from scalewatt.energies.segments import NodeRecording, Segment, open_segment, segment_numbers
 from scalewatt.energies.stages import (
@@ -55,10 +54,12 @@ from scalewatt.energies.stages import (
 )
 from scalewatt.energies.tables import Accounts, Collected, known_sum, tables
 from scalewatt.energies.traces import Traces, write_traces
-from scalewatt.recordings.node_names import nodes_by_name, same_node
+from scalewatt.recordings.node_names import nodes_by_name
 from scalewatt.recordings.stage_log import EVALUATIONS
 from scalewatt.recordings.terms import ALL_KINDS, NODE, Flag, flag
 
+CLOCK_SHARE = 0.5
+"""Share of a sampling period from which on a clock's offset is flagged."""
 _DISCARDING = {"killed": "was killed", "failed": "failed", "refused": "refused its input"}
 """Labels of the outcomes of a segment that lose the work since its last checkpoint."""
 
@@ -84,7 +85,8 @@ class _Node:
     """The time that counts."""
     overlap_s: float
     """Seconds of its recording that another segment has counted."""
-    clock: NodeClock
+    ahead_s: float
+    """By how much its clock was ahead of rank 0's, by which the stages are noted."""
     held: list[int] | None
     """GPUs that the run held; None if that is not recorded."""
     period_s: float
@@ -96,6 +98,14 @@ class _Node:
     @property
     def length_s(self) -> float:
         return self.window[1] - self.window[0]
+
+    def clock_flags(self) -> list[Flag]:
+        """Flag a clock that was off by more than CLOCK_SHARE of a sampling period."""
+        if abs(self.ahead_s) <= CLOCK_SHARE * self.period_s:
+            return []
+        off = f"{abs(self.ahead_s):.3f} s {'ahead' if self.ahead_s > 0 else 'behind'}"
+        detail = f"{self.name}: its clock was {off}; its stages are corrected by that"
+        return [flag("clock", None, detail)]
 
 
 def account(run: Run, traces: Traces | None = None) -> Accounts:
@@ -186,7 +196,7 @@ def _outcome_flags(run: Run, number: int, nodes: Sequence[_Node], lost: Window) 
         detail = f"segment {number} stopped at a checkpoint, because it was not recorded any more"
         yield flag("segment_lost", None, f"{detail}: {ended.get('detail')}")
     elif how := _DISCARDING.get(str(ended.get("outcome"))):
-        spans = (np.clip(node.window, *node.clock.node_s(lost)) for node in nodes)
+        spans = (np.clip(node.window, *np.add(lost, node.ahead_s)) for node in nodes)
         lost_s = max((end - begin for begin, end in spans), default=0.0)
         what = f"{lost_s:.1f} s of its work were lost and done again"
         detail = f"segment {number} {how}; {what if lost_s else 'what it lost is not known'}"
@@ -270,18 +280,12 @@ def _nodes(counted: _Counted, segment: Segment) -> Iterator[_Node]:
     noted = run.segment(number).get("clock_offsets") or ()
     nodes = nodes_by_name(segment.hosts, counted.windows, (str(row["host"]) for row in noted))
     names = {nodes[host]: host for host in (*segment.hosts, *counted.windows)}
-    of_ranks = run.hosts_of(number)
-    rank_0 = same_node(of_ranks[0], segment.hosts) if of_ranks else None
-    flags: list[Flag] = []
-    # Rank 0's node first: offsets are to its clock, and correct no node if that was set.
-    hosts = sorted(segment.hosts, key=lambda host: host != rank_0)
-    for host, recording in zip(hosts, _read_ahead(segment, hosts), strict=True):
-        flags += recording.flags if host == rank_0 else ()
+    for host, recording in zip(segment.hosts, _read_ahead(segment), strict=True):
         recorded = node_window(recording.blocks)
         if recorded is None:
             counted.rows.flag(recording.flags, number, host)
             continue
-        window, begin_s, offsets = recorded, recorded[0], []
+        window, begin_s, ahead_s = recorded, recorded[0], 0.0
         if recording.clock_known:
             before = counted.windows.setdefault(names[nodes[host]], [])
             window = run.window_of(recorded)
@@ -290,23 +294,24 @@ def _nodes(counted: _Counted, segment: Segment) -> Iterator[_Node]:
             if (counted_s := min(counted_s, recorded[1])) > recorded[0]:
                 window = float(np.clip(counted_s, *window)), window[1]
             before.append(recorded)
-            offsets = [row for row in noted if nodes[str(row["host"])] == nodes[host]]
+            of_node = (r["offset_s"] for r in noted if nodes[str(r["host"])] == nodes[host])
+            ahead_s = float(next(of_node, 0.0))
         gpus = ((s.row.index, s.row.uuid) for s in sensors_of(recording.blocks))
         yield _Node(
             number,
             recording,
             window,
             overlap_s=window[0] - begin_s,
-            clock=NodeClock.of(offsets, [*flags, *recording.flags]),
+            ahead_s=ahead_s,
             held=run.used_gpus(host, gpus, number, segment.hosts),
             period_s=recording.period_s or run.spec.sampling_period_s or 1.0,
         )
 
 
-def _read_ahead(segment: Segment, hosts: Sequence[str]) -> Iterator[NodeRecording]:
-    """Read nodes in order, each in a thread while the node before it is accounted for."""
+def _read_ahead(segment: Segment) -> Iterator[NodeRecording]:
+    """Read the nodes, each in a thread while the node before it is accounted for."""
     with ThreadPoolExecutor(max_workers=1) as thread:
-        waiting = (thread.submit(segment.node, host) for host in hosts)
+        waiting = (thread.submit(segment.node, host) for host in segment.hosts)
         for node, _ in pairwise(chain(waiting, [None])):
             yield node.result()  # type: ignore[union-attr]
 
@@ -320,8 +325,8 @@ def _add_node(counted: _Counted, node: _Node, events: pd.DataFrame, lost: Window
     run, rows, recording, window = counted.run, counted.rows, node.recording, node.window
     place = node.segment, node.name
     times = ["start_s", "end_s"]
-    events = events.assign(**{name: node.clock.node_s(events[name]) for name in times})
-    lost = tuple(node.clock.node_s(lost).tolist())
+    events = events.assign(**{name: events[name] + node.ahead_s for name in times})
+    lost = lost[0] + node.ahead_s, lost[1] + node.ahead_s
     intervals, of_stages = tile_window(events, window)
     outside_s = seconds_outside(events, (window[0] - node.overlap_s, window[1]), node.period_s)
     rows.flag([*recording.flags, *of_stages], *place)
@@ -364,10 +369,7 @@ def _node_flags(node: _Node, intervals: pd.DataFrame, outside_s: float) -> Itera
     if node.overlap_s > 0:
         detail = f"{node.name}: {node.overlap_s:.1f} s were recorded by an earlier segment too"
         yield flag("overlap", None, f"{detail}; they count once")
-    if (blind_s := node.recording.unwatched_s(node.window)) > 0:
-        detail = f"{node.name}: concurrent runs could not be detected for {blind_s:.1f} s"
-        yield flag("concurrent_runs_unknown", None, detail)
-    yield from node.clock.flags(node.name, node.period_s)
+    yield from node.clock_flags()
     if outside_s:
         none = " and none within it: are the times of both right, and their zones?"
         only = none if (intervals["stage"] == UNATTRIBUTED).all() else ""
@@ -412,7 +414,7 @@ def _trace(
         traces.add(
             node.segment,
             node.name,
-            node.clock.rank_0_s(block.time_s),
+            block.time_s - node.ahead_s,
             [device.validated.power_w for device in devices],
             block.sensors.iloc[[d.column for d in devices]].assign(kind=names),
             [device.validated.sample_flags for device in devices],

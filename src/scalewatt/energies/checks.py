@@ -1,9 +1,9 @@
 """Checks of what was counted: other sources of the same energy, slowed GPUs, clocks and limits not held.
 
-Cross-checks of a GPU: NVML's energy counter, and its instantaneous and averaged power. Of a node: its meter.
-Of a device kind of a node: perun's total. Of a segment: Slurm's ConsumedEnergy. They are never counted.
-A difference over the tolerance is flagged. A node's meter counts more than its parts: below their sum it is
-flagged likewise, above it only over MOST_BEYOND, and only if the parts are GPUs, CPUs and memory.
+Cross-check of a GPU: NVML's energy counter. Of a node: its meter. Of a device kind of a node: perun's total.
+Of a segment: Slurm's ConsumedEnergy. They are never counted. A difference over the tolerance is flagged. A
+node's meter counts more than its parts: below their sum it is flagged likewise, above it only over
+MOST_BEYOND, and only if the parts are GPUs, CPUs and memory.
 """
 
 from __future__ import annotations
@@ -44,11 +44,7 @@ ALL_PARTS = "gpu+cpu+ram"
 """If less is recorded, a node's meter cannot be too high."""
 SHORTEST_S = 10.0
 """Below this the moments of reading matter more than the sources."""
-SOURCES = {
-    "energy_total": "nvml_energy_counter",
-    "power_instant": "nvml_power_instant",
-    "power_average": "nvml_power_average",
-}
+NVML = "nvml_energy_counter"
 METERS = {"node_power_hwmon": "hwmon"}
 """Telemetry of a whole node, and the source that it is."""
 NODE_METER = "node_meter"
@@ -156,7 +152,7 @@ def cross_check_flags(rows: Iterable[Row], kind: str) -> list[Flag]:
         most = tolerance if scope is None else MOST_BEYOND if scope == ALL_PARTS else np.inf
         if -tolerance <= difference <= most:
             continue
-        device = f"GPU {row['device_index']}" if row["source"] in SOURCES.values() else kind
+        device = f"GPU {row['device_index']}" if row["source"] == NVML else kind
         detail = (
             f"{row['node'] or 'all nodes'}: {device}: {row['source']}: {energy_j:.0f} J over "
             f"{row['duration_s']:.0f} s, recorded {recorded_j:.0f} J of {scope or device} "
@@ -176,20 +172,18 @@ def gpu_checks(
         if part_of(kind.device_kind) == "gpu" and kind.origin == MEASURED
         for device in kind.devices
     }
-    for block, sensor, values in readings(telemetry, *SOURCES):
+    for block, sensor, values in readings(telemetry, "energy_total"):
         inside = np.isfinite(values) & (block.time_s >= window[0]) & (block.time_s <= window[1])
         time_s, values = block.time_s[inside], values[inside]
         if not time_s.size or (length_s := float(time_s[-1] - time_s[0])) < SHORTEST_S:
             continue
         kind, curve = gpus.get(sensor.index, ("gpu", None))
-        is_counter = sensor.unit == "J"
-        energy_j = values[-1] - values[0] if is_counter else np.trapezoid(values, time_s)
         yield {
             **{"node": block.node, "device_kind": kind, "device_index": int(sensor.index)},
-            **{"source": SOURCES[sensor.quantity], "duration_s": length_s},
-            "energy_j": float(energy_j),
+            **{"source": NVML, "duration_s": length_s},
+            "energy_j": float(values[-1] - values[0]),
             "recorded_j": curve and float(curve.between(time_s[0], time_s[-1])),
-            "tolerance": MAX_DIFFERENCE if is_counter else tolerance_of(values),
+            "tolerance": MAX_DIFFERENCE,
         }
 
 

@@ -15,8 +15,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json
 from scalewatt.energies.checks import readings
@@ -29,7 +27,7 @@ from scalewatt.recordings.journal import journal_files, read_journal
 from scalewatt.recordings.node_names import nodes_by_name
 from scalewatt.recordings.perun_file import open_perun_file
 from scalewatt.recordings.telemetry import read_telemetry
-from scalewatt.recordings.terms import Flag, Floats, flag
+from scalewatt.recordings.terms import Flag, flag
 
 _SEGMENT_FILE = re.compile(r"^(?:failed_)?segment-(\d+)\.(?:hdf5|.+\.csv|.+\.recording)$")
 
@@ -52,16 +50,9 @@ class NodeRecording:
 
     def shared_s(self, window: Window) -> float:
         """Seconds of a window for which another run was measured on the node."""
-        return self._samplers_s(lambda count: count > 0, window)
-
-    def unwatched_s(self, window: Window) -> float:
-        """Seconds of a window for which the sampler could not see other samplers."""
-        return self._samplers_s(np.isnan, window)
-
-    def _samplers_s(self, holds: Callable[[Floats], Any], window: Window) -> float:
         counts = readings(self.telemetry, "concurrent_samplers")
         return max(
-            (seconds_where(c.block.time_s, holds(c.values), window) for c in counts), default=0.0
+            (seconds_where(c.block.time_s, c.values > 0, window) for c in counts), default=0.0
         )
 
 

@@ -129,8 +129,6 @@ def guarded_train(
     From the training's return on, this process ends within `limits.closing_s`. If a sampler was
     lost, it ends at once: perun would wait for a message that will never come.
     """
-    from scalewatt.execution.segment_description import add_clock_offsets
-
     try:
         watch.training_began()
         path = job.work / "events.jsonl" if ranks.rank == 0 else None
@@ -141,7 +139,6 @@ def guarded_train(
             trained, is_enough = train(job, ranks, torch_device, stop, events)
         events.end()
         end_within(limits.closing_s)
-        add_clock_offsets(job, ranks)
         stop.requested()  # looks at the stop file
         end = End(ranks.host, frozenset(stop.requests), is_enough, watch.training_ended())
         outcome = outcome_of(trained, ranks.comm.allgather(end))

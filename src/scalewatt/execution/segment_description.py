@@ -9,10 +9,8 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json
 from scalewatt.common.redaction import Redaction, is_secret
-from scalewatt.common.termination import say
 from scalewatt.monitoring.perun_session import settings_in_effect
 from scalewatt.provenance.node_description import cpu_name
 from scalewatt.provenance.rank_placement import gathered_placement
@@ -69,24 +67,9 @@ def describe_segment(job: Job, ranks: Ranks, gpu: Gpu | None, further: Mapping[s
 
 
 def add_to_description(job: Job, entries: Mapping[str, Any]) -> None:
-    """Add entries to what rank 0 has written; those of a list are appended."""
+    """Add entries to what rank 0 has written."""
     path = description_path(job.work, job.segment)
-    content = read_json(path)
-    for name, entry in entries.items():
-        content[name] = content.get(name, []) + entry if isinstance(entry, list) else entry
-    write_json(path, content, job.require_lock)
-
-
-def add_clock_offsets(job: Job, ranks: Ranks) -> None:
-    """Add the offsets of the nodes' clocks as they are now to the description; all ranks must call this.
-
-    A training that has ended well is not lost because its description cannot be written.
-    """
-    if offsets := measure_clock_offsets(ranks):
-        try:
-            add_to_description(job, {"clock_offsets": offsets})
-        except (OSError, InputError) as error:
-            say(f"scalewatt: the clocks' offsets at the end are not noted: {error}")
+    write_json(path, {**read_json(path), **entries}, job.require_lock)
 
 
 def measure_clock_offsets(ranks: Ranks) -> list[dict[str, Any]]:

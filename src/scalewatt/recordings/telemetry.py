@@ -2,8 +2,7 @@
 
 A line every TELEMETRY_PERIOD_S, or rarer where reading takes long: it takes at most 0.1 % of one core's
 time, up to a line every TELEMETRY_PERIOD_LIMIT_S, which it may cost whatever it does. Columns are
-`<quantity>:<device>`, in the units below. A source that does not work when it is first asked is left out,
-but for the other samplers of the node: where they could not be seen, a quality flag says so.
+`<quantity>:<device>`, in the units below. A source that does not work when it is first asked is left out.
 """
 
 from __future__ import annotations
@@ -42,16 +41,6 @@ POWER_METERS = {"power_meter", "acpi_power_meter", "power_meter-acpi"}
 # --- sources --------------------------------------------------------------------------------------
 
 
-def _field_w(field: int, nvml: Any, gpu: Any) -> float | None:
-    """Power of an NVML field (mW) in W; None if NVML has none."""
-    (answer,) = nvml.nvmlDeviceGetFieldValues(gpu, [field])
-    # By the number of NVML's value types: double; unsigned int, long, long long; long long, int; short.
-    names = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-    if answer.nvmlReturn != 0 or not 0 <= answer.valueType < len(names):
-        return None
-    return float(getattr(answer.value, names[answer.valueType])) * 1e-3
-
-
 GPU_QUANTITIES: tuple[tuple[str, str, Callable[[Any, Any], float | None]], ...] = (
     ("temperature", "°C", lambda nvml, gpu: nvml.nvmlDeviceGetTemperature(gpu, 0)),
     ("clock_sm", "MHz", lambda nvml, gpu: nvml.nvmlDeviceGetClockInfo(gpu, 1)),
@@ -62,8 +51,6 @@ GPU_QUANTITIES: tuple[tuple[str, str, Callable[[Any, Any], float | None]], ...] 
     ("memory_utilisation", "%", lambda nvml, gpu: nvml.nvmlDeviceGetUtilizationRates(gpu).memory),
     ("memory_used", "B", lambda nvml, gpu: nvml.nvmlDeviceGetMemoryInfo(gpu).used),
     ("energy_total", "J", lambda nvml, gpu: nvml.nvmlDeviceGetTotalEnergyConsumption(gpu) * 1e-3),
-    ("power_instant", "W", partial(_field_w, 186)),
-    ("power_average", "W", partial(_field_w, 185)),
 )
 """What NVML is asked of each GPU, and its unit. `power_limit` is the limit in force, `energy_total` a
 counter that starts anywhere."""
@@ -72,8 +59,7 @@ QUANTITIES = {name: ("gpu", unit) for name, unit, _ in GPU_QUANTITIES} | {
     "node_power_hwmon": ("node", "W"),
     "concurrent_samplers": ("node", ""),
 }
-"""Kind of device and unit of each quantity. `cpu_clock` is that of the fastest CPU that the sampler may use;
-`concurrent_samplers` is always recorded, and missing where others could not have been seen."""
+"""Kind of device and unit of each quantity. `cpu_clock`: of the fastest CPU that the sampler may use."""
 
 
 @dataclass(frozen=True)
