@@ -70,7 +70,6 @@ LINES = f"{T0},61\n{T0 + 1},62\n"
 DATES = "Tag;Zeit;p\n31.05.2024;08:39:13;61,0\n31.05.2024;08:39:14;62,0\n"
 OF_DATES = {"column": ["Tag", "Zeit"], "format": "%d.%m.%Y %H:%M:%S"}
 DEGREES = f"t,p,T [°C]\n{T0},61,5\n{T0 + 1},62,5\n"
-IN_COLUMN = {"unit": None, "unit_column": "u"}
 READ: dict[str, tuple[str, dict[str, Any], str]] = {
     "newest first": (f"t,p\n{T0 + 1},62\n{T0},61\n", BY_TIME, ""),
     "headings again": (f"t,p\n{T0},61\nt,p\n\nt,p\n{T0 + 1},62\n", BY_TIME, ""),
@@ -81,7 +80,6 @@ READ: dict[str, tuple[str, dict[str, Any], str]] = {
     "repeats": (table("t,p", [f"{T0 + 1},62"] * 2 + [f"{T0},61"] * 2), BY_TIME, "duplicate"),
     "units in cells": (f"t,p\n{T0},61 W\n{T0 + 1},0.062 kW\n", BY_TIME, ""),
     "unit in heading": (f"t,p (mW)\n{T0},61000\n{T0 + 1},62000\n", by_time({"unit": None}), ""),
-    "unit in a column": (f"t,p,u\n{T0},61000,mW\n{T0 + 1},62,W\n", by_time(IN_COLUMN), ""),
     "footnote": (f"t,p [1]\n{LINES}", BY_TIME, ""),
     "share of a limit": (f"t,p (%)\n{LINES}", BY_TIME, ""),
     "date and time": (DATES, by_time(decimal=",", time=OF_DATES), ""),

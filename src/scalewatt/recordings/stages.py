@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Annotated, Any, NotRequired
 
-import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import AfterValidator, ConfigDict, Field, with_config
+from typing_extensions import TypedDict
 
-from scalewatt.common.errors import InputError, nearest, one_of, shown
+from scalewatt.common.errors import InputError, one_of, shown
+from scalewatt.common.settings import validated
+from scalewatt.common.tabular_files import csv_rows
 from scalewatt.recordings.stage_log import STAGES, read_json_lines, stages_between
 
 EVENTS_SCHEMA = pa.schema(
@@ -27,16 +30,24 @@ STAGES_SCHEMA = pa.schema(
     field.with_nullable(field.name not in ("stage", "start_s")) for field in EVENTS_SCHEMA
 )
 """Columns of a table of stages that anybody may write."""
+Number = Annotated[int, Field(ge=0, lt=2**31)]
 
-_ALLOWED = {
-    "segment": "a segment's number, from 0",
-    "stage": ", ".join(STAGES),
-    "epoch": "an epoch's number, from 0, or nothing",
-    "start_s": "a time in unix seconds",
-    "end_s": "a time in unix seconds",
-}
-_TIMES, _NUMBERS = ["start_s", "end_s"], ["segment", "epoch"]
-_MOST = 2**31 - 1
+
+def _known(stage: str) -> str:
+    if stage not in STAGES:
+        raise ValueError(f"{shown(stage)} is not known; {one_of(stage, STAGES)}")
+    return stage
+
+
+@with_config(ConfigDict(extra="forbid", allow_inf_nan=False))
+class Stage(TypedDict):
+    """A row of a table of stages; texts of numbers count as these."""
+
+    segment: NotRequired[Number]
+    stage: Annotated[str, AfterValidator(_known)]
+    epoch: NotRequired[Number]
+    start_s: float
+    end_s: NotRequired[float]
 
 
 def read_stages(
@@ -46,72 +57,46 @@ def read_stages(
 
     A Parquet or CSV file, or a training's own events.jsonl. `segment` is null, for any, if no row
     states it; `segments`, where given, are the ones that may be stated. Only a run's `own` table may be
-    empty, and may have stages that never ended (`end_s` null). InputError names file, row, key and what
-    is allowed.
+    empty, and may have stages that never ended (`end_s` null). InputError names file, row and key.
     """
-    rows = _rows(path)
-    if unknown := [key for key in rows if key not in _ALLOWED]:
-        raise InputError(f"{path}: unknown key {shown(unknown[0])}; {one_of(unknown[0], _ALLOWED)}")
-    if rows.empty and not own:
+    rows = {
+        f"{path}: {name}": validated(Stage, row, f"{path}: {name}")
+        for name, row in _rows(path).items()
+    }
+    if not rows and not own:
         raise InputError(f"{path}: has no row; expected one for each stage")
-    may_be_missing = {"segment", "epoch"} | ({"end_s"} if own and "end_s" in rows else set())
-    rows = rows.reindex(columns=[*_ALLOWED])
-    given = rows.notna() & (rows != "")
-    if given["segment"].any():
-        may_be_missing.remove("segment")
-    numbers = rows[_TIMES + _NUMBERS].apply(pd.to_numeric, errors="coerce").astype("float64")
-    counts = numbers[_NUMBERS].apply(lambda n: n.between(0, _MOST) & (n % 1 == 0))
-    valid = {"stage": rows["stage"].isin(STAGES)}
-    valid |= {key: np.isfinite(numbers[key]) for key in _TIMES}
-    valid |= {key: counts[key] for key in _NUMBERS}
-    for key in ("stage", *_TIMES, *_NUMBERS):
-        missing = ~given[key] & (key not in may_be_missing)
-        _refuse(path, rows, missing | (given[key] & ~valid[key]), key, f"allowed: {_ALLOWED[key]}")
-    is_negative = numbers["end_s"] < numbers["start_s"]
-    _refuse(path, rows, is_negative, "end_s", "expected a time after start_s")
-    if segments is not None:
-        recorded = f"recorded: {', '.join(map(str, sorted(segments)))}"
-        unknown_segment = given["segment"] & ~numbers["segment"].isin([*segments])
-        _refuse(path, rows, unknown_segment, "segment", recorded)
-    arrays = [
-        pa.array(numbers.get(field.name, rows[field.name]), field.type, from_pandas=True)
-        for field in STAGES_SCHEMA
-    ]
-    return pa.table(arrays, schema=STAGES_SCHEMA)
+    needed = {"segment"} if any("segment" in row for row in rows.values()) else set()
+    needed |= set() if own else {"end_s"}
+    for where, row in rows.items():
+        if missing := sorted(needed - row.keys()):
+            raise InputError(f"{where}: missing key '{missing[0]}'")
+        if row.get("end_s", row["start_s"]) < row["start_s"]:
+            raise InputError(f"{where}: end_s: {row['end_s']}; expected a time after start_s")
+        if segments is not None and "segment" in row and row["segment"] not in segments:
+            recorded = ", ".join(map(str, sorted(segments)))
+            raise InputError(f"{where}: segment: {row['segment']}; recorded: {recorded}")
+    return pa.Table.from_pylist([*rows.values()], schema=STAGES_SCHEMA)
 
 
-def _refuse(path: Path, rows: pd.DataFrame, bad: pd.Series[bool], key: str, hint: str) -> None:
-    """Raise an InputError that names the first of some bad rows, if there is one."""
-    if bad.any():
-        value = rows[key][bad].iloc[0]
-        is_missing = value is None or value != value or value == ""
-        problem = f"missing key '{key}'" if is_missing else f"{key}: {shown(value)} does not fit"
-        near = nearest(value, STAGES) if key == "stage" else ""
-        raise InputError(f"{path}: {rows.index[bad][0]}: {problem}; {hint}{near}")
-
-
-def _rows(path: Path) -> pd.DataFrame:
-    """Cells of a table as they stand, by names of the rows."""
+def _rows(path: Path) -> dict[str, Mapping[str, Any]]:
+    """Rows of a table, without empty cells, by their names in messages."""
     suffix = path.suffix.lower()
-    if suffix not in (".parquet", ".csv", ".jsonl"):
+    if suffix == ".csv":
+        rows = {f"line {line}": row for line, row in csv_rows(path).items()}
+    elif suffix in (".parquet", ".jsonl"):
+        try:
+            read = pq.read_table(path).to_pylist() if suffix == ".parquet" else _marks(path)
+        except (OSError, LookupError, TypeError, pa.ArrowException) as error:
+            reason = " ".join(str(error).split())
+            raise InputError(f"{path}: is no readable table of stages ({reason})") from error
+        rows = {f"row {number}": row for number, row in enumerate(read)}
+    else:
         raise InputError(f"{path}: not a table of stages; allowed: .parquet, .csv, .jsonl")
-    try:
-        if suffix == ".csv":
-            rows = pd.read_csv(
-                path,
-                dtype=str,
-                keep_default_na=False,
-                skipinitialspace=True,
-                skip_blank_lines=False,
-            )
-            rows.index = [f"line {i}" for i in range(2, len(rows) + 2)]
-            return rows[(rows != "").any(axis=1)]
-        if suffix == ".parquet":
-            table = pq.read_table(path, page_checksum_verification=True)
-            rows = pd.DataFrame(table.to_pylist(), columns=table.column_names, dtype=object)
-        else:
-            rows = pd.DataFrame(stages_between(read_json_lines(path), {}), dtype=object)
-    except (OSError, LookupError, TypeError, ValueError, pa.ArrowException) as error:
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-        raise InputError(f"{path}: {reason}; expected {', '.join(_ALLOWED)}") from error
-    return rows.set_axis([f"row {i}" for i in range(len(rows))])
+    return {
+        name: {key: cell for key, cell in row.items() if cell is not None and cell != ""}
+        for name, row in rows.items()
+    }
+
+
+def _marks(path: Path) -> list[dict[str, Any]]:
+    return stages_between(read_json_lines(path), {})

@@ -80,8 +80,6 @@ class Sensor(Labels):
     """gpu, cpu, ram or node (a whole node by its own meter)."""
     unit: NotRequired[Unit]
     """Unit where neither heading nor cells (`985 W`) say it: W, J, Wh with n, u, m, k or M, % or 1."""
-    unit_column: NotRequired[Text]
-    """Column with the unit."""
     quantity: NotRequired[Literal["power", "mean_power", "counter", "energy", "utilisation"]]
     """power, mean_power or energy since the row before, counter of energy, or utilisation; by default power
     of W, counter of J and Wh."""

@@ -230,7 +230,7 @@ def _missing(cells: Sequence[str], rules: Preset) -> list[str]:
     """Columns that a description names, and a heading lacks."""
     names = [[name] for key in ("column", "duration") for name in _names(rules["time"].get(key))]
     for rule in (rules, *rules["sensors"]):
-        keys = ("column", "unit_column", *LABELS)
+        keys = ("column", *LABELS)
         names += [_names(rule[key]) for key in keys if key in rule]
         names += [[name] for name in rule.get("where", ())]
     patterns = [rule["pattern"] for rule in rules["sensors"] if "pattern" in rule]
@@ -263,7 +263,7 @@ def _sensors(cells: Sequence[str], rules: Preset) -> Iterator[Sensor]:
     top = {key: rules[key] for key in (*LABELS, "where") if key in rules}
     for rule in rules["sensors"]:
         rule = {**top, **rule}
-        rule |= {key: _position(cells, rule.get(key)) for key in (*LABELS, "unit_column")}
+        rule |= {key: _position(cells, rule.get(key)) for key in LABELS}
         where = {_position(cells, name): texts for name, texts in rule.get("where", {}).items()}
         rule["where"] = {at: texts for at, texts in where.items() if at is not None}
         if "pattern" not in rule:
@@ -305,8 +305,8 @@ def _selected(frame: pd.DataFrame, sensor: Sensor) -> pd.Series:
 def _in_si(heading: Sequence[str], frame: pd.DataFrame, sensor: Sensor, rules: Preset) -> Sensor:
     """Add a sensor's values, NaN where there is no number.
 
-    The unit behind a number counts before that of its row's `unit_column`, that before the heading's, and
-    that before the description's. Raises InputError without a unit, and if one does not fit.
+    The unit behind a number counts before the heading's, and that before the description's. Raises
+    InputError without a unit, and if one does not fit.
     """
     column, stated = f"column {shown(sensor['header'])}", sensor.get("unit", "")
     cells = cast("pd.Series[str]", frame[sensor["at"]])
@@ -320,7 +320,7 @@ def _in_si(heading: Sequence[str], frame: pd.DataFrame, sensor: Sensor, rules: P
     head = match[2] if match and match[2] in UNITS else ""
     if head in ("1", "%") and UNITS.get(stated, UNITS["%"])[0] != "utilisation":
         head = ""  # a footnote, or a share of a limit
-    for fallback in (frame.get(sensor["unit_column"], ""), head, stated):
+    for fallback in (head, stated):
         units = units.mask(units == "", fallback)
     basis = next((unit for unit in (stated, head, *units.unique()) if unit in UNITS), None)
     if basis is None:
