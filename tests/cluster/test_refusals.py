@@ -57,9 +57,8 @@ def test_all_that_slurm_cannot_give_is_said_before_anything_is_submitted(
     assert code == 1
     said = "\n".join(notes(output))
     assert "profiles/mini/cluster.yaml: account: MINI_ACCOUNT is not set" in said
-    assert re.search(r"export MINI_ACCOUNT=<your project> \(yours: .*\btest\b.*\)", said)
     assert re.search(r"Slurm refuses .*--gres=gpu:8 .*: Requested node configuration is not", said)
-    assert "Slurm has no partition 'cpuonyl'" in said and "did you mean 'cpuonly'?" in said
+    assert re.search(r"Slurm refuses --partition=cpuonyl .*: Invalid partition", said, re.I)
     assert "Traceback" not in output
     assert project.slurm.states() == before
     assert not trainings(project)

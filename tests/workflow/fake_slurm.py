@@ -12,10 +12,6 @@ from pathlib import Path
 from typing import Any
 
 PROGRAMS = ("sbatch", "squeue", "sacct", "sacctmgr", "sinfo", "scontrol", "scancel")
-PARTITIONS = """accelerated|2-00:00:00|0/2/0/2
-accelerated-h100|1:00:00|0/1/0/1
-cpuonly|infinite|0/1/0/1
-"""
 _PROGRAM = """#!{python} -ISs
 import fcntl, json, os, subprocess, sys, time
 from pathlib import Path
@@ -96,9 +92,7 @@ class FakeSlurm:
         self.plan({})
         (root / "jobs.json").write_text("{}")
         self.fails({})
-        self.answers("sinfo", PARTITIONS)
         self.refuses({})
-        self.answers("sacctmgr", "test\nother\n")
         for name in PROGRAMS:
             program = self.bin / name
             program.write_text(_PROGRAM.format(python=sys.executable, root=str(root)))

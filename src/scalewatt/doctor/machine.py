@@ -144,10 +144,9 @@ def probe_folder(folder: str) -> dict[str, Any]:
 
 def slurm_partitions(site: Site) -> Check:
     """Check that Slurm answers, and has the partitions, with nodes that hold a node's ranks."""
-    cluster = site.cluster.model_copy(update={"account": None})  # has a check of its own
     jobs = {
-        device.name: asdict(probe_request(device, cluster, device.time_limit_min or 0))
-        for device in cluster.devices.values()
+        device.name: asdict(probe_request(device, site.cluster, device.time_limit_min or 0))
+        for device in site.cluster.devices.values()
     }
     refused, unclear = misfits(jobs.items())
     unanswered = next((text for text in unclear if text.startswith("not checked")), None)
@@ -157,14 +156,14 @@ def slurm_partitions(site: Site) -> Check:
     if refused:
         return fail(
             "; ".join(f"{', '.join(names)}: {problem}" for problem, names in refused.items()),
-            "devices.<name>: partition, gres, cpus_per_rank of the cluster file as `sinfo` shows them",
+            "account, and devices.<name>: partition, gres, cpus_per_rank as `sinfo` shows them",
         )
     names = dict.fromkeys(job["slurm_partition"] for job in jobs.values())
     return ok(f"Slurm takes jobs of each device: {', '.join(names)}")
 
 
 def slurm_account(site: Site) -> Check:
-    """Check that the account to charge is set, and is one of the user's."""
+    """Check that the account to charge is set."""
     problems = account_problems(site.cluster.account)
     return (
         fail("; ".join(problems)) if problems else ok(account_of(site.cluster) or "Slurm's default")

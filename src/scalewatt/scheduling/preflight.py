@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.cluster import Cluster
-from scalewatt.common.errors import InputError, nearest, one_of
+from scalewatt.common.errors import InputError
 from scalewatt.common.files import try_writing
 from scalewatt.slurm.job_queue import job_of_run, queued_jobs
 from scalewatt.slurm.slurm_commands import (
@@ -24,12 +24,9 @@ from scalewatt.slurm.slurm_commands import (
     NoAnswerError,
     ask,
     may_pass,
-    user_accounts,
 )
 
 _GIB = 1 << 30
-_PARTITION = re.compile(r"\s*([^|]+)\|(?:(?:(\d+)-)?(?:(\d+):)?(\d+):\d+|[^|]*)\|.*/(\d+)/(\d+)\s*")
-"""sinfo's name, days, hours and minutes of the time limit, nodes that are down or drained, nodes."""
 _OPTIONS = {
     "slurm_partition": "--partition",
     "slurm_account": "--account",
@@ -99,26 +96,13 @@ def queued_runs(campaign: str, runs: Iterable[tuple[str, int]]) -> list[str]:
 
 
 def account_problems(account: str | None) -> list[str]:
-    """What is wrong with the cluster file's account; nothing if it names none."""
-    if account is None:
-        return []
-    unset = [name for name in re.findall(r"\$\{?(\w+)\}?", account) if not os.environ.get(name)]
-    try:
-        accounts = user_accounts()
-    except NoAnswerError as error:
-        _warn(f"the account is not checked: {error}")
-        accounts = []
-    yours = ", ".join(accounts) or "`sacctmgr -nP show assoc user=$USER format=account`"
-    if unset:
-        return [
-            f"account: {name} is not set; export {name}=<your project> (yours: {yours})"
-            for name in unset
-        ]
-    name = os.path.expandvars(account)
-    if not name or (accounts and name.lower() not in map(str.lower, accounts)):
-        hint = nearest(name, accounts)
-        return [f"account: Slurm does not let you use '{name}'; allowed: {yours}{hint}"]
-    return []
+    """Variables of the cluster file's account that are not set; Slurm itself says of others."""
+    names = re.findall(r"\$\{?(\w+)\}?", account or "")
+    return [
+        f"account: {name} is not set; export {name}=<your project>"
+        for name in names
+        if not os.environ.get(name)
+    ]
 
 
 def folder_problems(folder: Path | str, min_free_gib: float) -> list[str]:
@@ -141,56 +125,27 @@ def folder_problems(folder: Path | str, min_free_gib: float) -> list[str]:
 
 
 def misfits(jobs: Jobs) -> tuple[Problems, Problems]:
-    """Jobs that Slurm would never take, by problem; and those with problems that may pass.
+    """Jobs that Slurm refuses, by its words; and those that it may take later, or gave no answer to.
 
-    The latter are nodes that are down or drained now, limits of the queue, and no answer. Slurm answers
-    itself (`sbatch --test-only`), but for a partition's time limit, which it does not test. Jobs that
-    differ in their time alone are one question.
+    Slurm answers itself (`sbatch --test-only`). Jobs that differ in their time alone are one question.
     """
     never: Problems = defaultdict(list)
     may_be: Problems = defaultdict(list)
-    try:
-        partitions = _partitions()
-    except NoAnswerError as error:
-        return {}, {f"not checked: {error}": [label for label, _ in jobs]}
     questions: dict[tuple[str, ...], list[tuple[int, str]]] = defaultdict(list)
     for label, resources in jobs:
-        name, minutes = resources.get("slurm_partition"), int(resources.get("runtime") or 0)
-        limit_min, _ = partitions.get(name or "", (None, ""))
-        if name is not None and name not in partitions:
-            problem = f"Slurm has no partition '{name}'; {one_of(name, sorted(partitions))}"
-            never[problem].append(label)
-        elif limit_min is not None and minutes > limit_min:
-            problem = f"asks for {minutes} min; partition {name} allows {limit_min} min"
-            never[problem].append(label)
-        else:
-            questions[name or "", *_options(resources)].append((minutes, label))
-    for (name, *options), asking in questions.items():
+        minutes = int(resources.get("runtime") or 0)
+        questions[tuple(_options(resources))].append((minutes, label))
+    for options, asking in questions.items():
         labels, minutes = [label for _, label in asking], max(asking)[0]
         answer = _refusal([*options, *([f"--time={minutes}"] if minutes else [])])
         if answer is None:
             continue
-        text = f"Slurm refuses {shlex.join(options)}: {answer}"
-        away = partitions[name][1] if name else ""
         if UNREACHABLE.search(answer):  # the next question would wait as long
             may_be[f"not checked: {answer}"] += labels
             break
-        # Of nodes that are down for now sbatch says the same as of nodes that do not exist.
-        if away and "is not available" in answer:
-            may_be[f"{text} ({away} are down or drained)"] += labels
-        else:
-            (may_be if may_pass(answer) else never)[text] += labels
+        text = f"Slurm refuses {shlex.join(options)}: {answer}"
+        (may_be if may_pass(answer) else never)[text] += labels
     return never, may_be
-
-
-def _partitions() -> dict[str, tuple[int | None, str]]:
-    """Partitions by name, hidden ones too: time limit in minutes, and nodes down ("" for none)."""
-    known = {}
-    for row in filter(None, map(_PARTITION.fullmatch, ask("sinfo", "-a", "-h", "-o", "%R|%l|%F"))):
-        name, days, hours, minutes, away, nodes = row.groups()
-        limit = int(days or 0) * 1440 + int(hours or 0) * 60 + int(minutes) if minutes else None
-        known[name] = limit, f"{away} of {nodes} nodes" if int(away) else ""
-    return known
 
 
 def _refusal(options: Sequence[str]) -> str | None:

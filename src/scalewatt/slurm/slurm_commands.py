@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import re
 import shutil
@@ -73,13 +72,6 @@ def accounted_states(jobs: list[str]) -> dict[str, str]:
     lines = ask("sacct", "-X", "-n", "-P", "-j", ",".join(jobs), "-o", "JobIDRaw,State")
     rows = (line.split("|", 1) for line in lines if "|" in line)
     return {job.strip(): state.partition(" ")[0].strip() for job, state in rows}
-
-
-def user_accounts() -> list[str]:
-    """Accounts that the user may charge, none without Slurm's accounting; NoAnswerError."""
-    user = f"user={getpass.getuser()}"
-    lines = ask("sacctmgr", "-nP", "show", "assoc", user, "format=account")
-    return sorted({line.strip() for line in lines})
 
 
 def may_pass(message: str) -> bool:
