@@ -150,16 +150,6 @@ def test_the_pages_commands_measure_the_script_on_one_and_two_nodes(measured: Mi
     assert (results(measured) / "figures" / "figure2.svg").stat().st_size
 
 
-def test_jobs_ask_for_less_than_the_time_limit_by_step_time(measured: MiniProject) -> None:
-    for gpus in PLACES:
-        folder = results(measured) / "runs" / configuration(gpus) / "1"
-        (segment,) = json.loads((folder / "provenance.json").read_text())["segments"]
-        words = ("sacct", "--noheader", "--allocations", "--format=TimelimitRaw", "--jobs")
-        asked = int(measured.slurm.command(*words, segment["job"]))
-        # 15 for the start, half for the warning, and little for the updates; rounded up to 10.
-        assert asked == 20 < DEVICES["a100"]["time_limit_min"]
-
-
 @pytest.mark.parametrize("gpus", PLACES)
 def test_metric_and_losses_are_those_that_lightning_logged(
     measured: MiniProject, gpus: int

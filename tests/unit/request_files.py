@@ -65,10 +65,6 @@ def spec(**values: Any) -> RunSpec:
     return make_spec(**{**given, **values})
 
 
-def bound(base_s: float, per_sample_s: float) -> dict[str, dict[str, float]]:
-    return {"resnet50": {"base_s": base_s, "per_sample_s": per_sample_s}}
-
-
 def refusal(function: Any, *arguments: Any) -> str:
     with pytest.raises(InputError) as caught:
         function(*arguments)

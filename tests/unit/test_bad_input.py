@@ -116,7 +116,6 @@ work_root: "" | work_root
 devices/local/partition: --wrap=x | --wrap=x
 account: --uid=0 | --uid=0
 exclude_nodes: [n0117, "n[0203-"] | exclude_nodes\[1\]
-devices/local/step_time: {resnet50: {base_s: 1.0e+308, per_sample_s: 1}} | 86400
 series: {} | unknown key 'series'
 launcher: mpiexec -n 4 | launcher.*{gpus}
 launcher: mpiexec -n {gpus} 'a | launcher.*quot

@@ -25,7 +25,7 @@ _KEYS = (
 )
 ELSEWHERE = "elsewhere"
 """Name of the cluster of registered runs, which may have been made on several."""
-_ACCESS = {"partition", "gres", "memory_mb", "time_limit_min", "step_time"}
+_ACCESS = {"partition", "gres", "memory_mb", "time_limit_min"}
 """What of a device is about its use on a cluster."""
 
 

@@ -47,16 +47,6 @@ Origin = Annotated[str, Field(description="Where the value comes from.")]
 # --- devices ----------------------------------------------------------------------------------------
 
 
-@with_config(STRICT)
-class StepTime(TypedDict):
-    """Upper bound of an update's time: base_s + local batch size × per_sample_s."""
-
-    base_s: Annotated[float, Bounds(ge=0, le=86_400)]
-    """Seconds of an update, whatever its batch."""
-    per_sample_s: Annotated[float, Bounds(gt=0, le=86_400)]
-    """Seconds for each sample of the local batch."""
-
-
 class Device(Settings):
     """A kind of node; its powers are for estimation only."""
 
@@ -93,9 +83,6 @@ class Device(Settings):
     default for all its CPUs."""
     time_limit_min: int | None = Field(None, ge=1, le=525_600)
     """Longest wall time of a job in minutes; needed where the device has a partition."""
-    step_time: dict[str, StepTime] = {}
-    """Rough upper bound of the time of one gradient update, by model or model.phase. Used only for the
-    wall time that a job asks for, of what scaling_model does not know."""
     cpu: Cpu = {}  # type: ignore[typeddict-item]
     gpu: Gpu | None = None
     ram: RamPower | None = None

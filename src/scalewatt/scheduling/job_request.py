@@ -16,8 +16,6 @@ from scalewatt.common.errors import InputError
 
 STARTUP_MIN = 15
 """Until the first update: imports on all nodes, rendezvous, staging."""
-MARGIN = 1.25
-"""What is asked for above the rough upper bound of the updates' time by `step_time`."""
 ROUNDING_MIN = 10
 UNKNOWN_SEGMENTS = 20
 NICE_PER_REPEAT = 100
@@ -95,10 +93,7 @@ def training_retries(specs: Iterable[RunSpec], cluster: Cluster, upper_s: UpperS
     """
     most = 0
     for spec in specs:
-        device = cluster.devices[spec.device]
-        step_s = step_time_s(spec, device)
-        if (runtime_s := upper_s(spec)) is None and step_s and spec.updates:
-            runtime_s = spec.updates * step_s
+        runtime_s, device = upper_s(spec), cluster.devices[spec.device]
         needed = segments(runtime_s, device, cluster.stop_warning_s) if runtime_s else None
         most = max(most, 2 * needed if needed else UNKNOWN_SEGMENTS)
     return (most or UNKNOWN_SEGMENTS) + cluster.crash_retries
@@ -168,8 +163,7 @@ def wall_time_min(
     STARTUP_MIN + the time that the remaining updates need at most + the warning before the end,
     rounded up to ROUNDING_MIN, and never above the device's limit. At least one epoch counts as
     remaining. An update needs at most its part of `upper_s`, an upper bound of the whole run's time
-    by the scaling model; without that MARGIN × (base_s + local batch size × per_sample_s) of the
-    device's `step_time`. Where both are missing, or the number of updates is not known: the limit.
+    by the scaling model. Without that, or where the number of updates is not known: the limit.
     InputError if less than an epoch fits into the limit.
     """
     limit = device.time_limit_min
@@ -177,9 +171,6 @@ def wall_time_min(
         raise InputError(
             f"devices.{device.name}: missing key 'time_limit_min'; expected where jobs are submitted"
         )
-    update_s, margin, source = step_time_s(spec, device), MARGIN, "step_time"
-    if upper_s is not None and spec.updates:
-        update_s, margin, source = upper_s / spec.updates, 1.0, "the scaling model"
     warning_min, where = stop_warning_s / 60, f"{spec.configuration}: this run cannot make progress"
     where = f"{where}: devices.{device.name}.time_limit_min is {limit}"
     if warning_min >= limit:
@@ -187,27 +178,20 @@ def wall_time_min(
             f"{where}, and a job is warned {warning_min:g} min (stop_warning_s) before its end; "
             "allowed: a longer limit or a shorter warning"
         )
-    if update_s is None or spec.updates is None or spec.updates_per_epoch is None:
+    if upper_s is None or not spec.updates or spec.updates_per_epoch is None:
         return limit
+    update_s = upper_s / spec.updates
     epoch_min = spec.updates_per_epoch * update_s / 60
     if (needed_min := STARTUP_MIN + epoch_min + warning_min) > limit:
         raise InputError(
             f"{where}, but one epoch needs about {math.ceil(needed_min)} min ({STARTUP_MIN} start-up, "
-            f"{epoch_min:.0f} for {spec.updates_per_epoch} updates by {source}, {warning_min:g} "
-            "stop_warning_s); allowed: a longer limit, or more GPUs or fewer samples for the run"
+            f"{epoch_min:.0f} for {spec.updates_per_epoch} updates by the scaling model, "
+            f"{warning_min:g} stop_warning_s); allowed: a longer limit, or more GPUs or fewer samples for "
+            "the run"
         )
     remaining = max(spec.updates - done_updates, spec.updates_per_epoch)
-    wanted_min = STARTUP_MIN + margin * remaining * update_s / 60 + warning_min
+    wanted_min = STARTUP_MIN + remaining * update_s / 60 + warning_min
     return min(limit, ROUNDING_MIN * math.ceil(wanted_min / ROUNDING_MIN))
-
-
-def step_time_s(spec: RunSpec, device: Device) -> float | None:
-    """Rough upper bound of one update's time in s; None if the device does not say."""
-    known = device.step_time
-    bound = known.get(f"{spec.model}.{spec.phase}", known.get(spec.model))
-    if bound is None:
-        return None
-    return bound["base_s"] + spec.local_batch_size * bound["per_sample_s"]
 
 
 def segments(runtime_s: float, device: Device, stop_warning_s: int = 600) -> int | None:

@@ -386,10 +386,7 @@ def plan_definition(campaign: Campaign, cluster: Cluster) -> dict[str, Any]:
         "idle_probe": campaign.idle_probe is not None,
         "facility": [cluster.pue, cluster.carbon_intensity, cluster.price],
         "stop_warning_s": cluster.stop_warning_s,
-        "devices": {
-            name: [device.time_limit_min, device.step_time]
-            for name, device in cluster.devices.items()
-        },
+        "devices": {name: device.time_limit_min for name, device in cluster.devices.items()},
     }
 
 
