@@ -124,8 +124,8 @@ launcher: "  " | launcher
 launcher: srun --nodes={nodes} | launcher.*{gpus}
 devices/a,b: {} | devices.*letters
 # where data come from
-sources: {photos: {tars: /a, tree: /b}} | sources.photos: expected exactly one of path, tars, tree, zarr
-sources: {photos: {tar: /a}} | sources.photos: unknown key 'tar'.*did you mean 'tars'
+sources: {photos: {files: [/a], hdf5: /b}} | sources.photos.*: expected exactly one of files, hdf5
+sources: {photos: {hdf: /a}} | sources.photos.*: unknown key 'hdf'.*did you mean 'hdf5'
 sources: {photos: {files: /a/*.nc}} | sources.photos.files: .* does not fit: input
 sources: {photos: {files: []}} | sources.photos.files
 sources: {photos: {}} | sources.photos

@@ -291,7 +291,7 @@ def test_a_store_over_http_sends_each_chunk_that_is_needed_once(
     chunks = {n: {"chunks": (1, *a.shape[1:])} for n, a in store.data_vars.items()}
     options = {"zarr_format": format, "consolidated": consolidated}
     write(store, tmp_path / "a.zarr", encoding=chunks, **options)
-    found = prepare({"zarr": f"{url}/a.zarr"}, tmp_path)
+    found = prepare(f"{url}/a.zarr", tmp_path)
     np.testing.assert_array_equal(fields(found), expected)
     asked = {path: n for path, n in requests.items() if "/temperature/" in path}
     data = [
@@ -477,5 +477,5 @@ def test_grib_messages_of_variables_that_are_not_needed_may_have_any_grid(tmp_pa
 
 
 def test_a_source_of_images_is_refused(tmp_path):
-    with pytest.raises(InputError, match="needed is one of zarr, files, hdf5"):
+    with pytest.raises(InputError, match="needed is a Zarr store, files or hdf5"):
         prepare({"tars": "a"}, tmp_path)

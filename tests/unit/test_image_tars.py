@@ -44,7 +44,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
 def prepared(official: Official, tars: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Extracted by the real pool."""
     folder = tmp_path_factory.mktemp("prepared")
-    prepare(official, folder, {"tars": str(tars)})
+    prepare(official, folder, str(tars))
     return folder
 
 
@@ -57,7 +57,7 @@ def test_every_image_of_the_tars_is_extracted_as_it_is_and_as_a_tree_has_it(
     assert contents(prepared) == contents(tree)
     assert not list(prepared.glob(".extracting*"))
     marker = json.loads((prepared / "manifest.json").read_text())["marker"]
-    for folder, source in [(tmp_path / "a", str(tree)), (tmp_path / "b", {"tree": str(tree)})]:
+    for folder, source in [(tmp_path / "a", str(tree)), (tmp_path / "b", str(tree))]:
         assert prepare(official, folder, source) == marker
         index = ImageFolderIndex.load(folder, "train")
         assert (index.folder, index.paths) == (tree, ImageFolderIndex.load(prepared, "train").paths)
@@ -86,7 +86,7 @@ def test_other_tar_formats_are_read_too(
         for wnid, images in official.train.items()
     }
     (tmp_path / "tars" / TARS["train"]).write_bytes(tar_bytes(inner))
-    prepare(official, tmp_path / "out", {"tars": str(tmp_path / "tars")})
+    prepare(official, tmp_path / "out", str(tmp_path / "tars"))
     assert contents(tmp_path / "out") == contents(tree)
 
 
@@ -153,7 +153,7 @@ def test_what_is_wrong_in_the_files_is_named(
 ) -> None:
     tars, data = official.write(tmp_path / "tars"), tmp_path / "data"
     with pytest.raises(InputError, match=harm(official, tars)) as caught:
-        prepare(official, data, {"tars": str(tars)})
+        prepare(official, data, str(tars))
     assert "\n" not in str(caught.value)
     assert not [name for name in ("manifest.json", "train", "val") if (data / name).exists()]
 
@@ -177,7 +177,7 @@ def test_a_devkit_of_another_dataset_is_refused_before_anything_is_extracted(
 ) -> None:
     message = rf"devkit_t12\.tar\.gz: says {key} \d+, dataset photos has 77"
     with pytest.raises(InputError, match=message):
-        prepare_dataset(official.definition | {key: 77}, tmp_path, {"tars": str(tars)})
+        prepare_dataset(official.definition | {key: 77}, tmp_path, str(tars))
     assert not list(tmp_path.glob(".extracting*"))
 
 
@@ -186,7 +186,7 @@ def test_other_images_are_not_regarded_as_extracted(
 ) -> None:
     (tmp_path / "train" / "n01").mkdir(parents=True)
     with pytest.raises(InputError, match="train: was not extracted from these"):
-        prepare(official, tmp_path, {"tars": str(tars)})
+        prepare(official, tmp_path, str(tars))
 
 
 def test_a_disk_that_is_too_small_is_refused_before_extraction(
@@ -194,7 +194,7 @@ def test_a_disk_that_is_too_small_is_refused_before_extraction(
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=9000))
     with pytest.raises(InputError, match=r"0\.0 GB are free, the images need 0\.\d GB"):
-        prepare(official, tmp_path, {"tars": str(tars)})
+        prepare(official, tmp_path, str(tars))
     assert not list(tmp_path.glob("**/*.JPEG"))
 
 
@@ -222,10 +222,10 @@ def test_images_of_a_wrong_digest_are_not_used_and_extracted_again_from_the_righ
     wrong = right.replace(image, image[:-1] + b"?")  # no header or count tells
     (tars / TARS["train"]).write_bytes(wrong)
     with pytest.raises(InputError, match=r"img_train\.tar: MD5 is .*, expected .*; get the right"):
-        prepare(official, data, {"tars": str(tars)})
+        prepare(official, data, str(tars))
     assert not (data / "val").exists() and not (data / "manifest.json").exists()
     (tars / TARS["train"]).write_bytes(right)
-    prepare(official, data, {"tars": str(tars)})
+    prepare(official, data, str(tars))
     assert (data / "train" / wnid / f"{wnid}_3.JPEG").read_bytes() == image
 
 
@@ -235,7 +235,7 @@ def test_a_killed_extraction_goes_on_and_ends_as_an_undisturbed_one(tmp_path: Pa
     command = [
         *(sys.executable, "-m", "scalewatt.cli", "prepare", "--folder", str(data)),
         *("--definition", json.dumps(official.definition), "--out", str(tmp_path / "marker.json")),
-        *("--source", json.dumps({"tars": str(tars)})),
+        *("--source", str(tars)),
     ]
     process = subprocess.Popen(command)
     while not (extracted := list(data.glob(".extracting-*/train/n*"))):
@@ -260,9 +260,9 @@ def test_a_killed_process_of_the_extraction_is_said_with_the_remedy(
 ) -> None:
     monkeypatch.setattr(imagenet, "extract", killed_for_memory)
     with pytest.raises(InputError, match=r"was killed.*start again with more.*finished stays"):
-        prepare(official, tmp_path / "data", {"tars": str(tars)})
+        prepare(official, tmp_path / "data", str(tars))
     monkeypatch.undo()
-    prepare(official, tmp_path / "data", {"tars": str(tars)})
+    prepare(official, tmp_path / "data", str(tars))
 
 
 @pytest.mark.parametrize("after", ["train", "val"])
@@ -284,7 +284,7 @@ def test_a_kill_between_the_last_renames_is_made_good(
         patched.setattr(imagenet.os, "rename", killed(os.rename))
         patched.setattr(imagenet.os, "replace", killed(os.replace))
         with pytest.raises(Killed):
-            prepare(official, tmp_path, {"tars": str(tars)})
-    prepare(official, tmp_path, {"tars": str(tars)})
+            prepare(official, tmp_path, str(tars))
+    prepare(official, tmp_path, str(tars))
     assert contents(tmp_path) == contents(tree)
     assert not list(tmp_path.glob(".extracting*/*"))

@@ -23,7 +23,7 @@ def own_tree(tree: Path, tmp_path: Path) -> Path:
 def test_labels_follow_the_sorted_class_folders(
     official: Official, tree: Path, tmp_path: Path
 ) -> None:
-    prepare(official, tmp_path, {"tree": str(tree)})
+    prepare(official, tmp_path, str(tree))
     index = ImageFolderIndex.load(tmp_path, "val")
     assert index.classes == sorted(official.train) and index.labels.tolist() == [0, 0, 1, 1, 2, 2]
     assert index.paths == sorted(p.relative_to(tree).as_posix() for p in tree.glob("val/*/*"))
@@ -80,9 +80,9 @@ def test_a_wrong_tree_is_named_and_changes_nothing_that_is_prepared(
     harm: Callable[[Path, str], str], official: Official, tree: Path, own_tree: Path, tmp_path: Path
 ) -> None:
     data = tmp_path / "data"
-    marker = prepare(official, data, {"tree": str(tree)})
+    marker = prepare(official, data, str(tree))
     message = harm(own_tree, sorted(official.train)[1])
-    for folder, source in [(tmp_path / "new", str(own_tree)), (data, {"tree": str(own_tree)})]:
+    for folder, source in [(tmp_path / "new", str(own_tree)), (data, str(own_tree))]:
         with pytest.raises(InputError, match=message):
             prepare(official, folder, source)
     assert not (tmp_path / "new" / "manifest.json").exists()

@@ -28,7 +28,7 @@ def test_gpus_of_a_node_are_counted_from_one(
 
 
 SOURCES = {
-    "a Zarr store": '{"zarr": "https://u:hunter2@127.0.0.1:9/z"}',
+    "a Zarr store": "https://u:hunter2@127.0.0.1:9/z",
     "files": '{"files": ["https://u:hunter2@127.0.0.1:9/*"]}',
     "a folder": '{"hdf5": "https://u:hunter2@127.0.0.1:9/z"}',
 }

@@ -78,9 +78,6 @@ def test_results_only_may_come_as_text_from_the_command_line(given: Any, meant: 
     [
         "/a path/it's",
         "https://example.org/era5.zarr",
-        {"tars": "/tars"},
-        {"tree": "/tree"},
-        {"zarr": "s3://bucket/store"},
         {"files": ["/a/*.grib", "/b/*.nc"]},
         {"hdf5": "/yearly"},
     ],

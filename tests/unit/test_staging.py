@@ -39,7 +39,7 @@ def official() -> Official:
 def data(official: Official, tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A prepared folder whose images are in a tree elsewhere, packed."""
     folder = tmp_path_factory.mktemp("data")
-    prepare_dataset(official.definition, folder, {"tree": str(tree)})
+    prepare_dataset(official.definition, folder, str(tree))
     pack(folder)
     return folder
 
@@ -73,7 +73,7 @@ def test_an_image_that_changed_since_it_was_indexed_is_named(
     official: Official, tree: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(tree, tmp_path / "tree")
-    prepare_dataset(official.definition, tmp_path / "data", {"tree": str(tmp_path / "tree")})
+    prepare_dataset(official.definition, tmp_path / "data", str(tmp_path / "tree"))
     path = tmp_path / "tree" / ImageFolderIndex.load(tmp_path / "data", "val").paths[3]
     path.write_bytes(b"short")
     with pytest.raises(InputError, match=rf"{path.name}: has 5 bytes, \d+ when it was indexed"):
@@ -87,7 +87,7 @@ def test_an_image_that_changed_since_it_was_indexed_is_named(
 def test_prepare_packs_images_if_asked(
     official: Official, tree: Path, tmp_path: Path, capsys: Any
 ) -> None:
-    options = ["--folder", str(tmp_path), "--source", json.dumps({"tree": str(tree)}), "--pack"]
+    options = ["--folder", str(tmp_path), "--source", str(tree), "--pack"]
     assert main(["prepare", "--definition", json.dumps(WAVES), *options]) == 1
     assert "--pack: is for images" in capsys.readouterr().err
     assert main(["prepare", "--definition", json.dumps(official.definition), *options]) == 0
@@ -145,7 +145,7 @@ def test_a_packed_file_that_is_cut_off_or_of_other_images_is_refused_and_replace
     with pytest.raises(InputError, match=r"packed\.tar: has \d+ bytes, not \d+; create it with"):
         copy_images(own, str(scratch), "run", ALL)
     other = Official.make(classes=4, train=6, side=30)
-    prepare_dataset(other.definition, own, {"tree": str(other.tree(tmp_path / "other"))})
+    prepare_dataset(other.definition, own, str(other.tree(tmp_path / "other")))
     with pytest.raises(InputError, match="contains other images than are indexed"):
         copy_images(own, str(scratch), "run", ALL)
     assert list(scratch.iterdir()) == []

@@ -25,7 +25,7 @@ def test_the_official_files_are_prepared_and_trained_on(tmp_path: Path) -> None:
     (workspace.path / "campaigns" / "photos.yaml").write_text(CAMPAIGN.read_text())
     cluster = workspace.path / "config.yaml"
     said = {
-        "sources": {"photos": {"tars": str(tars)}},
+        "sources": {"photos": str(tars)},
         "data_roots": {"photos": str(tmp_path / "data")},
     }
     cluster.write_text(cluster.read_text() + yaml.safe_dump(said))

@@ -165,9 +165,7 @@ def private_words(cluster: Cluster) -> dict[str, str]:
         _account(cluster): "the account",
     }
     folders = [cluster.work_root, cluster.scratch or "", *cluster.data_roots.values()]
-    sources = [
-        value for source in cluster.sources.values() for value in _strings(source.model_dump())
-    ]
+    sources = _strings(cluster.model_dump()["sources"])
     found |= dict.fromkeys(map(str, [*folders, *sources]), "a folder of the cluster file")
     return {
         word: what

@@ -13,7 +13,9 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import (
     AfterValidator,
     BeforeValidator,
+    Discriminator,
     Field,
+    Tag,
     model_validator,
     with_config,
 )
@@ -108,16 +110,8 @@ Devices = Annotated[dict[Name, Device], AfterValidator(_named)]
 
 
 class SourceFiles(Settings):
-    """A path or URL alone, or exactly one of tars, tree, zarr, files and hdf5."""
+    """Files of ERA5: exactly one of files and hdf5."""
 
-    path: Text | None = None
-    """A folder, file or URL whose kind is seen; the text alone means the same."""
-    tars: Text | None = None
-    """Folder with ILSVRC2012_img_train.tar, ILSVRC2012_img_val.tar and ILSVRC2012_devkit_t12.tar.gz."""
-    tree: Text | None = None
-    """Folder with train/<class>/<image> and val/<class>/<image>, used in place."""
-    zarr: Text | None = None
-    """Path or fsspec URL of a Zarr store."""
     files: Annotated[list[Text], Field(min_length=1)] | None = None
     """Globs of GRIB or netCDF files."""
     hdf5: Text | None = None
@@ -130,11 +124,10 @@ class SourceFiles(Settings):
         return self
 
 
-def _path_alone(source: Any) -> Any:
-    return {"path": source} if isinstance(source, str) else source
-
-
-Source = Annotated[SourceFiles, BeforeValidator(_path_alone)]
+Source = Annotated[
+    Annotated[Text, Tag("path")] | Annotated[SourceFiles, Tag("files")],
+    Discriminator(lambda source: "path" if isinstance(source, str) else "files"),
+]
 
 
 @with_config(STRICT)
@@ -231,10 +224,9 @@ class Cluster(Settings):
     """Folder of each dataset, by its name; default data/<name>, for embedded ones data/<name>-<hash of the
     definition>."""
     sources: dict[str, Source] = {}
-    """What each dataset is prepared from, by its name: a path or URL, or exactly one of {tars: FOLDER},
-    {tree: FOLDER}, {zarr: URL}, {files: [GLOB]}, {hdf5: FOLDER}. imagenet: a folder with the official
-    tars or a tree train/<class>/<image>, val/<class>/<image>; era5: a Zarr store (path or fsspec URL),
-    GRIB or netCDF files, or the original project's yearly HDF5."""
+    """What each dataset is prepared from, by its name. imagenet: a folder with the official tars, or with
+    train/<class>/<image> and val/<class>/<image>; era5: a Zarr store (path or fsspec URL), {files: [GLOB]}
+    of GRIB or netCDF, or {hdf5: FOLDER} with the original project's years."""
     scratch: Text | None = None
     """Folder on a node's own disk ($TMPDIR and other variables are expanded there) to which one rank per
     node unpacks ImageNet's packed file before training; null: images are read where they are."""
@@ -338,9 +330,8 @@ class Cluster(Settings):
 
     def source_text(self, dataset: str) -> str:
         """Value of `scalewatt prepare --source`: a path or URL, an object as JSON, or nothing."""
-        if (source := self.sources.get(dataset)) is None:
-            return ""
-        return source.path or source.model_dump_json(exclude_unset=True)
+        source = self.sources.get(dataset, "")
+        return source if isinstance(source, str) else source.model_dump_json(exclude_unset=True)
 
 
 def is_made_here(dataset: dict[str, Any]) -> bool:

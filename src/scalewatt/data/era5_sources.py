@@ -26,7 +26,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.data.era5 import CHANNEL_COUNTS, CHANNEL_OF, SHORT_NAMES, year_times
 
 Store = str | dict[str, Any]
-"""A Zarr store's path or URL, or one of {zarr: URL}, {files: [GLOB, …]}, {hdf5: FOLDER}."""
+"""A Zarr store's path or URL, {files: [GLOB, …]} or {hdf5: FOLDER}."""
 
 DIMENSIONS = {"valid_time": "time", "pressure_level": "level", "isobaricInhPa": "level"}
 COORDINATES = ("time", "level", "latitude", "longitude", "expver", "number")
@@ -72,15 +72,15 @@ class Part:
 
 def open_source(store: Store, year: int, times: np.ndarray, grid: Sequence[int] | None) -> Source:
     """Open a source, and find each channel at these times of the year."""
-    kind, where = ("zarr", store) if isinstance(store, str) else next(iter(store.items()))
-    if kind == "zarr":
+    kind, where = ("", store) if isinstance(store, str) else next(iter(store.items()))
+    if isinstance(store, str):
         source = open_zarr(where)
     elif kind == "files":
         source = open_files(where)
     elif kind == "hdf5":
         source = open_original(Path(where), year, times, grid)
     else:
-        raise InputError(f"ERA5 source {json.dumps(store)}: needed is one of zarr, files, hdf5")
+        raise InputError(f"ERA5 source {json.dumps(store)}: needed is a Zarr store, files or hdf5")
     source.parts = find_fields(source, times)
     return source
 

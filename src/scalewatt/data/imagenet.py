@@ -164,15 +164,12 @@ def prepare_images(
     Without a source the tars, or the tree, are in `folder`. A tree elsewhere is read where it is, and
     nothing is written there.
     """
-    kind, path = (
-        next(iter(source.items())) if isinstance(source, dict) else (None, source or folder)
-    )
-    if kind not in (None, "tars", "tree"):
-        raise InputError(f"sources: {kind}: expected {{tars: FOLDER}} or {{tree: FOLDER}}")
-    images, tars = Path(path), {name: Path(path, file) for name, file in TARS.items()}
-    if kind is None:
-        kind = "tree" if _is_tree(images) or not any(map(Path.exists, tars.values())) else "tars"
-    if kind == "tars" or (_is_tree(folder) and not _is_tree(images)):
+    if isinstance(source, dict):
+        raise InputError(f"sources: {', '.join(source)}: expected a folder with tars or a tree")
+    images = Path(source or folder)
+    tars = {name: images / file for name, file in TARS.items()}
+    has_tars = not _is_tree(images) and any(map(Path.exists, tars.values()))
+    if has_tars or (_is_tree(folder) and not _is_tree(images)):
         if not _is_tree(folder):
             extract_tars(tars, definition, folder)
         images = folder
