@@ -199,7 +199,7 @@ class Numbers:
         """Return on what the interval of a number rests, if not on repeats of what it is made of."""
         there = {s.words for s, part in self.parts.items() if s.words and part.square[at] > 0}
         unbounded = {s.words for s, part in self.parts.items() if np.isinf(part.square[at])}
-        return " and ".join(sorted(unbounded or there))
+        return min(unbounded) if unbounded else " and ".join(sorted(there))
 
 
 def exact(values: npt.ArrayLike) -> Numbers:
@@ -294,7 +294,8 @@ def log_mean_of(values: Sequence[float], name: str) -> Numbers | None:
     if len(values) < 2:
         return None
     logs = np.log(values)
-    square = float(np.var(logs, ddof=1))
+    # Equal values differ by nothing: rounding of their mean is no spread.
+    square = float(np.var(logs, ddof=1)) if np.ptp(values) else 0.0
     return estimate(float(logs.mean()), Source(name), square / len(logs), len(logs) - 1, square)
 
 

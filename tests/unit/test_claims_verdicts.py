@@ -445,7 +445,7 @@ FURTHER: dict[str, Further] = {
         "J03",
         traced(on_a100(INSTANTS), on_h100(CALM)),
         OPEN,
-        ("Without what instants may make it is undecided",),
+        ("Without what instants may make it is contradicted",),
     ),
     "power of 0 on both": Further("J03", traced(on_a100(OFF), on_h100(OFF)), UNTESTED),
     "a lower mean on H100": Further("L06", gpu_power(100.0), NO),

@@ -289,7 +289,7 @@ def _constant_gbs(
         alike = [p for p in _pretrained_as_paper(evidence, device) if p.gbs in sizes]
         together = sorted(_with_energy(alike), key=lambda p: p.gpus)
         listed = ", ".join(f"{p.gpus}/{p.gbs}" for p in together)
-        groups = {f"{device}, GPUs/GBS {listed}": together}
+        groups = {f"{device}, GPUs/GBS {listed}" if listed else device: together}
     for name, points in groups.items():
         enough(points, f"{name}, energy against GPU hours")
         refuse_unlike(points)
@@ -457,13 +457,15 @@ def _unlike(point: Point) -> tuple[str, ...]:
 
 
 def _nothing(evidence: Evidence, check: Check) -> str:
-    kind = (check.model, check.device)
-    there = [p for p in evidence.points if (p.model, p.device) == kind and _unlike(p)]
+    there = [
+        p
+        for p in evidence.points
+        if (p.model, p.device) == (check.model, check.device) and _unlike(p)
+    ]
     other = f": {there[0].id} has {', '.join(_unlike(there[0]))}" if there else ""
-    return (
-        f"No finished run of {check.model} on {check.device} from {check.n or 1} GPUs on as in the paper "
-        f"with a known energy{other}."
-    )
+    at = f" from {check.n} GPUs on" if check.n else ""
+    kind = f"{check.model} on {check.device}{at}"
+    return f"No finished run of {kind} as in the paper with a known energy{other}."
 
 
 def _all_within(
@@ -642,7 +644,9 @@ def _left_out(points: Sequence[Point], names: Sequence[str]) -> Outcome:
     pairs = np.array(list(combinations(range(len(points)), 2)))
     gaps = powers.contrast(np.eye(len(points))[pairs[:, 1]] - np.eye(len(points))[pairs[:, 0]])
     if np.all(np.abs(gaps.values) <= gaps.halves):
-        detail = f"all {len(points)} P_GPUh are within their spread, expected apart."
+        detail = (
+            f"all {len(points)} P_GPUh are within their spread: more repeats would tell them apart."
+        )
         return Outcome(UNDECIDED, None, detail, p=1.0, origins=powers.origins)
     if not powers.values.all():
         raise NotTestable("An energy per GPU hour is 0.")
@@ -655,7 +659,9 @@ def _left_out(points: Sequence[Point], names: Sequence[str]) -> Outcome:
         rise_of_error("samples", of_passes, both), rise_of_error("passes", of_samples, both)
     )
     sentence = f"with both rates the mean error of P_GPUh is {100 * np.mean(both):.1f} %"
-    detail = f"leaving one of {len(points)} points out, {sentence}; {outcome.detail}"
+    # The interval is over points.
+    told = outcome.detail.replace("repeats of each point would tell", "points are needed")
+    detail = f"leaving one of {len(points)} points out, {sentence}; {told}"
     return replace(outcome, detail=detail, origins=powers.origins)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -278,7 +278,7 @@ def _detail(rows: Sequence[_Row], verdict: str, count: int, p: float | None) -> 
     named = rows[:1] if verdict == SUPPORTED else rows[:SHOWN]
     sentences = []
     for row in named:
-        is_open = row.verdict == UNDECIDED and not (row.tests.strict and row.margin == 0.0 == row.p)
+        is_open = row.verdict == UNDECIDED
         more = f"; {row.tests.needed(row.at)}" if is_open else ""
         sentences.append(f"{row.tests.shown(row.at)}{more}.")
     if verdict == SUPPORTED and count > 1:
@@ -353,7 +353,7 @@ def _deciding(parts: Sequence[tuple[str, Outcome]], order: Sequence[str]) -> Out
         return order.index(verdict_of(part)), math.inf if part.margin is None else part.margin
 
     decides = min((part for _, part in parts), key=rank)
-    is_same = len({part.detail for _, part in parts}) == 1
+    is_same = len({part.detail for _, part in parts}) == 1 and decides.verdict == NOT_TESTABLE
     sentences = [_named(name, part, len(parts)) for name, part in parts]
     sentences = [decides.detail] if is_same else sentences
     if any(verdict_of(part) != part.verdict for _, part in parts):
@@ -384,11 +384,6 @@ def attempt(name: str, run: Callable[..., Outcome], *arguments: object) -> tuple
         return name, run(*arguments)
     except NotTestable as missing:
         return name, Outcome(NOT_TESTABLE, None, str(missing))
-
-
-def with_value(outcome: Outcome, value: Value) -> Outcome:
-    """Return the outcome with another value."""
-    return replace(outcome, value=value)
 
 
 # --- numbers in words -------------------------------------------------------------------------------

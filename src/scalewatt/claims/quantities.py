@@ -175,7 +175,7 @@ def logarithms(points: Sequence[Point], name: str) -> Numbers:
 def positive(numbers: Numbers) -> Numbers:
     """Return numbers that have logarithms; NotTestable if one has none."""
     if np.any(numbers.values <= 0):
-        raise NotTestable("A quantity of 0 has no logarithm.")
+        raise NotTestable("A quantity that is not above 0 has no logarithm.")
     return numbers
 
 
@@ -255,7 +255,10 @@ def _over_kinds(point: Point, kinds: Sequence[str]) -> Numbers:
     parts = [quantity(point, f"{kind}_energy_kwh") for kind in kinds]
     sources = dict.fromkeys(source for part in parts for source in part.parts)
     pools = {source.pool for source in sources}
-    words = " and ".join(dict.fromkeys(source.words for source in sources if source.words))
+    unbounded = {part.words(0) for part in parts if np.isinf(part.errors[0])}
+    words = min(unbounded, default="") or " and ".join(
+        dict.fromkeys(source.words for source in sources if source.words)
+    )
     source = Source(
         " and ".join(source.name for source in sources),
         pools.pop() if len(pools) == 1 else "",
@@ -345,8 +348,8 @@ def with_ram(evidence: Evidence, min_gpus: int = 1) -> list[Point]:
     if not sensed:
         origins = ", ".join(sorted({str(point.origin) for point in there}))
         rest = f"; it is {origins} where there is one" if there else ""
+        at = f" from {min_gpus} GPUs on" if min_gpus > 1 else ""
         raise NotTestable(
-            f"No finished run from {min_gpus} GPUs on has measured energy of RAM (it needs the sensor of an "
-            f"Intel CPU){rest}."
+            f"No finished run{at} has measured energy of RAM (it needs the sensor of an Intel CPU){rest}."
         )
     return [point for point in sensed if point.device == "a100"] or sensed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pandas as pd
 
@@ -210,7 +211,8 @@ def _sockets(runs: pd.DataFrame, wanted: int) -> Outcome:
     known = _counted_sockets(runs)
     if not known:
         raise NotTestable("Sockets a node: no finished run has CPU energy.")
-    return all_say("sockets in the CPU energy of a node", wanted, known, "runs")
+    outcome = all_say("sockets in the CPU energy of a node", wanted, known, "runs")
+    return replace(outcome, origins=frozenset(_origins(runs)))
 
 
 def _counted_sockets(runs: pd.DataFrame) -> list[tuple[str, int]]:
@@ -237,7 +239,7 @@ def _population_spread(evidence: Evidence, check: Check) -> Outcome:
     ).join(
         pd.Series({p.id: p.row["energy_kwh_population_sd"] for p in evidence.points}, name="stated")
     )
-    spreads = spreads[spreads["n"] > 1].dropna(subset=["stated"])
+    spreads = spreads[(spreads["n"] > 1) & (spreads["mean"] != 0)].dropna(subset=["stated"])
     if spreads.empty:
         raise NotTestable("No configuration has two runs: a spread needs their values one by one.")
     most = float(

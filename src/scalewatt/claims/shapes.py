@@ -128,10 +128,11 @@ def compared(check: Check, evidence: Evidence, label: str, number: Numbers) -> T
     both, value = joined([number, paper]), float(number.values[0])
     label = f"{label}, {shown(value)} {check.unit}".rstrip()
     stated = f"{shown(target)} {check.unit}".rstrip()
-    if is_relative:
+    if is_relative and value > 0:
         off, bounds, scale, unit = log_contrast(both), (1 - room, 1 + room), RATIO, ""
         label = f"{label}, over the paper's {stated}"
     else:
+        room = room * target if is_relative else room
         off, bounds, scale, unit = both.contrast([1, -1]), (-room, room), PLAIN, check.unit
         label = f"{label}, less the paper's {stated},"
     return tests(label, off, *bounds, scale, unit, stated=[value])

@@ -205,7 +205,10 @@ def _narrower_on_h100(evidence: Evidence, check: Check) -> Outcome:
             return whole
         if whole.verdict == without.verdict:
             return replace(whole, p=p, margin=None)
-        more = " Without what instants may make it is undecided: 10 samples a second on a100 would tell."
+        more = (
+            f" Without what instants may make it is {without.verdict}: 10 samples a second on a100 "
+            "would tell."
+        )
         return replace(whole, verdict=UNDECIDED, p=p, margin=None, detail=whole.detail + more)
 
     def stays_up(h100: Trace) -> Outcome:
@@ -222,6 +225,8 @@ def _narrower_on_h100(evidence: Evidence, check: Check) -> Outcome:
 
 def _higher(label: str, top: Numbers, bottom: Numbers) -> Tests:
     """Return the test that the ratio of two fluctuations is above 1."""
+    if not bottom.values[0]:
+        raise NotTestable("The power that is compared with does not fluctuate.")
     if not top.values[0]:
         return tests(label, exact(0.0), 1.0, strict=True)
     return beside_one(label, log_contrast(joined([top, bottom])), rises=True)

@@ -179,7 +179,7 @@ def _each_line(evidence: Evidence, lines: Iterable[Line], checks: Sequence[Check
     Lines with fewer are named; they decide nothing if another has enough. NotTestable if no line has
     enough points, or none has the quantity.
     """
-    name, min_points = checks[0].quantity, checks[0].min_points
+    name, min_points = checks[0].columns[0], checks[0].min_points
 
     def there(line: Line) -> Sequence[Point]:
         whole = evidence.gpus_per_node(line.device) if checks[0].n == "node" else 0

@@ -92,7 +92,7 @@ def intensity_of_times(time_s: Floats, g_per_kwh: Floats) -> CarbonIntensity:
     end_s = time_s + np.where(
         np.append(step, 0.0) > LONGER * regular, regular, np.append(step, 0.0)
     )
-    end_s[-1] = time_s[-1] + end_s[-2] - time_s[-2]
+    end_s[-1] = time_s[-1] + (end_s[-2] - time_s[-2])
     gaps = np.flatnonzero(time_s[1:] > end_s[:-1])
     edges = np.append(np.insert(time_s, gaps + 1, end_s[gaps]), end_s[-1])
     values = np.insert(g_per_kwh, gaps + 1, np.nan)

@@ -211,7 +211,11 @@ def _spread(
     for groups, source in ((own, "these runs"), (alike, "the campaign's repeats")):
         several = [values for values in groups if len(values) > 1]
         freedom = sum(len(values) - 1 for values in several)
-        squares = sum((len(values) - 1) * np.var(np.log(values), ddof=1) for values in several)
+        squares = sum(
+            (len(values) - 1) * np.var(np.log(values), ddof=1)
+            for values in several
+            if np.ptp(values)
+        )
         if squares:
             return Spread(math.sqrt(squares / freedom), freedom), source
     return published, None if published is None else "published repeats"
