@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 
 import h5py
@@ -216,15 +217,17 @@ def facts_of(
     gpus: dict[str, list[int]] = {}
     for host, blocks in nodes:
         indices: set[int] = set()
+        seen: set[int] = set()
         for block in blocks:
             for column, sensor in enumerate(block.sensors.to_dict("records")):
                 if sensor["kind"] != "gpu" or sensor["quantity"] not in ("power", "counter"):
                     continue
                 known = block.values[:, column]
                 known = known[np.isfinite(known)]
-                if sensor["quantity"] == "power" and known.size and sensor["index"] not in indices:
+                if sensor["quantity"] == "power" and known.size and sensor["index"] not in seen:
                     mean_w, limit_w = float(known.mean()), float(sensor["limit_w"])
                     powers.append(GpuPower(host, sensor["index"], mean_w, limit_w))
+                    seen.add(sensor["index"])
                 indices.add(int(sensor["index"]))
         gpus[host] = sorted(indices)
         if clock_known and (window := node_window(blocks)) is not None:
@@ -236,10 +239,13 @@ def _of_one_segment(files: list[Recorded], path: Path) -> Recorded:
     """Join a folder's files whose names say no segment; InputError unless they can be of one."""
     recorded = _together(files)
     names = [file.target for file in recorded.files]
-    if len(set(names)) < len(names):
+    windows = sorted(recorded.windows, key=lambda window: window.start_s)
+    ends_s = accumulate((window.end_s for window in windows), max)
+    apart = any(w.start_s > end_s for w, end_s in zip(windows[1:], ends_s, strict=False))
+    if apart or len(set(names)) < len(names):
         raise InputError(
-            f"{path}: holds several perun files, or journals of one host; expected names that say "
-            f"their segment: {_NAMES}"
+            f"{path}: holds several perun files, or journals of one host or of different times; expected "
+            f"names that say their segment: {_NAMES}"
         )
     return recorded
 

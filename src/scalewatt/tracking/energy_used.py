@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import Device, powers
@@ -25,12 +24,13 @@ from scalewatt.energies.account import account
 from scalewatt.energies.node import MAX_UNCOVERED
 from scalewatt.energies.run_inputs import PlannedRun, Run
 from scalewatt.energies.segments import segment_numbers
-from scalewatt.energies.tables import BOUNDS, EnergyTotals
+from scalewatt.energies.tables import BOUNDS, ENERGY_SCHEMA, EnergyTotals
 from scalewatt.monitoring.running_total import TOTAL_EVERY_S, read_total
 from scalewatt.recordings.journal import journal_files, last_stamps
 from scalewatt.recordings.node_names import same_node
 from scalewatt.recordings.stages import read_stages
 from scalewatt.recordings.terms import DEVICE_KINDS, J_PER_KWH, MEASURED, PLAUSIBLE_W
+from scalewatt.results.tables.read_table import read_checked
 from scalewatt.run_files.inventory import (
     Inventory,
     Published,
@@ -196,7 +196,7 @@ def _of_published(run: Published, table: Path, rated: Powers) -> Use:
     by_table: Use | None = None
     try:
         spec = read_spec(run.folder / "spec.json")
-        by_table = _of_table(pq.read_table(table).to_pandas(), spec.gpus)
+        by_table = _of_table(read_checked(table, ENERGY_SCHEMA).to_pandas(), spec.gpus)
         if table.stat().st_mtime_ns >= run.mtime_ns:
             return by_table
     except DAMAGED:

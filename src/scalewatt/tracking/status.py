@@ -282,7 +282,7 @@ def _reported(folder: Path, spec: RunSpec) -> Row:
             "stage": str(marks[-1]["stage"]) if marks else None,
         }
         return {name: value for name, value in row.items() if value is not None}
-    except (*DAMAGED, LookupError, TypeError):
+    except (*DAMAGED, LookupError, TypeError, ValueError, OverflowError):
         return {}
 
 

@@ -75,10 +75,15 @@ def trainings(campaign: Campaign, cluster: Cluster, forecaster: Forecaster) -> I
         kind = kind_of_spec(run_spec(campaign, configuration.id, 1))
         passes = [getattr(configuration, name) for name in PASS_KEYS]
         groups.setdefault((kind, configuration.epochs, *passes), []).append(configuration)
-    for (kind, epochs, *_), members in groups.items():
+    for (kind, epochs, *passes), members in groups.items():
         samples = members[0].dataset_samples
         members = [each for each in members if each.dataset_samples == samples]
-        row = {"name": f"{kind.name}: {epochs} epochs of {samples} samples", "reason": None}
+        more = "".join(
+            f", {name.replace('_', ' ')} {value}"
+            for name, value in zip(PASS_KEYS, passes, strict=True)
+            if value not in (None, 1)
+        )
+        row = {"name": f"{kind.name}{more}: {epochs} epochs of {samples} samples", "reason": None}
         specs = [run_spec(campaign, each.id, 1) for each in members]
         try:
             rows = list(_rows(specs, cluster, forecaster))

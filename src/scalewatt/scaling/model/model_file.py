@@ -21,7 +21,8 @@ from scalewatt.scaling.model.fit import (
     assumed_finetuning,
     pretraining_of,
 )
-from scalewatt.scaling.model.posterior import Draws
+from scalewatt.scaling.model.posterior import DRAWS, Draws
+from scalewatt.scaling.model.predict import predict
 from scalewatt.scaling.model.terms import Kind, Load
 
 VERSION = 3
@@ -96,11 +97,15 @@ def read_model(path: Path) -> ScalingModel:
     content = read_json(path)
     version = content.get("version") if isinstance(content, dict) else None
     if version != VERSION:
-        raise InputError(f"{path}: version is {version!r}; this scalewatt reads {VERSION}")
+        raise InputError(
+            f"{path}: version is {version!r}; this scalewatt reads {VERSION}; run scalewatt calibrate again"
+        )
     try:
         kinds = tuple(_kind_model(model) for model in content["kinds"])
+        for model in kinds:  # terms, draws and points fit together
+            predict(model, [point.load for point in model.points])
         return ScalingModel(kinds, tuple(map(str, content["sources"])), str(path))
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise InputError(
             f"{path}: is no scaling model ({type(error).__name__}: {error}); expected what "
             "scalewatt calibrate writes"
@@ -122,4 +127,6 @@ def _kind_model(content: Mapping[str, Any]) -> KindModel:
 
 def _draws(rows: Sequence[str]) -> Draws:
     table = np.array([row.split() for row in rows], dtype=float)
+    if len(table) != DRAWS or not np.isfinite(table).all():
+        raise ValueError(f"expected {DRAWS} draws of numbers")
     return Draws(table[:, :-1], table[:, -1])

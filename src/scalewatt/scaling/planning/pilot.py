@@ -137,10 +137,8 @@ def _series(
         for source, id_ in sources:
             template = content["series"][campaign.series_of(id_)[0]]
             entry = {key: template[key] for key in _OF_A_SERIES if key in template} | trial
-            settings = json.loads(
-                json.dumps(template.get("settings", {}))
-            )  # no aliases in the file
-            entry["settings"] = settings | trial["settings"]
+            entry["settings"] = template.get("settings", {}) | trial["settings"]
+            entry = json.loads(json.dumps(entry))  # no aliases in the file
             name = f"{source.key.replace('.', '-')}-{source.device}-{kinds.index(source) + 1}"
             (gpus,), epochs = trial["gpus"], trial["settings"]["epochs"]
             yield f"{name}-n{gpus:03d}-lbs{trial['local_batch_size']:04d}-epochs{epochs}", entry

@@ -28,11 +28,11 @@ from scalewatt.results.tables.derived_quantities import Facility, facility_of
 from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.tables.frames import frame_of, records
 from scalewatt.results.text.number_format import MISSING, number
-from scalewatt.scaling.model.fit import KindModel
+from scalewatt.scaling.model.fit import KindModel, pretraining_of
 from scalewatt.scaling.model.model_file import ScalingModel
 from scalewatt.scaling.model.posterior import DRAWS
 from scalewatt.scaling.model.predict import DEVIATIONS, INTERVAL, Predicted
-from scalewatt.scaling.model.terms import Array
+from scalewatt.scaling.model.terms import Array, kind_of_spec
 from scalewatt.scaling.model.validate import TIME
 from scalewatt.scaling.planning.forecast import Forecaster, check_any
 from scalewatt.scheduling.job_request import usable_s, wall_time_min
@@ -88,13 +88,13 @@ def make_plan(
     """
     if deadline_h is not None and not 0 < deadline_h < math.inf:
         raise InputError(f"--deadline-h: {deadline_h:g}; expected a number above 0")
-    if not used:
-        check_any(campaign, forecaster)
     forecasts = {
         id_: _forecast(campaign, cluster, forecaster, id_) for id_ in campaign.configurations
     }
     facility = facility_of(cluster)
     runs, amounts = _runs(campaign, forecasts, used or {})
+    if runs["unknown_runs"].all():
+        check_any(campaign, forecaster)
     frames = [
         _points(campaign, forecasts, facility, deadline_h),
         runs.join(_intervals(amounts, facility)),
@@ -110,7 +110,8 @@ def make_plan(
     if deadline_h is not None:
         notes.insert(0, f"cheapest: of the points that end in {deadline_h:g} h (95 % probability).")
     if campaign.energy_budget_kwh is not None:
-        notes.append(_of_budget(campaign.energy_budget_kwh, amounts["energy_kwh"]))
+        estimated = any(kind.origin in ORIGINS for kind in forecaster.model.kinds)
+        notes.append(_of_budget(campaign.energy_budget_kwh, amounts["energy_kwh"], estimated))
     table = frame_of(rows, PLAN)
     table.attrs.update(
         campaign=campaign.name,
@@ -300,12 +301,26 @@ def _sums(runs: pd.DataFrame, amounts: Mapping[str, Array], facility: Facility) 
         chosen = (runs["device"] == (device or runs["device"])).to_numpy()
         of_device = runs[chosen]
         warned = of_device["warnings"].explode().value_counts(sort=False)
+        stated = {name: _several(of_device[name]) for name in _OF_ENERGY}
+        unlike = [
+            f"over unequal {name.removeprefix('energy_')}s of energy: {stated[name]}"
+            for name in _OF_ENERGY[1:]
+            if ", " in (stated[name] or "")
+        ]
+        unknown = int((chosen & known["runtime_h"] & ~known["energy_kwh"]).sum())
+        lacking = (
+            [f"without the energy of runs where it is not known: {unknown}"] if unknown else []
+        )
         rows.append(
             {
                 **{"level": level, "device": device},
                 **of_device[["runs", "finished_runs", "unknown_runs"]].sum(),
-                **{name: _several(of_device[name]) for name in _OF_ENERGY},
-                "warnings": [f"{warning} (runs: {count})" for warning, count in warned.items()],
+                **stated,
+                "warnings": [
+                    *(f"{warning} (runs: {count})" for warning, count in warned.items()),
+                    *unlike,
+                    *lacking,
+                ],
             }
         )
         for name, columns in sums.items():
@@ -333,7 +348,10 @@ def _joined(sentences: Iterable[str]) -> str | None:
 
 def notes_of(campaign: Campaign, cluster: Cluster, model: ScalingModel) -> list[str]:
     """What a plan's numbers rest on, and what is not in them."""
-    kinds = [kind for kind in model.kinds if kind.origin]
+    asked = {kind_of_spec(run_spec(campaign, id_, 1)) for id_ in campaign.configurations}
+    asked |= {before for kind in asked if (before := pretraining_of(kind))}
+    of_campaign = [kind for kind in model.kinds if kind.kind in asked]
+    kinds = [kind for kind in of_campaign if kind.origin]
     origins = ", ".join(sorted({str(kind.origin) for kind in kinds}))
     notes = [
         *(f"{sentence}." for sentence in campaign.left_out),
@@ -341,7 +359,7 @@ def notes_of(campaign: Campaign, cluster: Cluster, model: ScalingModel) -> list[
         f"{origins or 'none'}): medians and nominal 90 % intervals, which no real run has confirmed. Waiting "
         "in a queue and preparing data are not in it.",
         "Mean errors of run times of points that were left out of the calibration: "
-        f"{'; '.join(map(_errors, model.kinds))}.",
+        f"{'; '.join(map(_errors, of_campaign)) or 'not known'}.",
     ]
     estimated = [kind.kind.name for kind in kinds if kind.origin in ORIGINS]
     if estimated:
@@ -362,16 +380,18 @@ def _errors(model: KindModel) -> str:
     return f"{model.kind.name} {errors or 'not known'}"
 
 
-def _of_budget(budget: float, kwh: Array) -> str:
+def _of_budget(budget: float, kwh: Array, estimated: bool) -> str:
     """How probably a campaign's energy budget is enough, as far as its energies are known."""
     known = ~np.isnan(kwh[0])
-    within = np.mean(_sum(kwh[:, known]) <= budget)
+    factors = (FACTOR, 1 / FACTOR) if estimated else (1.0,)
+    shares = [f"{100 * np.mean(_sum(kwh[:, known]) * by <= budget):.0f}" for by in factors]
+    within = f"{' to '.join(shares)} %{', by estimates' if estimated else ''}"
     lacking = (
         f"; without a known energy, not in it: {(~known).sum()} runs" if not known.all() else ""
     )
     if not known.any():
         return f"energy_budget_kwh {budget:g}: no energy is known."
-    return f"energy_budget_kwh {budget:g}: kept with a probability of {within:.0%}{lacking}."
+    return f"energy_budget_kwh {budget:g}: kept with a probability of {within}{lacking}."
 
 
 def plan_definition(campaign: Campaign, cluster: Cluster) -> dict[str, Any]:
@@ -452,6 +472,7 @@ def _text(
     sentences = [
         "One run of each point; faster, +GPUh, +kWh: than the next smaller n; cheapest: the least energy.",
         *plan.attrs["notes"],
+        *(f"Sum of all: {words}." for words in of_level(plan, CAMPAIGN)["warnings"].dropna()),
         *(f"{words} (points: {count})." for words, count in texts.items()),
     ]
     blocks = [f"{heading(title)}\n{text_of(table)}" for title, table in tables]
