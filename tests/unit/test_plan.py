@@ -243,7 +243,7 @@ def test_the_probability_that_an_energy_budget_is_enough_is_told() -> None:
         (50.0, [0]),
         (5000.0, [100]),
     ):
-        said = re.search(r"probability of (\d+)%\.$", budget_note(budget, forecaster()))
+        said = re.search(r"probability of (\d+) %\.$", budget_note(budget, forecaster()))
         assert said is not None and int(said[1]) in probabilities
     both = {"known": KNOWN, "unknown": UNKNOWN}
     assert "not in it: 2 runs." in budget_note(400.0, forecaster(), both)

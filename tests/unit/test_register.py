@@ -690,10 +690,10 @@ def test_a_folder_of_nothing_or_of_a_muddle_is_refused(place: Place) -> None:
     place.done(folder)
     assert len(place.runs()) == 1 and before.items() <= place.files().items()
     place.journal("run/e.csv", start=T0 + 1000)
-    assert "several perun files, or journals of one host; expected names" in place.refused(folder)
+    assert "journals of one host or of different times; expected names" in place.refused(folder)
     (folder / "e.csv").unlink()
     place.perun("run/b.hdf5")
-    assert "several perun files, or journals of one host; expected names" in place.refused(folder)
+    assert "journals of one host or of different times; expected names" in place.refused(folder)
 
 
 def test_a_damaged_recording_in_a_folder_is_no_file_of_others(place: Place) -> None:

@@ -307,10 +307,6 @@ def _sums(runs: pd.DataFrame, amounts: Mapping[str, Array], facility: Facility) 
             for name in _OF_ENERGY[1:]
             if ", " in (stated[name] or "")
         ]
-        unknown = int((chosen & known["runtime_h"] & ~known["energy_kwh"]).sum())
-        lacking = (
-            [f"without the energy of runs where it is not known: {unknown}"] if unknown else []
-        )
         rows.append(
             {
                 **{"level": level, "device": device},
@@ -319,7 +315,6 @@ def _sums(runs: pd.DataFrame, amounts: Mapping[str, Array], facility: Facility) 
                 "warnings": [
                     *(f"{warning} (runs: {count})" for warning, count in warned.items()),
                     *unlike,
-                    *lacking,
                 ],
             }
         )
