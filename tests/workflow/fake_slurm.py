@@ -93,6 +93,7 @@ class FakeSlurm:
         (root / "jobs.json").write_text("{}")
         self.fails({})
         self.refuses({})
+        self.answers("sacctmgr", "test\nother\n")  # the plugin asks for the user's accounts
         for name in PROGRAMS:
             program = self.bin / name
             program.write_text(_PROGRAM.format(python=sys.executable, root=str(root)))
