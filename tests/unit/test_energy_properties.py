@@ -51,7 +51,7 @@ LIMIT_W = PLAUSIBLE_W["cpu"]
 ROUNDING_J = 1e-3
 
 quick = settings(
-    max_examples=100,
+    max_examples=50,
     suppress_health_check=[HealthCheck.data_too_large],
 )
 
