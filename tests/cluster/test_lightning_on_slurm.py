@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from documents import blocks, commands
-from mini_project import DEVICES, MiniProject
+from mini_project import MiniProject
 from minislurm import MiniSlurm, wait_for
 from workspace import environment
 
@@ -70,9 +70,7 @@ def write_pages_files(project: MiniProject, home: Path) -> None:
     assert smaller != campaign
     (project.path / STUDY).write_text(f"sampling_period_s: 0.2\n{smaller}")
     own_environment(home / "envs" / "vit")
-    added = yaml.safe_load(cluster.replace("$HOME", str(home)))
-    devices = {name: {**DEVICES[name], **keys} for name, keys in added["devices"].items()}
-    project.change("cluster", setup=added["setup"], devices={**DEVICES, **devices})
+    project.change("cluster", **yaml.safe_load(cluster.replace("$HOME", str(home))))
 
 
 def typed(project: MiniProject, command: str) -> str:
