@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -192,70 +192,36 @@ def decide(*groups: Tests, value: Value = None) -> Outcome:
     else it leaves the claim undecided. The number that decides is, of those with the verdict, the one with
     the least margin; `value` is stated in its place. NotTestable without any number.
     """
-    rows = [row for group in groups for row in _rows_of(group)]
-    if not rows:
-        raise NotTestable("There is nothing to check.")
-    known = [row.p for row in rows if row.p is not None]
-    p = len(known) * min(known) if known else None
-    by_chance = p is not None and p > LEVEL
-    order = (CONTRADICTED, UNDECIDED, SUPPORTED)
-
-    def verdict_of(row: _Row) -> str:
-        return UNDECIDED if row.verdict == CONTRADICTED and by_chance else row.verdict
-
-    ranked = sorted(rows, key=lambda row: (order.index(verdict_of(row)), row.margin))
-    first = ranked[0]
-    verdict = verdict_of(first)
-    return Outcome(
-        verdict,
-        first.value if value is None else value,
-        _detail([row for row in ranked if verdict_of(row) == verdict], verdict, len(rows), p),
-        p=None if p is None else min(1.0, p),
-        tests=max(len(known), 1),
-        margin=first.margin,
-        origins=frozenset().union(*(group.numbers.origins for group in groups)),
-    )
+    rows = [(group, at) for group in groups for at in range(len(group.numbers))]
+    parts = [_judged(*row) for row in rows]
+    weighed = _weighed(parts, _ORDER)
+    deciding = [at for at in weighed.places if weighed.verdicts[at] == weighed.verdict]
+    detail = _detail([(*rows[at], parts[at]) for at in deciding], weighed, len(rows))
+    outcome = _decided(parts, weighed, detail)
+    return outcome if value is None else replace(outcome, value=value)
 
 
-@dataclass(frozen=True)
-class _Row:
-    """A number's verdict by itself."""
-
-    tests: Tests
-    at: int
-    verdict: str
-    p: float | None
-    margin: float
-
-    @property
-    def value(self) -> float:
-        if self.tests.stated is not None:
-            return self.tests.stated[self.at]
-        return self.tests.scale.back(float(self.tests.numbers.values[self.at]))
-
-
-def _rows_of(tests: Tests) -> list[_Row]:
-    return [_Row(tests, at, *_judged(tests, at)) for at in range(len(tests.numbers))]
-
-
-def _judged(tests: Tests, at: int) -> tuple[str, float | None, float]:
-    """Return the verdict on one number, its p, and its margin."""
+def _judged(tests: Tests, at: int) -> Outcome:
+    """Return the verdict on one number by itself, without words."""
     value, error, half = (
         float(each[at])
         for each in (tests.numbers.values, tests.numbers.errors, tests.numbers.halves)
     )
+    shown_value = tests.scale.back(value) if tests.stated is None else tests.stated[at]
     low, high = tests.low, tests.high
     if math.isinf(error):
-        return UNDECIDED, None, 0.0
+        return Outcome(UNDECIDED, shown_value, "", margin=0.0, origins=tests.numbers.origins)
     room = min(value - low, high - value)
     margin = room / half if half else math.copysign(math.inf, room) if room else 0.0
-    p = against(tests.numbers, at, low, high)
     if tests.strict and not room and not half:
-        return UNDECIDED, p, margin
-    if low <= value - half and value + half <= high:
-        return SUPPORTED, p, margin
-    outside = value + half < low or value - half > high
-    return (CONTRADICTED if outside else UNDECIDED), p, margin
+        verdict = UNDECIDED
+    elif low <= value - half and value + half <= high:
+        verdict = SUPPORTED
+    else:
+        outside = value + half < low or value - half > high
+        verdict = CONTRADICTED if outside else UNDECIDED
+    p = against(tests.numbers, at, low, high)
+    return Outcome(verdict, shown_value, "", p, margin=margin, origins=tests.numbers.origins)
 
 
 def against(numbers: Numbers, at: int, low: float, high: float) -> float:
@@ -273,22 +239,20 @@ def against(numbers: Numbers, at: int, low: float, high: float) -> float:
     return below(-value, -high, error, freedom)
 
 
-def _detail(rows: Sequence[_Row], verdict: str, count: int, p: float | None) -> str:
+def _detail(rows: Sequence[tuple[Tests, int, Outcome]], weighed: _Weighed, count: int) -> str:
     """Return the sentences on the numbers that decide; of many that support, on the nearest to a bound."""
-    named = rows[:1] if verdict == SUPPORTED else rows[:SHOWN]
+    is_supported = weighed.verdict == SUPPORTED
+    named = rows[:1] if is_supported else rows[:SHOWN]
     sentences = []
-    for row in named:
-        is_open = row.verdict == UNDECIDED
-        more = f"; {row.tests.needed(row.at)}" if is_open else ""
-        sentences.append(f"{row.tests.shown(row.at)}{more}.")
-    if verdict == SUPPORTED and count > 1:
+    for tests, at, part in named:
+        more = f"; {tests.needed(at)}" if part.verdict == UNDECIDED else ""
+        sentences.append(f"{tests.shown(at)}{more}.")
+    if is_supported and count > 1:
         sentences.append(f"Of {count} compared, this is nearest to a bound by its interval.")
     elif len(rows) > len(named):
         sentences.append(f"Not shown: {len(rows) - len(named)}.")
-    if any(row.verdict == CONTRADICTED and verdict == UNDECIDED for row in rows):
-        sentences.append(
-            f"Of {count} comparisons one may lie so far outside by chance (p = {p:.2g})."
-        )
+    if any(part.verdict != weighed.verdict for _, _, part in rows):
+        sentences.append(_by_chance(count, weighed.p))
     return " ".join(sentences)
 
 
@@ -317,14 +281,16 @@ def exactly(holds: bool, value: Value, detail: str, origins: Iterable[str] = ())
 # --- several outcomes ------------------------------------------------------------------------------
 
 
+_ORDER = (CONTRADICTED, UNDECIDED, SUPPORTED, BY_CONSTRUCTION, NOT_TESTABLE)
+
+
 def combine(parts: Iterable[tuple[str, Outcome]]) -> Outcome:
     """Return one outcome of alike parts (devices, series): contradicted if one is, then undecided.
 
     Parts that are not testable are named; they decide only where all are. The value is that of the
     part that decides. NotTestable if there are no parts.
     """
-    order = (CONTRADICTED, UNDECIDED, SUPPORTED, BY_CONSTRUCTION, NOT_TESTABLE)
-    return _deciding(list(parts), order)
+    return _together(list(parts), _ORDER)
 
 
 def all_of(parts: Iterable[tuple[str, Outcome]]) -> Outcome:
@@ -333,42 +299,79 @@ def all_of(parts: Iterable[tuple[str, Outcome]]) -> Outcome:
     Contradicted if one is; then not testable, then undecided, if one is; else supported.
     """
     order = (CONTRADICTED, NOT_TESTABLE, UNDECIDED, SUPPORTED, BY_CONSTRUCTION)
-    return _deciding(list(parts), order)
+    return _together(list(parts), order)
 
 
-def _deciding(parts: Sequence[tuple[str, Outcome]], order: Sequence[str]) -> Outcome:
-    """Return the outcome that comes first in `order`, with the probabilities of all (see `decide`)."""
+def _together(named: Sequence[tuple[str, Outcome]], order: Sequence[str]) -> Outcome:
+    """Return the outcome that comes first in `order`, with the sentences of all."""
+    parts = [part for _, part in named]
+    weighed = _weighed(parts, order)
+    if weighed.verdict == NOT_TESTABLE and len({part.detail for part in parts}) == 1:
+        sentences = [parts[0].detail]
+    else:
+        sentences = [_named(name, part, len(parts)) for name, part in named]
+    if any(part.verdict != v for part, v in zip(parts, weighed.verdicts, strict=True)):
+        sentences.append(_by_chance(weighed.count, weighed.p))
+    return _decided(parts, weighed, " ".join(sentences))
+
+
+@dataclass(frozen=True)
+class _Weighed:
+    """What parts say among each other."""
+
+    verdicts: Sequence[str]
+    """Of each part; a contradiction that may be by chance is undecided."""
+    places: Sequence[int]
+    """Of the parts, that which decides first."""
+    count: int
+    """Of the numbers that were tested."""
+    p: float | None
+    """Of the least probable part, times `count`."""
+
+    @property
+    def verdict(self) -> str:
+        """Return the verdict of the part that decides."""
+        return self.verdicts[self.places[0]]
+
+
+def _weighed(parts: Sequence[Outcome], order: Sequence[str]) -> _Weighed:
+    """Rank parts by their verdicts in `order` and their margins; NotTestable without any (see `decide`)."""
     if not parts:
         raise NotTestable("There is nothing to check.")
-    tested = [part for _, part in parts if part.p is not None]
-    count = sum(part.tests for part in tested)
-    p = min((count * (part.p or 0.0) / part.tests for part in tested), default=None)
+    known = [(part.p, part.tests) for part in parts if part.p is not None]
+    count = sum(tests for _, tests in known)
+    p = min((count * each / tests for each, tests in known), default=None)
     by_chance = p is not None and p > LEVEL
+    verdicts = [
+        UNDECIDED
+        if part.verdict == CONTRADICTED and part.p is not None and by_chance
+        else part.verdict
+        for part in parts
+    ]
 
-    def verdict_of(part: Outcome) -> str:
-        is_rare = part.p is None or not by_chance
-        return part.verdict if part.verdict != CONTRADICTED or is_rare else UNDECIDED
+    def rank(at: int) -> tuple[int, float]:
+        margin = parts[at].margin
+        return order.index(verdicts[at]), math.inf if margin is None else margin
 
-    def rank(part: Outcome) -> tuple[int, float]:
-        return order.index(verdict_of(part)), math.inf if part.margin is None else part.margin
+    return _Weighed(verdicts, sorted(range(len(parts)), key=rank), count, p)
 
-    decides = min((part for _, part in parts), key=rank)
-    is_same = len({part.detail for _, part in parts}) == 1 and decides.verdict == NOT_TESTABLE
-    sentences = [_named(name, part, len(parts)) for name, part in parts]
-    sentences = [decides.detail] if is_same else sentences
-    if any(verdict_of(part) != part.verdict for _, part in parts):
-        sentences.append(
-            f"Of {count} comparisons one may lie so far outside by chance (p = {p:.2g})."
-        )
+
+def _decided(parts: Sequence[Outcome], weighed: _Weighed, detail: str) -> Outcome:
+    """Return the outcome of the part that decides, with the probability of all."""
+    first = parts[weighed.places[0]]
     return Outcome(
-        verdict_of(decides),
-        decides.value,
-        " ".join(sentences),
-        p=None if p is None else min(1.0, p),
-        tests=max(count, 1),
-        margin=decides.margin,
-        origins=frozenset().union(*(part.origins for _, part in parts)),
+        weighed.verdict,
+        first.value,
+        detail,
+        p=None if weighed.p is None else min(1.0, weighed.p),
+        tests=max(weighed.count, 1),
+        margin=first.margin,
+        origins=frozenset().union(*(part.origins for part in parts)),
     )
+
+
+def _by_chance(count: int, p: float | None) -> str:
+    return f"Of {count} comparisons one may lie so far outside by chance (p = {p:.2g})."
 
 
 def _named(name: str, part: Outcome, parts: int) -> str:

@@ -318,8 +318,8 @@ def is_foreign(evidence: Evidence) -> bool:
     return bool(evidence.points) and all(p.model not in FULL_SAMPLES for p in evidence.points)
 
 
-def _on_each_training(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
-    """Check the rows of a claim on every training in place of the paper's; all decide together.
+def _check_rows(checks: Sequence[Check], evidence: Evidence) -> Outcome:
+    """Check the rows of a claim; where `model` is EACH on every training, all of which decide together.
 
     A training that lacks something is named and does not decide. NotTestable without any point.
     """
@@ -370,8 +370,7 @@ def verdict_of(claim: Claim, evidence: Evidence) -> Verdict:
         return Verdict(
             claim.id, NOT_TESTABLE, None, claim.expected, "There is no check for this claim."
         )
-    run, rows = (_on_each_training, portable) if portable else (_on_claims_rows, checks)
-    outcome = _classed(claim, checks, attempt("", run, evidence, rows)[1])
+    outcome = _classed(claim, checks, attempt("", _check_rows, portable or checks, evidence)[1])
     expected, stands_in = portable_texts()[claim.id] if portable else (claim.expected, "")
     names = {name for line in evidence.lines for name in (line.model, line.device)}
     sentences = [_capitalised(outcome.detail, names)]
@@ -384,10 +383,6 @@ def verdict_of(claim: Claim, evidence: Evidence) -> Verdict:
         sentences.append(f"Origin of the energy: {', '.join(other)}.")
     detail = " ".join(filter(None, sentences))
     return Verdict(claim.id, outcome.verdict, outcome.value, expected, detail, outcome.p)
-
-
-def _on_claims_rows(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
-    return check_claim(checks, evidence)
 
 
 def _classed(claim: Claim, checks: Sequence[Check], outcome: Outcome) -> Outcome:
