@@ -42,6 +42,7 @@ from scalewatt.claims.quantities import (
     mean_of,
     positive,
     pretrainings,
+    quantities,
     quantity,
     refuse_estimates,
     refuse_unlike,
@@ -341,9 +342,9 @@ def _higher_power(evidence: Evidence, check: Check) -> Outcome:
     def compare(h100: Point, a100: Point) -> Tests:
         refuse_estimates([h100, a100])
         energies, scope = energies_alike([h100, a100])
-        totals = positive(joined([quantity(point, "energy_kwh") for point in (h100, a100)]))
+        totals = positive(quantities((h100, a100), "energy_kwh"))
         # The spread is that of P, in which energy and time of a run go together.
-        powers = joined([quantity(point, P) for point in (h100, a100)])
+        powers = quantities((h100, a100), P)
         alike = powers.times(energies.values / totals.values)
         return beside_one(f"{check.text}{scope}", log_contrast(alike), check.rises)
 
@@ -409,7 +410,7 @@ def _points_within(evidence: Evidence, check: Check) -> Outcome:
         raise NotTestable(_nothing(evidence, check))
     return _all_within(
         [f"P of {point.id}" for point in points],
-        joined([quantity(point, P) for point in points]),
+        quantities(points, P),
         *_with_margin(check),
         check.unit,
     )
@@ -432,7 +433,7 @@ def _means_within(evidence: Evidence, check: Check) -> Outcome:
             continue
         counted.append(ids)
         labels.append(f"Mean P of {line.title} (points: {len(points)})")
-        means.append(mean_of(joined([quantity(point, P) for point in points])))
+        means.append(mean_of(quantities(points, P)))
     return _all_within(labels, joined(means), *_with_margin(check), check.unit)
 
 
@@ -693,7 +694,7 @@ def _ram_shares_within(evidence: Evidence, check: Check) -> Outcome:
     """Check whether RAM's share of every training from `n` GPUs on is within the bounds."""
     points = with_ram(evidence, int(check.n))
     labels = [f"share of RAM of {point.id}" for point in points]
-    shares = joined([quantity(point, check.quantity) for point in points])
+    shares = quantities(points, check.quantity)
     return _all_within(labels, shares, check.low, check.high)
 
 
@@ -701,7 +702,7 @@ def _largest_ram_share(evidence: Evidence, check: Check) -> Outcome:
     """Check whether every share of RAM is at most the claim's, with its tolerance."""
     points = with_ram(evidence)
     labels = [f"the share of RAM of {point.id}" for point in points]
-    shares = joined([quantity(point, check.quantity) for point in points])
+    shares = quantities(points, check.quantity)
     return decide(tests(labels, shares, *check.bounds))
 
 
@@ -718,7 +719,7 @@ def _gpu_varies_more(evidence: Evidence, check: Check) -> Outcome:
 
     def compare(points: Sequence[Point]) -> Outcome:
         refuse_unlike(points)
-        ranges = [_range(joined([quantity(p, name) for p in points])) for name in names]
+        ranges = [_range(quantities(points, name)) for name in names]
         label = f"Range of GPU power ({shown(float(ranges[0].values[0]))} W) less that of CPU socket power"
         return decide(above(label, joined(ranges).contrast([1, -1]), check.unit))
 

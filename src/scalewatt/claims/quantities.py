@@ -164,6 +164,11 @@ def values(points: Sequence[Point], name: str) -> Numbers:
         raise NotTestable(f"The {with_unit(column)} is not known at n = {', '.join(missing)}.")
     if is_of_energy(name):
         refuse_unlike(points)
+    return quantities(points, name)
+
+
+def quantities(points: Iterable[Point], name: str) -> Numbers:
+    """Return a quantity of each point, whatever the origins and scopes of their energies."""
     return joined([quantity(point, name) for point in points])
 
 
@@ -186,7 +191,7 @@ def log_contrast(two: Numbers) -> Numbers:
 
 def log_ratio(top: Point, bottom: Point, name: str) -> Numbers:
     """Return the logarithm of the ratio of two points' quantities."""
-    return log_contrast(joined([quantity(point, name) for point in (top, bottom)]))
+    return log_contrast(quantities((top, bottom), name))
 
 
 def mean_of(numbers: Numbers) -> Numbers:
@@ -230,7 +235,7 @@ def energies_alike(points: Sequence[Point]) -> tuple[Numbers, str]:
     origins = sorted({str(point.origin) for point in points})
     if len(origins) > 1:
         raise NotTestable(f"Energies of several origins ({', '.join(origins)}) are not compared.")
-    totals = joined([quantity(point, "energy_kwh") for point in points])
+    totals = quantities(points, "energy_kwh")
     scopes = {point.scope or "unknown" for point in points}
     if len(scopes) == 1:
         return totals, ""

@@ -37,6 +37,7 @@ from scalewatt.claims.quantities import (
     of_runs,
     positive,
     published_source,
+    quantities,
     quantity,
     refuse_estimates,
     samples_of,
@@ -266,7 +267,7 @@ def _least_at_node(check: Check, evidence: Evidence, line: Line, points: Points)
     if points[0] is node or points[-1] is node:
         raise NotTestable(f"{line.title}: a point below and one above {whole} GPUs are needed.")
     others = [point for point in points if point is not node]
-    numbers = joined([quantity(point, check.quantity) for point in [*others, node]])
+    numbers = quantities([*others, node], check.quantity)
     gaps = numbers.contrast(np.hstack([np.eye(len(others)), -np.ones((len(others), 1))]))
     labels = [f"the energy at n = {point.gpus} less that at {whole}" for point in others]
     least = int(np.argmin(numbers.values))
