@@ -30,14 +30,20 @@ _MANY = 1e6
 """Degrees of freedom from which the normal distribution is meant."""
 
 
-def quantile(freedom: float, confidence: float = CONFIDENCE) -> float:
-    """Return half the width of an interval of this confidence, over its standard error."""
+Floats = npt.NDArray[np.float64]
+
+
+def quantile(freedom: float) -> float:
+    """Return half the width of a 95 % interval, over its standard error."""
+    return float(_quantiles(freedom, CONFIDENCE))
+
+
+def _quantiles(freedom: npt.ArrayLike, confidence: float) -> Floats:
+    """Return half the widths of intervals of this confidence, over their standard errors."""
     from scipy.special import stdtrit  # scipy.stats takes a second to import
 
-    return float(stdtrit(min(freedom, _MANY), (1 + confidence) / 2))
+    return np.asarray(stdtrit(np.minimum(freedom, _MANY), (1 + confidence) / 2))
 
-
-Floats = npt.NDArray[np.float64]
 
 # --- numbers and contrasts ------------------------------------------------------------------------
 
@@ -176,10 +182,8 @@ class Numbers:
 
     def halves_at(self, confidence: float) -> Floats:
         """Return half the widths of intervals of this confidence; 0 for exact numbers."""
-        from scipy.special import stdtrit
-
         errors = self.errors
-        quantiles = stdtrit(np.minimum(self.freedom, _MANY), (1 + confidence) / 2)
+        quantiles = _quantiles(self.freedom, confidence)
         return np.where(errors > 0, quantiles * np.where(errors > 0, errors, 1.0), 0.0)
 
     def with_repeats(self, count: int) -> tuple[float, float]:
@@ -324,43 +328,38 @@ def below(value: float, bound: float, error: float, freedom: float) -> float:
     return float(stdtr(min(freedom, _MANY), (value - bound) / error))
 
 
-def chance_inside(
-    truth: float,
-    low: float,
-    high: float,
-    error: float,
-    freedom: float,
-    confidence: float = CONFIDENCE,
-) -> float:
+def chance_inside(truth: float, low: float, high: float, error: float, freedom: float) -> float:
     """Return the probability that an estimate's whole interval lies within bounds, for this truth.
 
     `error` is the true standard error; the one found varies about it as `freedom` says. An estimate whose
     error is not known (infinite, or NaN) decides nothing: 0.
     """
-    if not math.isfinite(error):
-        return 0.0
     if not error:
         return float(low <= truth <= high)
-    return float(np.mean(_insides(truth, low, high, error, freedom, confidence)))
+    return _mean_chance(_insides, truth, low, high, error, freedom)
 
 
-def chance_outside(
+def chance_outside(truth: float, low: float, high: float, error: float, freedom: float) -> float:
+    """Return the probability that an estimate's whole interval lies outside of bounds, for this truth.
+
+    0 where its error is not known.
+    """
+    if not error:
+        return float(not low <= truth <= high)
+    return _mean_chance(_outsides, truth, low, high, error, freedom)
+
+
+def _mean_chance(
+    chances: Callable[..., Floats],
     truth: float,
     low: float,
     high: float,
     error: float,
     freedom: float,
-    confidence: float = CONFIDENCE,
 ) -> float:
-    """Return the probability that an estimate's whole interval lies outside of bounds, for this truth.
-
-    0 where its error is not known.
-    """
     if not math.isfinite(error):
         return 0.0
-    if not error:
-        return float(not low <= truth <= high)
-    return float(np.mean(_outsides(truth, low, high, error, freedom, confidence)))
+    return float(np.mean(chances(truth, low, high, error, freedom)))
 
 
 def chance_equivalent_or_different(
@@ -374,44 +373,40 @@ def chance_equivalent_or_different(
         return 0.0
     if not error:
         return float(truth != 0.0 or room > 0.0)
-    inside = _insides(truth, -room, room, error, freedom, CONFIDENCE)
-    apart = _outsides(truth, 0.0, 0.0, error, freedom, CONFIDENCE)
+    inside = _insides(truth, -room, room, error, freedom)
+    apart = _outsides(truth, 0.0, 0.0, error, freedom)
     # For one standard error both together are all estimates, or they exclude each other.
     return float(np.mean(np.minimum(inside + apart, 1.0)))
 
 
-def _insides(
-    truth: float, low: float, high: float, error: float, freedom: float, confidence: float
-) -> npt.NDArray[np.float64]:
+def _insides(truth: float, low: float, high: float, error: float, freedom: float) -> Floats:
     """Return the probability that an interval lies within bounds, for each standard error found."""
     from scipy.special import ndtr
 
-    half = _halves(error, freedom, confidence)
+    half = _halves(error, freedom)
     room = ndtr((high - half - truth) / error) - ndtr((low + half - truth) / error)
     return np.asarray(np.maximum(room, 0.0))
 
 
-def _outsides(
-    truth: float, low: float, high: float, error: float, freedom: float, confidence: float
-) -> npt.NDArray[np.float64]:
+def _outsides(truth: float, low: float, high: float, error: float, freedom: float) -> Floats:
     """Return the probability that an interval lies outside of bounds, for each standard error found."""
     from scipy.special import ndtr
 
-    half = _halves(error, freedom, confidence)
+    half = _halves(error, freedom)
     return np.asarray(ndtr((low - half - truth) / error) + ndtr((truth - high - half) / error))
 
 
-def _halves(error: float, freedom: float, confidence: float) -> npt.NDArray[np.float64]:
+def _halves(error: float, freedom: float) -> Floats:
     """Return half the widths of intervals, each as probable: the error found is chi-distributed."""
-    return _relative_halves(min(freedom, _MANY), confidence) * error
+    return _relative_halves(min(freedom, _MANY)) * error
 
 
 @lru_cache(maxsize=256)
-def _relative_halves(freedom: float, confidence: float) -> npt.NDArray[np.float64]:
+def _relative_halves(freedom: float) -> Floats:
     from scipy.special import gammaincinv
 
     spreads = np.sqrt(gammaincinv(freedom / 2, _PROBABILITIES) * 2 / freedom)
-    return np.asarray(quantile(freedom, confidence) * spreads)
+    return np.asarray(quantile(freedom) * spreads)
 
 
 def first_with_power(chance: Callable[[int], float], least: int = 2) -> int | None:
