@@ -91,18 +91,18 @@ def plan(arguments: argparse.Namespace) -> None:
     """Predict time, energy and cost of a campaign before it runs."""
     from scalewatt.campaign.cluster import load_site
     from scalewatt.report.planner.plan_page import write_plan_page
-    from scalewatt.scaling.commands import load_plan, plan_campaign, write_plan
-    from scalewatt.scaling.planning.plan import plan_json, plan_text
+    from scalewatt.scaling.commands import load_plan, used_by, write_plan
+    from scalewatt.scaling.planning.plan import make_plan, plan_json, plan_text
 
     cluster = load_site(arguments.site)
     if arguments.max_gpus is not None:
         cluster = cluster.model_copy(update={"max_gpus": arguments.max_gpus})
-    given = cluster, arguments.campaign, arguments.model
-    plan = plan_campaign(*given, arguments.results, arguments.deadline_h)
+    campaign, forecaster = load_plan(cluster, arguments.campaign, arguments.model)
+    used = None if arguments.results is None else used_by(campaign, arguments.results)
+    plan = make_plan(campaign, cluster, forecaster, used, arguments.deadline_h)
     if arguments.out is not None:
         write_plan(plan, arguments.out)
     if arguments.html is not None:
-        campaign, forecaster = load_plan(*given)
         write_plan_page(arguments.html, campaign, cluster, forecaster, arguments.deadline_h)
     as_json = json.dumps(plan_json(plan), indent=1, allow_nan=False)
     print(as_json if arguments.json else plan_text(plan))

@@ -73,27 +73,19 @@ def _text(model: KindModel) -> str:
     return "\n".join([title, *energy, table.to_string(index=False, float_format="{:.1%}".format)])
 
 
-def plan_campaign(
-    cluster: Cluster,
-    campaign: Path | None = None,
-    model: Path | None = None,
-    results: Path | None = None,
-    deadline_h: float | None = None,
-) -> pd.DataFrame:
-    """Plan of a campaign on a cluster; by default the campaign and model that it names.
-
-    `results`: the campaign's folder with finished runs; None: all is predicted. InputError if the files
-    are wrong, there is no scaling model, or nothing can be predicted.
-    """
-    found, forecaster = load_plan(cluster, campaign, model)
-    used = None if results is None else used_by(found, results)
-    return make_plan(found, cluster, forecaster, used, deadline_h)
+def plan_campaign(cluster: Cluster, campaign: Path) -> pd.DataFrame:
+    """Plan of a campaign on a cluster by the cluster's scaling model; InputError like `load_plan`."""
+    found, forecaster = load_plan(cluster, campaign, None)
+    return make_plan(found, cluster, forecaster)
 
 
 def load_plan(
     cluster: Cluster, campaign: Path | None, model: Path | None
 ) -> tuple[Campaign, Forecaster]:
-    """Campaign and forecaster of a plan; InputError as of `plan_campaign`."""
+    """Campaign and forecaster of a plan; by default those that the cluster names.
+
+    InputError if the files are wrong, or there is no scaling model.
+    """
     if file := carbon_file(cluster):
         read_intensity(file)  # a wrong file is named now, not when runs are made
     found = load_campaign(campaign or campaign_path(cluster), cluster)
