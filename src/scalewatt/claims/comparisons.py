@@ -269,8 +269,7 @@ def _steeper_on_h100(evidence: Evidence, check: Check) -> Outcome:
         for by_name in groups.values()
     ]
     label = f"Slope of h100 over a100{scope}"
-    low, high = (1.0, None) if check.rises else (None, 1.0)
-    steeper = decide(_ratio_within(label, joined(slopes), low, high, strict=True))
+    steeper = decide(_ratio_within(label, joined(slopes), *check.bounds, strict=True))
     return all_of([("", steeper), *parts])
 
 

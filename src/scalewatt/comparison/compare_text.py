@@ -19,7 +19,7 @@ from scalewatt.comparison.ratios import (
 )
 from scalewatt.comparison.setting_differences import SECTIONS
 from scalewatt.results.text.metric_labels import METRIC_LABELS
-from scalewatt.results.text.number_format import MISSING, listed, number, unit_for
+from scalewatt.results.text.number_format import MISSING, Unit, listed, number, unit_for
 
 Row = Mapping[str, Any]
 _WIDTH = 100
@@ -117,9 +117,9 @@ def _columns(table: Sequence[tuple[str, ...]]) -> list[str]:
 def _quantity_blocks(comparison: Comparison, labels: Mapping[str, str]) -> list[str]:
     """Return a table for each quantity that has rows, under its name and its tally of verdicts."""
     metrics = {t.rows[0]["metric_name"] for pair in comparison.matched.pairs for t in pair}
-    blocks = []
+    blocks, all_rows = [], comparison.rows
     for name, (words, unit_name) in QUANTITIES.items():
-        rows = [row for row in comparison.rows if row["quantity"] == name]
+        rows = [row for row in all_rows if row["quantity"] == name]
         if not rows:
             continue
         if name == "metric_last" and len(metrics) == 1:
@@ -128,18 +128,14 @@ def _quantity_blocks(comparison: Comparison, labels: Mapping[str, str]) -> list[
         if name == "p_gpuh_kw" and comparison.word != "GPUs":
             words = "Mean power per process"
         unit = unit_for((row[f"mean_{side}"] for row in rows for side in SIDES), unit_name)
-
-        def mean(row: Row, side: str, unit: Any = unit) -> str:
-            value = row[f"mean_{side}"]
-            return (
-                MISSING if value is None else f"{number(value * unit.factor)} {unit.name}".strip()
-            )
-
         table = [("", "A", "B", "B/A", "")]
         table += [
             (
-                *(labels[row["configuration_a"]], mean(row, "a"), mean(row, "b")),
-                *(_ratio_text(row), verdict_text(row)),
+                labels[row["configuration_a"]],
+                _mean_text(row, "a", unit),
+                _mean_text(row, "b", unit),
+                _ratio_text(row),
+                verdict_text(row),
             )
             for row in rows
         ]
@@ -151,6 +147,12 @@ def _quantity_blocks(comparison: Comparison, labels: Mapping[str, str]) -> list[
         lines = [f"{words}: {', '.join(counts)}", *([f"  {origins}"] if origins else [])]
         blocks.append("\n".join(lines + _columns(table)))
     return blocks
+
+
+def _mean_text(row: Row, side: str, unit: Unit) -> str:
+    """Return the mean of one campaign with its unit."""
+    value = row[f"mean_{side}"]
+    return MISSING if value is None else f"{number(value * unit.factor)} {unit.name}".strip()
 
 
 def _alone_blocks(comparison: Comparison) -> list[str]:
