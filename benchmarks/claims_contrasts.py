@@ -17,6 +17,7 @@ from scipy.special import stdtr
 
 from scalewatt.campaign.campaign_types import Configuration
 from scalewatt.claims.reference_tables import PER_SAMPLE, Check
+from scalewatt.claims.shapes import PUBLISHED_RUNS
 from scalewatt.recordings.terms import Floats
 from scalewatt.results.tables.published_spread import published_spread
 from scalewatt.statistics import (
@@ -29,10 +30,6 @@ from scalewatt.statistics import (
     quotient,
     slope_weights,
 )
-
-REPEATS = 5
-PAPER_RUNS = {"resnet50": REPEATS, "fourcastnet": 1}
-
 
 # --- what campaigns measure -----------------------------------------------------------------------
 
@@ -169,7 +166,7 @@ def _value(c: Campaigns, check: Check, ids: Sequence[str]) -> Held:
     paper = Numbers(np.full(mean.values.shape, target))
     spread = published_spread(check.model, check.quantity)
     if spread is not None and not c.are_exact:
-        square = np.array((spread.relative * target) ** 2 / PAPER_RUNS[check.model])
+        square = np.array((spread.relative * target) ** 2 / PUBLISHED_RUNS[check.model])
         paper = number(paper.values, Source("published"), square, spread.freedom)
     return held(joined([mean, paper]).logarithms().contrast([1, -1]), 1 - room, 1 + room, logs=True)
 

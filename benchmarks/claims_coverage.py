@@ -24,7 +24,7 @@ from functools import cache
 
 import numpy as np
 import numpy.typing as npt
-from claims_contrasts import REPEATS, RULES, Campaigns, Held, gpus_of, held, number, together
+from claims_contrasts import RULES, Campaigns, Held, gpus_of, held, number, together
 from claims_worlds import (
     EXACT_STUDY,
     Runs,
@@ -47,6 +47,7 @@ from scalewatt.statistics import LEVEL, Numbers, Source, holm
 BEYOND = (0.0, 0.05, 0.10, 0.15)
 MOST_BOUNDS = 4
 """How many bounds of one claim are studied, half of them upwards."""
+REPEATS = 5
 FAMILY = 30
 """Claims that are tested at once."""
 
