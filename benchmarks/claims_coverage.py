@@ -38,7 +38,7 @@ from claims_worlds import (
 from scipy import stats
 
 from scalewatt.campaign.campaign_types import Configuration
-from scalewatt.claims.check_claims import together as by_holm
+from scalewatt.claims.check_claims import with_holm
 from scalewatt.claims.reference_tables import CONTRADICTED, SUPPORTED, Check, read_checks
 from scalewatt.claims.verdicts import verdict_of
 from scalewatt.recordings.terms import Floats
@@ -312,7 +312,7 @@ def whole(count: int, seed: int) -> Iterator[tuple[str, Floats]]:
     (exactly,) = EXACT_STUDY.campaigns(paper_world(), 1, seed)
     truth = {id_: verdict_of(claim, exactly).verdict for id_, claim in claims.items()}
     for evidence in Study().campaigns(paper_world(), count, seed):
-        verdicts = by_holm([verdict_of(claim, evidence) for claim in claims.values()])
+        verdicts = with_holm([verdict_of(claim, evidence) for claim in claims.values()])
         sides = {SUPPORTED, CONTRADICTED}
         wrong = [one for one in verdicts if {one.verdict, truth[one.id]} == sides]
         found = {one.verdict for one in wrong}

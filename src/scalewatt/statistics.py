@@ -188,7 +188,7 @@ class Numbers:
 
     def with_repeats(self, count: int) -> tuple[float, float]:
         """Return error and freedom of the only number, were all it is made of means of so many repeats."""
-        found = [
+        estimates = [
             pair
             for part in self.parts.values()
             for pair in (
@@ -196,14 +196,14 @@ class Numbers:
                 (part.single / count, np.maximum(part.freedom, count - 1)),
             )
         ]
-        square = sum((square for square, _ in found), np.zeros(len(self)))
-        return math.sqrt(float(square[0])), float(_freedom_of(found)[0])
+        square = sum((square for square, _ in estimates), np.zeros(len(self)))
+        return math.sqrt(float(square[0])), float(_freedom_of(estimates)[0])
 
     def words(self, at: int) -> str:
         """Return on what the interval of a number rests, if not on repeats of what it is made of."""
-        there = {s.words for s, part in self.parts.items() if s.words and part.square[at] > 0}
+        known = {s.words for s, part in self.parts.items() if s.words and part.square[at] > 0}
         unbounded = {s.words for s, part in self.parts.items() if np.isinf(part.square[at])}
-        return min(unbounded) if unbounded else " and ".join(sorted(there))
+        return min(unbounded) if unbounded else " and ".join(sorted(known))
 
 
 def exact(values: npt.ArrayLike) -> Numbers:
@@ -251,14 +251,14 @@ def _freedom_of(parts: Sequence[tuple[Floats, Floats]]) -> Floats:
     with np.errstate(invalid="ignore"):
         shares = np.where(squares > 0, squares / np.where(known, total, 1.0), 0.0)
     weights = (shares**2 / np.where(freedom > 0, freedom, 1.0)).sum(axis=0)
-    found = np.where(weights > 0, 1 / np.where(weights > 0, weights, 1.0), np.inf)
-    return np.where(np.isinf(total), 1.0, np.where(known, found, np.inf))
+    freedom = np.where(weights > 0, 1 / np.where(weights > 0, weights, 1.0), np.inf)
+    return np.where(np.isinf(total), 1.0, np.where(known, freedom, np.inf))
 
 
 def slope_weights(x: npt.ArrayLike) -> Floats:
     """Return what the slope of the line through numbers takes of each, by their places."""
-    places = np.asarray(x, float)
-    apart = places - places.mean(axis=-1, keepdims=True)
+    abscissae = np.asarray(x, float)
+    apart = abscissae - abscissae.mean(axis=-1, keepdims=True)
     return np.asarray(apart / np.sum(apart**2, axis=-1, keepdims=True))
 
 

@@ -13,7 +13,7 @@ from claims_made import evidence, line, row
 from claims_resnet_made import resnet_world
 
 from scalewatt.campaign.load import load_campaign
-from scalewatt.claims.check_claims import as_markdown, as_table, as_text, verdicts
+from scalewatt.claims.check_claims import as_markdown, as_table, as_text, claim_rows, verdicts
 from scalewatt.claims.evidence import Evidence, unlike_paper
 from scalewatt.claims.load_evidence import find_campaign, lines_of, modes_of, published_evidence
 from scalewatt.claims.quantities import as_in_paper
@@ -154,7 +154,7 @@ def test_an_estimated_energy_is_said_in_the_verdict() -> None:
 def test_the_table_has_each_verdict_beside_its_claim(
     published: Evidence, of_published: list[Verdict]
 ) -> None:
-    found = as_table(of_published, LISTED, published).to_pylist()
+    found = as_table(claim_rows(of_published), published).to_pylist()
     assert [one["id"] for one in found] == [claim.id for claim in LISTED]
     assert [one["claim"] for one in found] == [claim.claim for claim in LISTED]
 
@@ -163,8 +163,8 @@ def test_inconsistencies_without_a_row_are_listed_apart(
     published: Evidence, of_published: list[Verdict]
 ) -> None:
     for said in (
-        as_text(of_published, LISTED, published),
-        as_markdown(of_published, LISTED, published),
+        as_text(claim_rows(of_published), published),
+        as_markdown(claim_rows(of_published), published),
     ):
         assert "Inconsistency of the paper, with the reading chosen (20)" in said
         assert "Y01" in said.split("Inconsistencies without a row among the claims (3)")[1]
@@ -173,10 +173,10 @@ def test_inconsistencies_without_a_row_are_listed_apart(
 def test_excluded_runs_are_named_with_their_reasons() -> None:
     one = {"configuration": "resnet50-a100-n004", "repeat": 3, "reason": "a throttled GPU"}
     given = replace(resnet_world(), table_metadata={"excluded": [one], "missing": []})
-    found = verdicts(given)
-    table = as_table(found, LISTED, given)
+    rows = claim_rows(verdicts(given))
+    table = as_table(rows, given)
     assert metadata(table)["excluded"] == [one]
-    for said in (as_text(found, LISTED, given), as_markdown(found, LISTED, given)):
+    for said in (as_text(rows, given), as_markdown(rows, given)):
         assert "Excluded runs: resnet50-a100-n004/3 (a throttled GPU)." in said
 
 

@@ -10,13 +10,20 @@ import pytest
 from campaign_files import ROOT
 from claims_study import study
 
-from scalewatt.claims.check_claims import as_json, as_table, counts, frozen, together, verdicts
+from scalewatt.claims.check_claims import (
+    as_json,
+    as_table,
+    claim_rows,
+    counts,
+    frozen,
+    verdicts,
+    with_holm,
+)
 from scalewatt.claims.load_evidence import published_evidence
 from scalewatt.claims.reference_tables import (
     CONTRADICTED,
     UNDECIDED,
     Check,
-    listed_claims,
     read_checks,
 )
 from scalewatt.claims.verdicts import Verdict
@@ -58,19 +65,20 @@ def test_a_contradiction_says_whether_it_stands_among_all_tests(
 ) -> None:
     assert published["K14"].stands is True
     assert {one.stands for one in published.values() if one.verdict != CONTRADICTED} == {None}
-    assert "taken together (Holm, 5 %): K14." in counts(list(published.values()))
+    assert "taken together (Holm, 5 %): K14." in counts(claim_rows(list(published.values())))
     alone, many = (
-        together([verdict(0.01), *(verdict(0.4) for _ in range(others))]) for others in (0, 9)
+        with_holm([verdict(0.01), *(verdict(0.4, str(other)) for other in range(others))])
+        for others in (0, 9)
     )
     assert alone[0].stands is True and many[0].stands is False
 
 
-def verdict(p: float) -> Verdict:
-    return Verdict(f"of {p}", CONTRADICTED if p < 0.025 else UNDECIDED, 1.0, "2", "It is.", p=p)
+def verdict(p: float, id_: str = "first") -> Verdict:
+    return Verdict(id_, CONTRADICTED if p < 0.025 else UNDECIDED, 1.0, "2", "It is.", p=p)
 
 
 def test_the_json_has_the_keys_that_its_document_names(published: dict[str, Verdict]) -> None:
-    (first, *_) = as_json(list(published.values()))
+    (first, *_) = as_json(claim_rows(list(published.values())))
     sentence = " ".join((ROOT / "docs" / "claims.md").read_text(encoding="utf-8").split())
     said = sentence.partition("The JSON has of each claim ")[2].partition(";")[0]
     assert re.findall(r"`(\w+)`", said) == list(first)
@@ -101,7 +109,7 @@ def test_outputs_say_by_which_list_of_tolerances_they_decided() -> None:
     sentence = frozen(published_evidence())[0]
     assert sentence.endswith(f"SHA-256 {own[:16]}.")
     given = published_evidence()
-    table = as_table(verdicts(given), listed_claims(), given)
+    table = as_table(claim_rows(verdicts(given)), given)
     assert sentence in metadata(table)["notes"]
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 
 from scalewatt.campaign.cluster import Cluster
@@ -38,6 +39,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json, write_table_with_csv, write_text
 from scalewatt.provenance.versions import claims_hash
 from scalewatt.recordings.terms import SIMULATED
+from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.table_schema import with_metadata
 from scalewatt.statistics import holm
 
@@ -51,23 +53,21 @@ def check_claims(
     verdicts as text and as JSON. InputError for what is missing or wrong.
     """
     evidence = _evidence(results, campaign, cluster)
-    claims = listed_claims()
-    found = verdicts(evidence, claims)
+    rows = claim_rows(verdicts(evidence))
     if out is not None:
-        _write(found, evidence, out)
-    return as_text(found, claims, evidence), json.dumps(as_json(found), indent=1, allow_nan=False)
+        _write(rows, evidence, out)
+    return as_text(rows, evidence), json.dumps(as_json(rows), indent=1, allow_nan=False)
 
 
 def write_claims(evidence: Evidence, out: Path) -> None:
     """Write what the evidence says of all claims to `out`.{parquet,csv,md,json}."""
-    _write(verdicts(evidence), evidence, out)
+    _write(claim_rows(verdicts(evidence)), evidence, out)
 
 
-def _write(found: Sequence[Verdict], evidence: Evidence, out: Path) -> None:
-    claims = listed_claims()
-    write_table_with_csv(as_table(found, claims, evidence), Path(f"{out}.parquet"))
-    write_text(Path(f"{out}.md"), as_markdown(found, claims, evidence))
-    write_json(Path(f"{out}.json"), as_json(found))
+def _write(rows: pd.DataFrame, evidence: Evidence, out: Path) -> None:
+    write_table_with_csv(as_table(rows, evidence), Path(f"{out}.parquet"))
+    write_text(Path(f"{out}.md"), as_markdown(rows, evidence))
+    write_json(Path(f"{out}.json"), as_json(rows))
 
 
 def _evidence(results: Path, campaign: Path | None, cluster: Cluster | None) -> Evidence:
@@ -122,54 +122,121 @@ OF_SIMULATED = " Simulated: verdicts only show that the engine runs."
 FURTHER_WORDS = "Inconsistencies without a row among the claims"
 
 
+# --- verdicts ---------------------------------------------------------------------------------------
+
+
 def verdicts(evidence: Evidence, claims: Sequence[Claim] | None = None) -> list[Verdict]:
     """Return the verdict on every claim, in their order; by default on all `listed_claims`."""
-    claims = claims or listed_claims()
-    return together([verdict_of(claim, evidence) for claim in claims])
+    return with_holm([verdict_of(claim, evidence) for claim in claims or listed_claims()])
 
 
-def together(found: Sequence[Verdict]) -> list[Verdict]:
+def with_holm(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Return the verdicts, of which contradictions say whether they stand among all that was tested."""
-    tested = [one for one in found if one.verdict in TESTED and one.p is not None]
-    stands = dict(
-        zip((one.id for one in tested), holm([one.p or 0.0 for one in tested]), strict=True)
-    )
+    tested = {v.id: v.p for v in verdicts if v.verdict in TESTED and v.p is not None}
+    stands = dict(zip(tested, holm(list(tested.values())), strict=True))
     return [
-        replace(one, stands=stands.get(one.id, True)) if one.verdict == CONTRADICTED else one
-        for one in found
+        replace(v, stands=stands.get(v.id, True)) if v.verdict == CONTRADICTED else v
+        for v in verdicts
     ]
 
 
-def as_json(found: Sequence[Verdict]) -> list[dict[str, Any]]:
-    """Return a list of objects, one for each row of reference/claims.csv.
+def claim_rows(verdicts: Sequence[Verdict]) -> pd.DataFrame:
+    """Return verdicts beside their claims, with the columns of TABLE; `value` is a number or a text."""
+    claims = {claim.id: claim for claim in listed_claims()}
+    rows = [
+        {**asdict(v), "section": c.section, "figure": c.figure_table, "kind": c.kind}
+        | {"model": c.model, "claim": c.claim}
+        for v in verdicts
+        for c in [claims[v.id]]
+    ]
+    return pd.DataFrame(rows, columns=TABLE.names, dtype=object)
 
-    Of each id, verdict, value, expected, detail, p and stands (docs/claims.md); of what was not
-    tested the last two are null.
+
+# --- as JSON, table, text and Markdown --------------------------------------------------------------
+
+
+def as_json(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return an object for each row of reference/claims.csv, with the keys of a Verdict (docs/claims.md).
+
+    `p` and `stands` are null of what was not tested.
     """
-    further = unlisted_inconsistencies()
-    return [asdict(one) for one in found if one.id not in further]
+    listed = rows[~rows["id"].isin(unlisted_inconsistencies())]
+    return records(listed[[field.name for field in fields(Verdict)]])
 
 
-def as_table(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evidence) -> pa.Table:
-    """Return the table `claims`: each verdict beside its claim, with metadata like the other tables'."""
-    built = pa.Table.from_pylist(
-        [
-            {**asdict(one), "value": value_text(one.value)}
-            | {"section": claim.section, "figure": claim.figure_table, "kind": claim.kind}
-            | {"model": claim.model, "claim": claim.claim}
-            for one, claim in zip(found, claims, strict=True)
-        ],
-        schema=TABLE,
-    )
+def as_table(rows: pd.DataFrame, evidence: Evidence) -> pa.Table:
+    """Return the table `claims`, with metadata like the other tables'."""
+    shown_values = rows.assign(value=rows["value"].map(value_text))
+    table = pa.Table.from_pandas(shown_values, TABLE, preserve_index=False)
     absent = {name: evidence.table_metadata.get(name, []) for name in ("missing", "excluded")}
     return with_metadata(
-        built, {"campaign": evidence.source, **absent, "notes": _notes(found, evidence)}
+        table, {"campaign": evidence.source, **absent, "notes": _notes(rows, evidence)}
     )
 
 
 def value_text(value: Value) -> str | None:
     """Return a value to four significant digits."""
     return shown(value) if isinstance(value, (int, float)) else value
+
+
+def as_text(rows: pd.DataFrame, evidence: Evidence) -> str:
+    """Return all verdicts by kind, for a terminal."""
+    lines = _notes(rows, evidence)
+    for heading, meaning, group in _by_verdict(rows):
+        lines += ["", f"{heading}. {meaning}".rstrip()]
+        for row in group.to_dict("records"):
+            p = p_text(row["p"], row["stands"])
+            claim = f"{row['id']:<4} {row['claim']}" + (f" [{p}]" if p else "")
+            expected = [f"     Expected: {row['expected']}."] if row["verdict"] in TESTED else []
+            for text in (claim, *expected, f"     {row['detail']}"):
+                lines += textwrap.wrap(text, 100, initial_indent="  ", subsequent_indent=" " * 7)
+    return "\n".join(lines)
+
+
+def as_markdown(rows: pd.DataFrame, evidence: Evidence) -> str:
+    """Return all verdicts by kind, one table each."""
+    heads = ["id", "claim", "p", "value", "expected", "what was found"]
+    lines = ["# Claims"]
+    lines += [line for note in _notes(rows, evidence) for line in ("", note)]
+    for heading, meaning, group in _by_verdict(rows):
+        lines += ["", f"## {heading}", "", *([meaning, ""] if meaning else [])]
+        lines += [f"| {' | '.join(heads)} |", "| --- " * len(heads) + "|"]
+        for row in group.to_dict("records"):
+            p, value = p_text(row["p"], row["stands"]) or "–", value_text(row["value"]) or "–"
+            cells = [row["id"], row["claim"], p, value, row["expected"], row["detail"]]
+            lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def p_text(p: float | None, stands: bool | None) -> str:
+    """Return p of a test, and of a contradiction whether it stands; empty where nothing was tested."""
+    texts = [] if p is None else [f"p = {p:.2g}"]
+    return ", ".join(texts if stands is None else [*texts, stands_text(stands)])
+
+
+def stands_text(stands: bool) -> str:
+    """Return whether a contradiction stands, in words."""
+    return "stands" if stands else "does not stand"
+
+
+def _by_verdict(rows: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """Yield headings, what they mean and their verdicts; those without a row come last."""
+    is_further = rows["id"].isin(unlisted_inconsistencies())
+    groups = [
+        (WORDS[name], MEANINGS[name], rows[~is_further & (rows["verdict"] == name)])
+        for name in VERDICTS
+    ]
+    for words, meaning, group in [*groups, (FURTHER_WORDS, "", rows[is_further])]:
+        if len(group):
+            yield f"{words} ({len(group)})", meaning, group
+
+
+# --- what stands above all verdicts -----------------------------------------------------------------
+
+
+def _notes(rows: pd.DataFrame, evidence: Evidence) -> list[str]:
+    legend = [LEGEND] if rows["verdict"].isin(TESTED).any() else []
+    return [basis(evidence), counts(rows), *frozen(evidence), *legend]
 
 
 def basis(evidence: Evidence) -> str:
@@ -201,99 +268,38 @@ def is_simulated(evidence: Evidence) -> bool:
     return stated or any(point.origin == SIMULATED for point in evidence.points)
 
 
-def counts(found: Sequence[Verdict]) -> str:
+def counts(rows: pd.DataFrame) -> str:
     """Return a few sentences: how many have each verdict, first of those that were tested."""
-    further = unlisted_inconsistencies()
-    each = Counter(one.verdict for one in found if one.id not in further)
+    listed = rows[~rows["id"].isin(unlisted_inconsistencies())]
+    by_verdict = Counter(listed["verdict"])
     again = {claim.id for claim in listed_claims() if claim.same_points_as}
-    repeated = sum(one.verdict in TESTED and one.id in again for one in found)
-    tested = sum(each[verdict] for verdict in TESTED)
+    is_tested = listed["verdict"].isin(TESTED)
+    independent = (is_tested & ~listed["id"].isin(again)).sum()
+    stands = rows["id"][rows["stands"].eq(True)]
 
     def of(verdicts: Sequence[str]) -> str:
-        return ", ".join(f"{PLAIN[v]} {each[v]}" for v in verdicts if each[v]) or "none"
+        return ", ".join(f"{PLAIN[v]} {by_verdict[v]}" for v in verdicts if by_verdict[v]) or "none"
 
     return (
-        f"Claims: {each.total()}. Tested: {tested} (independently: {tested - repeated}): {of(TESTED)}. "
-        "Contradicted when all tests are taken together (Holm, 5 %): "
-        f"{', '.join(one.id for one in found if one.stands) or 'none'}. "
+        f"Claims: {len(listed)}. Tested: {is_tested.sum()} (independently: {independent}): {of(TESTED)}. "
+        f"Contradicted when all tests are taken together (Holm, 5 %): {', '.join(stands) or 'none'}. "
         f"No tests: {of([verdict for verdict in VERDICTS if verdict not in TESTED])}. "
-        f"{FURTHER_WORDS}: {len(found) - each.total()}."
+        f"{FURTHER_WORDS}: {len(rows) - len(listed)}."
     )
 
 
 def frozen(evidence: Evidence) -> list[str]:
     """Return which list of claims and tolerances decided, and whether it is that from before the runs."""
-    own = claims_hash()
-    if own is None:
+    ours = claims_hash()
+    if ours is None:
         return []
-    sentence = f"Claims, checks, tolerances and published rows (reference/): SHA-256 {own[:16]}"
-    recorded = Counter(one.get("claims_sha256") for one in evidence.provenance.values())
+    sentence = f"Claims, checks, tolerances and published rows (reference/): SHA-256 {ours[:16]}"
+    recorded = Counter(run.get("claims_sha256") for run in evidence.provenance.values())
     if not recorded:
         return [f"{sentence}."]
-    same, unknown = recorded[own], recorded[None]
+    same, unknown = recorded[ours], recorded[None]
     others = recorded.total() - same - unknown
     return [
         f"{sentence}. Runs that began with these: {same} of {recorded.total()}; with others, whose "
         f"tolerances may have been chosen knowing these: {others}; not known: {unknown}."
     ]
-
-
-def _notes(found: Sequence[Verdict], evidence: Evidence) -> list[str]:
-    """Return what stands above all verdicts."""
-    legend = [LEGEND] if any(one.verdict in TESTED for one in found) else []
-    return [basis(evidence), counts(found), *frozen(evidence), *legend]
-
-
-def as_text(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evidence) -> str:
-    """Return all verdicts by kind, for a terminal."""
-    of_id = {claim.id: claim for claim in claims}
-    lines = list(_notes(found, evidence))
-    for words, meaning, chosen in _by_verdict(found):
-        lines += ["", f"{words} ({len(chosen)}). {meaning}".rstrip()]
-        for one in chosen:
-            expected = [f"     Expected: {one.expected}."] if one.verdict in TESTED else []
-            p = f" [{said}]" if (said := p_text(one.p, one.stands)) else ""
-            for text in (f"{one.id:<4} {of_id[one.id].claim}{p}", *expected, f"     {one.detail}"):
-                lines += textwrap.wrap(text, 100, initial_indent="  ", subsequent_indent=" " * 7)
-    return "\n".join(lines)
-
-
-def as_markdown(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evidence) -> str:
-    """Return all verdicts by kind, one table each."""
-    of_id = {claim.id: claim for claim in claims}
-    lines = ["# Claims"]
-    lines += [line for note in _notes(found, evidence) for line in ("", note)]
-    heads = ["id", "claim", "p", "value", "expected", "what was found"]
-    for words, meaning, chosen in _by_verdict(found):
-        lines += ["", f"## {words} ({len(chosen)})", "", *([meaning, ""] if meaning else [])]
-        lines += [f"| {' | '.join(heads)} |", "| --- " * len(heads) + "|"]
-        for one in chosen:
-            p, value = p_text(one.p, one.stands) or "–", value_text(one.value) or "–"
-            cells = [one.id, of_id[one.id].claim, p, value, one.expected, one.detail]
-            lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
-    return "\n".join(lines) + "\n"
-
-
-def p_text(p: float | None, stands: bool | None) -> str:
-    """Return p of a test, and of a contradiction whether it stands; empty where nothing was tested."""
-    says = [] if p is None else [f"p = {p:.2g}"]
-    if stands is not None:
-        says.append(stands_text(stands))
-    return ", ".join(says)
-
-
-def stands_text(stands: bool) -> str:
-    """Return whether a contradiction stands, in words."""
-    return "stands" if stands else "does not stand"
-
-
-def _by_verdict(found: Sequence[Verdict]) -> list[tuple[str, str, list[Verdict]]]:
-    """Return the verdicts under headings, with what these mean; those without a row last; none empty."""
-    further = unlisted_inconsistencies()
-    own = [one for one in found if one.id not in further]
-    groups = [
-        (WORDS[name], MEANINGS[name], [one for one in own if one.verdict == name])
-        for name in VERDICTS
-    ]
-    groups.append((FURTHER_WORDS, "", [one for one in found if one.id in further]))
-    return [group for group in groups if group[2]]

@@ -260,7 +260,7 @@ def _steeper_on_h100(evidence: Evidence, check: Check) -> Outcome:
         label = f"{name}, energy (kWh) against GPU hours"
         lined, bow = straightness(label, hours, kwh, check.most, [p.gpus for p in points])
         parts.append(("", decide(*lined, value=bow)))
-    every = {p.id: p for by_name in groups.values() for there in by_name.values() for p in there}
+    every = {p.id: p for by_name in groups.values() for points in by_name.values() for p in points}
     refuse_estimates(list(every.values()))
     energies, scope = energies_alike(list(every.values()))
     of_id = {id_: energies[at : at + 1] for at, id_ in enumerate(every)}
@@ -277,10 +277,10 @@ def _constant_gbs(
     evidence: Evidence, device: str, sizes: Container[int | None]
 ) -> dict[str, Sequence[Point]]:
     """Return points with energy of each series at constant GBS that has three, else all with these GBS."""
-    there = evidence.series(MODEL, "pretrain", device, "fd_gbs", least=1)
-    if not there:
+    series = evidence.series(MODEL, "pretrain", device, "fd_gbs", least=1)
+    if not series:
         raise NotTestable(f"No finished pre-training at constant GBS on {device}.")
-    lines = [line for line in there if not all(map(unlike_paper, line.points))] or there
+    lines = [line for line in series if not all(map(unlike_paper, line.points))] or series
     by_line = {line.title: _with_energy(in_paper(line).points) for line in lines}
     groups: dict[str, Sequence[Point]] = {
         title: points for title, points in by_line.items() if len(points) >= MINIMUM_POINTS
@@ -416,7 +416,10 @@ def _points_within(evidence: Evidence, check: Check) -> Outcome:
 
 
 def _means_within(evidence: Evidence, check: Check) -> Outcome:
-    """Check whether the mean P of every series is; of series that are in others whole only these count."""
+    """Check whether the mean P of every series is within bounds and margin.
+
+    A series whose points another one has too does not count.
+    """
     series = [
         (line, points)
         for line in evidence.find(check.model, None, check.device)
@@ -457,12 +460,12 @@ def _unlike(point: Point) -> tuple[str, ...]:
 
 
 def _nothing(evidence: Evidence, check: Check) -> str:
-    there = [
+    unlike = [
         p
         for p in evidence.points
         if (p.model, p.device) == (check.model, check.device) and _unlike(p)
     ]
-    other = f": {there[0].id} has {', '.join(_unlike(there[0]))}" if there else ""
+    other = f": {unlike[0].id} has {', '.join(_unlike(unlike[0]))}" if unlike else ""
     at = f" from {check.n} GPUs on" if check.n else ""
     kind = f"{check.model} on {check.device}{at}"
     return f"No finished run of {kind} as in the paper with a known energy{other}."
@@ -479,17 +482,17 @@ def _all_within(
 def _linear_everywhere(evidence: Evidence, check: Check) -> Outcome:
     """Check whether energy is linear in GPU hours along every series with enough points of whole nodes."""
     lines = [line for line in evidence.find() if line.mode not in ("probe", "other")]
-    there = {line.name: _whole_nodes(evidence, line, *check.columns) for line in lines}
-    long = [line for line in lines if len(there[line.name]) >= check.min_points]
+    of_nodes = {line.name: _whole_nodes(evidence, line, *check.columns) for line in lines}
+    long = [line for line in lines if len(of_nodes[line.name]) >= check.min_points]
     if not long:
         refuse_estimates([point for line in lines for point in line.having(check.quantity)])
-        points = max(there.values(), key=len, default=())
+        points = max(of_nodes.values(), key=len, default=())
         enough(points, "energy and GPU hours along one series, whole nodes")
 
     def of_line(line: Line) -> Outcome:
         refuse_estimates(line.having(check.quantity))
-        refuse_unlike(there[line.name])
-        return straight(check, evidence, line, there[line.name])
+        refuse_unlike(of_nodes[line.name])
+        return straight(check, evidence, line, of_nodes[line.name])
 
     outcome = combine(attempt(line.title, of_line, line) for line in long)
     left = len(lines) - len(long)
@@ -507,15 +510,15 @@ def _groups(evidence: Evidence, *names: str) -> dict[str, list[Point]]:
     Without probes. Only those of the most frequent origin: energies of several are not compared.
     NotTestable if all are estimated; these do not count.
     """
-    there = {
+    points = {
         point.id: point
         for line in evidence.find()
         if line.mode != "probe"
         for point in _whole_nodes(evidence, line, *names)
     }
-    sensed = [point for point in there.values() if point.origin != "estimated"]
+    sensed = [point for point in points.values() if point.origin != "estimated"]
     if not sensed:
-        refuse_estimates(list(there.values()))
+        refuse_estimates(list(points.values()))
     origins = [point.origin for point in sensed]
     most = max(set(origins), key=lambda origin: (origins.count(origin), str(origin)), default=None)
     alike = [point for point in sensed if point.origin == most]
@@ -571,17 +574,17 @@ def any_at_least(labels: Sequence[str], logarithms: Numbers, low: float) -> Outc
     below, with the probability of the one that is least so.
     """
     tested = tests(labels, logarithms, low, scale=RATIO)
-    places = range(len(labels))
-    by_place = [
-        decide(replace(tested, labels=[labels[i]], numbers=logarithms[[i]])) for i in places
+    alone = [
+        decide(replace(tested, labels=[label], numbers=logarithms[[i]]))
+        for i, label in enumerate(labels)
     ]
-    chances = [_chance_above(logarithms, at, tested.low) for at in places]
-    at = min(places, key=lambda i: (chances[i], -(by_place[i].p or 0.0)))
-    nearest = by_place[at]
-    outcome = replace(nearest, p=max(1.0 if part.p is None else part.p for part in by_place))
+    chances = [_chance_above(logarithms, i, tested.low) for i in range(len(labels))]
+    at = min(range(len(labels)), key=lambda i: (chances[i], -(alone[i].p or 0.0)))
+    nearest = alone[at]
+    outcome = replace(nearest, p=max(1.0 if part.p is None else part.p for part in alone))
     if nearest.verdict == SUPPORTED and chances[at] * len(labels) <= LEVEL:
         return outcome
-    if all(part.verdict == CONTRADICTED for part in by_place):
+    if all(part.verdict == CONTRADICTED for part in alone):
         return outcome
     note = ""
     if nearest.verdict == SUPPORTED:
@@ -660,8 +663,8 @@ def _left_out(points: Sequence[Point], names: Sequence[str]) -> Outcome:
     )
     sentence = f"with both rates the mean error of P_GPUh is {100 * np.mean(both):.1f} %"
     # The interval is over points.
-    told = outcome.detail.replace("repeats of each point would tell", "points are needed")
-    detail = f"leaving one of {len(points)} points out, {sentence}; {told}"
+    rises = outcome.detail.replace("repeats of each point would tell", "points are needed")
+    detail = f"leaving one of {len(points)} points out, {sentence}; {rises}"
     return replace(outcome, detail=detail, origins=powers.origins)
 
 
@@ -708,8 +711,8 @@ def _largest_ram_share(evidence: Evidence, check: Check) -> Outcome:
 def _gpu_varies_more(evidence: Evidence, check: Check) -> Outcome:
     """Check whether mean GPU power has a larger range than mean CPU socket power, by model and device."""
     names = (check.quantity, check.against)
-    there = [p for p in evidence.points if all(p.mean(name) is not None for name in names)]
-    groups = grouped(there, lambda point: f"{point.model} {point.device}")
+    measured = [p for p in evidence.points if all(p.mean(name) is not None for name in names)]
+    groups = grouped(measured, lambda point: f"{point.model} {point.device}")
     ready = {name: points for name, points in groups.items() if len(points) >= 2}
     if not ready:
         raise NotTestable(
@@ -733,8 +736,8 @@ def _range(numbers: Numbers) -> Numbers:
 
 def _rank_of_all_points(evidence: Evidence, check: Check) -> Outcome:
     """Check whether a quantity goes with another over all points of a model, phase and device."""
-    there = [point for point in evidence.points if point.mean(check.against) is not None]
-    groups = grouped(there, lambda point: f"{point.model} {point.phase} {point.device}")
+    counted = [point for point in evidence.points if point.mean(check.against) is not None]
+    groups = grouped(counted, lambda point: f"{point.model} {point.phase} {point.device}")
     if not groups:
         raise NotTestable("No finished run has samples per GPU hour.")
 

@@ -71,7 +71,11 @@ def pooled_spreads(points: Iterable[Point]) -> dict[Key, Spread]:
         for name in QUANTITIES:
             if point.varies_seeds or not is_metric(name):
                 repeats.setdefault(key_of(point.row, name), []).append(point.stat(name))
-    return {key: spread for key, own in repeats.items() if (spread := pooled(own)) is not None}
+    return {
+        key: spread
+        for key, summaries in repeats.items()
+        if (spread := pooled(summaries)) is not None
+    }
 
 
 PAPER_DEVICES = ("a100", "h100")
@@ -253,15 +257,15 @@ class Evidence:
 
         Of several that with most points as the paper trained, then with most points.
         """
-        found = self.find(model, phase, device, mode, constant)
-        if not found:
+        lines = self.find(model, phase, device, mode, constant)
+        if not lines:
             batch = "" if constant is None else f" {constant}"
-            there = sorted({f"{line.device} {line.mode}" for line in self.find(model)})
+            others = sorted({f"{line.device} {line.mode}" for line in self.find(model)})
             raise NotTestable(
                 f"No finished run of {model} {phase} on {device} in mode {mode}{batch}; there are "
-                f"{', '.join(there) or f'none of {model}'}."
+                f"{', '.join(others) or f'none of {model}'}."
             )
-        return max(found, key=_closeness)
+        return max(lines, key=_closeness)
 
     def series(
         self,
@@ -297,8 +301,8 @@ class Evidence:
         """Return GPUs of a node: the paper's on its devices, else the most that one node held."""
         if device in PAPER_DEVICES:
             return PAPER_GPUS_PER_NODE
-        there = [p.gpus // p.nodes for p in self.points if p.device == device and p.nodes]
-        return max(there, default=1)
+        per_node = (p.gpus // p.nodes for p in self.points if p.device == device and p.nodes)
+        return max(per_node, default=1)
 
 
 def is_full_size(point: Point) -> bool:
@@ -311,20 +315,24 @@ def unlike_paper(point: Point, epochs: int | None = None) -> tuple[str, ...]:
 
     `epochs`: how many are wanted, by default the paper's of the phase.
     """
-    row, found = point.row, []
+    row, differences = point.row, []
     wanted = EPOCHS.get(point.phase) if epochs is None else epochs
     if not is_full_size(point):
-        found.append(f"dataset of {point.dataset_total or 'unknown'} samples, not the paper's")
+        differences.append(
+            f"dataset of {point.dataset_total or 'unknown'} samples, not the paper's"
+        )
     if point.epochs != wanted:
-        found.append(f"{point.epochs} epochs, not {wanted}")
+        differences.append(f"{point.epochs} epochs, not {wanted}")
     if row["protocol"] != "paper":
-        found.append(f"protocol {row['protocol'] or 'unknown'}, not paper")
+        differences.append(f"protocol {row['protocol'] or 'unknown'}, not paper")
     if row["precision"] != PRECISION.get(point.model):
-        found.append(f"precision {row['precision'] or 'unknown'}, not {PRECISION.get(point.model)}")
+        differences.append(
+            f"precision {row['precision'] or 'unknown'}, not {PRECISION.get(point.model)}"
+        )
     if row["loader"] == "synthetic":
-        found.append("synthetic data")
-    found += [name for name in ("channels_last", "compile", *LEVERS) if row[name]]
-    return tuple(found)
+        differences.append("synthetic data")
+    differences += [name for name in ("channels_last", "compile", *LEVERS) if row[name]]
+    return tuple(differences)
 
 
 def key_of_line(line: Line) -> tuple[Any, ...]:

@@ -167,8 +167,8 @@ def lines_of(campaign: Campaign, rows: Sequence[Row]) -> tuple[Line, ...]:
         )
         for name, series in campaign.series.items()
     ]
-    there = Counter(map(key_of_line, lines))
-    return tuple(replace(line, alike=there[key_of_line(line)] > 1) for line in lines)
+    counts = Counter(map(key_of_line, lines))
+    return tuple(replace(line, alike=counts[key_of_line(line)] > 1) for line in lines)
 
 
 def _total(configuration: Configuration) -> int | None:
@@ -190,9 +190,9 @@ def _chance(configuration: Configuration) -> float | None:
 
 def with_points(evidence: Evidence) -> Evidence:
     """Return the same with `points`: those of all lines, each once, with what repeats say of their spread."""
-    there = {point.id: point for line in evidence.lines for point in line.points}
-    spreads = {} if evidence.published else pooled_spreads(there.values())
-    whole = replace(evidence, points=tuple(there.values()))
+    points = {point.id: point for line in evidence.lines for point in line.points}
+    spreads = {} if evidence.published else pooled_spreads(points.values())
+    whole = replace(evidence, points=tuple(points.values()))
     return whole.changed(lambda point: replace(point, spreads=spreads))
 
 
@@ -220,6 +220,6 @@ def modes_of(campaign: Campaign) -> dict[str, str]:
 
 def constant_of(campaign: Campaign, series: Series) -> int | None:
     """Return the batch size that is the same at all points of a series, if one is."""
-    there = [campaign.configurations[id_] for id_ in series.points.values()]
-    values = {getattr(each, series.constant, None) for each in there}
+    configurations = (campaign.configurations[id_] for id_ in series.points.values())
+    values = {getattr(each, series.constant, None) for each in configurations}
     return values.pop() if len(values) == 1 else None

@@ -195,7 +195,7 @@ def decide(*groups: Tests, value: Value = None) -> Outcome:
     rows = [(group, at) for group in groups for at in range(len(group.numbers))]
     parts = [_judged(*row) for row in rows]
     weighed = _weighed(parts, _ORDER)
-    deciding = [at for at in weighed.places if weighed.verdicts[at] == weighed.verdict]
+    deciding = [at for at in weighed.order if weighed.verdicts[at] == weighed.verdict]
     detail = _detail([(*rows[at], parts[at]) for at in deciding], weighed, len(rows))
     outcome = _decided(parts, weighed, detail)
     return outcome if value is None else replace(outcome, value=value)
@@ -321,7 +321,7 @@ class _Weighed:
 
     verdicts: Sequence[str]
     """Of each part; a contradiction that may be by chance is undecided."""
-    places: Sequence[int]
+    order: Sequence[int]
     """Of the parts, that which decides first."""
     count: int
     """Of the numbers that were tested."""
@@ -331,7 +331,7 @@ class _Weighed:
     @property
     def verdict(self) -> str:
         """Return the verdict of the part that decides."""
-        return self.verdicts[self.places[0]]
+        return self.verdicts[self.order[0]]
 
 
 def _weighed(parts: Sequence[Outcome], order: Sequence[str]) -> _Weighed:
@@ -358,7 +358,7 @@ def _weighed(parts: Sequence[Outcome], order: Sequence[str]) -> _Weighed:
 
 def _decided(parts: Sequence[Outcome], weighed: _Weighed, detail: str) -> Outcome:
     """Return the outcome of the part that decides, with the probability of all."""
-    first = parts[weighed.places[0]]
+    first = parts[weighed.order[0]]
     return Outcome(
         weighed.verdict,
         first.value,
@@ -410,6 +410,6 @@ def shown(value: float, digits: int = 4) -> str:
     return f"{value:.{digits}g}"
 
 
-def places(numbers: Floats | npt.ArrayLike) -> str:
+def in_order(numbers: Floats | npt.ArrayLike) -> str:
     """Return values, shown in their order."""
     return ", ".join(shown(float(value)) for value in np.atleast_1d(np.asarray(numbers, float)))

@@ -217,13 +217,13 @@ def refuse_estimates(points: Sequence[Point]) -> None:
 
 def refuse_unlike(points: Sequence[Point]) -> None:
     """Refuse (NotTestable) to compare energies of several origins or scopes."""
-    for what, there in (
+    for what, several in (
         ("origins", {str(point.origin) for point in points}),
         ("scopes", {str(point.scope) for point in points}),
     ):
-        if len(there) > 1:
+        if len(several) > 1:
             raise NotTestable(
-                f"Energies of several {what} ({', '.join(sorted(there))}) are not compared."
+                f"Energies of several {what} ({', '.join(sorted(several))}) are not compared."
             )
 
 
@@ -293,9 +293,9 @@ def grouped(points: Iterable[Point], key: Callable[[Point], str]) -> dict[str, l
 def enough(points: Sequence[Point], what: str, min_points: int = MINIMUM_POINTS) -> Sequence[Point]:
     """Return the points, if a trend can be seen in them; NotTestable for too few."""
     if len(points) < min_points:
-        there = f" (n = {', '.join(str(point.gpus) for point in points)})" if points else ""
+        counts = f" (n = {', '.join(str(point.gpus) for point in points)})" if points else ""
         raise NotTestable(
-            f"{what}: known at {len(points)} of the {min_points} points that are needed{there}; "
+            f"{what}: known at {len(points)} of the {min_points} points that are needed{counts}; "
             f"{min_points - len(points)} more needed."
         )
     return points
@@ -344,15 +344,15 @@ def with_ram(evidence: Evidence, min_gpus: int = 1) -> list[Point]:
 
     An estimate from rated powers says nothing of a share. NotTestable if there are none.
     """
-    there = [
+    shares = [
         point
         for point in evidence.points
         if point.gpus >= min_gpus and point.mean("ram_energy_share") is not None
     ]
-    sensed = [point for point in there if point.origin in SENSED]
+    sensed = [point for point in shares if point.origin in SENSED]
     if not sensed:
-        origins = ", ".join(sorted({str(point.origin) for point in there}))
-        rest = f"; it is {origins} where there is one" if there else ""
+        origins = ", ".join(sorted({str(point.origin) for point in shares}))
+        rest = f"; it is {origins} where there is one" if shares else ""
         at = f" from {min_gpus} GPUs on" if min_gpus > 1 else ""
         raise NotTestable(
             f"No finished run{at} has measured energy of RAM (it needs the sensor of an Intel CPU){rest}."

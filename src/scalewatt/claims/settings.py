@@ -150,32 +150,32 @@ def _read(evidence: Evidence, spec: RunSpec, path: str) -> Any:
 def _spec(evidence: Evidence, check: Check) -> Outcome:
     """Check whether all specs say the wanted value, or values of several paths."""
     paths = check.quantity.split(";")
-    said = []
+    stated = []
     for spec in specs_of(evidence, *check.series, check.mode):
         values = tuple(_read(evidence, spec, path) for path in paths)
-        said.append((spec.configuration, values if len(paths) > 1 else values[0]))
-    return all_say(check.text, check.exact_value, said)
+        stated.append((spec.configuration, values if len(paths) > 1 else values[0]))
+    return all_say(check.text, check.exact_value, stated)
 
 
 def all_say(
-    what: str, wanted: Any, said: Sequence[tuple[str, Any]], noun: str = "configurations"
+    what: str, wanted: Any, stated: Sequence[tuple[str, Any]], noun: str = "configurations"
 ) -> Outcome:
     """Return whether all configurations (or runs) say the wanted value; NotTestable if some say none."""
     what = what[:1].upper() + what[1:]
     silent = [
-        id_ for id_, value in said if None in (value if isinstance(value, tuple) else [value])
+        id_ for id_, value in stated if None in (value if isinstance(value, tuple) else [value])
     ]
-    others = [(id_, value) for id_, value in said if value != wanted and id_ not in silent]
+    others = [(id_, value) for id_, value in stated if value != wanted and id_ not in silent]
     if others:
         id_, value = others[0]
         sentence = (
             f"{what}: {_text(value)} in {id_}, expected {_text(wanted)} ({noun} with another value: "
-            f"{len(others)} of {len(said)})."
+            f"{len(others)} of {len(stated)})."
         )
         return exactly(False, _text(value), sentence)
     if silent:
-        raise NotTestable(f"{what}: {len(silent)} of {len(said)} do not say it.")
-    return exactly(True, _text(wanted), f"{what}: {_text(wanted)} ({noun}: {len(said)}).")
+        raise NotTestable(f"{what}: {len(silent)} of {len(stated)} do not say it.")
+    return exactly(True, _text(wanted), f"{what}: {_text(wanted)} ({noun}: {len(stated)}).")
 
 
 def _text(value: Any) -> str:
@@ -242,8 +242,8 @@ def _repeats_of_one_seed(evidence: Evidence, check: Check) -> Outcome:
     seeds = {spec.seed for spec in specs}
     if None in seeds:
         raise NotTestable("Repeats with one seed: the seed is not known of all configurations.")
-    there = {} if evidence.campaign is None else evidence.campaign.configurations
-    if any(there[spec.configuration].seeds == VARIED for spec in specs):
+    configurations = {} if evidence.campaign is None else evidence.campaign.configurations
+    if any(configurations[spec.configuration].seeds == VARIED for spec in specs):
         return exactly(False, VARIED, "Repeats have seeds of their own; one is claimed.")
     if len(seeds) > 1:
         named = _text(sorted(map(str, seeds)))
@@ -286,8 +286,8 @@ def _provenance(evidence: Evidence, check: Check) -> Outcome:
         raise NotTestable(f"No finished run of {check.model or 'any model'} has provenance.")
     parts = []
     for name, wanted in zip(check.quantity.split(";"), check.exact_value, strict=True):
-        said = [(run, provenance.get(name)) for run, provenance in runs.items()]
-        parts.append(attempt(name, all_say, name, wanted, said, "runs"))
+        stated = [(run, provenance.get(name)) for run, provenance in runs.items()]
+        parts.append(attempt(name, all_say, name, wanted, stated, "runs"))
     return all_of(parts)
 
 

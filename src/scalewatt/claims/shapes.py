@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations, islice, pairwise, takewhile
 
 import numpy as np
@@ -25,7 +26,7 @@ from scalewatt.claims.outcomes import (
     beside_one,
     decide,
     exactly,
-    places,
+    in_order,
     shown,
     tests,
 )
@@ -296,14 +297,14 @@ def _lowest_efficiency(check: Check, evidence: Evidence, line: Line, points: Poi
 def _after_quadrupling(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check the efficiency after quadrupling the fewest GPUs of the series."""
     first = line.planned[0]
-    there = {point.gpus: point for point in points}
-    if missing := [str(n) for n in (first, 4 * first) if n not in there]:
+    by_n = {point.gpus: point for point in points}
+    if missing := [str(n) for n in (first, 4 * first) if n not in by_n]:
         raise NotTestable(
             f"The sentence is about going from {first} to {4 * first} GPUs; no run time is known with "
             f"{' and '.join(missing)}."
         )
     label = f"Efficiency from {first} to {4 * first} GPUs"
-    efficiency = efficiencies(there[first], [there[4 * first]])
+    efficiency = efficiencies(by_n[first], [by_n[4 * first]])
     return decide(tests(label, efficiency, *check.bounds, RATIO))
 
 
@@ -312,10 +313,10 @@ def _falls_beyond(check: Check, evidence: Evidence, line: Line, points: Points) 
     few = [point for point in points if point.gpus <= SPLIT]
     many = [point for point in points if point.gpus > SPLIT]
     if not many or len(few) < 2:
-        there = ", ".join(str(point.gpus) for point in points)
+        counts = ", ".join(str(point.gpus) for point in points)
         raise NotTestable(
             f"{line.title}: two points up to {SPLIT} GPUs and one beyond are compared; there are n = "
-            f"{there}; {max(0, 2 - len(few)) + (not many)} more needed."
+            f"{counts}; {max(0, 2 - len(few)) + (not many)} more needed."
         )
     last = many[-1]
     falls = log_ratio(last, few[-1], "gpu_hours")
@@ -406,28 +407,24 @@ def straightness(
     ], float(bow.values[0])
 
 
-def _monotone(rises: bool) -> SeriesRule:
-    """Return the rule that a quantity goes the claimed way as a whole, and back by `margin` at no step.
+def _monotone(check: Check, evidence: Evidence, line: Line, points: Points, rises: bool) -> Outcome:
+    """Check whether the quantity rises (or falls) as a whole, and goes back by `margin` at no step.
 
-    The whole is the slope along the points' places, a step the ratio to the number before. The value is the
+    The whole is the slope along the points' order, a step the ratio to the number before. The value is the
     step furthest back.
     """
     sense = 1 if rises else -1
-
-    def rule(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-        numbers = positive(values(points, check.quantity))
-        steps = sense * (np.eye(len(points))[1:] - np.eye(len(points))[:-1])
-        labels = [f"{check.text}, {a.gpus} to {b.gpus} GPUs: the step" for a, b in pairwise(points)]
-        whole = slope(np.arange(float(len(points))), numbers).times(sense)
-        ratios = numbers.logarithms().contrast(steps)
-        way = "rising" if rises else "falling"
-        return decide(
-            above(f"{check.text}, {places(numbers.values)}: the slope, {way},", whole),
-            tests(labels, ratios, 1 / (1 + check.most), scale=RATIO),
-            value=float(np.min(steps @ numbers.values)),
-        )
-
-    return rule
+    numbers = positive(values(points, check.quantity))
+    steps = sense * (np.eye(len(points))[1:] - np.eye(len(points))[:-1])
+    labels = [f"{check.text}, {a.gpus} to {b.gpus} GPUs: the step" for a, b in pairwise(points)]
+    whole = slope(np.arange(float(len(points))), numbers).times(sense)
+    ratios = numbers.logarithms().contrast(steps)
+    way = "rising" if rises else "falling"
+    return decide(
+        above(f"{check.text}, {in_order(numbers.values)}: the slope, {way},", whole),
+        tests(labels, ratios, 1 / (1 + check.most), scale=RATIO),
+        value=float(np.min(steps @ numbers.values)),
+    )
 
 
 def _convex(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
@@ -502,7 +499,7 @@ def _updates(check: Check, evidence: Evidence, line: Line, points: Points) -> Ou
     return exactly(
         set(updates) == {wanted},
         max(updates, key=lambda count: abs(count - wanted)),
-        f"updates per GPU and epoch are {places(updates)} at n = "
+        f"updates per GPU and epoch are {in_order(updates)} at n = "
         f"{', '.join(str(p.gpus) for p in points)}; expected {wanted:g} everywhere.",
     )
 
@@ -699,11 +696,11 @@ def knee(sizes: Sequence[int], numbers: Numbers, low: float, high: float) -> Out
     bends = [_joined(sizes, numbers, size) for size in sizes[1:-1]]
     inside = [bend for bend in bends if low <= bend.gbs <= high]
     outside = [bend for bend in bends if not low <= bend.gbs <= high]
-    for where, there in (
+    for where, compared in (
         (f"from {low:g} to {high:g}", inside),
         (f"below {low:g} or above {high:g}", outside),
     ):
-        if not there:
+        if not compared:
             raise NotTestable(
                 f"No knee at a GBS {where} can be compared: 1 more needed there, between other points."
             )
@@ -774,7 +771,7 @@ SERIES_RULES: dict[str, SeriesRule] = {
     "efficiency_after_quadrupling": _after_quadrupling,
     "efficiency_falls_beyond": _falls_beyond,
     "fall_to_node": _fall_to_node,
-    "falls": _monotone(rises=False),
+    "falls": partial(_monotone, rises=False),
     "first_is_least": _first_is_least,
     "knee": _knee,
     "least_at_node": _least_at_node,
@@ -784,7 +781,7 @@ SERIES_RULES: dict[str, SeriesRule] = {
     "proportional": _proportional,
     "rank": _rank,
     "ratio": _ratio,
-    "rises": _monotone(rises=True),
+    "rises": partial(_monotone, rises=True),
     "share_of_cpu": _share_of_cpu,
     "sign": _sign,
     "slope_changes": _slope_changes,

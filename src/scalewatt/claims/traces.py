@@ -233,7 +233,7 @@ def _higher(label: str, top: Numbers, bottom: Numbers) -> Tests:
 
 
 def _narrower_and_higher(evidence: Evidence, check: Check) -> Outcome:
-    """Return the same, and whether the mean power of the GPUs is higher on H100."""
+    """Check whether power fluctuates less on H100 as J03 says, and mean GPU power is higher there."""
     points = {point.id: point for point in evidence.points}
 
     def higher(h100: Trace, a100: Trace) -> Outcome:

@@ -131,14 +131,14 @@ def _select(check: Check, evidence: Evidence, line: Line) -> Sequence[Point]:
 
 def _points_at(line: Line, counts: Sequence[int], name: str) -> list[Point]:
     """Return the points at these n; NotTestable if one has no result, or lacks the quantity."""
-    there = {point.gpus: point for point in line.points}
-    if missing := [str(n) for n in counts if n not in there]:
+    by_n = {point.gpus: point for point in line.points}
+    if missing := [str(n) for n in counts if n not in by_n]:
         raise NotTestable(
             f"{line.title}: no finished run with {' or '.join(missing)} GPUs; {len(missing)} more needed."
         )
     for n in counts:
-        quantity(there[n], name)
-    return [there[n] for n in counts]
+        quantity(by_n[n], name)
+    return [by_n[n] for n in counts]
 
 
 def _with_gbs(check: Check, points: Sequence[Point]) -> Sequence[Point]:
@@ -151,9 +151,9 @@ def _with_gbs(check: Check, points: Sequence[Point]) -> Sequence[Point]:
         return points
     points = [point for point in points if point.gbs <= size]
     if len(points) < check.min_points or points[-1].gbs < size:
-        there = ", ".join(str(point.gbs) for point in points) or "none"
+        batches = ", ".join(str(point.gbs) for point in points) or "none"
         raise NotTestable(
-            f"{len(points)} points up to GBS {size} (GBS {there}); {check.min_points} are needed, one at "
+            f"{len(points)} points up to GBS {size} (GBS {batches}); {check.min_points} are needed, one at "
             f"GBS {size}."
         )
     return points
@@ -234,10 +234,10 @@ def _on_sizes(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
     """
     check = checks[0]
     sizes = (int(check.n), int(check.batch), int(check.gbs))
-    there = [p for p in pretrainings(evidence, check.device) if (p.gpus, p.lbs, p.gbs) == sizes]
-    as_paper = [point for point in there if not unlike_paper(point)]
+    points = [p for p in pretrainings(evidence, check.device) if (p.gpus, p.lbs, p.gbs) == sizes]
+    as_paper = [point for point in points if not unlike_paper(point)]
     if not as_paper:
-        other = f": {there[0].id} has {', '.join(unlike_paper(there[0]))}" if there else ""
+        other = f": {points[0].id} has {', '.join(unlike_paper(points[0]))}" if points else ""
         raise NotTestable(
             f"No finished run of FourCastNet's pre-training on {check.device} as in the paper with GPUs "
             f"{check.n}, LBS {check.batch}, GBS {check.gbs}{other}."
@@ -328,8 +328,8 @@ def _check_rows(checks: Sequence[Check], evidence: Evidence) -> Outcome:
     trainings = sorted({(p.model, p.phase, p.device) for p in evidence.points})
 
     def of_training(model: str, phase: str, device: str) -> Outcome:
-        there = [replace(check, model=model, phase=phase, device=device) for check in checks]
-        return check_claim(there, evidence)
+        rows = [replace(check, model=model, phase=phase, device=device) for check in checks]
+        return check_claim(rows, evidence)
 
     return combine(
         attempt(" ".join(name for name in training if name != "train"), of_training, *training)
