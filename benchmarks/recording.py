@@ -105,7 +105,7 @@ def inner(folder: Path, options: argparse.Namespace) -> None:
 
     begin = time.monotonic()
     arguments = (options.seconds, options.pairs)
-    found = monitored(sampled_training, arguments, folder, "segment-000", options.period, "bench")
+    found = monitored(sampled_training, arguments, folder, "segment-000", options.period)
     (journal,) = journal_files(folder)[0].values()
     files = (journal, beside(journal, TELEMETRY), beside(journal, ".sensors.json"))
     _, read, _ = read_table(journal)

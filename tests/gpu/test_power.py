@@ -41,7 +41,7 @@ def test_integrated_power_is_the_energy_of_nvmls_counter(tmp_path: Path, nvml: A
 def energies_of_bursts(folder: Path) -> tuple[float, float, list[str]]:
     """Return the energy of bursts of work by the counter and by the recorded power, and the power's flags."""
     # CUDA begins within: perun starts its sampler before, as in a training.
-    result = monitored(bursts, (), folder, "segment-000", 0.1, "bursts", ABORT_S)
+    result = monitored(bursts, (), folder, "segment-000", 0.1, ABORT_S)
     assert result is not None
     index, start_s, end_s, counter_j = result
     sensor = of_gpu(read_journal(journal_files(folder)[0].values()), index)
@@ -92,9 +92,7 @@ def blocks_with_and_without_sampler(
     folder: Path, period_s: float
 ) -> tuple[list[float], list[float]]:
     """Return the seconds of blocks of updates without and with the sampler, in the order ABBA."""
-    result = monitored(
-        blocks, (folder / "training",), folder, "blocks", period_s, "blocks", ABORT_S
-    )
+    result = monitored(blocks, (folder / "training",), folder, "blocks", period_s, ABORT_S)
     assert result is not None
     return result
 

@@ -24,7 +24,7 @@ from energy_files import (
 )
 from run_files import make_spec
 
-from scalewatt.common.files import write_json, write_table
+from scalewatt.common.files import write_table
 from scalewatt.energies.account import write_energy
 from scalewatt.energies.checks import state_flags
 from scalewatt.energies.node import MAX_DIFFERENCE
@@ -94,20 +94,6 @@ def test_nvmls_energy_counter_is_compared_with_the_power(tmp_path: Path) -> None
     assert row["duration_s"] == 120 and row["energy_j"] == pytest.approx(120 * watts)
     assert abs(row["difference"]) < 1e-3
     assert "disagrees" not in set(written["flags"]["code"])
-
-
-@pytest.mark.parametrize(("joules", "flagged"), [(120 * 550.0, False), (120 * 900.0, True)])
-def test_slurms_energy_is_compared_with_the_segment(
-    tmp_path: Path, joules: float, flagged: bool
-) -> None:
-    run = recorded(tmp_path)
-    slurm = {"job": "1", "step": "0", "consumed_energy_j": joules, "elapsed_s": 125, "nodes": 1}
-    write_json(run / "perun" / "segment-000.slurm-energy.json", slurm)
-    written = tables(run)
-    (row,) = written["cross-checks"].to_dict("records")
-    assert row["source"] == "slurm_consumed_energy" and pd.isna(row["node"])
-    assert row["recorded_j"] == pytest.approx(120 * 550, rel=0.01)
-    assert ("disagrees" in set(written["flags"]["code"])) == flagged
 
 
 # --- shared nodes -------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ from pathlib import Path
 from scalewatt.monitoring.perun_session import monitored
 def work(calls): calls.write_text((calls.read_text() if calls.exists() else "") + "x"); time.sleep(1)
 folder = Path(sys.argv[1])
-monitored(work, (folder / "calls",), folder, "segment-000", 0.1, "a test")
+monitored(work, (folder / "calls",), folder, "segment-000", 0.1)
 """
 
 
@@ -84,7 +84,7 @@ def work():
     timer = threading.Timer(closing_s + 4, os._exit, (3,))  # without its data perun hangs
     timer.daemon = True
     timer.start()
-monitored(work, (), Path(sys.argv[1]), "segment-000", 0.1, "a test", closing_s)
+monitored(work, (), Path(sys.argv[1]), "segment-000", 0.1, closing_s)
 """
 
 

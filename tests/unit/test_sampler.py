@@ -22,10 +22,9 @@ from scalewatt.monitoring.sampler import JournalWriter, describe_sensors
 from scalewatt.recordings.block import Block
 from scalewatt.recordings.concurrent_samplers import (
     GROUP_VARIABLE,
-    ConcurrentSamplers,
-    read_samplers,
+    announce_sampler,
 )
-from scalewatt.recordings.journal import journal_files, read_journal
+from scalewatt.recordings.journal import last_sample_s, read_journal
 from scalewatt.recordings.telemetry import read_telemetry
 
 HOST = socket.gethostname()
@@ -47,7 +46,7 @@ sensors = {
 }
 sampler = os.fork()
 if sampler == 0:
-    callback = JournalWriter(folder, "segment-000", 0.05, rank, sensors, "mine repeat 1")()
+    callback = JournalWriter(folder, "segment-000", 0.05, rank, sensors)()
     for i in range(samples):
         power = "lost" if i == 2 else np.uint32(100_000 + i)
         callback({f"{host}_CUDA:0_POWER": power, f"{host}_cpu_0_package-0": np.uint64(i),
@@ -99,12 +98,9 @@ def block(folder: Path, stem: str = "segment-000") -> Block:
 def test_every_sample_is_on_disk_with_what_the_sensors_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Samples, and once who else measures on the node."""
+    """Samples, and how many others measure on the node."""
     monkeypatch.setenv(GROUP_VARIABLE, str(tmp_path / "samplers"))
-    others = [
-        ConcurrentSamplers("other repeat 3", HOST),
-        ConcurrentSamplers("elsewhere repeat 1", f"{HOST}-2"),
-    ]
+    others = [announce_sampler(HOST), announce_sampler(f"{HOST}-2")]
     rank, _ = start(tmp_path, 5)
     assert rank.wait() == 0 and len(others) == 2
     power = block(tmp_path)
@@ -113,8 +109,6 @@ def test_every_sample_is_on_disk_with_what_the_sensors_are(
     assert power.sensors.loc[1, ["limit_w", "uuid"]].tolist() == [400, "GPU-1"]
     np.testing.assert_allclose(power.values[:, 1], [100, 100.001, np.nan, 100.003, 100.004])
     assert np.all(np.diff(power.time_s) > 0.04)
-    (met,) = read_samplers(tmp_path.glob("*.samplers.jsonl"))
-    assert (met["run"], met["host"], met["pid"]) == ("other repeat 3", HOST, os.getpid())
     (telemetry,), _ = read_telemetry(tmp_path.glob("*.telemetry.csv"))
     (column,) = telemetry.sensors.index[telemetry.sensors["quantity"] == "concurrent_samplers"]
     assert telemetry.values[0, column] == 1
@@ -124,7 +118,7 @@ def test_every_sample_is_on_disk_with_what_the_sensors_are(
 def test_no_sampler_survives_its_rank(tmp_path: Path, frozen: bool) -> None:
     rank, sampler = start(tmp_path, 10**6)
     try:
-        wait_for(lambda: journal_files(tmp_path))
+        wait_for(lambda: any(map(last_sample_s, tmp_path.glob("segment-000.*.csv"))))
         if frozen:
             os.kill(sampler, signal.SIGSTOP)
         rank.kill()
@@ -139,24 +133,22 @@ def test_nothing_that_fails_ends_the_sampler_and_it_reports_so_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(GROUP_VARIABLE, str(tmp_path / "samplers"))
-    other = ConcurrentSamplers("other repeat 3", HOST)
     folder = tmp_path / "later"
     power = {"CUDA:0_POWER": {"kind": "gpu", "index": 0, "unit": "W", "mag": 1e-3}}
     (tmp_path / "file").touch()
-    callback = JournalWriter(tmp_path / "file", "s", 1, os.getppid(), power, "a").callback(HOST)
+    callback = JournalWriter(tmp_path / "file", "s", 1, os.getppid(), power).callback(HOST)
     for value in (1, 2, 3):
         callback({f"{HOST}_CUDA:0_POWER": value})
     (said,) = capsys.readouterr().err.splitlines()
     assert said.startswith(f"scalewatt: {HOST}: a sample could not be recorded: ")
-    callback = JournalWriter(folder, "s", 1.0, os.getppid(), power, "a").callback(HOST)
-    for kind in ("telemetry.csv", "samplers.jsonl", "total.json"):
+    callback = JournalWriter(folder, "s", 1.0, os.getppid(), power).callback(HOST)
+    for kind in ("telemetry.csv", "total.json"):
         (folder / f"s.{HOST}.{kind}").mkdir(parents=True)
     for value in (np.uint32(1), "odd", None, np.uint32(2)):
         callback({f"{HOST}_CUDA:0_POWER": value})
     said = capsys.readouterr().err
-    what = ("the other samplers of this node", "telemetry", "the energy so far")
+    what = ("telemetry", "the energy so far")
     assert len(said.splitlines()) == len(what) and all(each in said for each in what)
-    assert other.others() is not None
     np.testing.assert_allclose(block(folder, "s").values[:, 0], [0.001, np.nan, np.nan, 0.002])
 
 
@@ -180,19 +172,19 @@ def test_a_sample_takes_at_most_two_hundred_bytes_with_all_telemetry(
         rapl = {"unit": "J", "mag": 1e-6, "valid_max": 262_143_328_850, "index": i}
         sensors[f"cpu_{i}_package-{i}"] = {**rapl, "kind": "cpu"}
         sensors[f"ram_{i}_dram"] = {**rapl, "kind": "ram"}
-    callback = JournalWriter(tmp_path, "s", 1.0, os.getppid(), sensors, "a").callback(HOST)
-    for second in range(3600):
+    callback = JournalWriter(tmp_path, "s", 1.0, os.getppid(), sensors).callback(HOST)
+    for second in range(600):
         now[0] = second + 0.123456
         counted = (200_000_000_000 + 100_000_000 * second) % 262_143_328_850
         values = {n: 300_123 if f["unit"] == "W" else counted for n, f in sensors.items()}
         callback({f"{HOST}_{name}": value for name, value in values.items()})
-    assert block(tmp_path, "s").values.shape == (3600, 8)
+    assert block(tmp_path, "s").values.shape == (600, 8)
     (other,), _ = read_telemetry(tmp_path.glob("s.*.telemetry.csv"))
-    assert other.time_s.size == 720 and len(other.sensors) >= 4 * 8
+    assert other.time_s.size == 120 and len(other.sensors) >= 4 * 8
     sizes = [path.stat().st_size for path in tmp_path.glob("s.*.csv")]
-    assert len(sizes) == 2 and sum(sizes) / 3600 <= 200
+    assert len(sizes) == 2 and sum(sizes) / 600 <= 200
     total = json.loads((tmp_path / f"s.{HOST}.total.json").read_text())
-    assert total["seconds"] == pytest.approx(3590, abs=10)
+    assert total["seconds"] == pytest.approx(590, abs=10)
     assert [row["name"] for row in total["sensors"]] == [*block(tmp_path, "s").sensors["name"]]
     for row in total["sensors"]:
         watts = 300.123 if row["kind"] == "gpu" else 100.0

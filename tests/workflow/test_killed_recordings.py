@@ -34,7 +34,7 @@ def work():
     (sampler,) = multiprocessing.active_children()
     print(sampler.pid, time.time(), flush=True)
     time.sleep(600)
-monitored(work, (), Path(sys.argv[1]), "segment-000", 0.5, "a test")
+monitored(work, (), Path(sys.argv[1]), "segment-000", 0.5)
 """
 
 

@@ -256,22 +256,3 @@ def test_a_run_on_one_machine_begins_in_a_step_of_slurm_that_holds_all_of_it(
     watched.start()
     output = watched.output()
     assert watched.process.returncode == 0, output
-
-
-def test_a_run_in_a_slurm_step_carries_slurm_s_own_energy(
-    watched: Watched, tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = tmp_path / "bin" / "sacct"
-    program.parent.mkdir()
-    row = "4711.3|123456|65|1|$(($(date +%s) - 60))|$(date +%s)"
-    program.write_text(f'#!/bin/sh\necho "{row}"\n')
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
-    watched.training = Training.of(tmp_path / "short", data, WAVES, epochs=1)
-    watched.launcher = "mpiexec -genv SLURM_JOB_ID 4711 -genv SLURM_STEP_ID 3 -n {gpus}"
-    watched.start()
-    output = watched.output()
-    assert watched.process.returncode == 0, output
-    found = read_json(watched.training.out / "perun" / "segment-000.slurm-energy.json")
-    assert (found["job"], found["step"], found["consumed_energy_j"]) == ("4711", "3", 123456.0)
-    assert found["elapsed_s"] == 65.0

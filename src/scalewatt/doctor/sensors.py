@@ -20,7 +20,7 @@ from typing import Any
 
 from scalewatt.campaign.cluster import powers
 from scalewatt.doctor.check import SET_UP, Check, CommandFailed, Site, call, fail, ok, run, warn
-from scalewatt.recordings.concurrent_samplers import GROUP_VARIABLE, samplers_of
+from scalewatt.recordings.concurrent_samplers import GROUP_VARIABLE, count_samplers
 from scalewatt.results.text.number_format import listed
 
 # --- GPUs -----------------------------------------------------------------------------------------
@@ -138,9 +138,8 @@ PERIOD_S, SAMPLED_S = 0.2, 1.0
 def perun(site: Site) -> Check:
     """Have perun sample for a moment, unless a run is being measured here, which that would disturb."""
     name = f"perun {version('perun')}"
-    measured = samplers_of(socket.gethostname())
-    if measured:
-        return warn(f"{name} is not tested while {measured[0]['run']} is being measured here")
+    if count_samplers(socket.gethostname()):
+        return warn(f"{name} is not tested while a run is being measured here")
     with tempfile.TemporaryDirectory(prefix="scalewatt-doctor-") as folder:
         # A run that begins now must not take it for a concurrent run.
         apart = {GROUP_VARIABLE: f"{folder}/samplers"}
@@ -168,7 +167,7 @@ def sample(folder: str, rated: str) -> dict[str, Any]:
     from scalewatt.monitoring.perun_session import monitored
     from scalewatt.recordings.journal import journal_files, read_journal
 
-    monitored(time.sleep, (SAMPLED_S,), Path(folder), "segment-000", PERIOD_S, "scalewatt doctor")
+    monitored(time.sleep, (SAMPLED_S,), Path(folder), "segment-000", PERIOD_S)
     recording = read_journal(journal_files(Path(folder))[0].values())
     ((node, blocks),) = recording.nodes.items()
     begin, end = node_window(blocks) or (0.0, 0.0)

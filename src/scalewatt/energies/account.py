@@ -22,12 +22,10 @@ from scalewatt.energies.checks import (
     cross_check_flags,
     gpu_checks,
     gpu_loads,
-    measured_j,
     meter_checks,
     node_meters,
     perun_checks,
     setting_flags,
-    slurm_check,
     state_flags,
     telemetry_table,
 )
@@ -52,7 +50,7 @@ from scalewatt.energies.stages import (
     segment_events,
     tile_window,
 )
-from scalewatt.energies.tables import Accounts, Collected, known_sum, tables
+from scalewatt.energies.tables import Accounts, Collected, tables
 from scalewatt.energies.traces import Traces, write_traces
 from scalewatt.recordings.node_names import nodes_by_name
 from scalewatt.recordings.stage_log import EVALUATIONS
@@ -173,9 +171,9 @@ def _add_segment(counted: _Counted, segment: Segment, events: pd.DataFrame) -> N
     for each in segment.flags:
         rows.flag([each], number, each.get("node"), each.get("kind"))
     lost = _discarded_span(run, number, events)
-    nodes, energies_j = [], []
+    nodes = []
     for node in _nodes(counted, segment):
-        energies_j.append(_add_node(counted, node, events, lost))
+        _add_node(counted, node, events, lost)
         nodes.append(node)
     flags = [*_outcome_flags(run, number, nodes, lost)]
     if events.empty:
@@ -184,9 +182,7 @@ def _add_segment(counted: _Counted, segment: Segment, events: pd.DataFrame) -> N
     missing, of_hosts = _missing_hosts(run, [node.name for node in nodes], segment)
     length_s = max((node.length_s for node in nodes), default=0.0)
     _add_unrecorded(rows, number, missing, events, length_s)
-    checks = slurm_check(segment.slurm, None if missing else known_sum(energies_j), length_s)
-    rows.cross_checks.extend({"segment": number, **row} for row in checks)
-    rows.flag([*flags, *of_hosts, *cross_check_flags(checks, NODE)], number)
+    rows.flag([*flags, *of_hosts], number)
 
 
 def _outcome_flags(run: Run, number: int, nodes: Sequence[_Node], lost: Window) -> Iterator[Flag]:
@@ -316,11 +312,10 @@ def _read_ahead(segment: Segment) -> Iterator[NodeRecording]:
             yield node.result()  # type: ignore[union-attr]
 
 
-def _add_node(counted: _Counted, node: _Node, events: pd.DataFrame, lost: Window) -> float | None:
+def _add_node(counted: _Counted, node: _Node, events: pd.DataFrame, lost: Window) -> None:
     """Account for a node: its flags, cross-checks and telemetry, and its pieces by device kind.
 
-    `events` and the span `lost`, whose work was lost, are by the clock of rank 0. Gives the energy of its
-    parts in J, None if that was not measured.
+    `events` and the span `lost`, whose work was lost, are by the clock of rank 0.
     """
     run, rows, recording, window = counted.run, counted.rows, node.recording, node.window
     place = node.segment, node.name
@@ -339,7 +334,7 @@ def _add_node(counted: _Counted, node: _Node, events: pd.DataFrame, lost: Window
         setting_flags(telemetry, node.held, point, [*training] or [window], node.name), *place
     )
     if node.length_s <= 0 and node.overlap_s > 0:
-        return 0.0
+        return
     checks = [*gpu_checks(telemetry, kinds, window), *meter_checks(kinds, window)]
     checks += perun_checks(recording.perun_j, kinds)
     rows.flag(cross_check_flags(checks, NODE), *place)
@@ -354,7 +349,6 @@ def _add_node(counted: _Counted, node: _Node, events: pd.DataFrame, lost: Window
         rows.add(KindEnergy(node.name, NODE, None), node.segment, intervals, lost, outside_s)
     if counted.traces is not None:
         _trace(counted.traces, node, kinds, intervals)
-    return measured_j(kinds, window)
 
 
 def _with_outside(intervals: pd.DataFrame) -> pd.DataFrame:
@@ -399,7 +393,7 @@ def _kinds(run: Run, node: _Node, outside_s: float) -> list[KindEnergy]:
     if shared_s > 0:
         # Another run may hold any GPU if it is not known which.
         is_known = held is not None and all(g is not None and not {*held} & {*g} for _, g in others)
-        kinds = shared_kinds(kinds, shared_s, recording.met, is_known)
+        kinds = shared_kinds(kinds, shared_s, is_known)
     return sorted(kinds, key=lambda kind: kind.device_kind)
 
 

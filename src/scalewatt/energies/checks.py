@@ -1,9 +1,9 @@
 """Checks of what was counted: other sources of the same energy, slowed GPUs, clocks and limits not held.
 
 Cross-check of a GPU: NVML's energy counter. Of a node: its meter. Of a device kind of a node: perun's total.
-Of a segment: Slurm's ConsumedEnergy. They are never counted. A difference over the tolerance is flagged. A
-node's meter counts more than its parts: below their sum it is flagged likewise, above it only over
-MOST_BEYOND, and only if the parts are GPUs, CPUs and memory.
+They are never counted. A difference over the tolerance is flagged. A node's meter counts more than its parts:
+below their sum it is flagged likewise, above it only over MOST_BEYOND, and only if the parts are GPUs, CPUs
+and memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from scalewatt.energies.tables import TELEMETRY_SCHEMA
 from scalewatt.recordings.block import Block, sensor_frame
 from scalewatt.recordings.terms import (
     DEVICE_KINDS,
-    ESTIMATED,
     MEASURED,
     NODE,
     PERUN,
@@ -49,7 +48,6 @@ METERS = {"node_power_hwmon": "hwmon"}
 """Telemetry of a whole node, and the source that it is."""
 NODE_METER = "node_meter"
 """Source of a node's meter that another tool recorded."""
-SLURM = "slurm_consumed_energy"
 
 # perun adds up the same samples; it lacks a step or two where it computes with powers of counters.
 PERUN_TOLERANCE, PERUN_STEPS = 0.01, 2
@@ -137,12 +135,12 @@ def _rows(block: Block, segment: int) -> pa.Table:
 
 
 # --- cross-checks ---------------------------------------------------------------------------------
-# Rows of CROSS_CHECKS_SCHEMA; node None: all of a segment. `energy_j` is None if the source was not read over
+# Rows of CROSS_CHECKS_SCHEMA. `energy_j` is None if the source was not read over
 # enough of the time, `recorded_j` if nothing was measured; that is the sum of the kinds of `recorded_scope`.
 
 
 def cross_check_flags(rows: Iterable[Row], kind: str) -> list[Flag]:
-    """A flag for each cross-check of a device kind (`node`: of all) that differs."""
+    """A flag for each cross-check of a device kind that differs."""
     flags = []
     for row in rows:
         energy_j, recorded_j, scope = row["energy_j"], row["recorded_j"], row.get("recorded_scope")
@@ -154,7 +152,7 @@ def cross_check_flags(rows: Iterable[Row], kind: str) -> list[Flag]:
             continue
         device = f"GPU {row['device_index']}" if row["source"] == NVML else kind
         detail = (
-            f"{row['node'] or 'all nodes'}: {device}: {row['source']}: {energy_j:.0f} J over "
+            f"{row['node']}: {device}: {row['source']}: {energy_j:.0f} J over "
             f"{row['duration_s']:.0f} s, recorded {recorded_j:.0f} J of {scope or device} "
             f"({100 * difference:+.1f} %)"
         )
@@ -236,28 +234,6 @@ def _parts(kinds: Iterable[KindEnergy], span: Window) -> tuple[str | None, float
         known.pop("gpu", None)  # the meter counts all of the node's GPUs
     scope = "+".join(kind for kind in DEVICE_KINDS if kind in known)
     return (scope, sum(part.recorded_j(span) for part in known.values())) if scope else (None, None)
-
-
-def measured_j(kinds: Iterable[KindEnergy], window: Window) -> float | None:
-    """Energy of a node's parts in J; None if one is estimated or not known, or none was measured."""
-    parts = [kind for kind in kinds if kind.device_kind != NODE and kind.coverage is not None]
-    if not parts or any(kind.origin in (None, ESTIMATED) or not kind.known for kind in parts):
-        return None
-    return sum(kind.recorded_j(window) for kind in parts)
-
-
-def slurm_check(slurm: Row | None, recorded_j: float | None, recorded_s: float) -> list[Row]:
-    """Compare Slurm's energy of a segment with the `recorded_j` measured of it (None: not all).
-
-    Slurm's step begins before the recording and ends after it: that time adds to the tolerance.
-    """
-    if slurm is None or slurm.get("consumed_energy_j") is None:
-        return []
-    elapsed_s = float(slurm.get("elapsed_s") or recorded_s)
-    outside = abs(elapsed_s - recorded_s) / recorded_s if recorded_s > 0 else 0.0
-    energies = {"energy_j": float(slurm["consumed_energy_j"]), "recorded_j": recorded_j}
-    of_all = {"node": None, "device_kind": NODE, "source": SLURM, "duration_s": elapsed_s}
-    return [{**of_all, **energies, "tolerance": MAX_DIFFERENCE + outside}]
 
 
 # --- throttling and settings ----------------------------------------------------------------------

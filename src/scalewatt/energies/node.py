@@ -441,21 +441,17 @@ def _resolved_s(devices: Sequence[Sensor], declared_s: float | None) -> float:
 
 
 def shared_kinds(
-    kinds: Iterable[KindEnergy],
-    shared_s: float,
-    others: Sequence[str] = (),
-    knows_gpus: bool = False,
+    kinds: Iterable[KindEnergy], shared_s: float, knows_gpus: bool
 ) -> list[KindEnergy]:
     """Kinds of a node on which other runs were measured for `shared_s` at the same time: unknown.
 
     Their energies cannot be separated, but for those of GPUs if it is known which are this run's
-    (`knows_gpus`). `others` names them in the flag `node_shared`.
+    (`knows_gpus`).
     """
-    who = ", ".join(others) or "another run"
     shared = []
     for kind in kinds:
         known = knows_gpus and part_of(kind.device_kind) == "gpu"
-        detail = f"{kind.node}: {who} measured on the node for {shared_s:.1f} s of this run"
+        detail = f"{kind.node}: another run measured on the node for {shared_s:.1f} s of this run"
         detail += "; its GPUs are known, and count with all that was done on them" if known else ""
         flags = (*kind.flags, flag("node_shared", None, detail))
         shared.append(replace(kind, shared=not known, flags=flags) if kind.devices else kind)

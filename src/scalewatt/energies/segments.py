@@ -16,11 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import read_json
 from scalewatt.energies.checks import readings
 from scalewatt.energies.stages import Window, seconds_where
 from scalewatt.recordings.block import Block, Recording
-from scalewatt.recordings.concurrent_samplers import read_samplers
 from scalewatt.recordings.detect import read_together
 from scalewatt.recordings.foreign_files import foreign_files
 from scalewatt.recordings.journal import journal_files, read_journal
@@ -41,8 +39,6 @@ class NodeRecording:
     period_s: float | None = None
     telemetry: Sequence[Block] = ()
     flags: tuple[Flag, ...] = ()
-    met: tuple[str, ...] = ()
-    """Other runs that were measured on the node meanwhile."""
     clock_known: bool = True
     """Whether the times are unix times, and not seconds from an unknown start."""
     perun_j: Mapping[str, float] = field(default_factory=dict)
@@ -63,10 +59,7 @@ class Segment:
     number: int
     recordings: Sequence[Recording]
     telemetry: Sequence[Block] = ()
-    samplers: Sequence[dict[str, Any]] = ()
     flags: tuple[Flag, ...] = ()
-    slurm: dict[str, Any] | None = None
-    """Slurm's figure of the segment's energy, where it gave one."""
     alone: bool = False
     """Whether a file is all that there is, so that damage in it is an error."""
 
@@ -74,8 +67,7 @@ class Segment:
     def _nodes(self) -> dict[str, str]:
         """Nodes by the names that files have for them."""
         sources = [recording.nodes for recording in self.recordings]
-        telemetry = {block.node for block in self.telemetry}
-        return nodes_by_name(*sources, telemetry, {each["host"] for each in self.samplers})
+        return nodes_by_name(*sources, {block.node for block in self.telemetry})
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -98,12 +90,10 @@ class Segment:
                 flags.append(flag("unreadable", None, str(error)))
             if recording.blocks:
                 break
-        met = (each["run"] for each in self.samplers if each["host"] in is_of_node)
         return replace(
             recording,
             flags=(*flags, *recording.flags),
             telemetry=[block for block in self.telemetry if block.node in is_of_node],
-            met=tuple(dict.fromkeys(met)),
             perun_j={
                 kind: joules
                 for source in self.recordings
@@ -165,8 +155,5 @@ def open_segment(folder: Path, number: int) -> Iterator[Segment]:
             except InputError as error:
                 flags.append(flag("unreadable", None, str(error)))
         telemetry, damaged = read_telemetry(sorted(folder.glob(f"{stem}.*.telemetry.csv")))
-        samplers = read_samplers(sorted(folder.glob(f"{stem}.*.samplers.jsonl")))
-        slurm = folder / f"{stem}.slurm-energy.json"
-        slurm_energy = read_json(slurm) if slurm.exists() else None
         flags += damaged
-        yield Segment(number, recordings, telemetry, samplers, tuple(flags), slurm_energy)
+        yield Segment(number, recordings, telemetry, tuple(flags))

@@ -53,14 +53,11 @@ from scalewatt.run_files.record import (
     RESULT,
     STOPPED,
     WorkDir,
-    description_path,
     open_workdir,
     read_outcome,
     read_segments,
-    segment_name,
 )
 from scalewatt.scheduling.retries import no_further_try, reason_to_end
-from scalewatt.slurm.step_energy import note_slurm_energies
 
 CLOSING_MARGIN_S = 10.0
 """How much later than the ranks themselves this process ends what does not close."""
@@ -124,7 +121,6 @@ def run_training(spec_path: Path, out: Path, options: LaunchOptions) -> int:
                 f"{spec_path}: is of another run by now; this one stays in {work.path}"
             )
         try:
-            _note_slurm_energies(work)
             publish(work, out, options.rated_powers)
         except Exception as error:
             work.note_unpublished(one_line(f"{out}: {error}"))
@@ -165,18 +161,6 @@ def _check_startable(work: WorkDir, options: LaunchOptions) -> None:
         from scalewatt.data.node_copy import check_packed  # with numpy and pyarrow
 
         check_packed(options.data_folder)
-
-
-def _note_slurm_energies(work: WorkDir) -> None:
-    """Ask Slurm about all segments once the run is finished: its accounting may lag."""
-    numbers = [segment["segment"] for segment in work.segments()]
-    note_slurm_energies(
-        (
-            description_path(work.path, number),
-            work.perun / f"{segment_name(number)}.slurm-energy.json",
-        )
-        for number in numbers
-    )
 
 
 def _requeue() -> None:

@@ -228,7 +228,7 @@ def _run(work: Path, order: dict[str, Any], stop: StopRequest, started_s: float)
     stem, folder, period_s = segment_name(job.segment), work / "perun", spec.sampling_period_s
     watch = watch_rank(ranks, folder / stem, period_s, limits, stop_for_loss)
     args = (watch, limits, job, ranks, torch_device, stop, started_s)
-    outcome = monitored(guarded_train, args, folder, stem, period_s, spec.name, limits.closing_s)
+    outcome = monitored(guarded_train, args, folder, stem, period_s, limits.closing_s)
     leave(ranks, exit_code(outcome))  # once rank 0 has written perun's file
 
 

@@ -16,7 +16,6 @@ from scalewatt.provenance.node_description import cpu_name
 from scalewatt.provenance.rank_placement import gathered_placement
 from scalewatt.provenance.versions import package_versions
 from scalewatt.run_files.record import description_path
-from scalewatt.slurm.step_energy import slurm_step
 
 if TYPE_CHECKING:
     from scalewatt.provenance.rank_placement import Gpu, Ranks
@@ -60,10 +59,17 @@ def describe_segment(job: Job, ranks: Ranks, gpu: Gpu | None, further: Mapping[s
         "packages": package_versions(),
         "perun": settings_in_effect(),
         "environment_variables": variables(os.environ, Redaction.of(os.environ)),
-        "slurm": slurm_step(os.environ),
+        "slurm": _slurm_step(os.environ),
         **further,
     }
     write_json(description_path(job.work, job.segment), description)
+
+
+def _slurm_step(environment: Mapping[str, str]) -> dict[str, str] | None:
+    """Job and step that this process runs in; None outside of a Slurm step."""
+    job = environment.get("SLURM_JOB_ID") or environment.get("SLURM_JOBID")
+    step = environment.get("SLURM_STEP_ID") or environment.get("SLURM_STEPID")
+    return {"job": job, "step": step} if job and step else None
 
 
 def add_to_description(job: Job, entries: Mapping[str, Any]) -> None:

@@ -42,14 +42,13 @@ def monitored(
     folder: Path,
     stem: str,
     period_s: float,
-    run: str,
     closing_s: float = SAMPLER_S,
 ) -> Any:
     """Run `function(*args)` under perun on every rank and return its result.
 
-    perun's file (`<stem>.hdf5`) and the journals of the nodes go to `folder`. `run` names the
-    run for other samplers of the node. After it perun waits for its sampler's data for `closing_s`;
-    without them there is no file of perun's. perun catches what `function` raises.
+    perun's file (`<stem>.hdf5`) and the journals of the nodes go to `folder`. After it perun waits for its
+    sampler's data for `closing_s`; without them there is no file of perun's. perun catches what `function`
+    raises.
     """
     import perun
     from perun.configuration import config
@@ -62,7 +61,7 @@ def monitored(
     cpu_busy.register()
     # The callback is registered with the one object that Perun(config) always gives.
     sensors = describe_sensors(Perun(config).backends.values())
-    journal = JournalWriter(folder, stem, period_s, os.getpid(), sensors, run)
+    journal = JournalWriter(folder, stem, period_s, os.getpid(), sensors)
     perun.register_live_callback(journal, "scalewatt-journal")
     pin(config, folder, stem, period_s)
     wait_for_sampler(config, closing_s)

@@ -18,7 +18,7 @@ import numpy as np
 
 from scalewatt.common.processes import die_with, ignore_stop_signals
 from scalewatt.monitoring.running_total import RunningTotal
-from scalewatt.recordings.concurrent_samplers import ConcurrentSamplers, note_samplers
+from scalewatt.recordings.concurrent_samplers import announce_sampler, count_samplers
 from scalewatt.recordings.journal import LineWriter, beside, is_of_use, write_sensors
 from scalewatt.recordings.telemetry import TelemetryWriter, working_sources
 from scalewatt.recordings.terms import index_in_name, number_devices
@@ -71,24 +71,16 @@ def _stated(sensor: Any) -> dict[str, Any]:
 class JournalWriter:
     """Makes perun's live callback.
 
-    Writes the files of `scalewatt.recordings.journal`, `<stem>.<host>.total.json` and, once another sampler
-    is seen on the node, `.samplers.jsonl`. It ends the sampler when the training has died. `run` is what the
-    other samplers of the node call it.
+    Writes the files of `scalewatt.recordings.journal` and `<stem>.<host>.total.json`. It ends the sampler
+    when the training has died.
     """
 
     def __init__(
-        self,
-        folder: Path,
-        stem: str,
-        period_s: float,
-        training_pid: int,
-        sensors: Sensors,
-        run: str,
+        self, folder: Path, stem: str, period_s: float, training_pid: int, sensors: Sensors
     ) -> None:
         self._folder, self._stem, self._period_s = folder, stem, period_s
-        self._training_pid, self._sensors, self._run = training_pid, sensors, run
+        self._training_pid, self._sensors = training_pid, sensors
         self._reported: set[str] = set()
-        self._met: set[tuple[str, int]] = set()
         self._keys: list[str] | None = None
 
     def __call__(self) -> Callable[[dict[str, Any]], None]:
@@ -100,7 +92,7 @@ class JournalWriter:
     def callback(self, host: str) -> Callable[[dict[str, Any]], None]:
         """Give what records the samples of a host, which come as {"<host>_<sensor>": raw value}."""
         self._host, self._path = host, self._folder / f"{self._stem}.{host}.csv"
-        self._samplers = ConcurrentSamplers(self._run, host)
+        self._mark = announce_sampler(host)
         self._telemetry = TelemetryWriter(self._path, working_sources(self._count_others))
         return self._sample
 
@@ -148,15 +140,6 @@ class JournalWriter:
         self._keys = [keys[name] for name in sensors]
 
     def _count_others(self) -> float | None:
-        """Count the other samplers of this node, and note those not met before; None if unseen."""
-        others = self._samplers.others()
-        if others is None:
-            return None
-        new = [each for each in others if (each["run"], each["pid"]) not in self._met]
-        if new:  # if they cannot be noted, they are counted nevertheless, and noted next time
-            self._guarded("the other samplers of this node", lambda: self._note(new))
-        return len(others)
-
-    def _note(self, new: list[dict[str, Any]]) -> None:
-        note_samplers(beside(self._path, ".samplers.jsonl"), new)
-        self._met |= {(each["run"], each["pid"]) for each in new}
+        """Count the other samplers of this node; None if they are not seen."""
+        count = count_samplers(self._host)
+        return None if count is None or self._mark is None else count - 1

@@ -136,7 +136,6 @@ def _absent(runs: pd.DataFrame) -> str:
 
 _SOURCES = {
     "nvml_energy_counter": "the GPU's own energy counter",
-    "slurm_consumed_energy": "Slurm's ConsumedEnergy",
 }
 _OF_WHOLE_NODES = "the node's own meter, with fans, boards and losses"
 

@@ -161,7 +161,7 @@ def _kinds(
     read = [_within(block, window) for block in (*node.blocks, *gpu_loads(node.telemetry))]
     found = node_kinds(facts, read)
     shared_s = node.shared_s(window)
-    found = shared_kinds(found, shared_s) if shared_s > 0 else found
+    found = shared_kinds(found, shared_s, False) if shared_s > 0 else found
     return [kind for kind in found if kind.coverage is not None]
 
 
