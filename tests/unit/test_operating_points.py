@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from campaign_files import DEMO, LOCAL, edited, replaced, write_yaml
 from energy_files import telemetry_block
 from figure_tables import draw
@@ -46,7 +45,7 @@ from scalewatt.figures.draw_figure import SUFFIXES, draw_figure
 from scalewatt.recordings.block import Block
 from scalewatt.recordings.terms import Flag
 from scalewatt.results.build import write_figure_table
-from scalewatt.scaling.planning.pilot import make_pilot
+from scalewatt.scaling.planning.pilot import pilot_of
 
 # --- campaigns ------------------------------------------------------------------------------------
 
@@ -78,7 +77,7 @@ def test_a_pilot_of_clocks_calibrates_each_of_them(tmp_path: Path) -> None:
     content = edited({("series", SERIES, "gpu_clock_mhz"): 705}, DEMO)
     content["series"]["fast"] = {**content["series"][SERIES], "gpu_clock_mhz": 1410}
     path = write_yaml(tmp_path / "levers.yaml", content)
-    pilot = expand(yaml.safe_load(make_pilot(path).text), path, known_devices())
+    pilot = expand(pilot_of(path)[0], path, known_devices())
     asked = {
         str(one.operating_point) for one in pilot.configurations.values() if one.model == "resnet50"
     }

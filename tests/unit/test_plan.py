@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,6 @@ from plan_files import (
     paper_plan,
     rows_of,
     small,
-    without_energies,
 )
 from request_files import horeka, paper
 from syrupy.assertion import SnapshotAssertion
@@ -33,7 +30,6 @@ from scalewatt.cli import main
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import published_configurations
 from scalewatt.scaling.model.fit import SENTENCE
-from scalewatt.scaling.planning.forecast import Forecaster
 from scalewatt.scaling.planning.plan import (
     PLAN,
     make_plan,
@@ -54,12 +50,6 @@ def points(plan: pd.DataFrame, series: str) -> dict[int, dict[str, Any]]:
     return {row["gpus"]: row for row in rows_of(plan, "point") if row["series"] == series}
 
 
-def used(hours: float, kwh: float | None, scope: str | None, origin: str | None) -> dict[str, Any]:
-    """The row of a finished run."""
-    energy = {"energy_kwh": kwh, "energy_scope": scope, "energy_origin": origin}
-    return {**energy, "runtime_s": hours * 3600}
-
-
 # --- the paper's campaign ------------------------------------------------------------------------
 
 
@@ -70,7 +60,7 @@ def test_every_run_of_the_paper_is_planned() -> None:
         (run.configuration.id, run.repeat) for run in paper().runs()
     }
     for row in rows:
-        assert row["basis"] == "predicted"
+        assert row["energy_origin"] == "predicted"
         assert 0 < row["runtime_h_low"] < row["runtime_h"] < row["runtime_h_high"]
         assert 0 < row["energy_kwh_low"] < row["energy_kwh"] < row["energy_kwh_high"]
         assert row["gpu_hours"] == pytest.approx(row["gpus"] * row["runtime_h"])
@@ -92,7 +82,7 @@ def test_published_runs_are_planned_as_they_were() -> None:
 
 def test_the_papers_campaign_takes_about_seven_megawatt_hours() -> None:
     row = whole(paper_plan())
-    assert row["runs"] == 175 and row["unknown_runs"] == row["finished_runs"] == 0
+    assert row["runs"] == 175 and row["unknown_runs"] == 0
     assert 6000 < row["energy_kwh_low"] < row["energy_kwh"] < row["energy_kwh_high"] < 8000
     assert row["gpu_hours"] == pytest.approx(29_000, rel=0.05)
 
@@ -120,55 +110,6 @@ def test_the_interval_of_a_sum_is_that_of_joint_draws() -> None:
     half = (total["energy_kwh_high"] - total["energy_kwh_low"]) / 2
     # Deviations of single runs cancel out, what terms cost does not.
     assert math.hypot(*halves) < half < 0.8 * sum(halves)
-
-
-def test_a_finished_run_counts_with_what_it_used() -> None:
-    campaign = small({"known": KNOWN})
-    ids = list(campaign.configurations)
-    rows_used = {(ids[0], 1): used(25.0, 30.0, "gpu+cpu+ram", "measured")}
-    plan = make_plan(campaign, horeka(), forecaster(), rows_used)
-    finished = next(r for r in rows_of(plan, "run") if r["basis"] == "finished")
-    assert (finished["configuration"], finished["repeat"]) == (ids[0], 1)
-    assert finished["energy_kwh"] == finished["energy_kwh_low"] == finished["energy_kwh_high"] == 30
-    assert finished["runtime_h"] == 25
-    before = whole(make_plan(campaign, horeka(), forecaster()))
-    row = whole(plan)
-    assert row["finished_runs"] == 1 and row["basis"] == "finished, predicted"
-    usual = next(r for r in rows_of(plan, "run") if r["repeat"] == 2)["energy_kwh"]
-    assert row["energy_kwh"] - before["energy_kwh"] == pytest.approx(30 - usual, abs=1.0)
-
-
-def test_a_finished_run_of_unknown_energy_is_in_no_sum_of_energies() -> None:
-    campaign = small({"known": {**KNOWN, "gpus": [4]}})
-    (id_,) = campaign.configurations
-    plan = make_plan(campaign, horeka(), forecaster(), {(id_, 1): used(20.0, None, None, None)})
-    first, *others = rows_of(plan, "run")
-    assert first["runtime_h"] == 20 and first["energy_kwh"] is first["energy_origin"] is None
-    row = whole(plan)
-    usual = sum(run["energy_kwh"] for run in others)
-    assert row["energy_kwh"] == pytest.approx(usual, rel=0.01)
-    assert row["warnings"] == "its energy is not known (runs: 1)"
-
-
-# --- origins -------------------------------------------------------------------------------------
-
-
-def test_a_finished_runs_energy_keeps_its_origin_and_a_sum_names_several() -> None:
-    campaign = small({"known": {**KNOWN, "gpus": [4]}})
-    (id_,) = campaign.configurations
-    rows_used = {
-        (id_, 1): used(25.0, 30.0, "gpu+cpu+ram", "estimated"),
-        (id_, 2): used(25.0, 30.0, "gpu+cpu+ram", "measured"),
-    }
-    plan = make_plan(campaign, horeka(), forecaster(), rows_used)
-    runs = rows_of(plan, "run")
-    assert [row["energy_origin"] for row in runs] == ["estimated", "measured", "predicted"]
-    assert whole(plan)["energy_origin"] == "estimated, measured, predicted"
-    alike = {key: one | {"energy_origin": "estimated"} for key, one in rows_used.items()}
-    alike[id_, 3] = rows_used[id_, 1] | {"energy_origin": "estimated"}
-    plan = make_plan(campaign, horeka(), forecaster(), alike)
-    assert whole(plan)["energy_origin"] == "estimated"
-    assert whole(plan)["warnings"] is None
 
 
 # --- what is not known ---------------------------------------------------------------------------
@@ -224,30 +165,6 @@ def test_without_a_factor_what_needs_it_is_null(missing: str) -> None:
     }[missing]
     for name in ("facility_energy_kwh", "carbon_kg", "cost"):
         assert (row[name] is None) == (name in null)
-
-
-def budget_note(budget: float, of: Forecaster, series: dict[str, Any] | None = None) -> str:
-    campaign = replace(small(series or {"known": KNOWN}), energy_budget_kwh=budget)
-    (note,) = (
-        one for one in make_plan(campaign, horeka(), of).attrs["notes"] if "budget_kwh" in one
-    )
-    return note
-
-
-def test_the_probability_that_an_energy_budget_is_enough_is_told() -> None:
-    row = whole(make_plan(small({"known": KNOWN}), horeka(), forecaster()))
-    for budget, probabilities in (
-        (row["energy_kwh_low"], range(4, 7)),
-        (row["energy_kwh"], range(49, 52)),
-        (row["energy_kwh_high"], range(94, 97)),
-        (50.0, [0]),
-        (5000.0, [100]),
-    ):
-        said = re.search(r"probability of (\d+) %\.$", budget_note(budget, forecaster()))
-        assert said is not None and int(said[1]) in probabilities
-    both = {"known": KNOWN, "unknown": UNKNOWN}
-    assert "not in it: 2 runs." in budget_note(400.0, forecaster(), both)
-    assert budget_note(400.0, without_energies()).endswith("no energy is known.")
 
 
 # --- jobs ----------------------------------------------------------------------------------------
@@ -355,7 +272,7 @@ def test_json_has_points_runs_sums_and_what_it_rests_on(
 
 def test_the_text_and_the_markdown_of_a_plan_read_as_before(snapshot: SnapshotAssertion) -> None:
     both = {"known": KNOWN, "unknown": {**UNKNOWN, "gpus": [4, 16]}}
-    plan = make_plan(small(both), facility_cluster(), forecaster(), None, 24.0)
+    plan = make_plan(small(both), facility_cluster(), forecaster(), 24.0)
     text = plan_text(plan)
     assert max(map(len, text.splitlines())) <= 100
     assert {"text": text, "markdown": plan_markdown(plan)} == snapshot

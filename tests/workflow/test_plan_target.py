@@ -57,7 +57,7 @@ def test_another_version_of_a_step_makes_its_results_anew(
     workspace = planned[0].copy(tmp_path / "project")
     monkeypatch.setenv("PYTHONPATH", first_on_path(workspace.path / "src"))
     versions = "src/scalewatt/targets/versions.py"
-    workspace.edit(versions, "PLAN = 2", "PLAN = 3")
+    workspace.edit(versions, "PLAN = 3", "PLAN = 4")
     assert workspace.jobs("plan", *HERE, profile="horeka")["plan_table"] == 1
     only = ("--config", "results_only=true")
     assert workspace.snakemake("prediction", *HERE, *only, profile="horeka")[0] == 0

@@ -75,7 +75,6 @@ def campaign(arguments: argparse.Namespace) -> None:
     *CAMPAIGN,
     MAX_GPUS,
     option("--model", "FILE", "scaling model; default: the cluster file's scaling_model"),
-    option("--results", "FOLDER", "results/<campaign>, whose finished runs count as they were"),
     option("--deadline-h", "H", "mark the cheapest n of each series that ends in H hours", float),
     flag("--json", "one JSON object, with every run"),
     option("--out", "STEM", "also write .parquet, .csv and .md"),
@@ -91,15 +90,14 @@ def plan(arguments: argparse.Namespace) -> None:
     """Predict time, energy and cost of a campaign before it runs."""
     from scalewatt.campaign.cluster import load_site
     from scalewatt.report.planner.plan_page import write_plan_page
-    from scalewatt.scaling.commands import load_plan, used_by, write_plan
+    from scalewatt.scaling.commands import load_plan, write_plan
     from scalewatt.scaling.planning.plan import make_plan, plan_json, plan_text
 
     cluster = load_site(arguments.site)
     if arguments.max_gpus is not None:
         cluster = cluster.model_copy(update={"max_gpus": arguments.max_gpus})
     campaign, forecaster = load_plan(cluster, arguments.campaign, arguments.model)
-    used = None if arguments.results is None else used_by(campaign, arguments.results)
-    plan = make_plan(campaign, cluster, forecaster, used, arguments.deadline_h)
+    plan = make_plan(campaign, cluster, forecaster, arguments.deadline_h)
     if arguments.out is not None:
         write_plan(plan, arguments.out)
     if arguments.html is not None:

@@ -9,22 +9,17 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import Cluster, campaign_path, carbon_file
 from scalewatt.campaign.load import check_devices, load_campaign
-from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import read_json_object, write_text
+from scalewatt.common.files import write_text
 from scalewatt.results.carbon import read_intensity
 from scalewatt.results.figures.figure_schema import PREDICTION
-from scalewatt.results.tables.derived_quantities import Facility
-from scalewatt.results.tables.frames import records, write_frame
-from scalewatt.results.tables.run_row import RunFiles, run_record, runs_of
-from scalewatt.run_files.inventory import published_runs
+from scalewatt.results.tables.frames import write_frame
 from scalewatt.scaling.model.fit import KindModel, by_kind, calibrate, lacking
 from scalewatt.scaling.model.model_file import ScalingModel, write_model
 from scalewatt.scaling.model.points import points_of, table_of
@@ -120,30 +115,3 @@ def write_prediction(results: Path, campaign: Path, cluster: Cluster, out: Path)
     found = load_campaign(campaign, cluster)
     forecaster = forecaster_for(found, cluster, None)
     write_frame(prediction_table(results, found, forecaster), out, PREDICTION)
-
-
-def used_by(campaign: Campaign, results: Path) -> dict[tuple[str, int], dict[str, Any]]:
-    """Rows of RUNS of the finished and accounted runs, by configuration and repeat.
-
-    `results`: the campaign's folder. A run whose spec differs from the campaign's has to be made again,
-    so it does not count; nor does a simulated one, which used nothing. InputError if the folder has no
-    runs, and where a file of a run is damaged.
-    """
-    if not (results / "runs").is_dir():
-        raise InputError(
-            f"{results}: has no runs; expected a campaign's folder, results/{campaign.name}"
-        )
-    files = [RunFiles(results, *run) for run in published_runs(results)]
-    rows = [
-        run_record(run, campaign.name)
-        for run in files
-        if run.configuration in campaign.configurations
-        and run.energy.is_file()
-        and not read_json_object(run.folder / "provenance.json").get("simulated")
-    ]
-    return {
-        (row["configuration"], row["repeat"]): row
-        for row in records(runs_of(rows, Facility()))
-        if campaign.registered
-        or row["spec_sha256"] == run_spec(campaign, row["configuration"], row["repeat"]).sha256
-    }

@@ -2,7 +2,7 @@
 
 The plan is two matrices, hours and kWh, with a row for each joint draw and a column for each run: sums
 are sums of columns, gains are ratios and differences of columns, and their intervals are quantiles over
-the draws. A finished run is a constant column, an unknown one NaN.
+the draws. What cannot be predicted is a column of NaN.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from scalewatt.scaling.planning.forecast import Forecaster, check_any
 from scalewatt.scheduling.job_request import usable_s, wall_time_min
 
 Row = dict[str, Any]
-PREDICTED, FINISHED = "predicted", "finished"
+PREDICTED = "predicted"
 POINT, RUN, DEVICE, CAMPAIGN = "point", "run", "device", "campaign"
 """Levels of rows: a point of a series, a run, and sums over the runs of a device or of all."""
 ENDS = ("", "_low", "_high")
@@ -53,7 +53,6 @@ _OF_CONFIGURATION = (
     *("model", "phase", "device", "gpus", "nodes", "local_batch_size", "global_batch_size"),
     *("dataset_samples", "epochs"),
 )
-_OF_ENERGY = ("basis", "energy_origin", "energy_scope")
 _NO_ENERGY = "its energy is not known"
 PLAN = pa.schema(
     [
@@ -61,40 +60,34 @@ PLAN = pa.schema(
         *((name, pa.string()) for name in ("model", "phase", "device")),
         *((name, pa.int32()) for name in _OF_CONFIGURATION[3:7]),
         ("dataset_samples", pa.int64()),
-        *((name, pa.int32()) for name in ("epochs", "repeat")),
-        *((name, pa.int32()) for name in ("runs", "finished_runs", "unknown_runs")),
+        *((name, pa.int32()) for name in ("epochs", "repeat", "runs", "unknown_runs")),
         *((f"{name}{end}", pa.float64()) for name in AMOUNTS for end in ENDS),
         *((f"segments{end}", pa.int32()) for end in ENDS),
         *((name, pa.int32()) for name in ("wall_time_min", "smaller_gpus")),
         *((f"{name}{end}", pa.float64()) for name in GAINS for end in ENDS),
         ("cheapest", pa.bool_()),
-        *((name, pa.string()) for name in _OF_ENERGY),
+        *((name, pa.string()) for name in ("energy_origin", "energy_scope")),
         *((name, pa.string()) for name in ("reason", "warnings")),
     ]
 )
 
 
 def make_plan(
-    campaign: Campaign,
-    cluster: Cluster,
-    forecaster: Forecaster,
-    used: Mapping[tuple[str, int], Row] | None = None,
-    deadline_h: float | None = None,
+    campaign: Campaign, cluster: Cluster, forecaster: Forecaster, deadline_h: float | None = None
 ) -> pd.DataFrame:
     """Plan a campaign on a cluster: a table of the schema PLAN, with what it rests on as `attrs`.
 
-    `used`: rows of RUNS of finished runs, by configuration and repeat. `deadline_h`: the cheapest points
-    are sought among those that keep it. InputError if nothing of it has finished or can be predicted.
+    `deadline_h`: the cheapest points are sought among those that keep it. InputError if nothing of it can
+    be predicted.
     """
     if deadline_h is not None and not 0 < deadline_h < math.inf:
         raise InputError(f"--deadline-h: {deadline_h:g}; expected a number above 0")
+    check_any(campaign, forecaster)
     forecasts = {
         id_: _forecast(campaign, cluster, forecaster, id_) for id_ in campaign.configurations
     }
     facility = facility_of(cluster)
-    runs, amounts = _runs(campaign, forecasts, used or {})
-    if runs["unknown_runs"].all():
-        check_any(campaign, forecaster)
+    runs, amounts = _runs(campaign, forecasts)
     frames = [
         _points(campaign, forecasts, facility, deadline_h),
         runs.join(_intervals(amounts, facility)),
@@ -109,9 +102,6 @@ def make_plan(
     notes = notes_of(campaign, cluster, forecaster.model)
     if deadline_h is not None:
         notes.insert(0, f"cheapest: of the points that end in {deadline_h:g} h (95 % probability).")
-    if campaign.energy_budget_kwh is not None:
-        estimated = any(kind.origin in ORIGINS for kind in forecaster.model.kinds)
-        notes.append(_of_budget(campaign.energy_budget_kwh, amounts["energy_kwh"], estimated))
     table = frame_of(rows, PLAN)
     table.attrs.update(
         campaign=campaign.name,
@@ -145,7 +135,7 @@ def _forecast(campaign: Campaign, cluster: Cluster, forecaster: Forecaster, id_:
     row = {
         "configuration": id_,
         **{name: getattr(configuration, name) for name in _OF_CONFIGURATION},
-        **dict.fromkeys(("basis", "energy_origin", "energy_scope", "reason")),
+        **dict.fromkeys(("energy_origin", "energy_scope", "reason")),
         **_job(spec, cluster, forecaster),
     }
     try:
@@ -155,7 +145,6 @@ def _forecast(campaign: Campaign, cluster: Cluster, forecaster: Forecaster, id_:
         unknown = np.full((2, DRAWS * DEVIATIONS, repeats), np.nan)
         return _Forecast({**row, "reason": str(error)}, unknown[..., :1], unknown)
     row["warnings"] = [*forecaster.warnings(spec), *row["warnings"]]
-    row["basis"] = PREDICTED
     if model.energy:
         row |= {"energy_origin": PREDICTED, "energy_scope": model.scope}
     else:
@@ -265,28 +254,16 @@ def _gains(rows: pd.DataFrame, amounts: Mapping[str, Array]) -> dict[str, Array]
 
 
 def _runs(
-    campaign: Campaign,
-    forecasts: Mapping[str, _Forecast],
-    used: Mapping[tuple[str, int], Row],
+    campaign: Campaign, forecasts: Mapping[str, _Forecast]
 ) -> tuple[pd.DataFrame, dict[str, Array]]:
-    """A row for each run, and draws of what it takes; a finished run takes what it took."""
-    rows, columns = [], []
-    for id_, forecast in forecasts.items():
-        for place, repeat in enumerate(campaign.repeats_of(id_)):
-            row, drawn = {**forecast.row, "repeat": repeat}, forecast.runs[..., place]
-            if finished := used.get((id_, repeat)):
-                energy = {name: finished[name] for name in ("energy_origin", "energy_scope")}
-                lacks = [] if finished["energy_kwh"] is not None else [_NO_ENERGY]
-                row |= {**energy, "basis": FINISHED, "reason": None, "warnings": lacks}
-                took = np.array([[finished["runtime_s"] / 3600], [finished["energy_kwh"]]], float)
-                drawn = np.broadcast_to(took, drawn.shape)
-            rows.append(row)
-            columns.append(drawn)
-    hours, kwh = np.stack(columns, axis=-1)
-    table = pd.DataFrame(rows).assign(
-        level=RUN, runs=1, unknown_runs=np.isnan(hours[0]).astype(int)
-    )
-    table["finished_runs"] = (table["basis"] == FINISHED).astype(int)
+    """A row for each run, and draws of what it takes."""
+    rows = [
+        {**forecast.row, "level": RUN, "repeat": repeat, "runs": 1}
+        for id_, forecast in forecasts.items()
+        for repeat in campaign.repeats_of(id_)
+    ]
+    hours, kwh = np.concatenate([forecast.runs for forecast in forecasts.values()], axis=-1)
+    table = pd.DataFrame(rows).assign(unknown_runs=np.isnan(hours[0]).astype(int))
     return table, _amounts(table, hours, kwh)
 
 
@@ -301,19 +278,16 @@ def _sums(runs: pd.DataFrame, amounts: Mapping[str, Array], facility: Facility) 
         chosen = (runs["device"] == (device or runs["device"])).to_numpy()
         of_device = runs[chosen]
         warned = of_device["warnings"].explode().value_counts(sort=False)
-        stated = {name: _several(of_device[name]) for name in _OF_ENERGY}
-        unlike = [
-            f"over unequal {name.removeprefix('energy_')}s of energy: {stated[name]}"
-            for name in _OF_ENERGY[1:]
-            if ", " in (stated[name] or "")
-        ]
+        scopes = _several(of_device["energy_scope"])
+        unlike = [f"over unequal scopes of energy: {scopes}"] if ", " in (scopes or "") else []
         rows.append(
             {
                 **{"level": level, "device": device},
-                **of_device[["runs", "finished_runs", "unknown_runs"]].sum(),
-                **stated,
+                **of_device[["runs", "unknown_runs"]].sum(),
+                "energy_origin": _several(of_device["energy_origin"]),
+                "energy_scope": scopes,
                 "warnings": [
-                    *(f"{warning} (runs: {count})" for warning, count in warned.items()),
+                    *(f"{text} (runs: {count})" for text, count in warned.items()),
                     *unlike,
                 ],
             }
@@ -375,20 +349,6 @@ def _errors(model: KindModel) -> str:
     return f"{model.kind.name} {errors or 'not known'}"
 
 
-def _of_budget(budget: float, kwh: Array, estimated: bool) -> str:
-    """How probably a campaign's energy budget is enough, as far as its energies are known."""
-    known = ~np.isnan(kwh[0])
-    factors = (FACTOR, 1 / FACTOR) if estimated else (1.0,)
-    shares = [f"{100 * np.mean(_sum(kwh[:, known]) * by <= budget):.0f}" for by in factors]
-    within = f"{' to '.join(shares)} %{', by estimates' if estimated else ''}"
-    lacking = (
-        f"; without a known energy, not in it: {(~known).sum()} runs" if not known.all() else ""
-    )
-    if not known.any():
-        return f"energy_budget_kwh {budget:g}: no energy is known."
-    return f"energy_budget_kwh {budget:g}: kept with a probability of {within}{lacking}."
-
-
 def plan_definition(campaign: Campaign, cluster: Cluster) -> dict[str, Any]:
     """All of a campaign and a cluster that a plan depends on, as JSON-ready values."""
     left_out = {"left_out": campaign.left_out} if campaign.left_out else {}
@@ -397,7 +357,6 @@ def plan_definition(campaign: Campaign, cluster: Cluster) -> dict[str, Any]:
         "specs": {id_: run_spec(campaign, id_, 1).sha256 for id_ in campaign.configurations},
         "repeats": dict(campaign.repeats),
         "series": {name: list(series.points.values()) for name, series in campaign.series.items()},
-        "budget": campaign.energy_budget_kwh,
         "idle_probe": campaign.idle_probe is not None,
         "facility": [cluster.pue, cluster.carbon_intensity, cluster.price],
         "stop_warning_s": cluster.stop_warning_s,
@@ -419,7 +378,7 @@ _HEADINGS = {
     **{"+GPUh": "extra_gpu_hours", "+kWh": "extra_energy_kwh", "cheapest": "cheapest"},
 }
 _OF_SUMS = {
-    **{"runs": "runs", "finished": "finished_runs", "unknown": "unknown_runs"},
+    **{"runs": "runs", "unknown": "unknown_runs"},
     **{"GPUh": "gpu_hours", "node hours": "node_hours", "kWh": "energy_kwh"},
     **{"kWh with PUE": "facility_energy_kwh", "kg CO2e": "carbon_kg", "cost": "cost"},
     "jobs": "segments",
