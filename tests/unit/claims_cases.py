@@ -365,18 +365,6 @@ def _times(at_four: float, at_sixteen: float, single: bool = False) -> Case:
     return edited(SMALL, single=single, runtime_h=lambda p: hours[p.gpus])
 
 
-def power_run(**changes: Any) -> dict[str, Any]:
-    """A run on two nodes of four GPUs whose parts add up to P."""
-    own = {"configuration": "one", "repeat": 1, "device": "a100", "gpus": 8, "nodes": 2}
-    own |= {"energy_scope": "gpu+cpu+ram", "mean_gpu_power_w": 180.0}
-    own |= {"mean_cpu_socket_power_w": 150.0, "mean_ram_power_w": 40.0, "energy_origin": "measured"}
-    return own | {"p_gpuh_kw": (180 + 150 * 2 / 4 + 40 / 4) / 1000} | changes
-
-
-def with_power_runs(*runs: dict[str, Any]) -> Case:
-    return lambda: Evidence("made", runs=runs_of(runs))
-
-
 WIDE = [60.0 if second % 10 < 1 or second % 50 < 10 else 250.0 for second in range(300)]
 NARROW = [480.0 + second % 7 for second in range(300)]
 SLIGHT = [240.0 + 10 * ((second // 10) % 3) for second in range(300)]
@@ -447,7 +435,6 @@ OF_POWER: dict[str, Cases] = {
     "K01": _interval(NET_A100, 0.27),
     "K02": _interval(NET_H100, 0.31),
     "K03": _interval(RESNET, 0.338),
-    "K04": Cases(with_power_runs(power_run()), with_power_runs(power_run(), power_run(p_gpuh_kw=0.3))),
     "K05": Cases(
         study,
         edited(lambda p: True, mean_cpu_socket_power_w=lambda p: 100.0 + 2 * p.gpus),

@@ -114,13 +114,6 @@ def with_runs(*runs: dict[str, Any]) -> Case:
     return lambda: replace(paper(), runs=runs_of(runs))
 
 
-def repeats_of(values: list[float], population_sd: float) -> Case:
-    """Runs with these energies, and their configuration with a spread."""
-    runs = tuple(run(repeat=i + 1, energy_kwh=value) for i, value in enumerate(values))
-    one = Point(row(configuration="one") | {"energy_kwh_population_sd": population_sd})
-    return lambda: Evidence("made", runs=runs_of(runs), points=(one,))
-
-
 PACKAGES = {"python": "3.11.7", "torch": "2.7.0+cu126", "torchvision": "0.22.0", "mpi4py": "4.0.3"}
 MADE = {
     "packages": PACKAGES,
@@ -164,7 +157,6 @@ SETTING_CASES: dict[str, Cases] = {
     "A04": Cases(paper, said(R, gpus=3)),
     "A05": Cases(with_runs(run()), with_runs(run(updates=100 * 5100))),
     "B01": Cases(paper, said(R, sampling_period_s=0.5)),
-    "B02": Cases(with_runs(run()), with_runs(run(ram_energy_kwh=3.0))),
     "B04": Cases(with_runs(run()), with_runs(run(cpu_energy_kwh=9.4))),
     "B05": Cases(provenance(), provenance(packages=PACKAGES | {"torch": "2.8.0"})),
     "B06": Cases(provenance(), provenance(parallelism="FullyShardedDataParallel")),
@@ -177,7 +169,6 @@ SETTING_CASES: dict[str, Cases] = {
     "C07": Cases(paper, setting(R, momentum=0.8)),
     "C08": Cases(paper, setting(R, loader_workers=0)),
     "C09": Cases(paper, repeated(3, R)),
-    "C10": Cases(repeats_of([1.0, 2.0, 3.0], (2 / 3) ** 0.5), repeats_of([1.0, 2.0, 3.0], 1.0)),
     "C11": Cases(metric("top1_error_percent", 24.0), metric("top1_accuracy_percent", 76.0)),
     "C12": Cases(with_runs(run()), with_runs(run(cpu_energy_kwh=9.4))),
     "D01": Cases(paper, said(FULL_ONE, local_batch_size=128)),

@@ -1,4 +1,4 @@
-"""Rules on what runs recorded: their work, parts of the energy, sockets, spread and metric."""
+"""Rules on what runs recorded: their work, sockets, metric and memory."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import pandas as pd
 from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL
 from scalewatt.claims.evidence import PAPER_DEVICES, Evidence
 from scalewatt.claims.outcomes import Outcome, all_of, attempt, exactly
-from scalewatt.claims.reference_tables import Check, NotTestable
+from scalewatt.claims.reference_tables import BY_CONSTRUCTION, Check, NotTestable
 from scalewatt.claims.settings import all_say, specs_of
-from scalewatt.recordings.terms import DEVICE_KINDS
 from scalewatt.results.tables.published import SOCKETS_PER_NODE as SOCKETS
 
 WORK = (
@@ -35,7 +34,7 @@ def _origins(runs: pd.DataFrame) -> list[str]:
     return [str(origin) for origin in runs["energy_origin"].dropna().unique()]
 
 
-# --- work and sums --------------------------------------------------------------------------------
+# --- work, and sums by construction ---------------------------------------------------------------
 
 
 def _work(evidence: Evidence, check: Check) -> Outcome:
@@ -72,96 +71,18 @@ def _work(evidence: Evidence, check: Check) -> Outcome:
     )
 
 
-def _counts(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return for each device kind which runs have it in their total energy."""
-    scopes = "+" + runs["energy_scope"].astype("string").fillna("") + "+"
-    return pd.DataFrame(
-        {kind: scopes.str.contains(f"+{kind}+", regex=False).astype(bool) for kind in DEVICE_KINDS}
-    )
+def _by_construction(evidence: Evidence, check: Check) -> Outcome:
+    """Check whether numbers are there of which one is made of the others: that they agree is no test.
 
-
-def _sum_of(parts: pd.DataFrame, counts: pd.DataFrame) -> pd.Series:
-    """Return the sum of the parts that count, in float64; null if one of these is."""
-    return parts.astype("float64").where(counts, 0.0).sum(axis=1, skipna=False)
-
-
-def _kilowatt_hours(runs: pd.DataFrame) -> pd.DataFrame:
-    return pd.DataFrame({kind: runs[f"{kind}_energy_kwh"] for kind in DEVICE_KINDS})
-
-
-def _sum_of_parts(evidence: Evidence, check: Check) -> Outcome:
-    """Check whether the total is the sum of the parts in scope: GPU and CPU, and with a sensor RAM."""
-    runs = evidence.runs if len(evidence.runs) else _means(evidence)
-    runs = runs.dropna(subset=["energy_kwh", "energy_scope"])
-    counts = _counts(runs)
-    sums = _sum_of(_kilowatt_hours(runs), counts)
-    known = counts["gpu"] & counts["cpu"] & sums.notna() & (runs["energy_kwh"] != 0)
-    if not known.any():
-        scopes = ", ".join(sorted(set(runs["energy_scope"]))) or "unknown"
-        raise NotTestable(
-            f"No run has its total energy and that of GPU and CPU; their scope is {scopes}."
-        )
-    runs, (total,) = runs[known], _floats(runs[known], "energy_kwh")
-    off = (sums[known] / total - 1).abs()
-    at = _furthest(off)
-    most = float(off.iloc[at])
-    return exactly(
-        most <= check.high,
-        most,
-        f"The parts in scope differ from the total by at most {most:.1e} of it "
-        f"({runs['configuration'].iloc[at]}; runs: {len(runs)}), expected {check.high:.0e}.",
-        _origins(runs),
-    )
-
-
-def _means(evidence: Evidence) -> pd.DataFrame:
-    """Return points as rows of runs."""
-    names = ("energy_kwh", *(f"{kind}_energy_kwh" for kind in DEVICE_KINDS))
-    columns = ("configuration", "energy_scope", "energy_origin")
-    rows = [
-        {name: point.row[name] for name in columns} | {name: point.mean(name) for name in names}
-        for point in evidence.points
-    ]
-    return pd.DataFrame(rows, columns=[*columns, *names])
-
-
-def _sum_of_powers(evidence: Evidence, check: Check) -> Outcome:
-    """Check whether energy per GPU hour is the sum of the mean powers, each by its devices per GPU.
-
-    How many sockets a node has is known of the paper's devices alone: elsewhere CPUs are left out of both.
+    `quantity` names the columns of runs, `least` how many runs of a configuration it takes.
     """
-    runs = evidence.runs.dropna(subset=["nodes"])
-    counts = _counts(runs)
-    is_whole = ~counts["cpu"] | runs["device"].isin(PAPER_DEVICES)
-    compared = counts.assign(cpu=counts["cpu"] & is_whole)
-    nodes, gpus, hours, power, gpu_w, socket_w, ram_w = _floats(
-        runs,
-        *("nodes", "gpus", "gpu_hours", "p_gpuh_kw"),
-        *("mean_gpu_power_w", "mean_cpu_socket_power_w", "mean_ram_power_w"),
-    )
-    watts = {"gpu": gpu_w, "cpu": socket_w * SOCKETS * nodes / gpus, "ram": ram_w * nodes / gpus}
-    total = _sum_of(pd.DataFrame({kind: watts[kind] for kind in DEVICE_KINDS}), compared)
-    energy = _sum_of(_kilowatt_hours(runs), compared)
-    recorded = 1000 * power.where(is_whole, energy / hours.where(hours != 0))
-    ready = recorded.notna() & total.notna() & (recorded != 0) & (total != 0)
-    if not ready.any():
-        raise NotTestable(
-            "No run has energy per GPU hour and mean powers of all its device kinds (CPUs count on a100 "
-            "and h100, whose sockets are known)."
-        )
-    runs, off = runs[ready], total[ready] / recorded[ready] - 1
-    at = _furthest(off)
-    most, where = float(off.iloc[at]), runs.iloc[at]
-    without = int((~is_whole[ready]).sum())
-    left = f" CPUs are left out, as their sockets are not known, in {without}." if without else ""
-    return exactly(
-        abs(most) <= check.high,
-        most,
-        f"The mean powers of a GPU and its part of CPU and RAM add up to P within {most:+.2%} at most "
-        f"({where['configuration']}/{where['repeat']}; runs: {len(runs)}), expected "
-        f"{100 * check.high:g} %.{left}",
-        _origins(runs),
-    )
+    names = check.quantity.split(";")
+    runs = evidence.runs.dropna(subset=names)
+    runs = runs[runs.groupby("configuration")["repeat"].transform("size") >= int(check.least or 1)]
+    if runs.empty:
+        columns = " and ".join(names)
+        raise NotTestable(f"No configuration has {check.least or 1} finished runs with {columns}.")
+    return Outcome(BY_CONSTRUCTION, None, f"{check.text}.", origins=frozenset(_origins(runs)))
 
 
 # --- sockets ------------------------------------------------------------------------------------
@@ -227,31 +148,7 @@ def _counted_sockets(runs: pd.DataFrame) -> list[tuple[str, int]]:
     return list(zip(known["configuration"], sockets, strict=True))
 
 
-# --- spread and metric --------------------------------------------------------------------------
-
-
-def _population_spread(evidence: Evidence, check: Check) -> Outcome:
-    """Check whether `population_sd` is the root mean square deviation of repeats: the text's RMSE."""
-    runs = evidence.runs.dropna(subset=["energy_kwh"])
-    repeats = runs["energy_kwh"].astype("float64").groupby(runs["configuration"])
-    spreads = pd.DataFrame(
-        {"sd": repeats.std(ddof=0), "mean": repeats.mean(), "n": repeats.size()}
-    ).join(
-        pd.Series({p.id: p.row["energy_kwh_population_sd"] for p in evidence.points}, name="stated")
-    )
-    spreads = spreads[(spreads["n"] > 1) & (spreads["mean"] != 0)].dropna(subset=["stated"])
-    if spreads.empty:
-        raise NotTestable("No configuration has two runs: a spread needs their values one by one.")
-    most = float(
-        ((spreads["sd"] - spreads["stated"].astype("float64")).abs() / spreads["mean"]).max()
-    )
-    return exactly(
-        most <= check.high,
-        most,
-        "The root mean square deviation of repeats is the population standard deviation of "
-        f"configurations ({len(spreads)}), within {most:.1e} of the mean.",
-        _origins(runs),
-    )
+# --- metric and memory ------------------------------------------------------------------------------
 
 
 def _metric(evidence: Evidence, check: Check) -> Outcome:
@@ -281,12 +178,10 @@ def _no_ram(evidence: Evidence, check: Check) -> Outcome:
 
 
 RUN_RULES: dict[str, Callable[[Evidence, Check], Outcome]] = {
+    "by_construction": _by_construction,
     "metric": _metric,
     "nodes": _nodes,
     "no_ram": _no_ram,
-    "population_spread": _population_spread,
-    "sum_of_parts": _sum_of_parts,
-    "sum_of_powers": _sum_of_powers,
     "whole_node": _whole_node,
     "work": _work,
 }

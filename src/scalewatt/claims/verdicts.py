@@ -47,7 +47,6 @@ from scalewatt.claims.quantities import (
     with_unit,
 )
 from scalewatt.claims.reference_tables import (
-    BY_CONSTRUCTION,
     CONTRADICTED,
     INCONSISTENCY,
     NOT_TESTABLE,
@@ -285,8 +284,6 @@ SETTINGS = {*SPEC_RULES, "profiles"}
 """Rules on what a campaign sets: one that is none of the paper's departs by its choice."""
 COUNTS = {"updates_per_epoch"}
 """Rules on what follows from settings alone."""
-IDENTITIES = {"population_spread", "sum_of_parts", "sum_of_powers"}
-"""Rules on numbers of the same samples, which agree if the program's arithmetic is right."""
 EACH = "each"
 """In place of a model: every training of the campaign."""
 
@@ -388,13 +385,10 @@ def verdict_of(claim: Claim, evidence: Evidence) -> Verdict:
 def _classed(claim: Claim, checks: Sequence[Check], outcome: Outcome) -> Outcome:
     """Return the outcome with the verdict of what it is: only what data could refute is supported.
 
-    What a campaign sets is set up as stated; arithmetic of the same samples is identical by construction;
-    and where no number was compared with a bound, nothing was tested.
+    What a campaign sets is set up as stated. Where no number was compared with a bound, nothing was tested.
     """
     rules = {check.rule for check in checks}
     is_setting = claim.kind in SPECIFIED_KINDS or rules & {*SETTINGS, *COUNTS}
-    if outcome.verdict == SUPPORTED and rules & IDENTITIES:
-        return replace(outcome, verdict=BY_CONSTRUCTION)
     if outcome.verdict == SUPPORTED and is_setting:
         return replace(outcome, verdict=SET_UP)
     if outcome.verdict == CONTRADICTED and rules & SETTINGS:
