@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scalewatt.recordings.flag_table import flag_table
+from scalewatt.recordings.terms import flag_table
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tables" / "flags.md"
 BEGIN = "| code | severity | meaning |\n"

@@ -9,9 +9,9 @@ import importlib.util
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,10 @@ import yaml
 from golden_project import PROJECT
 from golden_tables import Golden
 
-import scalewatt
-from scalewatt.energies.read import Account
+from scalewatt import InputError
+from scalewatt.energies.read import Account, Reading, read_account
+from scalewatt.energies.traces import write_traces
+from scalewatt.notebooks import _samples
 
 VARIABLES = {
     "perun": "SCALEWATT_RECORDINGS",
@@ -59,9 +61,9 @@ def made(_: Path | None = None) -> dict[Golden, pd.DataFrame]:
         if name not in FOLDERS:
             print(f"recordings of {name}: left as they are, as {variable} names no folder")
     return {
-        golden(name): table(name)
+        golden(name): table
         for name in FOLDERS
-        for golden, table in ((energies, energies_of), (samples, samples_of))
+        for golden, table in zip((energies, samples), tables_of(name), strict=True)
     }
 
 
@@ -79,51 +81,45 @@ def _in_utc() -> Iterator[None]:
         time.tzset()
 
 
-def energies_of(name: str) -> pd.DataFrame:
-    """Energy by recording and device kind, and of all; a file that is refused has a row that says so."""
-    rows: list[dict[str, Any]] = []
-    for known, read in _recordings(name):
+@cache
+def tables_of(name: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Energies and samples of all recordings of a folder, each of which is read once."""
+    energies: list[dict[str, Any]] = []
+    samples: list[dict[str, Any]] = []
+    for known, path, columns in _recordings(name):
+        of_none = {**known, **dict.fromkeys(SENSOR), "node": "refused"}
         try:
-            account = read(scalewatt.energy)
-        except scalewatt.InputError:
-            rows.append({**known, "device_kind": "refused"})
+            account, table, has_totals = _read(path, columns)
+        except InputError:
+            energies.append({**known, "device_kind": "refused"})
+            samples.append(of_none)
             continue
-        rows += [{**known, **row} for row in _kinds(account)]
-        rows.append({**known, "device_kind": "all", **_whole(account)})
-    return pd.DataFrame(rows)
+        energies += [{**known, **row} for row in _kinds(account)]
+        energies.append({**known, "device_kind": "all", **_whole(account)})
+        # Totals alone have no samples: `read_recording` refuses them.
+        rows = [{**known, **row} for row in _sensors(table)]
+        samples += rows or [of_none] * has_totals
+    return pd.DataFrame(energies), pd.DataFrame(samples)
 
 
-def samples_of(name: str) -> pd.DataFrame:
-    """How many samples each sensor of each recording has, from when to when, and their sum."""
-    rows: list[dict[str, Any]] = []
-    for known, read in _recordings(name):
-        try:
-            table = read(scalewatt.read_recording)
-        except scalewatt.InputError:
-            rows.append({**known, **dict.fromkeys(SENSOR), "node": "refused"})
-            continue
-        for key, part in table.groupby(list(SENSOR), dropna=False, observed=True):
-            seconds = part.time.to_numpy(dtype="datetime64[ns]").astype("int64") / 1e9
-            power = part.power_w.astype("float64")
-            rows.append(
-                {
-                    **known,
-                    **{n: "" if pd.isna(v) else str(v) for n, v in zip(SENSOR, key, strict=True)},
-                    "samples": len(part),
-                    "unknown": int(power.isna().sum()),
-                    "first_s": float(seconds[0]),
-                    "last_s": float(seconds[-1]),
-                    "sum_w": float(power.sum()),
-                    "most_w": float(power.max()),
-                    "flags": _joined(part.flag.dropna()),
-                }
-            )
-    return pd.DataFrame(rows)
+def _sensors(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """How many samples each sensor has, from when to when, and their sum."""
+    for key, part in table.groupby(list(SENSOR), dropna=False, observed=True):
+        seconds = part.time.to_numpy(dtype="datetime64[ns]").astype("int64") / 1e9
+        power = part.power_w.astype("float64")
+        yield {
+            **{n: "" if pd.isna(v) else str(v) for n, v in zip(SENSOR, key, strict=True)},
+            "samples": len(part),
+            "unknown": int(power.isna().sum()),
+            "first_s": float(seconds[0]),
+            "last_s": float(seconds[-1]),
+            "sum_w": float(power.sum()),
+            "most_w": float(power.max()),
+            "flags": _joined(part.flag.dropna()),
+        }
 
 
-def _recordings(
-    name: str,
-) -> Iterator[tuple[dict[str, str], Callable[[Callable[..., Any]], Any]]]:
+def _recordings(name: str) -> Iterator[tuple[dict[str, str], Path, Path | None]]:
     """Each recording of a folder, without and with each description of columns beside it."""
     root = FOLDERS[name]
     files = {path for wanted in WANTED.get(name, ALL) for path in root.rglob(wanted)}
@@ -136,7 +132,7 @@ def _recordings(
                 "file": str(path.relative_to(root)),
                 "columns": "" if columns is None else columns.name,
             }
-            yield known, partial(_read, *_readable(path, columns, name))
+            yield known, *_readable(path, columns, name)
 
 
 def _readable(path: Path, columns: Path | None, name: str) -> tuple[Path, Path | None]:
@@ -166,10 +162,15 @@ def _converter() -> Any:
     return module
 
 
-def _read(path: Path, columns: Path | None, read: Callable[..., Any]) -> Any:
-    with _in_utc():
-        node = None if path.is_dir() else "node"  # files of a folder may be of several
-        return read(path, columns=columns, time_zone="UTC", node=node)
+def _read(path: Path, columns: Path | None) -> tuple[Account, pd.DataFrame, bool]:
+    """Account and samples of a recording; true if it has totals."""
+    node = None if path.is_dir() else "node"  # files of a folder may be of several
+    reading = Reading(columns=columns, time_zone="UTC", node=node)
+    written = Path(_scratch().name) / "traces.parquet"
+    with _in_utc(), write_traces(written) as traces:
+        account = read_account(path, reading, traces)
+    samples = _samples(written, "not totals")
+    return account, samples, samples.empty and not _samples(written).empty
 
 
 def _kinds(account: Account) -> Iterator[dict[str, Any]]:

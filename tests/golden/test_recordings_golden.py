@@ -19,10 +19,10 @@ def folder(request: pytest.FixtureRequest) -> str:
 
 
 def test_every_recording_has_the_energy_that_it_had(folder: str) -> None:
-    table = golden_recordings.energies_of(folder)
+    table, _ = golden_recordings.tables_of(folder)
     assert golden_recordings.energies(folder).differences(table) == []
 
 
 def test_every_sensor_of_a_recording_has_the_samples_that_it_had(folder: str) -> None:
-    table = golden_recordings.samples_of(folder)
+    _, table = golden_recordings.tables_of(folder)
     assert golden_recordings.samples(folder).differences(table) == []

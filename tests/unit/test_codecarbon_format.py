@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import scalewatt
 from scalewatt.common.errors import InputError
-from scalewatt.energies.account_text import account_text
+from scalewatt.energies.read import account_text
 from scalewatt.recordings.detect import read_foreign
 from scalewatt.recordings.tables import Options
 
@@ -89,7 +89,7 @@ def test_energies_with_the_overhead_of_the_data_centre_are_refused(tmp_path: Pat
 
 
 @settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
 def test_known_totals_come_out_as_they_went_in(data: st.DataObject, tmp_path: Path) -> None:

@@ -83,13 +83,13 @@ class Reader:
     content: bytes
     read: Callable[[Path], Any]
     damage: Callable[[bytes], st.SearchStrategy[bytes]] = damage
+    examples: int = 20
 
 
 def recording(kind: str, text: str) -> Reader:
-    """A recording of another tool."""
-    return Reader(
-        "recording", text.encode(), lambda path: energy(path, **options(path.parent, kind))
-    )
+    """A recording of another tool; most of these have one reader."""
+    read = lambda path: energy(path, **options(path.parent, kind))  # noqa: E731
+    return Reader("recording", text.encode(), read, examples=6)
 
 
 def table(name: str, rows: list[dict[str, Any]], schema: pa.Schema | None, read: Any) -> Reader:
@@ -180,7 +180,7 @@ def test_a_damaged_file_is_read_or_refused_by_name(name: str, tmp_path: Path) ->
     path = tmp_path / reader.name
 
     @settings(
-        max_examples=30,
+        max_examples=reader.examples,
         deadline=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     )

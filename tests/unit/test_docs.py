@@ -29,9 +29,9 @@ from scalewatt.common.settings import validated
 from scalewatt.energies import tables as energy_tables
 from scalewatt.energies import traces
 from scalewatt.energies.integrate import SAMPLE_FLAGS
-from scalewatt.recordings.flag_table import DOUBT, EXCLUDED, NOTE, UNKNOWN, flag_table
 from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.recordings.table_description import TableDescription
+from scalewatt.recordings.terms import DOUBT, EXCLUDED, NOTE, UNKNOWN, flag_table
 from scalewatt.registration.run_descriptions import RunDescription
 from scalewatt.results import carbon as carbon_table
 from scalewatt.results.figures import figure_schema

@@ -20,7 +20,7 @@ from syrupy.assertion import SnapshotAssertion
 import scalewatt
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
-from scalewatt.energies.account_text import account_text
+from scalewatt.energies.read import account_text
 
 N = 101
 NODE = {
@@ -233,16 +233,6 @@ def test_a_run_folder_is_estimated_where_a_cluster_gives_the_rated_powers(
             assert (known[end] / known["energy_j"]).tolist() == pytest.approx([factor] * len(known))
     assert main(["energy", "--site", str(cluster), str(run)]) == 0
     assert "0.000314 to 0.00915" in capsys.readouterr().out
-
-
-def test_gpus_that_must_be_there_and_are_not_make_the_energy_unknown(tmp_path: Path) -> None:
-    write_perun(tmp_path / "a.hdf5", {"n1": CPU})
-    assert scalewatt.energy(tmp_path / "a.hdf5").scope == "cpu"
-    account = scalewatt.energy(tmp_path / "a.hdf5", gpus_per_node=4)
-    assert account.joules() is None and account.scope == "gpu+cpu"
-    assert {"device_count", "not_recorded"} <= codes(account.flags)
-    with pytest.raises(ValueError, match="allowed: gpu, cpu, ram"):
-        account.joules("memory")
 
 
 def test_the_start_of_a_perun_file_is_read_in_the_zone_that_is_asked_for(tmp_path: Path) -> None:

@@ -59,12 +59,8 @@ def test_a_meter_is_a_scope_beside_the_parts_and_never_added_to_them(tmp_path: P
     assert row["extra_w"] == pytest.approx(300 - ALL_W, abs=0.1)
 
 
-@pytest.mark.parametrize(
-    ("watts", "flagged"), [(260, True), (265, False), (300, False), (400, False), (410, True)]
-)
-def test_a_meter_below_the_parts_or_far_above_them_is_flagged(
-    tmp_path: Path, watts: float, flagged: bool
-) -> None:
+@pytest.mark.parametrize(("watts", "flagged"), [(260, True), (265, False), (410, False)])
+def test_a_meter_below_the_parts_is_flagged(tmp_path: Path, watts: float, flagged: bool) -> None:
     assert ("disagrees" in measured(tmp_path, watts).codes()) == flagged
 
 

@@ -5,27 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from energy_files import counter, gpu, write_perun
 
 from scalewatt.cli import main
-
-
-def recording(path: Path) -> Path:
-    """Write a perun file of 20 s."""
-    sensors = {"CUDA:0_POWER": gpu(20), "cpu_0_package-0": counter(20, 50)}
-    write_perun(path, {"n1": sensors})
-    return path
-
-
-@pytest.mark.parametrize("number", ["-1", "0"])
-def test_gpus_of_a_node_are_counted_from_one(
-    number: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = recording(tmp_path / "a.hdf5")
-    assert main(["energy", f"--gpus-per-node={number}", str(path)]) == 1
-    err = capsys.readouterr().err
-    assert "gpus_per_node" in err and "allowed: a whole number from 1" in err
-
 
 SOURCES = {
     "a Zarr store": "https://u:hunter2@127.0.0.1:9/z",

@@ -54,7 +54,7 @@ def read(text: str) -> Recording:
         return read_foreign(written(Path(folder), text), Options())
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(made(), st.integers(1, 7), st.sampled_from([None, 2, "export"]))
 def test_a_known_power_is_read_back(made: Made, pods: int, form: Any) -> None:
     """A GPU has other labels, and so another series, for each pod that used it."""

@@ -134,17 +134,9 @@ def test_totals_have_energy_but_no_samples(tmp_path: Path) -> None:
         scalewatt.read_recording(path)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"gpus_per_node": 0}, "gpus_per_node: 0; allowed: a whole number from 1"),
-        ({"gpus_per_node": True}, "gpus_per_node: True; allowed: a whole number from 1"),
-        ({"time_zone": "Berlin"}, "Berlin"),
-    ],
-)
-def test_a_wrong_option_is_refused(workplace: Path, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(scalewatt.InputError, match=re.escape(message)):
-        scalewatt.energy("gpu.csv", **options)
+def test_a_wrong_option_is_refused(workplace: Path) -> None:
+    with pytest.raises(scalewatt.InputError, match="Berlin"):
+        scalewatt.energy("gpu.csv", time_zone="Berlin")
 
 
 def test_a_campaigns_tables_come_with_those_of_its_runs(workplace: Path) -> None:

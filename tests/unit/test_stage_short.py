@@ -12,8 +12,7 @@ from run_files import make_run as made_run
 from run_files import make_spec, part
 
 import scalewatt
-from scalewatt.energies.account_text import account_text
-from scalewatt.energies.read import Account
+from scalewatt.energies.read import Account, account_text
 from scalewatt.energies.stages import UNATTRIBUTED
 from scalewatt.figures.breakdown import bars_of, note_sentences
 from scalewatt.figures.figure_data import drawable

@@ -140,7 +140,7 @@ WRITERS: dict[str, Callable[[Made, st.DataObject], Written]] = {
 
 
 @pytest.mark.parametrize("tool", WRITERS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(made(), st.data(), st.integers(0, 20))
 def test_a_known_power_is_read_back(tool: str, made: Made, data: st.DataObject, torn: int) -> None:
     heading, rows, rules, energy = WRITERS[tool](made, data)
@@ -157,7 +157,7 @@ def test_a_known_power_is_read_back(tool: str, made: Made, data: st.DataObject, 
 USED = {"time": {"column": "t"}, "sensors": [{**SENSOR, "unit": "J", "quantity": "energy"}]}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(made())
 def test_energies_since_the_row_before_add_up_to_a_counter(made: Made) -> None:
     power, time_s = made.power_w[0], made.time_s

@@ -17,7 +17,7 @@ from scalewatt.recordings.detect import read_foreign
 T0 = 1_700_000_000.0
 HEAD = "start_time,window_name,elapsed_time,gpu0_energy"
 one_file = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

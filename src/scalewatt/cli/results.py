@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     option("paths", "PATH", "recordings and run folders", nargs="+"),
     flag("--json", "one JSON object a line for each path"),
     option("--stages", "EVENTS", "stage events (Parquet, CSV, JSON lines)"),
-    option("--gpus-per-node", "N", "how many GPUs each node must have recorded", int),
     option("--run", "RUN", "which run of a file that holds several", str),
     option("--round", "ROUND", "which round of a run that has several", str),
     site("whose rated powers to estimate from; a run has its own", default=None),
@@ -44,8 +43,7 @@ def energy(arguments: argparse.Namespace) -> int:
 
     They are a perun file, a journal, a run folder, or another tool's file.
     """
-    from scalewatt.energies.account_text import account_text
-    from scalewatt.energies.read import read_account
+    from scalewatt.energies.read import account_text, read_account
 
     reading = _reading(arguments)
     failed = 0
@@ -68,7 +66,7 @@ def _reading(arguments: argparse.Namespace) -> Reading:
     from scalewatt.energies.read import Reading
 
     nodes = {file: name for file, _, name in (text.rpartition("=") for text in arguments.node)}
-    same = ("run", "round", "stages", "gpus_per_node", "time_zone", "columns")
+    same = ("run", "round", "stages", "time_zone", "columns")
     return Reading(
         **{name: getattr(arguments, name) for name in same},
         powers=powers_by_device(arguments.site) if arguments.site else None,

@@ -374,7 +374,6 @@ def _node_flags(node: _Node, intervals: pd.DataFrame, outside_s: float) -> Itera
 def _kinds(run: Run, node: _Node, outside_s: float) -> list[KindEnergy]:
     """Energies of a node's device kinds, in the order of their names."""
     recording, held = node.recording, node.held
-    expected = run.spec.ranks_per_node if held is None else len(held)
     facts = NodeFacts(
         node.name,
         node.window,
@@ -382,8 +381,7 @@ def _kinds(run: Run, node: _Node, outside_s: float) -> list[KindEnergy]:
         run.powers,
         lost_s=outside_s,
         used_gpus=held,
-        expected_gpus=run.gpus_per_node or expected,
-        has_gpus=bool(run.gpus_per_node),
+        expected_gpus=run.spec.ranks_per_node if held is None else len(held),
         model=run.provenance.get("device_name") or "",
     )
     telemetry = recording.telemetry

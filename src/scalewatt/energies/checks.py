@@ -1,9 +1,8 @@
 """Checks of what was counted: other sources of the same energy, slowed GPUs, clocks and limits not held.
 
 Cross-check of a GPU: NVML's energy counter. Of a node: its meter. Of a device kind of a node: perun's total.
-They are never counted. A difference over the tolerance is flagged. A node's meter counts more than its parts:
-below their sum it is flagged likewise, above it only over MOST_BEYOND, and only if the parts are GPUs, CPUs
-and memory.
+They are never counted. A difference over the tolerance is flagged; a node's meter counts more than its parts,
+and is flagged only below their sum.
 """
 
 from __future__ import annotations
@@ -37,10 +36,6 @@ from scalewatt.recordings.terms import (
     flag,
 )
 
-MOST_BEYOND = 0.5
-"""Fans, boards, drives and losses of power supplies draw no more than this share of what the parts do."""
-ALL_PARTS = "gpu+cpu+ram"
-"""If less is recorded, a node's meter cannot be too high."""
 SHORTEST_S = 10.0
 """Below this the moments of reading matter more than the sources."""
 NVML = "nvml_energy_counter"
@@ -147,8 +142,7 @@ def cross_check_flags(rows: Iterable[Row], kind: str) -> list[Flag]:
         if row["device_kind"] != kind or energy_j is None or not recorded_j:
             continue
         difference, tolerance = energy_j / recorded_j - 1, row["tolerance"]
-        most = tolerance if scope is None else MOST_BEYOND if scope == ALL_PARTS else np.inf
-        if -tolerance <= difference <= most:
+        if -tolerance <= difference <= (tolerance if scope is None else np.inf):
             continue
         device = f"GPU {row['device_index']}" if row["source"] == NVML else kind
         detail = (

@@ -213,8 +213,6 @@ class NodeFacts:
     """Indices of the GPUs that the run held; None: all recorded."""
     expected_gpus: int | None = None
     """How many GPUs there must be: those without a sensor are uncovered."""
-    has_gpus: bool = False
-    """Whether there are GPUs, even if none was recorded."""
     model: str = ""
     """Name of the GPUs, if no sensor states it."""
 
@@ -378,7 +376,7 @@ def _kind_energy(
     expected = facts.expected_gpus if kind == "gpu" else None
     # What the run held exists, with or without a sensor.
     exists = bool(rated) and expected != 0
-    exists |= kind == "gpu" and (bool(facts.used_gpus) or facts.has_gpus)
+    exists |= kind == "gpu" and bool(facts.used_gpus)
     flags = [*flags]
     if expected is not None and len(devices) != expected and (devices or exists):
         detail = f"{name}: power of {len(devices)} GPUs, {expected} expected"

@@ -58,8 +58,6 @@ class Run:
     powers: dict[str, Any]
     provenance: dict[str, Any]
     events: pa.Table | None
-    gpus_per_node: int | None = None
-    """How many GPUs each node must have recorded, where that is given."""
 
     @classmethod
     def of(cls, folder: Path, spec: PlannedRun, powers: dict[str, Any]) -> Run:

@@ -19,8 +19,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.energies.checks import readings
 from scalewatt.energies.stages import Window, seconds_where
 from scalewatt.recordings.block import Block, Recording
-from scalewatt.recordings.detect import read_together
-from scalewatt.recordings.foreign_files import foreign_files
+from scalewatt.recordings.detect import copies_of, read_together
 from scalewatt.recordings.journal import journal_files, read_journal
 from scalewatt.recordings.node_names import nodes_by_name
 from scalewatt.recordings.perun_file import open_perun_file
@@ -146,7 +145,7 @@ def open_segment(folder: Path, number: int) -> Iterator[Segment]:
             sources.append((read_journal, [*journals.values()]))
         for path in [path for path in named if path.exists()][:1]:
             sources.append((lambda path: files.enter_context(open_perun_file(path)), path))
-        if not sources and (foreign := foreign_files(folder, number)):
+        if not sources and (foreign := copies_of(folder, number)):
             sources.append((read_together, foreign))
         for read, source in sources:
             try:

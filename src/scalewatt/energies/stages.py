@@ -95,6 +95,8 @@ def short_pieces_s(group: NDArray[Any], seconds: Floats, period_s: float) -> Flo
     `group` (k,) numbers what the intervals are of. Adjacent intervals of a group are a piece. NaN where the
     samples resolve the group.
     """
+    if not period_s:
+        return np.full(group.size, np.nan)
     frame = pd.DataFrame({"group": group, "s": seconds})
     long = frame[frame["s"] > 0]
     number = (long["group"] != long["group"].shift()).cumsum()

@@ -1,5 +1,8 @@
 """Recordings of other tools: recognising a file's format by its content, and joining the files of a run.
 
+In a run folder a recording is a whole copy, named by segment and node, `segment-000.<node>.recording`; the
+JSON beside it, `….recording.json`, has the options that it needs, where it needs any.
+
 A node that a file does not name has the file's name up to its first dot, or the one that the user gives.
 Files of one node that several processes recorded are not read as several nodes, nor those of two nodes as
 one.
@@ -10,7 +13,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ import numpy as np
 import pandas as pd
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.files import read_json_object
 from scalewatt.recordings.block import Block, Recording, blocks_of
 from scalewatt.recordings.node_names import nodes_by_name
 from scalewatt.recordings.prometheus import DEVICE, read_prometheus, recognises
@@ -143,6 +147,30 @@ def _read(path: Path, preset: Preset, options: Options) -> Recording:
 def read_together(files: Iterable[tuple[Path, Options]]) -> Recording:
     """Read the files of one run as one recording, as `joined` describes."""
     return joined([read_foreign(path, options) for path, options in files])
+
+
+def recording_name(segment: int, node: str) -> str:
+    """Name of the copy of a node's recording in a run folder."""
+    return f"segment-{segment:03d}.{node}.recording"
+
+
+def options_content(options: Options) -> dict[str, str]:
+    """Options that were given, ready for JSON; the columns by the name of their file."""
+    given = {name: value for name, value in asdict(options).items() if value is not None}
+    return {name: value.name if isinstance(value, Path) else value for name, value in given.items()}
+
+
+def copies_of(folder: Path, segment: int) -> list[tuple[Path, Options]]:
+    """List the copies of a segment's recordings in a run folder, with their options."""
+    copies = []
+    for path in sorted(folder.glob(recording_name(segment, "*"))):
+        file = path.with_name(f"{path.name}.json")
+        content = read_json_object(file) if file.exists() else {}
+        if "columns" in content:
+            content["columns"] = path.with_name(content["columns"])
+        node = path.name.split(".", 1)[1].removesuffix(".recording")
+        copies.append((path, Options(**{"node": node, **content})))
+    return copies
 
 
 # --- joining files ------------------------------------------------------------------------------------

@@ -160,12 +160,6 @@ def _facts(source: Source) -> dict[str, Any]:
 # --- reading --------------------------------------------------------------------------------------
 
 
-def telemetry_of(journal: Path) -> list[Path]:
-    """File of the telemetry that was recorded with a journal, if there is one."""
-    path = beside(journal, TELEMETRY)
-    return [path] if path.exists() else []
-
-
 def read_telemetry(paths: Iterable[Path]) -> tuple[list[Block], list[Flag]]:
     """Read files of telemetry: a block each, whose frame of sensors has a column `unit` besides.
 

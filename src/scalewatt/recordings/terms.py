@@ -1,10 +1,10 @@
-"""Terms of recordings: kinds of devices, origins, quantities and quality flags."""
+"""Terms of recordings: kinds of devices, origins, quantities and quality flags (`flags.csv`)."""
 
 from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -52,9 +52,19 @@ BRIDGE_S = 30.0
 _INDEX = re.compile(r"(?:CUDA:|ROCM:(?=\d\d?_)|cpu_|ram_|CPU_USAGE_|[a-z_]+_socket_)(\d+)")
 
 
+NOTE, DOUBT, UNKNOWN, EXCLUDED = "note", "doubt", "unknown", "excluded"
+"""Severities of flags: nothing is wrong, a number may be, an energy may be null for it, a run is left out."""
+
+
 def flag(code: str, device: str | None, detail: str) -> Flag:
     """Build one flag."""
     return {"code": code, "device": device, "detail": detail}
+
+
+@cache
+def flag_table() -> dict[str, dict[str, str]]:
+    """Table of flags by code: `severity` and `sentence` each."""
+    return {row.pop("code"): row for row in _table("flags.csv")}
 
 
 def origin_stated(metadata: Mapping[str, Any]) -> str:
@@ -103,7 +113,11 @@ def gpu_limit_w(device_name: str) -> float:
 @cache
 def _gpu_fact(device_name: str, column: str) -> str:
     """First cell of gpus.csv that states something of a GPU."""
-    text = files("scalewatt.recordings").joinpath("gpus.csv").read_text(encoding="utf-8")
-    rows = (row for row in csv.DictReader(text.splitlines()) if row[column])
+    rows = (row for row in _table("gpus.csv") if row[column])
     pattern = r"(?i)\b(?:{name})\b"
     return next((r[column] for r in rows if re.search(pattern.format(**r), device_name)), "")
+
+
+def _table(name: str) -> Iterator[dict[str, str]]:
+    text = files("scalewatt.recordings").joinpath(name).read_text(encoding="utf-8")
+    return iter(csv.DictReader(text.splitlines()))

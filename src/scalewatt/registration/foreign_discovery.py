@@ -9,8 +9,15 @@ from pathlib import Path
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256
 from scalewatt.recordings.block import Recording
-from scalewatt.recordings.detect import files_in, find_format, flag_unread, joined, read_foreign
-from scalewatt.recordings.foreign_files import options_content, recording_name
+from scalewatt.recordings.detect import (
+    files_in,
+    find_format,
+    flag_unread,
+    joined,
+    options_content,
+    read_foreign,
+    recording_name,
+)
 from scalewatt.recordings.tables import Options, node_of
 from scalewatt.registration.recording_discovery import Recorded, RecordedFile, facts_of
 

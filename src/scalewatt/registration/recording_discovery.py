@@ -16,7 +16,6 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256, write_json
 from scalewatt.energies.node import node_window
 from scalewatt.recordings.block import Block, Recording
-from scalewatt.recordings.foreign_files import options_name
 from scalewatt.recordings.journal import beside, is_journal, read_journal
 from scalewatt.recordings.perun_file import choose_run, list_runs, open_perun_file
 
@@ -140,7 +139,7 @@ def place(file: RecordedFile, folder: Path) -> None:
     if file_sha256(target) != file.sha256:
         raise InputError(f"{file.path}: changed while it was registered; register it again")
     if file.options:
-        write_json(folder / options_name(file.target), dict(file.options))
+        write_json(folder / f"{file.target}.json", dict(file.options))
     if file.part is not None:
         _keep_round(target, *file.part)
 

@@ -7,13 +7,12 @@ from typing import Any
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import parse_json
-from scalewatt.recordings.flag_table import EXCLUDED, UNKNOWN, codes_of, flag_table
-from scalewatt.recordings.terms import DEVICE_KINDS, NODE, Flag
+from scalewatt.recordings.terms import DEVICE_KINDS, EXCLUDED, NODE, UNKNOWN, Flag, flag_table
 
 FLAG_WORDS = {code: row["sentence"] for code, row in flag_table().items()}
-LEFT_OUT = codes_of(EXCLUDED)
+LEFT_OUT = tuple(code for code, row in flag_table().items() if row["severity"] == EXCLUDED)
 """Those that leave a run out: it is none of its configuration."""
-NULL_ENERGY = codes_of(UNKNOWN)
+NULL_ENERGY = tuple(code for code, row in flag_table().items() if row["severity"] == UNKNOWN)
 """Those that can be why a run's energy is not stated."""
 
 
