@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from scalewatt.recordings.stage_log import STAGES
+from scalewatt.recordings.stage_log import STAGES, append_line
 
 FOLDER_VARIABLE = "SCALEWATT_MARKS"
 """Folder of the script's marks; in the environment of rank 0 alone."""
@@ -158,20 +158,14 @@ def _count(name: str, value: int) -> int:
 
 
 def _append(name: str, row: dict[str, Any]) -> None:
-    """Append a line in one call where the system takes it whole: a kill leaves no half of one.
-
-    Half a line that is there already, of a disk that was full, is ended first.
-    """
+    """Append a line to a file of marks; outside of a run nothing is written."""
     folder = os.environ.get(FOLDER_VARIABLE)
     if folder is None:
         return
     row = {"segment": int(os.environ[SEGMENT_VARIABLE]), **row}
     path = Path(folder, name)
     try:
-        with open(path, "a+b") as file:
-            if file.tell() and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n":
-                file.write(b"\n")
-            file.write(json.dumps(row).encode() + b"\n")
+        append_line(path, row)
     except OSError as error:
         with suppress(OSError, ValueError, AttributeError):  # stderr may be closed, full, or none
             print(f"scalewatt: {path}: cannot be written ({error})", file=sys.stderr, flush=True)

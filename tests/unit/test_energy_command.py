@@ -175,13 +175,6 @@ def test_segments_count_by_time_and_not_by_number(tmp_path: Path) -> None:
     assert "overlap" not in codes(account.flags)
 
 
-def test_a_host_with_and_without_its_domain_is_one(tmp_path: Path) -> None:
-    write_perun(tmp_path / "segment-000.hdf5", {"n1": CPU})
-    write_journal(tmp_path / "segment-000.n1.a.de.csv", "n1.a.de", CPU)
-    account = scalewatt.energy(tmp_path)
-    assert account.hosts == ["n1"] and account.joules("cpu") == pytest.approx(15000)
-
-
 def test_the_folder_that_perun_writes_to_is_its_one_file(tmp_path: Path, capsys: Captured) -> None:
     file = tmp_path / "app.hdf5"
     short = {name: values[:51] for name, values in NODE.items()}

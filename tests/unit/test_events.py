@@ -76,14 +76,3 @@ def test_a_stage_that_was_cut_off_ends_where_its_segments_recording_ends(path: P
     assert stages(path) == [*whole(0)[:-1], *whole(1)]
     cut = stages_between(read_json_lines(path), {0: 1100.0, 1: 9999.0})[3]
     assert (cut["segment"], cut["stage"], cut["end_s"]) == (0, "checkpoint", 1100.0)
-
-
-def test_a_torn_last_line_is_passed_over(path: Path) -> None:
-    train(path, 0, end=False)
-    text = path.read_text()
-    for length in range(1, len(text.splitlines()[-1])):
-        path.write_text(text[: -length - 1])
-        assert stages(path, s0=2000.0) == whole(0)[:-2]
-        assert stages_between(read_json_lines(path), {0: 2000.0})[-1]["end_s"] == 2000.0
-    train(path, 1)  # the machine died while the line was written
-    assert stages(path, s0=1100.0)[-5:] == whole(1)

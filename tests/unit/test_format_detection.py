@@ -27,20 +27,6 @@ def test_a_format_is_told_by_its_content_and_is_one_alone(tmp_path: Path, kind: 
     assert sum(sensor.time_s.size for sensor in sensors(recording)) >= N
 
 
-@pytest.mark.parametrize("kind", sorted(set(FILES) - {"prometheus"}))
-def test_rows_that_come_twice_are_left_out_and_flagged(tmp_path: Path, kind: str) -> None:
-    lines = FILES[kind].splitlines(keepends=True)
-    known = Options(**options(tmp_path, kind))
-    once = read_foreign(written(tmp_path, "".join(lines)), known)
-    twice = "".join(line * (1 + (n > 2)) for n, line in enumerate(lines))
-    repeated = read_foreign(written(tmp_path, twice), known)
-    for sensor, same in zip(sensors(once), sensors(repeated), strict=True):
-        assert sensor.time_s.tolist() == same.time_s.tolist()
-        assert sensor.values.tolist() == same.values.tolist()
-        assert sensor.validated.flags == same.validated.flags
-    assert codes(repeated.flags) == {"duplicate"}
-
-
 # --- files of a folder ------------------------------------------------------------------------------
 
 
@@ -130,3 +116,17 @@ def test_files_that_disagree_on_which_gpu_is_which_are_refused(
     path = written(tmp_path, smi(0, 50, uuid, index), names[1])
     with pytest.raises(InputError, match=f"^{path}: .*{why}"):
         scalewatt.energy(tmp_path, time_zone="UTC")
+
+
+@pytest.mark.parametrize("kind", sorted(set(FILES) - {"prometheus"}))
+def test_rows_that_come_twice_are_left_out_and_flagged(tmp_path: Path, kind: str) -> None:
+    lines = FILES[kind].splitlines(keepends=True)
+    known = Options(**options(tmp_path, kind))
+    once = read_foreign(written(tmp_path, "".join(lines)), known)
+    twice = "".join(line * (1 + (n > 2)) for n, line in enumerate(lines))
+    repeated = read_foreign(written(tmp_path, twice), known)
+    for sensor, same in zip(sensors(once), sensors(repeated), strict=True):
+        assert sensor.time_s.tolist() == same.time_s.tolist()
+        assert sensor.values.tolist() == same.values.tolist()
+        assert sensor.validated.flags == same.validated.flags
+    assert codes(repeated.flags) == {"duplicate"}

@@ -44,9 +44,7 @@ def training_j(run: Accounted) -> tuple[float, float]:
     return rows["energy_j"]["n1"], rows["energy_j"]["n2"]
 
 
-@pytest.mark.parametrize(
-    ("ahead_s", "words"), [(2.0, "2.000 s ahead"), (-2.0, "2.000 s behind"), (0.4, None)]
-)
+@pytest.mark.parametrize(("ahead_s", "words"), [(2.0, "+2.000 s"), (-2.0, "-2.000 s"), (0.4, None)])
 def test_a_clock_that_is_off_moves_no_energy_from_one_stage_to_another(
     tmp_path: Path, ahead_s: float, words: str | None
 ) -> None:

@@ -83,17 +83,6 @@ def test_ranks_without_a_host_tell_that_its_recording_is_missing(
     assert flag["code"] == "not_recorded" and flag["detail"].endswith("of ranks 2, 3")
 
 
-def test_sensors_of_one_time_axis_are_side_by_side(tmp_path: Path) -> None:
-    of_host = {"CUDA:0_POWER": gpu(5), "cpu_0_package-0": counter(5, 150)}
-    path = made(tmp_path / "a.hdf5", {"n2": of_host, "n1.cluster.org": of_host})
-    made(path, {"n2": {"CUDA:1_POWER": gpu(7, 250)}})
-    recording = read_perun_file(path)
-    assert list(recording.nodes) == ["n1.cluster.org", "n2"]
-    names = [block.sensors["name"].tolist() for block in recording.nodes["n2"]]
-    assert names == [["CUDA:0_POWER", "cpu_0_package-0"], ["CUDA:1_POWER"]]
-    assert recording.nodes["n2"][1].values[:, 0].tolist() == [250.0] * 7
-
-
 # --- sensors --------------------------------------------------------------------------------------
 
 

@@ -373,19 +373,6 @@ def test_rows_are_taken_by_what_stands_in_them_and_nodes_by_a_column() -> None:
 # --- accounts of tables ---------------------------------------------------------------------------
 
 
-def test_an_epoch_counts_no_meter_beside_the_parts(tmp_path: Path) -> None:
-    rules = {**RULES, "sensors": [SENSOR, {**SENSOR, "column": "meter", "kind": "node"}]}
-    columns = written(tmp_path, yaml.safe_dump(rules), "columns.yaml")
-    rows = "".join(f"{T0 + s},{200 + s % 2},900\n" for s in range(61))
-    path = written(tmp_path, "t,p,meter\n" + rows, "n1.csv")
-    epochs = [f"train,{n},{T0 + 30 * n},{T0 + 30 * n + 30}\n" for n in (0, 1)]
-    stages = written(tmp_path, "stage,epoch,start_s,end_s\n" + "".join(epochs), "stages.csv")
-    account = scalewatt.energy(path, stages, columns=columns)
-    assert account.joules("node") and account.joules() == pytest.approx(60 * 200.5)
-    of_gpus = account.epochs[account.epochs["device_kind"] == "gpu"].dropna(subset="epoch")
-    assert of_gpus["energy_j"].tolist() == pytest.approx([30 * 200.5] * 2)
-
-
 @pytest.mark.parametrize(("seconds", "uneven"), [(60, False), (58, False), (30, True)])
 def test_a_node_that_was_recorded_for_less_time_is_told(
     tmp_path: Path, seconds: int, uneven: bool

@@ -58,8 +58,8 @@ from scalewatt.recordings.terms import ALL_KINDS, NODE, Flag, flag
 
 CLOCK_SHARE = 0.5
 """Share of a sampling period from which on a clock's offset is flagged."""
-_DISCARDING = {"killed": "was killed", "failed": "failed", "refused": "refused its input"}
-"""Labels of the outcomes of a segment that lose the work since its last checkpoint."""
+_DISCARDING = ("killed", "failed", "refused")
+"""Outcomes of a segment that lose the work since its last checkpoint."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,14 +96,6 @@ class _Node:
     @property
     def length_s(self) -> float:
         return self.window[1] - self.window[0]
-
-    def clock_flags(self) -> list[Flag]:
-        """Flag a clock that was off by more than CLOCK_SHARE of a sampling period."""
-        if abs(self.ahead_s) <= CLOCK_SHARE * self.period_s:
-            return []
-        off = f"{abs(self.ahead_s):.3f} s {'ahead' if self.ahead_s > 0 else 'behind'}"
-        detail = f"{self.name}: its clock was {off}; its stages are corrected by that"
-        return [flag("clock", None, detail)]
 
 
 def account(run: Run, traces: Traces | None = None) -> Accounts:
@@ -187,16 +179,15 @@ def _add_segment(counted: _Counted, segment: Segment, events: pd.DataFrame) -> N
 
 def _outcome_flags(run: Run, number: int, nodes: Sequence[_Node], lost: Window) -> Iterator[Flag]:
     """Flag a segment that did not end as it should, with the time of the work that it lost."""
-    ended = run.segment(number)
-    if ended.get("outcome") == "monitor_lost":
-        detail = f"segment {number} stopped at a checkpoint, because it was not recorded any more"
-        yield flag("segment_lost", None, f"{detail}: {ended.get('detail')}")
-    elif how := _DISCARDING.get(str(ended.get("outcome"))):
+    outcome = run.segment(number).get("outcome")
+    if outcome == "monitor_lost":
+        detail = f"segment {number} was not recorded any more: {run.segment(number).get('detail')}"
+        yield flag("segment_lost", None, detail)
+    elif outcome in _DISCARDING:
         spans = (np.clip(node.window, *np.add(lost, node.ahead_s)) for node in nodes)
         lost_s = max((end - begin for begin, end in spans), default=0.0)
-        what = f"{lost_s:.1f} s of its work were lost and done again"
-        detail = f"segment {number} {how}; {what if lost_s else 'what it lost is not known'}"
-        yield flag("segment_lost", None, detail)
+        work = f"{lost_s:.1f} s" if lost_s else "unknown"
+        yield flag("segment_lost", None, f"segment {number}: {outcome}; work done again: {work}")
 
 
 def _discarded_span(run: Run, number: int, events: pd.DataFrame) -> Window:
@@ -226,8 +217,7 @@ def _uneven_flags(nodes: Sequence[_Node]) -> Iterator[Flag]:
     for node in nodes:
         if length_s - node.length_s > MAX_UNCOVERED * length_s:
             times = f"recorded for {node.length_s:.1f} s of the {length_s:.1f} s of all nodes"
-            detail = f"{node.name}: {times}; without stages the rest does not count"
-            yield flag("recording_short", None, detail)
+            yield flag("recording_short", None, f"{node.name}: {times}")
 
 
 def _missing_hosts(
@@ -244,12 +234,8 @@ def _missing_hosts(
     known = [name for name in names if name not in {nodes[host] for host in recorded}]
     unknown = (f"unknown-{i}" for i in range(1, expected + 1))
     missing = [*known, *unknown][: expected - len(recorded)]
-    if not missing:
-        return [], []
-    detail = f"segment {segment.number}: no sample in a readable HDF5 or journal"
-    if recorded:
-        detail = f"{len(recorded)} of {expected} hosts recorded; missing: {', '.join(missing)}"
-    return missing, [flag("not_recorded", None, detail)]
+    detail = f"{len(recorded)} of {expected} hosts recorded; missing: {', '.join(missing)}"
+    return missing, [flag("not_recorded", None, detail)] if missing else []
 
 
 def _add_unrecorded(
@@ -325,7 +311,7 @@ def _add_node(counted: _Counted, node: _Node, events: pd.DataFrame, lost: Window
     intervals, of_stages = tile_window(events, window)
     outside_s = seconds_outside(events, (window[0] - node.overlap_s, window[1]), node.period_s)
     rows.flag([*recording.flags, *of_stages], *place)
-    rows.flag(_node_flags(node, intervals, outside_s), *place)
+    rows.flag(_node_flags(node, outside_s), *place)
     kinds = _kinds(run, node, outside_s)
     training = intervals.loc[intervals["stage"] == "train", times].itertuples(index=False)
     point, telemetry = run.operating_point, recording.telemetry
@@ -340,8 +326,12 @@ def _add_node(counted: _Counted, node: _Node, events: pd.DataFrame, lost: Window
     rows.flag(cross_check_flags(checks, NODE), *place)
     rows.cross_checks.extend({"segment": node.segment, **row} for row in checks)
     rows.telemetry.append(telemetry_table(recording.blocks, telemetry, node.segment))
+    # What lies outside belongs to a first interval without length.
+    stage = pd.Categorical([UNATTRIBUTED], STAGES)
+    outside = intervals[:1].assign(stage=stage, epoch=-1, end_s=intervals["start_s"])
+    with_outside = pd.concat([outside, intervals], ignore_index=True)
     for kind in kinds:
-        tiles = _with_outside(intervals) if outside_s and kind.devices else intervals
+        tiles = with_outside if outside_s and kind.devices else intervals
         rows.add(kind, node.segment, tiles, lost, outside_s)
         flags = [*kind.flags, *cross_check_flags(checks, kind.device_kind)]
         rows.flag(flags, *place, kind.device_kind)
@@ -351,23 +341,16 @@ def _add_node(counted: _Counted, node: _Node, events: pd.DataFrame, lost: Window
         _trace(counted.traces, node, kinds, intervals)
 
 
-def _with_outside(intervals: pd.DataFrame) -> pd.DataFrame:
-    """Intervals after a first one without length, `unattributed`, for what lies outside of them."""
-    stage = pd.Categorical([UNATTRIBUTED], STAGES)
-    first = intervals[:1].assign(stage=stage, epoch=-1, end_s=intervals["start_s"])
-    return pd.concat([first, intervals], ignore_index=True)
-
-
-def _node_flags(node: _Node, intervals: pd.DataFrame, outside_s: float) -> Iterator[Flag]:
+def _node_flags(node: _Node, outside_s: float) -> Iterator[Flag]:
     """Flags of a node's time: overlap, concurrent runs, its clock and what lies outside."""
     if node.overlap_s > 0:
         detail = f"{node.name}: {node.overlap_s:.1f} s were recorded by an earlier segment too"
         yield flag("overlap", None, f"{detail}; they count once")
-    yield from node.clock_flags()
+    if abs(node.ahead_s) > CLOCK_SHARE * node.period_s:
+        detail = f"{node.name}: offset of its clock, corrected: {node.ahead_s:+.3f} s"
+        yield flag("clock", None, detail)
     if outside_s:
-        none = " and none within it: are the times of both right, and their zones?"
-        only = none if (intervals["stage"] == UNATTRIBUTED).all() else ""
-        detail = f"{node.name}: {outside_s:.1f} s of the run lie outside of the recording{only}"
+        detail = f"{node.name}: {outside_s:.1f} s of the run lie outside of the recording"
         yield flag("recording_short", None, detail)
 
 

@@ -146,9 +146,8 @@ def cross_check_flags(rows: Iterable[Row], kind: str) -> list[Flag]:
             continue
         device = f"GPU {row['device_index']}" if row["source"] == NVML else kind
         detail = (
-            f"{row['node']}: {device}: {row['source']}: {energy_j:.0f} J over "
-            f"{row['duration_s']:.0f} s, recorded {recorded_j:.0f} J of {scope or device} "
-            f"({100 * difference:+.1f} %)"
+            f"{row['node']}: {device}: {row['source']}: {energy_j:.0f} J over {row['duration_s']:.0f} s, "
+            f"recorded {recorded_j:.0f} J of {scope or device}"
         )
         flags.append(flag("disagrees", None, detail))
     return flags

@@ -198,17 +198,15 @@ class _Samples:
         # Stamps out of order may lie on either side of the valid samples.
         seconds = np.diff(np.concatenate((stamps[:1], self.time_s[knots], stamps[-1:])))
         seconds = np.maximum(seconds, 0.0) if seconds.size else np.zeros(1)
-        states = np.full(seconds.size, _UNCOVERED)
-        states[1 : 1 + state.size] = state
+        is_uncovered = np.ones(seconds.size, np.bool_)
+        is_uncovered[1 : 1 + state.size] = state == _UNCOVERED
         for code in dict.fromkeys(code for code, _, _ in self.marks):
             marks = [(words, where) for other, words, where in self.marks if other == code]
             samples = [f"{where.size} of {self.codes.size} {words}" for words, where in marks]
             concerned = np.unique(np.searchsorted(knots, np.concatenate([w for _, w in marks])))
-            parts = np.bincount(states[concerned], weights=seconds[concerned], minlength=3)
-            exact = f"{parts[_EXACT]:.1f} s exact, " if parts[_EXACT] else ""
-            rest = f"{parts[_BRIDGED]:.1f} s bridged, {parts[_UNCOVERED]:.1f} s uncovered"
-            detail = f"{', '.join(samples)}, {parts.sum():.1f} s: {exact}{rest}"
-            yield flag(code, self.row.name, detail)
+            uncovered_s = (seconds * is_uncovered)[concerned].sum()
+            times = f"{seconds[concerned].sum():.1f} s, {uncovered_s:.1f} s uncovered"
+            yield flag(code, self.row.name, f"{', '.join(samples)}, {times}")
 
 
 def _limits_w(row: Any) -> tuple[float, float]:

@@ -408,9 +408,8 @@ def _kind_energy(
         lacking_w=(count - len(devices)) * max(most_w),
     )
     if coverage < 1 - MAX_UNCOVERED:
-        recorded = f"{energy.recorded_j(facts.window):.1f} J were recorded"
-        detail = f"{100 * coverage:.1f} % of {counted_s:.1f} s of {kind} covered; {recorded}"
-        flags.append(flag("coverage", None, f"{name}: {detail}"))
+        detail = f"{name}: {100 * coverage:.1f} % of {counted_s:.1f} s of {kind} covered"
+        flags.append(flag("coverage", None, detail))
     return replace(energy, flags=tuple(flags))
 
 
@@ -449,8 +448,7 @@ def shared_kinds(
     shared = []
     for kind in kinds:
         known = knows_gpus and part_of(kind.device_kind) == "gpu"
-        detail = f"{kind.node}: another run measured on the node for {shared_s:.1f} s of this run"
-        detail += "; its GPUs are known, and count with all that was done on them" if known else ""
+        detail = f"{kind.node}: another run measured on the node for {shared_s:.1f} s"
         flags = (*kind.flags, flag("node_shared", None, detail))
         shared.append(replace(kind, shared=not known, flags=flags) if kind.devices else kind)
     return shared

@@ -331,9 +331,7 @@ def _duplicates(devices: pd.DataFrame) -> Iterator[Row]:
     first = gpus.groupby(["segment", "uuid"])["node"].transform("min")
     rows = gpus.assign(first=first)[first < gpus["node"]].drop(columns="uuid").drop_duplicates()
     for row in rows.itertuples(index=False):
-        detail = (
-            f"{row.node}: its GPUs are those of {row.first}, by their uuid; they count for both"
-        )
+        detail = f"{row.node}: its GPUs are those of {row.first}, by their uuid, and count twice"
         yield _flag_row((row.segment, row.node, None), flag("duplicate", None, detail))
 
 
@@ -341,16 +339,11 @@ def _short(energy: pd.DataFrame) -> Iterator[Row]:
     """Flag stages whose energy cannot be resolved."""
     for row in energy[energy["short_s"].notna()].to_dict("records"):
         detail = (
-            f"{row['stage']}: pieces of {_seconds(row['short_s'])} on average, {row['device_kind']} "
-            f"resolved to {_seconds(row['period_s'])}: "
-            "their energy cannot be separated from that of the stages around them"
+            f"{row['stage']}: pieces of {row['short_s']:.2g} s, {row['device_kind']} resolved to "
         )
+        detail += f"{row['period_s']:.2g} s"
         place = [row[name] for name in PLACE]
         yield _flag_row(place, flag("stage_short", None, detail), row["stage"])
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.2g} s"
 
 
 # --- totals ---------------------------------------------------------------------------------------

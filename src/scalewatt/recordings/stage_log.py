@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -26,26 +27,30 @@ class EventLog:
     """
 
     def __init__(self, path: Path | None, segment: int, started_s: float | None = None) -> None:
-        self._file = open(path, "a", encoding="utf-8") if path else None  # noqa: SIM115
-        if self._file and path and path.stat().st_size and path.read_bytes()[-1:] != b"\n":
-            self._file.write("\n")  # a segment before died in the middle of a line
-        self._segment = segment
+        self._path, self._segment = path, segment
         self.enter("startup", at_s=started_s)
 
     def end(self) -> None:
         """End the last stage."""
         self.enter(None)
-        if self._file:
-            self._file.close()
-            self._file = None
 
     def enter(self, stage: str | None, epoch: int | None = None, at_s: float | None = None) -> None:
         """End the current stage and begin `stage`; times are Unix wall-clock seconds."""
         now = time.time() if at_s is None else at_s
         mark = {"segment": self._segment, "stage": stage, "epoch": epoch, "start_s": now}
-        if self._file:
-            self._file.write(json.dumps(mark) + "\n")
-            self._file.flush()
+        if self._path:
+            append_line(self._path, mark)
+
+
+def append_line(path: Path, row: Row) -> None:
+    """Append an object in one call where the system takes it whole: a kill leaves no half of a line.
+
+    Half a line that is there already, of a process that died or a disk that was full, is ended first.
+    """
+    with open(path, "a+b") as file:
+        if file.tell() and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n":
+            file.write(b"\n")
+        file.write(json.dumps(row).encode() + b"\n")
 
 
 def read_json_lines(path: Path) -> list[Row]:

@@ -47,7 +47,7 @@ class Time(TypedDict, total=False):
     spread: bool
     """true if several samples carry one whole second: they are spread evenly in it."""
     sort: bool
-    """true if rows stand in no order of time: they are sorted, with a flag."""
+    """true if rows stand in no order of time: they are sorted."""
 
 
 @with_config(STRICT)

@@ -412,11 +412,9 @@ def read_table(path: Path, preset: Preset, options: Options = NO_OPTIONS) -> Rec
         raise InputError("holds no row of a device that is named")
     if preset.get("second_dies"):
         rows = _without_second_dies(table, rows)
-    if repeats := table.repeated - table.contradicting:
-        table.flag("duplicate", f"{len(repeats)} samples repeat one with the same time and value")
-    if count := len(table.contradicting):
-        detail = f"times with two values that contradict: {count}; the first counts"
-        table.flag("duplicate", detail)
+    if table.repeated:
+        detail = f"samples at the time of the one before, left out: {len(table.repeated)}"
+        table.flag("duplicate", f"{detail}, of which contradict: {len(table.contradicting)}")
     readable = int((~table.lost).sum())
     lost = len(below) - readable
     if lost > readable:
@@ -496,10 +494,7 @@ def _read_sensor(table: _Table, sensor: Sensor, unnamed_node: str) -> Iterator[R
         node, device = cast(tuple[str, float], key)
         row = _describe(table, sensor, int(device), rows)
         if table.rules["time"].get("sort"):
-            by_time = table.seconds.loc[rows].sort_values(kind="stable").index
-            if not by_time.equals(rows):
-                table.flag("assumed", "its rows are not in order of time, and are sorted")
-            rows = by_time
+            rows = table.seconds.loc[rows].sort_values(kind="stable").index
         time_s, values = read(table, rows, sensor["values"][rows.to_numpy()], row["name"])
         yield {**row, "node": node, "time_s": time_s, "values": values}
 
