@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table_with_csv
 from scalewatt.results.tables.read_table import read_checked
 from scalewatt.results.tables.table_schema import CONFIGURATIONS
-from scalewatt.results.tables.value_ranges import check_metric, metric_range
 
 Row = dict[str, Any]
 RUNS = pa.schema(
@@ -163,24 +161,3 @@ def test_a_row_that_does_not_say_what_it_is_about_is_named(tmp_path: Path, name:
     path = written(tmp_path / name, run(), run(configuration=None))
     assert "row 2: configuration is empty" in refusal(path)
     assert len(read_checked(path, RUNS, empty=["configuration"])) == 2
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("top1_error_percent", (0.0, 100.0)),
-        ("accuracy_percent", (0.0, 100.0)),
-        ("z500_rmse_m2_s2", (0.0, math.inf)),
-        ("log_rmse", (-math.inf, math.inf)),
-        ("reward", (-math.inf, math.inf)),
-    ],
-)
-def test_a_metrics_name_says_what_it_may_be(name: str, expected: tuple[float, float]) -> None:
-    assert metric_range(name) == expected
-
-
-@pytest.mark.parametrize("value", [-1.0, 100.5, math.nan])
-def test_a_metric_out_of_its_range_is_refused(value: float) -> None:
-    check_metric("here", 100.0, "top1_error_percent")
-    with pytest.raises(InputError, match=r"here is .*expected: a metric in that range"):
-        check_metric("here", value, "top1_error_percent")

@@ -1,11 +1,10 @@
-"""`scalewatt compare`: what is set beside what, the ratios by hand, and what is not compared."""
+"""`scalewatt compare`: what is matched, the ratios by hand, and what is not compared."""
 
 from __future__ import annotations
 
 import json
 import re
 import shutil
-import zipfile
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
@@ -19,17 +18,18 @@ from run_files import make_spec
 
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.cli import main
-from scalewatt.common.project_files import PROJECT_ROOT
-from scalewatt.comparison.compare import Comparison, compared
+from scalewatt.comparison.compare import COMPARED, Comparison, compared
 from scalewatt.comparison.compare_text import comparison_text, verdict_text
-from scalewatt.comparison.compared_source import Source
-from scalewatt.comparison.ratios import COMPARED, judged
+from scalewatt.comparison.compared_source import Source, source_of
+from scalewatt.results.tables.frames import frame_of, records
+from scalewatt.results.tables.ratios import ratio_of
 from scalewatt.results.tables.table_schema import RUNS
 
 Run = tuple[RunSpec, dict[str, Any]]
 
 
 NEW = count(1)
+PASSES = ("dataset_samples", "gpus_per_replica", "gradient_accumulation_steps")
 
 
 def run(repeat: int = 1, spec: RunSpec | None = None, **row: Any) -> Run:
@@ -39,7 +39,10 @@ def run(repeat: int = 1, spec: RunSpec | None = None, **row: Any) -> Run:
     return own, dict.fromkeys(RUNS.names) | {
         **{"campaign": "made", "configuration": own.configuration, "repeat": repeat},
         **{name: getattr(own, name) for name in ("model", "phase", "device", "gpus", "protocol")},
-        **{name: getattr(own, name) for name in ("local_batch_size", "global_batch_size")},
+        **{
+            name: getattr(own, name) for name in ("local_batch_size", "global_batch_size", "epochs")
+        },
+        **{name: getattr(own, name) for name in PASSES},
         **{"spec_sha256": own.sha256, "runtime_s": 3600.0 + next(NEW)},  # no measurement twice
         **{"precision": own.settings.get("precision"), "flags": "[]"},
         **{"energy_origin": "measured", "energy_scope": "gpu+cpu", "device_name": "NVIDIA A100"},
@@ -51,19 +54,9 @@ def run(repeat: int = 1, spec: RunSpec | None = None, **row: Any) -> Run:
 
 def source(runs: Sequence[Run], place: str = "results/made", **changes: Any) -> Source:
     """The source of these runs."""
-    by_key = {(spec.configuration, spec.repeat): spec for spec, _ in runs}
-    rows = tuple(row for _, row in runs)
-    told: dict[str, Any] = {"provenance": {}, "facility": {}, "no_energy": {}, **changes}
-    return Source(
-        place=place,
-        campaign="made",
-        runs=rows,
-        excluded=0,
-        unlisted=0,
-        specs=by_key,
-        counts_processes=False,
-        **{"cluster": None, **told},
-    )
+    given: dict[str, Any] = {"provenance": {}, "facility": {}, "no_energy": {}, **changes}
+    rows = frame_of([row for _, row in runs], RUNS)
+    return source_of(place, rows, [spec for spec, _ in runs], excluded=0, gpu_word="GPUs", **given)
 
 
 def beside(a: Sequence[Run], b: Sequence[Run]) -> Comparison:
@@ -73,7 +66,7 @@ def beside(a: Sequence[Run], b: Sequence[Run]) -> Comparison:
 
 def row_of(found: Comparison, quantity: str) -> dict[str, Any]:
     """The one row of a quantity."""
-    (row,) = [one for one in found.rows if one["quantity"] == quantity]
+    (row,) = [one for one in records(found.table) if one["quantity"] == quantity]
     return row
 
 
@@ -96,7 +89,7 @@ def test_the_ratio_of_two_pairs_of_repeats_is_that_by_hand() -> None:
     assert row["ratio_low"] == pytest.approx(0.5 * 2.718281828459045**-half, rel=1e-9)
     assert row["ratio_high"] == pytest.approx(0.5 * 2.718281828459045**half, rel=1e-9)
     assert (row["mean_a"], row["mean_b"]) == (pytest.approx(1.05), pytest.approx(0.525))
-    assert row["verdict"] == "b_lower"
+    assert row["verdict"] == "lower"
     assert verdict_text(row) == "B is lower by 50 % (33.2 to 62.6 %)"
 
 
@@ -136,9 +129,9 @@ def test_errors_over_repeats_of_one_seed_tell_nothing_and_over_several_they_do()
 def test_single_runs_have_a_ratio_without_an_interval_and_it_is_said(
     a: list[float], b: list[float], whose: str
 ) -> None:
-    found = judged(a, b)
-    assert found.ratio is not None and found.ratio_low is found.ratio_high is None
-    assert (found.verdict, found.reason) == ("no_interval", f"a single run of {whose}")
+    found = ratio_of(a, b)
+    assert found["ratio"] and "ratio_low" not in found
+    assert (found["verdict"], found["reason"]) == ("no_interval", f"a single run of {whose}")
 
 
 # --- origin and scope -----------------------------------------------------------------------------
@@ -224,27 +217,30 @@ def variant(id_: str, device: str = "local", precision: str = "torch_default", *
 
 def pairs(found: Comparison) -> list[tuple[str, str]]:
     """The ids of what is compared."""
-    return [(pair.a.id, pair.b.id) for pair in found.matched.pairs]
+    return list(found.pairs.itertuples(index=False, name=None))
+
+
+def listed(found: Comparison) -> list[tuple[Any, ...]]:
+    """What differs: section, name and both values."""
+    rows = records(found.differences)
+    return [tuple(row[name] for name in ("section", "name", "a", "b")) for row in rows]
 
 
 def test_names_do_not_matter_and_the_device_may_differ_and_is_named() -> None:
     found = beside([variant("one")], [variant("other", device="h100")])
     assert pairs(found) == [("one", "other")]
-    assert [(d.name, d.a, d.b, d.pairs) for d in found.differences if d.section == "settings"] == [
-        ("device", "local", "h100", 1)
-    ]
-    assert "A local, B h100" in comparison_text(found)
+    assert listed(found)[0] == ("settings", "device", "local", "h100")
+    assert found.differences["pairs"].tolist()[0] == 1
+    assert "one | other" in comparison_text(found)
 
 
-def test_variants_are_matched_by_what_they_vary_in_and_what_is_left_says_what_is_there_instead() -> (
-    None
-):
+def test_variants_are_matched_by_what_they_vary_in_and_the_rest_is_listed() -> None:
     a = [variant("a-pil"), variant("a-dali", loader="dali")]
     b = [variant("b-dali", loader="dali"), variant("b-jpeg", loader="torchvision")]
     found = beside(a, b)
     assert pairs(found) == [("a-dali", "b-dali")]
-    (alone,) = found.matched.only_a
-    assert alone.why == "there with loader dali, torchvision, not pil"
+    assert (found.only("a"), found.only("b")) == (["a-pil"], ["b-jpeg"])
+    assert "Configurations only in A: 1\n  a-pil" in comparison_text(found)
 
 
 def seeded(id_: str, device: str, seeds: Sequence[int]) -> list[Run]:
@@ -260,9 +256,9 @@ def test_a_missing_repeat_of_another_seed_is_no_other_training_and_no_other_sett
     b = [*seeded("b1", "a100", [0, 1, 2]), *seeded("b2", "h100", [0, 1, 2])]
     found = beside(a, b)
     assert pairs(found) == [("a1", "b1"), ("a2", "b2")]
-    assert not found.differences
+    assert found.differences.empty
     other = beside(seeded("a1", "a100", [0, 1]), seeded("b1", "a100", [0, 5, 6]))
-    assert [(d.name, d.a, d.b) for d in other.differences] == [("seed", "0, 1", "0, 5, 6")]
+    assert listed(other) == [("settings", "seed", "0, 1", "0, 5, 6")]
 
 
 def test_settings_software_machines_and_cluster_that_differ_are_listed_by_their_keys() -> None:
@@ -272,7 +268,6 @@ def test_settings_software_machines_and_cluster_that_differ_are_listed_by_their_
             (run()[0].configuration, 1): {"packages": {"torch": "2.6.0"}, "hostnames": ["n1"]}
         },
         facility={"pue": 1.05},
-        cluster="here",
     )
     own = make_spec(protocol="paper", settings={**make_spec().settings, "momentum": 0.8})
     b = source(
@@ -280,16 +275,13 @@ def test_settings_software_machines_and_cluster_that_differ_are_listed_by_their_
         "results/other",
         provenance={(own.configuration, 1): {"packages": {"torch": "2.7.0"}, "hostnames": ["n1"]}},
         facility={"pue": 1.3},
-        cluster="there",
     )
-    found = [(d.section, d.name, d.a, d.b) for d in compared(a, b).differences]
-    assert found == [
-        ("settings", "protocol", "corrected", "paper"),
+    assert listed(compared(a, b)) == [
         ("settings", "models.resnet50.momentum", None, "0.8"),
-        ("software", "torch", "2.6.0", "2.7.0"),
-        ("machines", "devices", "local: NVIDIA A100", "local: NVIDIA H100"),
+        ("settings", "protocol", "corrected", "paper"),
         ("cluster", "PUE", "1.05", "1.3"),
-        ("cluster", "cluster", "here", "there"),
+        ("machines", "devices", "local: NVIDIA A100", "local: NVIDIA H100"),
+        ("software", "torch", "2.6.0", "2.7.0"),
     ]
 
 
@@ -310,52 +302,34 @@ def project(made: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     return copy
 
 
-def test_a_campaign_is_compared_by_its_name_with_an_archive(
+def test_a_campaign_is_compared_with_a_copy_by_names_of_folders(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    project.export("theirs.crate.zip")
-    given = ["compare", "small", "theirs.crate.zip", "--out", "ratios"]
+    shutil.copytree("results/small", "results/theirs")
+    given = ["compare", "small", "results/theirs", "--out", "ratios"]
     assert main(given) == 0
     text = capsys.readouterr().out
     assert "The same measurements in both, whose ratios say nothing: 2." in text
     assert "Nothing differs in settings, software, machines and cluster." in text
     assert "Configurations in both: 2" in text
-    assert "Energy: without an interval: 2\n  Both simulated." in text
+    assert "Energy: no interval: 2\n  Both simulated." in text
     stored = pq.read_table("ratios.parquet")
     assert stored.schema.names == COMPARED.names
     assert set(stored["ratio"].to_pylist()) == {1.0}
     assert Path("ratios.csv").exists()
     assert main([*given[:3], "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["a"]["place"] == "results/small" and found["b"]["place"] == "theirs.crate.zip"
+    assert found["a"]["place"] == "results/small" and found["b"]["place"] == "results/theirs"
     assert found["differences"] == [] and len(found["compared"]) == len(stored)
 
 
-def test_an_archive_that_was_unpacked_is_compared_too_and_a_changed_one_is_refused(
+def test_a_table_of_another_training_is_refused(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with zipfile.ZipFile(project.export()) as one:
-        one.extractall("unpacked")
-    assert main(["compare", "unpacked", "results/small"]) == 0
-    spec = next(Path("unpacked/results/small").glob("runs/*/1/spec.json"))
+    shutil.copytree("results/small", "results/theirs")
+    spec = next(Path("results/small/runs").glob("*/1/spec.json"))
     spec.write_bytes(spec.read_bytes().replace(b'"seed": 0', b'"seed": 1'))
-    capsys.readouterr()
-    assert main(["compare", "unpacked", "results/small"]) == 1
-    said = capsys.readouterr().err
-    assert "unpacked: results/small/runs/" in said and "differs from the manifest" in said
-
-
-def test_a_table_of_another_training_is_refused_and_runs_that_it_lacks_are_counted(
-    project: Project, capsys: pytest.CaptureFixture[str]
-) -> None:
-    archive = str(project.export())
-    folder = next(Path("results/small/runs").glob("*/1"))
-    shutil.copytree(folder, folder.with_name("2"))
-    assert main(["compare", "small", archive]) == 0
-    assert "configurations 2, not yet in the table 1; protocol" in capsys.readouterr().out
-    spec = folder / "spec.json"
-    spec.write_bytes(spec.read_bytes().replace(b'"seed": 0', b'"seed": 1'))
-    assert main(["compare", "small", archive]) == 1
+    assert main(["compare", "small", "theirs"]) == 1
     assert "runs.parquet is of another training of " in capsys.readouterr().err
 
 
@@ -364,14 +338,11 @@ def test_a_table_of_another_training_is_refused_and_runs_that_it_lacks_are_count
     [
         (
             ["smal", "small"],
-            r"smal: is not there; allowed: results/<campaign>.*; results has .*small.*did you mean 'small'",
+            r"smal: has no tables/runs.parquet.*; allowed: .*small.*did you mean 'small'",
         ),
         (["small", "results/small"], "are the same; expected two campaigns"),
         (["small", "campaigns"], "campaigns: has no tables/runs.parquet"),
-        (["small", str(PROJECT_ROOT / "reference")], "has the published rows and no runs"),
-        (["small", "no.zip", "--results", "campaigns"], "campaigns has no campaign with results"),
-        (["small", "campaigns/small.yaml"], "small.yaml: is a YAML file.* expected results/small"),
-        (["small", str(PROJECT_ROOT / "README.md")], "is not a readable archive"),
+        (["small", "no.zip", "--results", "campaigns"], "none with tables.*imported first"),
     ],
 )
 def test_what_is_no_campaigns_results_is_refused_with_what_is_allowed(

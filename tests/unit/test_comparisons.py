@@ -14,14 +14,10 @@ from scipy import stats
 from scalewatt.claims.outcomes import RATIO, Outcome, decide, repeats_to_tell
 from scalewatt.claims.outcomes import tests as within
 from scalewatt.claims.quantities import log_contrast, of_runs
-from scalewatt.results.tables.comparisons import (
-    MARGIN,
-    comparisons_of,
-    equivalence,
-    repeats_needed,
-)
+from scalewatt.results.tables.comparisons import comparisons_of, repeats_needed
 from scalewatt.results.tables.frames import frame_of, records, to_table
 from scalewatt.results.tables.published_spread import Spread
+from scalewatt.results.tables.ratios import MARGIN, ratio_of
 from scalewatt.results.tables.table_schema import COMPARISONS, RUNS
 from scalewatt.statistics import Source, estimate, joined
 
@@ -40,25 +36,33 @@ def test_the_test_is_that_of_two_one_sided_welch_tests(
     room = math.log1p(0.05)
     above = stats.ttest_ind(logs[0] + room, logs[1], equal_var=False, alternative="greater").pvalue
     below = stats.ttest_ind(logs[0] - room, logs[1], equal_var=False, alternative="less").pvalue
-    assert equivalence(ones, others, 0.05).p == pytest.approx(max(above, below), abs=1e-9)
+    assert ratio_of(others, ones)["tost_p"] == pytest.approx(max(above, below), abs=1e-9)
 
 
 @pytest.mark.parametrize(
-    ("ones", "others", "verdict"),
+    ("ones", "others", "verdict", "equivalent"),
     [
-        ([100.0, 101, 99, 100.5, 99.5], [101.0, 100, 102, 101.5, 100.5], "equivalent"),
-        ([100.0, 101, 99, 100.5, 99.5], [120.0, 121, 119, 120.5, 119.5], "different"),
-        ([100.0, 110, 90], [101.0, 111, 92], "unresolved"),
-        ([100.0], [100.0], "unresolved"),
-        ([100.0], [200.0, 200.0, 200.0], "unresolved"),
-        ([100.0, 100.0], [104.0, 104.0], "equivalent"),
-        ([100.0, 100.0], [106.0, 106.0], "different"),
+        ([100.0, 101, 99, 100.5, 99.5], [101.0, 100, 102, 101.5, 100.5], "not_apart", True),
+        ([100.0, 101, 99, 100.5, 99.5], [120.0, 121, 119, 120.5, 119.5], "higher", False),
+        ([120.0, 121, 119, 120.5, 119.5], [100.0, 101, 99, 100.5, 99.5], "lower", False),
+        ([100.0, 100.01, 99.99], [101.0, 101.01, 100.99], "higher", True),
+        ([100.0, 110, 90], [101.0, 111, 92], "not_apart", False),
+        ([100.0], [100.0], "no_interval", None),
+        ([100.0], [200.0, 200.0, 200.0], "no_interval", None),
+        ([100.0, 100.0], [106.0, 106.0], "no_interval", None),
     ],
 )
 def test_the_verdict_says_what_the_repeats_can_tell(
-    ones: list[float], others: list[float], verdict: str
+    ones: list[float], others: list[float], verdict: str, equivalent: bool | None
 ) -> None:
-    assert equivalence(ones, others, MARGIN).verdict == verdict
+    found = ratio_of(ones, others)
+    assert (found["verdict"], found.get("equivalent")) == (verdict, equivalent)
+
+
+def decides(ones: list[float], others: list[float]) -> bool:
+    """Whether these repeats tell a difference, or that there is none to speak of."""
+    found = ratio_of(others, ones)
+    return found["verdict"] != "not_apart" or found["equivalent"]
 
 
 PROBE = 0.0471
@@ -78,8 +82,8 @@ def test_as_many_repeats_as_needed_give_a_verdict_four_times_in_five_and_fewer_d
             continue
         logs = generator.normal(0, spread, (600, 2, n))
         logs[:, 0] += math.log(ratio)
-        found = [equivalence(one, other, MARGIN).verdict for one, other in np.exp(logs).tolist()]
-        told = 1 - found.count("unresolved") / len(found)
+        found = [decides(one, other) for one, other in np.exp(logs).tolist()]
+        told = sum(found) / len(found)
         assert told > 0.76 if is_enough else told < 0.84, (n, told)
 
 
@@ -103,8 +107,14 @@ def run(device: str, repeat: int = 1, **more: Any) -> dict[str, Any]:
     }
 
 
+def with_energy(run: dict[str, Any]) -> dict[str, Any]:
+    """The run with the energy of the kinds in its scope."""
+    kwh = sum(run[f"{kind}_energy_kwh"] for kind in run["energy_scope"].split("+"))
+    return {**run, "energy_kwh": kwh, "p_gpuh_kw": kwh / run["gpu_hours"]}
+
+
 def comparison_rows(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    found = comparisons_of(frame_of(runs, RUNS))
+    found = comparisons_of(frame_of(map(with_energy, runs), RUNS))
     to_table(found, COMPARISONS)
     return records(found)
 
@@ -123,7 +133,8 @@ def by_quantity(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 def test_single_runs_cannot_be_resolved_and_say_how_many_would() -> None:
     rows = by_quantity(comparison_rows([run("a100"), run("h100")]))
-    assert {row["verdict"] for row in rows.values()} == {"unresolved"}
+    assert {row["verdict"] for row in rows.values()} == {"no_interval"}
+    assert {row["reason"] for row in rows.values()} == {"a single run of each"}
     assert {row["ratio_low"] for row in rows.values()} == {None}
     for quantity in ("energy_kwh", "runtime_h", "gpu_hours"):
         assert rows[quantity]["spread_source"] == "published repeats"
@@ -145,7 +156,7 @@ def test_single_runs_have_the_published_spread_of_their_own_model(
 
 def test_the_spread_is_that_of_the_campaigns_repeats_where_these_have_none() -> None:
     others = [
-        run("a100", r, gpus=4, configuration="other", gpu_energy_kwh=100.0 + r) for r in (1, 2, 3)
+        run("h100", r, gpus=4, configuration="other", gpu_energy_kwh=100.0 + r) for r in (1, 2, 3)
     ]
     rows = by_quantity(comparison_rows([run("a100"), run("h100"), *others]))
     for name in ("energy_kwh", "p_gpuh_kw"):
@@ -191,8 +202,11 @@ def test_only_the_same_training_is_compared(change: dict[str, Any]) -> None:
 
 
 def test_energies_of_unequal_origin_are_not_compared() -> None:
-    rows = comparison_rows([run("a100"), run("h100", energy_origin="estimated")])
-    assert {row["quantity"] for row in rows} == {"runtime_h", "gpu_hours", "metric_last"}
+    rows = by_quantity(comparison_rows([run("a100"), run("h100", energy_origin="estimated")]))
+    assert rows["runtime_h"]["ratio"] == 1.0
+    for name in ("energy_kwh", "p_gpuh_kw"):
+        assert (rows[name]["verdict"], rows[name]["reason"]) == ("not_compared", "estimated")
+        assert rows[name]["ratio"] is rows[name]["repeats_needed"] is None
 
 
 def _as_claimed(ones: list[float], others: list[float]) -> Outcome:
@@ -217,9 +231,10 @@ def test_the_table_and_the_claim_call_the_same_energies_equivalent(
         for _ in range(40):
             ones, others = generator.lognormal(0, spread, (2, n)).tolist()
             ones = [ratio * one for one in ones]
-            found, claimed = equivalence(ones, others, MARGIN).verdict, _as_claimed(ones, others)
-            says["equivalent"] += (found == "equivalent") != (claimed.verdict == "supported")
-            says["different"] += claimed.verdict == "contradicted" and found != "different"
+            found, claimed = ratio_of(others, ones), _as_claimed(ones, others)
+            says["equivalent"] += found["equivalent"] != (claimed.verdict == "supported")
+            apart = found["verdict"] != "not_apart" and not found["equivalent"]
+            says["different"] += claimed.verdict == "contradicted" and not apart
     assert says["equivalent"] <= 2 and says["different"] <= 2, says
 
 
@@ -239,8 +254,9 @@ def test_as_many_repeats_make_equal_devices_equivalent_in_the_table_as_in_the_cl
 def test_equivalent_devices_have_their_whole_interval_within_the_margin(
     ones: list[float], others: list[float]
 ) -> None:
-    found = equivalence(ones, others, 0.1)
-    assert found.low is not None and found.high is not None
-    edge = min(found.low - 1 / 1.1, 1.1 - found.high)
+    found = ratio_of(others, ones)
+    if found["verdict"] == "no_interval":
+        return
+    edge = min(found["ratio_low"] - 1 / 1.05, 1.05 - found["ratio_high"])
     if abs(edge) > 1e-9:
-        assert (found.verdict == "equivalent") == (edge > 0)
+        assert found["equivalent"] == (edge > 0)

@@ -22,7 +22,6 @@ from snakemake.cli import get_argument_parser
 
 from scalewatt.campaign.cluster import known_devices, parse_cluster
 from scalewatt.campaign.expansion import expand
-from scalewatt.claims import check_claims as listing
 from scalewatt.cli import command_line, main
 from scalewatt.cli.command import COMMANDS
 from scalewatt.common.settings import validated
@@ -33,12 +32,9 @@ from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.recordings.table_description import TableDescription
 from scalewatt.recordings.terms import DOUBT, EXCLUDED, NOTE, UNKNOWN, flag_table
 from scalewatt.registration.run_descriptions import RunDescription
-from scalewatt.results import carbon as carbon_table
+from scalewatt.results.columns import columns
 from scalewatt.results.figures import figure_schema
-from scalewatt.results.other_sources import CROSS_CHECKS
-from scalewatt.results.tables import idle
-from scalewatt.results.tables import table_schema as results_schema
-from scalewatt.scaling.planning import plan
+from scalewatt.results.tables.table_schema import QUANTITIES
 from scalewatt.training.history import HISTORY_SCHEMA
 
 README = ROOT / "README.md"
@@ -47,37 +43,18 @@ TARGETS = ROOT / "docs" / "targets.md"
 TABLES = ROOT / "docs" / "tables"
 DOCUMENTS = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 
-SCHEMAS: dict[str, pa.Schema] = {
-    "tables/runs.parquet": results_schema.RUNS,
-    "tables/configurations.parquet": results_schema.CONFIGURATIONS,
-    "tables/scaling.parquet": results_schema.SCALING,
-    "tables/comparisons.parquet": results_schema.COMPARISONS,
-    "tables/cross_checks.parquet": CROSS_CHECKS,
-    "tables/figure2.parquet, figure3, figure4, figure6, figure7": figure_schema.POINTS,
-    "tables/figure1.parquet": figure_schema.OVERVIEW,
-    "tables/figure5.parquet": figure_schema.POWER,
-    "tables/table1.parquet": figure_schema.TABLE1,
-    "tables/variants.parquet": figure_schema.VARIANTS,
-    **{
-        f"tables/{figure}.parquet": built
-        for figure in ("breakdown", "learning", "pareto", "cost_per_sample", "operating_points")
-        for built in [figure_schema.SCHEMAS[figure]]
-    },
-    "tables/claims.parquet": listing.TABLE,
-    "tables/plan.parquet": plan.PLAN,
-    "tables/prediction.parquet": figure_schema.PREDICTION,
-    "runs/<configuration>/<repeat>/history.parquet": HISTORY_SCHEMA,
-    "runs/<configuration>/<repeat>/events.parquet": EVENTS_SCHEMA,
-    "traces/<configuration>/<repeat>.parquet": traces.TRACES_SCHEMA,
-    "energy/<configuration>/<repeat>.parquet": energy_tables.ENERGY_SCHEMA,
-    "energy/<configuration>/<repeat>.epochs.parquet": energy_tables.EPOCHS_SCHEMA,
-    "energy/<configuration>/<repeat>.devices.parquet": energy_tables.DEVICES_SCHEMA,
-    "energy/<configuration>/<repeat>.flags.parquet": energy_tables.FLAGS_SCHEMA,
-    "energy/<configuration>/<repeat>.telemetry.parquet": energy_tables.TELEMETRY_SCHEMA,
-    "energy/<configuration>/<repeat>.cross-checks.parquet": energy_tables.CROSS_CHECKS_SCHEMA,
-    "energy/<configuration>/<repeat>.carbon.parquet": carbon_table.CARBON,
-    "tables/idle.parquet": idle.IDLE,
+LOWER_SCHEMAS: dict[str, pa.Schema] = {
+    "history": HISTORY_SCHEMA,
+    "events": EVENTS_SCHEMA,
+    "traces": traces.TRACES_SCHEMA,
+    "energy": energy_tables.ENERGY_SCHEMA,
+    "energy-epochs": energy_tables.EPOCHS_SCHEMA,
+    "energy-devices": energy_tables.DEVICES_SCHEMA,
+    "energy-flags": energy_tables.FLAGS_SCHEMA,
+    "energy-telemetry": energy_tables.TELEMETRY_SCHEMA,
+    "energy-cross-checks": energy_tables.CROSS_CHECKS_SCHEMA,
 }
+"""Tables whose schemas stand in layers below `results`; those above are made of columns.csv."""
 TYPES = {
     "string": "string",
     "int32": "int32",
@@ -103,44 +80,29 @@ def name(path: Path) -> str:
 # --- docs/tables --------------------------------------------------------------------------------
 
 
-@cache
-def table_pages() -> dict[str, str]:
-    """Heading and body of every page in docs/tables."""
-    pages = [text(path).removeprefix("# ").split("\n", 1) for path in TABLES.glob("*.md")]
-    return {html.unescape(head): body for head, body in pages}
+def test_the_pages_of_tables_are_made_of_the_table_of_columns() -> None:
+    made = runpy.run_path(str(ROOT / ".ci" / "site" / "tables.py"))
+    for path in made["pages"]():
+        page = text(path)
+        assert columns(path.stem) and "| `" in page, path
+        assert made["written"](page, path.stem) == page, "run: python .ci/site/tables.py"
 
 
-def columns(heading: str) -> list[list[str]]:
-    """The cells [column, type, unit, meaning, null] of a table's page, patterns written out."""
-    body = table_pages()[heading]
-    found = []
-    for line in body.splitlines():
-        if line.startswith("| `"):
-            cells = [cell.strip() for cell in line.strip("|").split(" |")]
-            found.append([cells[0].strip("`"), *cells[1:]])
-    quantities = re.findall(r"`(\w+)`", "".join(re.findall(r"^The quantities are .*$", body, re.M)))
-    plain = [row for row in found if not row[0].startswith("<quantity>")]
-    patterns = [row for row in found if row[0].startswith("<quantity>")]
-    written_out = [
-        [row[0].replace("<quantity>", quantity), *row[1:]]
-        for quantity in quantities
-        for row in patterns
-    ]
-    return plain + written_out
+@pytest.mark.parametrize("table", LOWER_SCHEMAS)
+def test_columns_and_types_are_those_of_the_schema(table: str) -> None:
+    listed = [(row.name, row.type) for row in columns(table).values()]
+    assert listed == [(field.name, TYPES[str(field.type)]) for field in LOWER_SCHEMAS[table]]
 
 
-def test_every_table_of_the_code_is_documented() -> None:
-    modules = (results_schema, figure_schema, energy_tables, idle, carbon_table, plan)
-    written = [v for module in modules for v in vars(module).values() if isinstance(v, pa.Schema)]
-    documented = list(SCHEMAS.values())
-    assert all(any(one is other for other in documented) for one in [*written, EVENTS_SCHEMA])
-    assert set(table_pages()) == {*SCHEMAS, "Flags"}
-
-
-@pytest.mark.parametrize("heading", SCHEMAS)
-def test_columns_and_types_are_those_of_the_schema(heading: str) -> None:
-    documented = [(row[0], row[1]) for row in columns(heading)]
-    assert documented == [(field.name, TYPES[str(field.type)]) for field in SCHEMAS[heading]]
+@pytest.mark.parametrize(
+    ("table", "quantities"),
+    [("configurations", QUANTITIES), ("variants", figure_schema.VARIANT_QUANTITIES)],
+)
+def test_a_page_lists_the_quantities_that_its_table_sums_up(
+    table: str, quantities: tuple[str, ...]
+) -> None:
+    (sentence,) = re.findall(r"^The quantities are .*$", text(TABLES / f"{table}.md"), re.M)
+    assert tuple(re.findall(r"`(\w+)`", sentence)) == quantities
 
 
 def test_the_table_has_every_flag_that_is_given_and_no_other() -> None:

@@ -28,7 +28,7 @@ from scalewatt.results.figures.figure_tables import points
 from scalewatt.results.figures.footnotes import SCATTER, notes
 from scalewatt.results.tables.frames import frame_of, records, to_table
 from scalewatt.results.tables.run_row import RunFiles
-from scalewatt.results.tables.table_schema import CONFIGURATIONS, IDENTITY, QUANTITIES
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, QUANTITIES
 
 Row = dict[str, Any]
 
@@ -38,7 +38,8 @@ GPU_COUNTS = [1, 2, 4]
 def configuration(gpus: int, *, repeats: int = 1, **means: float | None) -> Row:
     """A row of the configurations table: every quantity is 100 + its place, unless given."""
     row: Row = dict.fromkeys(CONFIGURATIONS.names)
-    row |= dict.fromkeys((name for name, _ in IDENTITY), "word") | dict.fromkeys(LEVERS)
+    identity = CONFIGURATIONS.names[: CONFIGURATIONS.names.index("metric_goal") + 1]
+    row |= dict.fromkeys(identity, "word") | dict.fromkeys(LEVERS)
     row |= {"channels_last": None, "compile": None}
     row |= {"configuration": f"c{gpus}", "gpus": gpus, "nodes": 1, "n_repeats": repeats}
     row |= {"gpus_per_replica": 1, "gradient_accumulation_steps": 1}

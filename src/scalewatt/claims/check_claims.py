@@ -39,6 +39,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json, write_table_with_csv, write_text
 from scalewatt.provenance.versions import claims_hash
 from scalewatt.recordings.terms import SIMULATED
+from scalewatt.results.columns import schema
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.table_schema import with_metadata
 from scalewatt.statistics import holm
@@ -86,14 +87,7 @@ LEGEND = (
     "p is the probability of data as far outside of what is claimed, or further, were it true: that of the "
     "least probable part times the number of comparisons (Bonferroni), at most 1."
 )
-TABLE = pa.schema(
-    [
-        *((name, pa.string()) for name in ("id", "verdict", "value", "expected", "detail")),
-        *((name, pa.string()) for name in ("section", "figure", "kind", "model", "claim")),
-        ("p", pa.float64()),
-        ("stands", pa.bool_()),
-    ]
-)
+TABLE = schema("claims")
 WORDS = {
     SUPPORTED: "Supported",
     CONTRADICTED: "Contradicted",

@@ -100,14 +100,14 @@ def register(arguments: argparse.Namespace) -> None:
 
 
 @command(
-    option("a", "A", "results/<campaign>, its name in results, or an archive", str),
+    option("a", "A", "results/<campaign>, or its name in results", str),
     option("b", "B", "the other one, likewise", str),
     folder("results"),
     flag("--json", "one JSON object, with all of it"),
     option("--out", "STEM", "also write .parquet and .csv of all ratios"),
     examples=(
         "scalewatt compare results/demo results/demo-simulated",
-        "scalewatt compare demo theirs.crate.zip --json",
+        "scalewatt compare demo demo-simulated --json",
     ),
 )
 def compare(arguments: argparse.Namespace) -> int:
@@ -125,7 +125,7 @@ def compare(arguments: argparse.Namespace) -> int:
         print(json.dumps(compared.as_json(), indent=1, allow_nan=False))
     else:
         print(comparison_text(compared))
-    return 0 if compared.matched.pairs else 1
+    return 0 if len(compared.pairs) else 1
 
 
 @command(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,11 +9,14 @@ from typing import Any
 import pandas as pd
 
 from scalewatt.common.errors import InputError
-from scalewatt.comparison.compared_source import Row, Source, place_of, read_source
-from scalewatt.comparison.matching import Alone, Matched, match, trainings_of
-from scalewatt.comparison.ratios import COMPARED, compared_rows
-from scalewatt.comparison.setting_differences import Difference, differences
+from scalewatt.comparison.compared_source import Source, folder_of, read_source
+from scalewatt.comparison.matching import KEY, differences, match
+from scalewatt.results.columns import schema
 from scalewatt.results.tables.frames import frame_of, records, write_frame
+from scalewatt.results.tables.ratios import CAMPAIGN, ratios
+
+COMPARED = schema("compare")
+_SAME_RUN = ["spec_sha256", "repeat", "runtime_s", "energy_kwh"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,68 +25,65 @@ class Comparison:
 
     a: Source
     b: Source
-    matched: Matched
-    differences: list[Difference]
+    pairs: pd.DataFrame
+    """Columns configuration_a, configuration_b."""
+    differences: pd.DataFrame
+    """Columns section, name, a, b, pairs."""
     table: pd.DataFrame
     """COMPARED: one row per pair and quantity."""
 
     @property
-    def word(self) -> str:
-        """What n counts: GPUs, or processes where that is so in both campaigns."""
-        return "processes" if self.a.counts_processes and self.b.counts_processes else "GPUs"
-
-    @property
-    def rows(self) -> list[Row]:
-        """The rows of the table."""
-        return records(self.table)
-
-    @property
     def same_runs(self) -> int:
         """How many measurements are in both: of the same spec, with the same run time and energy."""
-        names = ("spec_sha256", "repeat", "runtime_s", "energy_kwh")
-        a, b = ({tuple(row[n] for n in names) for row in own.runs} for own in (self.a, self.b))
-        return len(a & b)
+        return len(self.a.runs[_SAME_RUN].merge(self.b.runs[_SAME_RUN]))
+
+    def only(self, side: str) -> list[str]:
+        """Configurations that only `a` or only `b` has."""
+        source = self.a if side == "a" else self.b
+        matched = set(self.pairs[f"configuration_{side}"])
+        return [id_ for id_ in source.settings.index if id_ not in matched]
 
     def as_json(self) -> dict[str, Any]:
         """Return all of it as JSON-ready values."""
         return {
-            "a": summary(self.a),
-            "b": summary(self.b),
+            **{side: summary(getattr(self, side)) for side in "ab"},
             "same_runs": self.same_runs,
-            "differences": [difference._asdict() for difference in self.differences],
-            "compared": self.rows,
-            "only_a": self._alone(self.matched.only_a),
-            "only_b": self._alone(self.matched.only_b),
+            "differences": records(self.differences),
+            "compared": records(self.table),
+            **{f"only_{side}": self.only(side) for side in "ab"},
         }
-
-    def _alone(self, only: Iterable[Alone]) -> list[Row]:
-        return [
-            {
-                "configuration": training.id,
-                "label": training.label(self.word),
-                "device": training.device,
-                "why": why or None,
-            }
-            for training, why in only
-        ]
 
 
 def compare(a: str, b: str, results: Path) -> Comparison:
-    """Return two campaigns next to each other; each is named as `read_source` takes it.
+    """Compare two campaigns; each is named as `read_source` takes it.
 
-    Raises InputError like `read_source`, and where both are one place.
+    Raises InputError like `read_source`, and where both are the same folder.
     """
-    places = {place_of(text, results).resolve() for text in (a, b)}
-    if len(places) == 1:
+    if folder_of(a, results).resolve() == folder_of(b, results).resolve():
         raise InputError(f"compare: {a} and {b} are the same; expected two campaigns")
     return compared(*(read_source(text, results) for text in (a, b)))
 
 
 def compared(a: Source, b: Source) -> Comparison:
-    """Return two sources next to each other."""
-    matched = match(trainings_of(a), trainings_of(b))
-    rows = [row for pair in matched.pairs for row in compared_rows(pair, a, b)]
-    return Comparison(a, b, matched, differences(a, b, matched.pairs), frame_of(rows, COMPARED))
+    """Compare two sources."""
+    pairs = match(a, b)
+    sides = []
+    for side, source in zip("ab", (a, b), strict=True):
+        training = pd.Series(pairs.index, index=pairs[f"configuration_{side}"])
+        runs = source.runs.assign(campaign=side.upper())
+        sides.append(
+            runs.assign(training=runs["configuration"].map(training)).dropna(subset="training")
+        )
+    rows = []
+    if len(pairs):
+        both = pd.concat(sides, ignore_index=True).sort_values("training", kind="stable")
+        keys = {row["training"]: {name: row[name] for name in KEY} for row in records(sides[0])}
+        found = ratios(both, CAMPAIGN)
+        rows = [
+            {name: {**keys[row["training"]], **row}[name] for name in COMPARED.names}
+            for row in found
+        ]
+    return Comparison(a, b, pairs, differences(a, b, pairs), frame_of(rows, COMPARED))
 
 
 def write_compared(comparison: Comparison, stem: Path) -> None:
@@ -94,18 +92,18 @@ def write_compared(comparison: Comparison, stem: Path) -> None:
     write_frame(comparison.table, Path(f"{stem}.parquet"), COMPARED, sources)
 
 
-def summary(source: Source) -> Row:
+def summary(source: Source) -> dict[str, Any]:
     """Return a source in a few facts."""
-    origins = Counter(row["energy_origin"] or "unknown" for row in source.runs)
+    runs = source.runs
+    origins = runs["energy_origin"].fillna("unknown").value_counts().sort_index()
     return {
         "place": source.place,
-        "campaign": source.campaign,
-        "runs": len(source.runs),
+        "campaign": runs["campaign"].iloc[0],
+        "runs": len(runs),
         "excluded": source.excluded,
-        "unlisted": source.unlisted,
-        "configurations": len({row["configuration"] for row in source.runs}),
-        "devices": sorted({row["device"] for row in source.runs}),
-        "protocols": sorted({row["protocol"] for row in source.runs}),
-        "energy_origins": dict(sorted(origins.items())),
-        "energy_scopes": sorted({r["energy_scope"] for r in source.runs if r["energy_scope"]}),
+        "configurations": len(source.settings),
+        "devices": sorted(runs["device"].unique()),
+        "protocols": sorted(runs["protocol"].unique()),
+        "energy_origins": {str(origin): int(n) for origin, n in origins.items()},
+        "energy_scopes": sorted(runs["energy_scope"].dropna().unique()),
     }

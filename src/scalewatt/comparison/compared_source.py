@@ -1,160 +1,168 @@
-"""Read what is compared: a campaign's results from their folder, or from an archive of them."""
+"""What is compared: the runs of a campaign's results folder, with their settings and what they recorded."""
 
 from __future__ import annotations
 
-import re
-import tempfile
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scalewatt.archive.archive_file import opened, read_manifest, write_content
-from scalewatt.archive.cluster_facts import ELSEWHERE, SUFFIX
-from scalewatt.archive.ro_crate import METADATA
+import pandas as pd
+
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError, nearest
-from scalewatt.common.files import require_space
-from scalewatt.common.yaml_files import read_yaml
-from scalewatt.reproduction.manifests import REFERENCE
+from scalewatt.recordings.terms import SIMULATED_KEY
+from scalewatt.report.provenance_section import node_kind, software_of
 from scalewatt.results.tables.frames import read_frame, records
 from scalewatt.results.tables.run_row import RunFiles, read_provenances
 from scalewatt.results.tables.table_schema import RUNS
+from scalewatt.results.text.number_format import number
 
-Row = dict[str, Any]
 _RUNS = "tables/runs.parquet"
-_NEEDED = re.compile(r"tables/runs\.parquet|runs/[^/]+/[0-9]+/(?:spec|provenance)\.json")
-_MOST_NAMED = 10
-ALLOWED = "results/<campaign>, the name of a folder in results, or an archive that `scalewatt export` wrote"
+_OF_RUN = ("dataset_fraction", "nodes", "ranks_per_node", "protocol", "sampling_period_s")
+_OF_DATA = ("epochs", "dataset_samples", "validation_samples")
+_OF_NODES = ("CPUs of a node", "GPUs of a node", "GPU driver", "kernel")
+_FACILITY = {
+    "pue": "PUE",
+    "carbon_g_per_kwh": "carbon intensity (g CO₂e/kWh)",
+    "price_per_kwh": "price of a kWh",
+}
+SETTINGS, SOFTWARE, MACHINES, CLUSTER = "settings", "software", "machines", "cluster"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Source:
-    """The runs of one campaign, with what is recorded about them."""
+    """The runs of one campaign that count, with what is recorded about them."""
 
     place: str
-    """The folder or archive, as the user named it."""
-    campaign: str
-    runs: tuple[Row, ...]
-    """Rows of RUNS; excluded runs are left out."""
+    """The folder, as the user named it."""
+    runs: pd.DataFrame
+    """Rows of RUNS, with `dataset_fraction`, `seed`, `simulated` and `no_energy`."""
+    settings: pd.DataFrame
+    """A row per configuration: each setting as JSON, of several values those of all repeats."""
+    recorded: pd.DataFrame
+    """Columns section, name, value: what runs recorded of software, machines and cluster."""
     excluded: int
-    unlisted: int
-    """Finished runs that the table of runs does not have yet."""
-    specs: Mapping[tuple[str, int], RunSpec]
-    provenance: Mapping[tuple[str, int], Row]
-    """Of the runs that have one."""
-    facility: Mapping[str, float]
-    """What the tables were made with: pue, carbon_g_per_kwh, price_per_kwh."""
-    no_energy: Mapping[str, str]
-    """Why the energy of a configuration is not known."""
-    counts_processes: bool
-    """True if n counts processes, and not GPUs."""
-    cluster: str | None
-    """Its name, as an archive tells it; None where that is not known."""
-
-
-def place_of(text: str, results: Path) -> Path:
-    """Return the path that `text` is, or, where there is none such, that of its name below `results`."""
-    given = Path(text)
-    is_name = not given.is_absolute() and len(given.parts) == 1
-    if is_name and not given.exists() and (results / given).is_dir():
-        return results / given
-    return given
+    gpu_word: str
+    """What n counts: GPUs, processes or ranks."""
 
 
 def read_source(text: str, results: Path) -> Source:
-    """Return the runs that `text` names; InputError if it names none, or if they are damaged.
+    """Read the runs of a campaign's results folder, or of the folder of that name below `results`.
 
-    `text`: a campaign's results folder, the name of one below `results`, or an archive.
+    InputError if there are none, or if they are damaged.
     """
-    given = place_of(text, results)
-    if given.is_file() and given.suffix in (".yaml", ".yml"):
-        raise InputError(
-            f"{text}: is a YAML file, not results; expected {results / _name_in(given)}"
-        )
-    if given.is_file() or (given / METADATA).is_file():
-        return _of_archive(given)
-    if not given.is_dir():
+    folder = folder_of(text, results)
+    if not (folder / _RUNS).is_file():
         there = sorted(path.parents[1].name for path in results.glob(f"*/{_RUNS}"))
-        rest = ", …" if len(there) > _MOST_NAMED else ""
-        held = f"{', '.join(there[:_MOST_NAMED]) or 'no campaign with results'}{rest}"
         raise InputError(
-            f"{text}: is not there; allowed: {ALLOWED}; {results} has {held}{nearest(text, there)}"
+            f"{text}: has no {_RUNS}, which Snakemake's target `tables` makes; allowed: a results folder, or "
+            f"a name in {results} ({', '.join(there) or 'none with tables'}){nearest(text, there)}; an "
+            "archive is imported first (`scalewatt import`)"
         )
-    if not (given / _RUNS).is_file():
-        raise InputError(
-            f"{given}: has no {_RUNS}, which Snakemake's target `tables` makes; allowed: {ALLOWED}"
-        )
-    facts = given.parent.parent / "campaigns" / f"{given.name}{SUFFIX}"
-    return _of_folder(given, str(given), facts)
-
-
-def _name_in(file: Path) -> str:
-    """Return the name that a campaign file gives; in words where it has none."""
-    return str(read_yaml(file).get("name", "<campaign>"))
-
-
-def _of_folder(folder: Path, place: str, facts: Path) -> Source:
     frame = read_frame(folder / _RUNS, RUNS)
-    rows = records(frame)
-    counted = tuple(row for row in rows if row["excluded"] is None)
-    if not counted:
-        raise InputError(f"{place}: has no run that counts; expected one or more in {_RUNS}")
-    keys = [(row["configuration"], row["repeat"]) for row in counted]
-    specs = {key: read_spec(RunFiles(folder, *key).folder / "spec.json") for key in keys}
-    for row, (key, spec) in zip(counted, specs.items(), strict=True):
-        if row["spec_sha256"] not in (None, spec.sha256):
+    runs = frame[frame["excluded"].isna()].reset_index(drop=True)
+    if runs.empty:
+        raise InputError(f"{text}: has no run that counts; expected one or more in {_RUNS}")
+    keys = list(zip(runs["configuration"], runs["repeat"], strict=True))
+    specs = [read_spec(RunFiles(folder, *key).folder / "spec.json") for key in keys]
+    for (configuration, repeat), sha256, spec in zip(keys, runs["spec_sha256"], specs, strict=True):
+        if sha256 != spec.sha256:
             raise InputError(
-                f"{place}: {_RUNS} is of another training of {key[0]} repeat {key[1]} than its spec.json; "
-                "allowed: a table that was made after it (Snakemake's target `tables`)"
+                f"{folder}: {_RUNS} is of another training of {configuration} repeat {repeat} than its "
+                "spec.json; make it anew (Snakemake's target `tables`)"
             )
-    definition = frame.attrs.get("definition") or {}
-    return Source(
-        place=place,
-        campaign=counted[0]["campaign"],
-        runs=counted,
-        excluded=len(rows) - len(counted),
-        unlisted=len(_finished(folder) - {(row["configuration"], row["repeat"]) for row in rows}),
-        specs=specs,
-        provenance=read_provenances(counted, folder),
-        facility={k: v for k, v in (definition.get("facility") or {}).items() if v is not None},
-        no_energy=frame.attrs.get("no_energy") or {},
-        counts_processes=frame.attrs.get("gpu_word") == "processes",
-        cluster=_cluster_of(facts),
+    attributes = frame.attrs
+    provenance = read_provenances(records(runs), folder)
+    facility = attributes.get("definition", {}).get("facility") or {}
+    return source_of(
+        str(folder),
+        runs,
+        specs,
+        provenance,
+        facility,
+        attributes.get("no_energy") or {},
+        excluded=len(frame) - len(runs),
+        gpu_word=attributes.get("gpu_word") or "GPUs",
     )
 
 
-def _finished(folder: Path) -> set[tuple[str, int]]:
-    found = (folder / "runs").glob("*/*/provenance.json")
-    return {(p.parents[1].name, int(p.parent.name)) for p in found if p.parent.name.isdecimal()}
+def folder_of(text: str, results: Path) -> Path:
+    """Path that `text` is or, where there is none such, that of its name below `results`."""
+    given = Path(text)
+    return given if given.exists() or len(given.parts) != 1 else results / text
 
 
-def _cluster_of(facts: Path) -> str | None:
-    """Read the cluster's name from the facts of an archive; None without them."""
-    name = read_yaml(facts).get("cluster") if facts.is_file() else None
-    return None if name == ELSEWHERE else name
+def source_of(
+    place: str,
+    runs: pd.DataFrame,
+    specs: list[RunSpec],
+    provenance: Mapping[tuple[str, int], dict[str, Any]],
+    facility: Mapping[str, float | None],
+    no_energy: Mapping[str, str],
+    **facts: Any,
+) -> Source:
+    """Join rows of runs with their specs (one each) and what is recorded of them.
+
+    `no_energy`: why the energy of a configuration is not known.
+    """
+    simulated = [
+        bool(provenance.get((spec.configuration, spec.repeat), {}).get(SIMULATED_KEY))
+        for spec in specs
+    ]
+    runs = runs.assign(
+        dataset_fraction=pd.Series([spec.dataset_fraction for spec in specs]),
+        seed=pd.Series([spec.seed for spec in specs], dtype=object),
+        simulated=pd.Series(simulated, dtype=bool),
+        no_energy=pd.Series([no_energy.get(spec.configuration) for spec in specs], dtype=object),
+    )
+    rows = [
+        (CLUSTER, words, number(facility[name]))
+        for name, words in _FACILITY.items()
+        if facility.get(name) is not None
+    ]
+    devices = runs["device"] + ": " + runs["device_name"].fillna("not known")
+    rows += [(MACHINES, "devices", device) for device in devices]
+    for record in provenance.values():
+        rows += _recorded(record)
+    recorded = pd.DataFrame(rows, columns=["section", "name", "value"]).drop_duplicates()
+    return Source(place, runs, _settings(specs), recorded, **facts)
 
 
-def _of_archive(path: Path) -> Source:
-    """Return an archive's runs; only their files are unpacked, each compared with its SHA-256."""
-    with opened(path) as one, tempfile.TemporaryDirectory(prefix="scalewatt-compare-") as unpacked:
-        manifest = read_manifest(one)
-        if manifest.kind == REFERENCE:
-            raise InputError(f"{path}: has the published rows and no runs; allowed: {ALLOWED}")
-        base, facts = f"results/{manifest.name}/", f"campaigns/{manifest.name}{SUFFIX}"
-        wanted = [name for name in manifest.files if _is_needed(name, base)]
-        if f"{base}{_RUNS}" not in wanted:
-            raise InputError(f"{path}: has no {base}{_RUNS}; allowed: {ALLOWED}")
-        wanted += [facts] if facts in manifest.files else []
-        folder = Path(unpacked)
-        size = sum(manifest.files[name].bytes for name in wanted)
-        require_space(folder, size, unpacked, f"the tables and specs of {path}")
-        try:
-            write_content(one, manifest, {name: folder / name for name in wanted})
-            return _of_folder(folder / base, str(path), folder / facts)
-        except InputError as error:  # the folder of unpacking is gone when it is read
-            raise InputError(str(error).replace(f"{folder}/", f"{path}: ")) from error
+def _settings(specs: list[RunSpec]) -> pd.DataFrame:
+    flat = pd.DataFrame(
+        [{"configuration": spec.configuration, **dict(_flat(spec))} for spec in specs]
+    )
+    return flat.groupby("configuration", sort=False).agg(_joined)
 
 
-def _is_needed(name: str, base: str) -> bool:
-    return name.startswith(base) and _NEEDED.fullmatch(name.removeprefix(base)) is not None
+def _joined(texts: pd.Series) -> str:
+    return ", ".join(dict.fromkeys(texts.dropna()))
+
+
+def _flat(spec: RunSpec) -> Iterator[tuple[str, str]]:
+    """Yield each setting by the key of the campaign file that it follows from, and its value as JSON."""
+    model = spec.model if spec.phase == "train" else f"{spec.model}.{spec.phase}"
+    values = {name: getattr(spec, name) for name in ("device", *_OF_RUN)}
+    values |= {f"{name} of {model}": getattr(spec, name) for name in _OF_DATA}
+    values |= {f"models.{model}.dataset": spec.dataset["name"]}
+    data = {name: value for name, value in spec.dataset.items() if name != "name"}
+    values |= {f"datasets.{spec.dataset['name']}.{name}": value for name, value in data.items()}
+    values |= {f"models.{model}.{name}": value for name, value in spec.settings.items()}
+    for name, value in values.items():
+        if value is not None:
+            yield name, json.dumps(value, sort_keys=True).replace('"', "")
+
+
+def _recorded(provenance: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield section, name and value of what a run recorded."""
+    for whose, name, value in software_of(dict(provenance)):
+        yield SOFTWARE, name, value if whose == "the run" else f"{value} ({whose})"
+    for name, value in (provenance.get("environment_variables") or {}).items():
+        yield SOFTWARE, f"variable {name}", "not set" if value is None else str(value)
+    for node in provenance.get("nodes") or ():
+        for name, value in zip(_OF_NODES, node_kind(node), strict=True):
+            yield MACHINES, name, value
+    for host in provenance.get("hostnames") or ():
+        yield MACHINES, "names of nodes", str(host)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from scalewatt.results.text.metric_labels import SEVERAL
+from scalewatt.results.columns import SEVERAL
 
 PUBLISHED = "published"
 

@@ -11,13 +11,13 @@ import pandas as pd
 
 from scalewatt.figures import figure_data as data
 from scalewatt.recordings.terms import INSTANTANEOUS, MEAN, MEASURED, MOVING_MEAN, NODE, SIMULATED
+from scalewatt.results.columns import SEVERAL, metric_label
 from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.text.markdown_latex import (
     UNEQUAL_SCOPES,
     excluded_sentence,
     shortened_ids,
 )
-from scalewatt.results.text.metric_labels import SEVERAL, metric_label
 from scalewatt.results.text.number_format import with_unit
 
 FILL_WORDS = {

@@ -30,8 +30,7 @@ from scalewatt.common.settings import (
 from scalewatt.common.tabular_files import csv_rows
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.recordings.tables import NO_OPTIONS, Options
-from scalewatt.results.tables.value_ranges import check_metric
-from scalewatt.results.text.metric_labels import METRIC_OF_MODEL
+from scalewatt.results.columns import METRIC_OF_MODEL
 from scalewatt.results.text.number_format import count
 
 _POINT_KEYS = ("gpus", *PASS_KEYS, "precision", "variant", *LEVERS)
@@ -296,7 +295,6 @@ def _entry(values: dict[str, Any], where: str) -> dict[str, Any]:
             f"{where}: missing key 'metric_name', which says what the metric is; allowed: a name with "
             "its unit, such as top1_error_percent"
         )
-    check_metric(f"{where}: metric", values.get("metric"), metric_name or "")
     entry = {"model": model, "device": values["device"]}
     if phase != "train":
         entry["phase"] = phase

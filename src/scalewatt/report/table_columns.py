@@ -6,7 +6,7 @@ from typing import Any
 
 from scalewatt.report.html_tables import Column
 from scalewatt.report.report_inputs import Results
-from scalewatt.results.text.metric_labels import metric_label
+from scalewatt.results.columns import metric_label
 from scalewatt.results.text.number_format import MISSING, number
 from scalewatt.statistics import MOST_REPEATS
 

@@ -196,12 +196,12 @@ _KINDS = (
         "comparisons",
         "comparisons",
         "Devices compared",
-        "The same training on two devices. Equivalent: the 95 % interval of the ratio is within the "
-        "margin. Different: it leaves out 1.",
+        "The same training on two devices. Lower, higher: the whole 95 % interval of the ratio is on one "
+        "side of 1. Equivalent: it is within 1/1.05 and 1.05.",
         (
             *("configuration", "baseline", "quantity", "energy_scope", "n_repeats"),
-            *("baseline_n_repeats", "ratio", "margin"),
-            *("tost_p", "verdict", "repeats_needed", "spread_source"),
+            *("baseline_n_repeats", "ratio", "verdict", "equivalent", "tost_p"),
+            *("reason", "repeats_needed", "spread_source"),
         ),
         title="Comparisons",
         rows=_comparisons,

@@ -64,11 +64,12 @@ def write_runs(definition: dict[str, Any], results: Path, out: Path) -> None:
     """Write `out`/runs and the other tables of all of a campaign's runs, as Parquet and CSV."""
     runs = _runs(definition, results)
     configurations = configurations_of(runs)
+    no_energy = _without_energy(records(runs)) | unlike_energies(runs)
     tables = {
         "runs": (runs, RUNS),
         "configurations": (configurations, CONFIGURATIONS),
         "scaling": (scaling_of(definition["series"], configurations), SCALING),
-        "comparisons": (comparisons_of(runs), COMPARISONS),
+        "comparisons": (comparisons_of(runs, no_energy), COMPARISONS),
         "cross_checks": (cross_checks_of(runs, _files(definition, results)), CROSS_CHECKS),
     }
     metadata = _metadata(definition, _told(definition, runs), runs, results)

@@ -25,6 +25,7 @@ from scalewatt.energies.stages import Window, segment_events, tile_window
 from scalewatt.energies.tables import ENERGY_SCHEMA, METADATA_KEY, EnergyTotals, records
 from scalewatt.recordings.terms import J_PER_KWH, Flag, Floats, flag
 from scalewatt.recordings.times import UNIX, as_numbers, parse_times, unread
+from scalewatt.results.columns import schema
 from scalewatt.results.tables.read_table import read_checked, read_columns
 from scalewatt.results.tables.table_schema import metadata
 
@@ -34,15 +35,7 @@ BELOW_AS_KG = 2
 LONGER = 1.01
 """A step longer than the regular one by more than this factor is a gap."""
 PLACE = ("segment", "node", "device_kind", "stage")
-CARBON = pa.schema(
-    [
-        ("configuration", pa.string()),
-        ("repeat", pa.int32()),
-        ("segment", pa.int32()),
-        *((name, pa.string()) for name in PLACE[1:]),
-        ("carbon_g_per_kwh", pa.float64()),
-    ]
-)
+CARBON = schema("energy-carbon")
 """One row for each of the run's energy table."""
 
 

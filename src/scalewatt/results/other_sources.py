@@ -6,32 +6,18 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 
 from scalewatt.energies.checks import METERS, NODE_METER
 from scalewatt.energies.tables import CROSS_CHECKS_SCHEMA, known_sum
 from scalewatt.recordings.terms import J_PER_KWH
+from scalewatt.results.columns import schema
 from scalewatt.results.tables.frames import frame_of, records
 from scalewatt.results.tables.read_table import read_checked
 from scalewatt.results.tables.run_row import RunFiles
 
 Row = dict[str, Any]
 
-CROSS_CHECKS = pa.schema(
-    [
-        *((name, pa.string()) for name in ("campaign", "configuration", "model", "device")),
-        *((name, pa.int32()) for name in ("gpus", "nodes", "repeat")),
-        ("source", pa.string()),
-        ("device_kind", pa.string()),
-        ("checks", pa.int32()),
-        ("duration_s", pa.float64()),
-        ("energy_kwh", pa.float64()),
-        ("recorded_kwh", pa.float64()),
-        ("difference", pa.float64()),
-        ("recorded_scope", pa.string()),
-        ("extra_w", pa.float64()),
-    ]
-)
+CROSS_CHECKS = schema("cross_checks")
 """One row per run, source and device kind."""
 _KEYS = ("configuration", "repeat", "source", "device_kind")
 _RUN = ("campaign", "configuration", "model", "device", "gpus", "nodes", "repeat")

@@ -79,6 +79,12 @@ def is_estimated(rows: pd.DataFrame) -> pd.Series:
     return rows["energy_origin"].isin(ORIGINS).fillna(False).astype(bool)
 
 
+def is_measured(rows: pd.DataFrame, prefix: str = "") -> pd.Series:
+    """Return where nothing of an energy of runs is estimated: it is the lower end of its interval."""
+    energy, low = rows[f"{prefix}energy_kwh"], rows[f"{prefix}energy_low_kwh"]
+    return ~is_estimated(rows) | ((energy - low).abs() <= 1e-12 * energy)
+
+
 def left_open(energy: float, low: float, high: float) -> Ends:
     """Return the ends of an energy's interval over it, as far as estimates leave it open.
 

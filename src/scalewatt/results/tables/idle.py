@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json, write_table_with_csv
@@ -36,6 +35,7 @@ from scalewatt.recordings.block import Block
 from scalewatt.recordings.journal import journal_files
 from scalewatt.recordings.node_names import same_node
 from scalewatt.recordings.terms import Flag, flag
+from scalewatt.results.columns import schema
 from scalewatt.results.tables.frames import frame_of
 from scalewatt.results.tables.read_table import read_checked
 from scalewatt.results.tables.repeat_statistics import summarise
@@ -49,26 +49,7 @@ IDLE_BUSY = 0.05
 _FILE = "tables/idle.parquet"
 """Names the table in messages."""
 
-IDLE = pa.schema(
-    [
-        ("campaign", pa.string()),
-        ("device", pa.string()),
-        ("device_name", pa.string()),
-        ("device_kind", pa.string()),
-        ("devices", pa.int32()),
-        ("repeats", pa.int32()),
-        ("window_s", pa.float64()),
-        ("mean_w", pa.float64()),
-        ("mean_per_device_w", pa.float64()),
-        ("sd_w", pa.float64()),
-        ("low_w", pa.float64()),
-        ("high_w", pa.float64()),
-        ("within_sd_w", pa.float64()),
-        ("energy_origin", pa.string()),
-        ("coverage", pa.float64()),
-        ("flags", pa.string()),
-    ]
-)
+IDLE = schema("idle")
 """One row per device and device kind. `mean_w` is of a node: the sum of its devices of the kind."""
 
 

@@ -27,6 +27,7 @@ from scalewatt.energies.tables import (
 )
 from scalewatt.recordings.terms import DEVICE_KINDS, J_PER_KWH, NODE, Flag, flag
 from scalewatt.results.carbon import Emitted, emitted
+from scalewatt.results.columns import tagged
 from scalewatt.results.tables.derived_quantities import (
     Facility,
     Work,
@@ -42,8 +43,6 @@ from scalewatt.results.tables.idle import idle_energies_j
 from scalewatt.results.tables.read_table import read_checked
 from scalewatt.results.tables.script_flags import script_flags
 from scalewatt.results.tables.table_schema import (
-    ENERGY_QUANTITIES,
-    ESTIMATE_BOUNDS,
     NET_ENERGY,
     OVER_TIME,
     RUNS,
@@ -343,17 +342,9 @@ def _energies(energy: EnergyTotals) -> dict[str, Any]:
 
 
 _OTHER_ENERGIES = ("recorded", "discarded", "unused_gpu", "stage_data", "node")
-_DERIVED = {
-    *("passes", "runtime_h", "gpu_hours", "samples_per_gpuh", "passes_per_gpuh"),
-    *("throughput_samples_per_s", "step_data_share"),
-    *(*ENERGY_QUANTITIES, NET_ENERGY),
-    *(f"{name}_energy_kwh" for name in ("idle", *_OTHER_ENERGIES)),
-    *ESTIMATE_BOUNDS,
-    OVER_TIME,
-}
 _RECORD = pa.schema(
     [
-        *(field for field in RUNS if field.name not in _DERIVED),
+        *(field for field in RUNS if field.name not in tagged("derived")),
         *(
             (f"{kind}_{end}", pa.float64())
             for kind in DEVICE_KINDS

@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from scalewatt.results.columns import SEVERAL, metric_label
 from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.tables.table_schema import metadata
-from scalewatt.results.text.metric_labels import SEVERAL, metric_label
 
 Row = dict[str, Any]
 

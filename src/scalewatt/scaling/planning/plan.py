@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import Cluster, basis
@@ -24,6 +23,7 @@ from scalewatt.campaign.run_spec import RunSpec, run_spec, text_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.energies.estimate import FACTOR
 from scalewatt.recordings.terms import J_PER_KWH
+from scalewatt.results.columns import schema
 from scalewatt.results.tables.derived_quantities import Facility, facility_of
 from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.tables.frames import frame_of, records
@@ -54,22 +54,7 @@ _OF_CONFIGURATION = (
     *("dataset_samples", "epochs"),
 )
 _NO_ENERGY = "its energy is not known"
-PLAN = pa.schema(
-    [
-        *((name, pa.string()) for name in ("campaign", "level", "series", "configuration")),
-        *((name, pa.string()) for name in ("model", "phase", "device")),
-        *((name, pa.int32()) for name in _OF_CONFIGURATION[3:7]),
-        ("dataset_samples", pa.int64()),
-        *((name, pa.int32()) for name in ("epochs", "repeat", "runs", "unknown_runs")),
-        *((f"{name}{end}", pa.float64()) for name in AMOUNTS for end in ENDS),
-        *((f"segments{end}", pa.int32()) for end in ENDS),
-        *((name, pa.int32()) for name in ("wall_time_min", "smaller_gpus")),
-        *((f"{name}{end}", pa.float64()) for name in GAINS for end in ENDS),
-        ("cheapest", pa.bool_()),
-        *((name, pa.string()) for name in ("energy_origin", "energy_scope")),
-        *((name, pa.string()) for name in ("reason", "warnings")),
-    ]
-)
+PLAN = schema("plan")
 
 
 def make_plan(

@@ -1,0 +1,237 @@
+"""Ratios of what two devices, or two campaigns, have in common: B over A, with interval and verdict.
+
+A ratio is that of geometric means over repeats, with Welch's 95 % t interval of the mean logarithms. It is
+`lower` or `higher` where the whole interval is on one side of 1, and `equivalent` where the interval lies
+within the margin: two one-sided t tests at 2.5 % each (Schuirmann 1987). What cannot be compared has no
+ratio and a reason.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from itertools import combinations
+from operator import add
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from scalewatt import statistics
+from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL
+from scalewatt.recordings.terms import DEVICE_KINDS, ESTIMATED, MEASURED, SIMULATED
+from scalewatt.results.columns import metric_label
+from scalewatt.results.tables.estimates import ORIGINS, is_measured
+from scalewatt.results.tables.frames import records
+from scalewatt.results.tables.repeat_statistics import summarise
+from scalewatt.statistics import joined, log_mean_of
+
+Row = dict[str, Any]
+
+LOWER, HIGHER, NOT_APART = "lower", "higher", "not_apart"
+NO_INTERVAL, NOT_COMPARED = "no_interval", "not_compared"
+MARGIN = 0.05
+"""Two means are equivalent where their ratio is within 1/(1 + MARGIN) … 1 + MARGIN."""
+DEVICE, CAMPAIGN = "device", "campaign"
+"""What ratios are taken between."""
+QUANTITIES = {
+    DEVICE: ("runtime_h", "gpu_hours", "metric_last", "energy_kwh", "p_gpuh_kw"),
+    CAMPAIGN: (
+        *("runtime_h", "throughput_samples_per_s", "energy_kwh", "gpu_energy_kwh"),
+        *("energy_per_sample_j", "p_gpuh_kw", "metric_last"),
+    ),
+}
+"""Columns of RUNS that are compared."""
+_GPU_ENERGY, _METRIC = "gpu_energy_kwh", "metric_last"
+_OF_ENERGY = ("energy_kwh", _GPU_ENERGY, "energy_per_sample_j", "p_gpuh_kw")
+_OF_WHOLE = ("runtime_h", "gpu_hours", "energy_kwh", _GPU_ENERGY, _METRIC)
+"""What grows with the work of the whole training."""
+
+
+def ratios(runs: pd.DataFrame, by: str) -> list[Row]:
+    """Ratios of each quantity between each two values of the column `by` with the same `training`.
+
+    `runs` are rows of RUNS that count, with the columns `training` and `no_energy` (why the energy of the
+    configuration is not known) and, where these are known, `simulated` and `seed`. Energies of two campaigns
+    are compared where they are of the same device kinds, those of two devices over the kinds that both have.
+    """
+    rows = []
+    for training, group in runs.groupby("training", sort=False):
+        sides = {str(side): own for side, own in group.groupby(by)}
+        for a, b in combinations(sides, 2):
+            pair = {a: sides[a], b: sides[b]}
+            if by == DEVICE:
+                pair = _over_common_kinds(pair)
+            rows += [
+                {"training": training, **row}
+                for name in QUANTITIES[by]
+                if (row := _row(name, pair)) is not None
+            ]
+    return rows
+
+
+def _over_common_kinds(pair: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """Both sides with energies over the device kinds that both have, where their scopes differ."""
+    scopes = {scope for rows in pair.values() for scope in rows["energy_scope"].dropna()}
+    kinds = [kind for kind in DEVICE_KINDS if all(kind in scope.split("+") for scope in scopes)]
+    if len(scopes) < 2 or not kinds:
+        return dict(pair)
+    found = {}
+    for side, rows in pair.items():
+        energy = reduce(add, (rows[f"{kind}_energy_kwh"] for kind in kinds))
+        scope = rows["energy_scope"].where(rows["energy_scope"].isna(), "+".join(kinds))
+        power = energy / rows["gpu_hours"]
+        found[side] = rows.assign(energy_kwh=energy, p_gpuh_kw=power, energy_scope=scope)
+    return found
+
+
+def _row(name: str, pair: Mapping[str, pd.DataFrame]) -> Row | None:
+    """Row of one quantity; None where neither side has it, or the GPUs' energy is no part of both."""
+    sides = [_side(name, rows) for rows in pair.values()]
+    if not any(side["values"] for side in sides):
+        return None
+    if name == _GPU_ENERGY and not _adds_gpus(pair.values()):
+        return None
+    reason = _obstacle(name, pair, sides)
+    values = [side["values"] for side in sides]
+    found = (
+        {"verdict": NOT_COMPARED, "reason": reason}
+        if reason
+        else ratio_of(values[0], values[1], tuple(pair))
+    )
+    if (
+        found["verdict"] != NO_INTERVAL
+        and name == _METRIC
+        and any(map(_shares_seed, pair.values()))
+    ):
+        # Repeats of one seed do not tell what another would give.
+        found = {
+            "ratio": found.get("ratio"),
+            "verdict": NO_INTERVAL,
+            "reason": "repeats share one seed",
+        }
+    blank = dict.fromkeys(("ratio", "ratio_low", "ratio_high", "tost_p", "reason"))
+    return {
+        "quantity": name,
+        **{
+            f"{key}_{end}": v
+            for end, side in zip("ab", sides, strict=True)
+            for key, v in side.items()
+        },
+        **blank,
+        "equivalent": False,
+        **found,
+    }
+
+
+def _side(name: str, rows: pd.DataFrame) -> Row:
+    """One side of a ratio: its values, none where one is not known or repeats' energies are unlike."""
+    of_energy = name in _OF_ENERGY
+    known = rows[rows["energy_kwh"].notna()] if of_energy else rows
+    unlike = of_energy and len(known[["energy_origin", "energy_scope"]].drop_duplicates()) > 1
+    complete = rows[name].notna().all() and not unlike
+    values = [float(value) for value in rows[name]] if complete else []
+    return {
+        "configuration": rows["configuration"].iloc[0],
+        "device": rows["device"].iloc[0],
+        "origin": _origin(name, rows, values),
+        "scope": "gpu"
+        if name == _GPU_ENERGY
+        else _first(rows["energy_scope"])
+        if of_energy
+        else None,
+        "n_repeats": len(rows),
+        "mean": summarise(values).mean,
+        "values": values,
+    }
+
+
+def _origin(name: str, rows: pd.DataFrame, values: Sequence[float]) -> str | None:
+    """Origin of a quantity: measured, estimated, mixed or simulated; None if it is not known."""
+    if "simulated" in rows and rows["simulated"].any():
+        return SIMULATED
+    if name == _GPU_ENERGY and values:
+        return MEASURED if is_measured(rows, "gpu_").all() else ESTIMATED
+    if name in _OF_ENERGY:
+        return _first(rows["energy_origin"])
+    return MEASURED
+
+
+def _first(column: pd.Series) -> str | None:
+    known = column.dropna()
+    return str(known.iloc[0]) if len(known) else None
+
+
+def _adds_gpus(sides: Iterable[pd.DataFrame]) -> bool:
+    """Return True if the GPUs' energy is a part of both energies, and not all of either."""
+    scopes = [_first(rows["energy_scope"]) or "" for rows in sides]
+    return all("gpu" in scope.split("+") for scope in scopes) and set(scopes) != {"gpu"}
+
+
+def _shares_seed(rows: pd.DataFrame) -> bool:
+    return "seed" in rows and rows["seed"].nunique(dropna=False) < min(2, len(rows))
+
+
+# --- what hinders a ratio, and the ratio ----------------------------------------------------------
+
+
+def _obstacle(name: str, pair: Mapping[str, pd.DataFrame], sides: Sequence[Row]) -> str:
+    """Say why a quantity is not compared; empty if it is."""
+    of_energy = name in _OF_ENERGY
+    for word, side in zip(pair, sides, strict=True):
+        if not side["values"]:
+            why = _first(pair[word]["no_energy"]) if of_energy else None
+            return f"not known of {word}{f' ({why})' if why else ''}"
+    first, second = sides
+    a, b = pair
+    if first["scope"] != second["scope"]:
+        return f"{a} is the energy of {first['scope']}, {b} of {second['scope']}"
+    if of_energy and {first["origin"], second["origin"]} & set(ORIGINS):
+        return ESTIMATED
+    if name in _OF_WHOLE and (work := _unlike_work(*pair.values())):
+        return work
+    metrics = [metric_label(None, _first(rows["metric_name"])) for rows in pair.values()]
+    if name == _METRIC and metrics[0] != metrics[1]:
+        return f"{a}'s is {metrics[0]}, {b}'s {metrics[1]}"
+    words = (word for word, side in zip(pair, sides, strict=True) if min(side["values"]) <= 0)
+    return next((f"{word} has a value that is not above 0" for word in words), "")
+
+
+def _unlike_work(a: pd.DataFrame, b: pd.DataFrame) -> str:
+    """Say in what the work of two trainings differs; empty if in nothing."""
+    targets = [_first(rows["protocol"]) == TARGET_PROTOCOL for rows in (a, b)]
+    if any(targets):
+        return "" if all(targets) else "one trains to a target, the other for its epochs"
+    words = {"epochs": "epochs", "dataset_samples": "samples an epoch"}
+    counts = {name: [records(rows[:1])[0][name] for rows in (a, b)] for name in words}
+    parts = [f"{x} and {y} {words[name]}" for name, (x, y) in counts.items() if x != y]
+    return f"unlike work: {', '.join(parts)}" if parts else ""
+
+
+def ratio_of(a: Sequence[float], b: Sequence[float], names: tuple[str, ...] = ("A", "B")) -> Row:
+    """Ratio B/A of positive values over repeats, with its interval and verdict."""
+    top, bottom = log_mean_of(b, "b"), log_mean_of(a, "a")
+    if top is None or bottom is None:
+        singles = [name for name, values in zip(names, (a, b), strict=True) if len(values) == 1]
+        whose = "each" if len(singles) == 2 else singles[0]
+        ratio = math.exp(float(np.mean(np.log(b)) - np.mean(np.log(a))))
+        return {"ratio": ratio, "verdict": NO_INTERVAL, "reason": f"a single run of {whose}"}
+    difference = joined([top, bottom]).contrast([1, -1])
+    log, error, freedom, half = (
+        float(each[0])
+        for each in (difference.values, difference.errors, difference.freedom, difference.halves)
+    )
+    if not error:
+        reason = "repeats do not differ at all"
+        return {"ratio": math.exp(log), "verdict": NO_INTERVAL, "reason": reason}
+    p = statistics.below(abs(log), math.log1p(MARGIN), error, freedom)
+    low, high = math.exp(log - half), math.exp(log + half)
+    return {
+        "ratio": math.exp(log),
+        "ratio_low": low,
+        "ratio_high": high,
+        "tost_p": p,
+        "verdict": HIGHER if low > 1 else LOWER if high < 1 else NOT_APART,
+        "equivalent": p < statistics.LEVEL,
+    }
