@@ -152,9 +152,8 @@ def whole(folder: Path, trained: dict[tuple[str, str], Any]) -> Whole:
 
 @pytest.mark.parametrize(
     ("loader", "protocol"),
-    [("pil", "paper"), ("torchvision", "corrected"), ("torchvision", "paper"),
-     ("synthetic", "corrected"), ("synthetic", "paper")],
-)  # fmt: skip
+    [("pil", "paper"), ("pil", "corrected"), ("synthetic", "corrected"), ("synthetic", "paper")],
+)
 def test_a_resumed_training_equals_an_uninterrupted_one_bit_for_bit(
     folder: Path, tmp_path: Path, whole: Whole, loader: str, protocol: str
 ) -> None:
@@ -230,10 +229,8 @@ def test_a_run_taken_over_by_another_process_gets_no_result(
     assert {path.name for path in work.iterdir()} == {"holder.json", "progress.json"}
 
 
-def test_both_readers_learn_from_images_and_nearly_alike(whole: Whole) -> None:
-    histories = [whole(loader, "corrected")[0]["history"] for loader in ("pil", "torchvision")]
-    for history in histories:
-        assert history[-1]["metric"] == 0
-        assert history[-1]["train_loss"] < 0.5 * history[0]["train_loss"]
-    first, second = (history[0]["train_loss"] for history in histories)
-    assert first == pytest.approx(second, rel=0.05)
+@pytest.mark.parametrize("protocol", ["paper", "corrected"])
+def test_images_are_learnt_from(whole: Whole, protocol: str) -> None:
+    history = whole("pil", protocol)[0]["history"]
+    assert history[-1]["metric"] == 0
+    assert history[-1]["train_loss"] < 0.5 * history[0]["train_loss"]

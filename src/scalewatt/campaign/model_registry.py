@@ -87,10 +87,9 @@ class ResNet50(ModelSettings):
     """Mirror every second training image."""
     channels_last: bool = False
     """Images and weights in memory with the channels last."""
-    loader: Literal["pil", "torchvision", "synthetic"] = "pil"
-    """How images are loaded. pil: decoded and transformed by Pillow; torchvision: decoded, cropped and
-    resized by torchvision as bytes, normalised on the device; synthetic: no images at all, one random
-    batch that stays on the device."""
+    loader: Literal["pil", "synthetic"] = "pil"
+    """How images are loaded. pil: decoded and transformed by Pillow; synthetic: no images at all, one
+    random batch that stays on the device."""
 
 
 class Pretraining(ModelSettings):

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
-from torch.nn import functional
 from torch.utils.data import Dataset
 
 from scalewatt.common.errors import InputError
@@ -166,57 +165,6 @@ class AuthorsImages(ImageNetDataset):
                 transforms.Normalize(CHANNEL_MEAN, CHANNEL_SD),
             ]
         )
-
-
-class TorchvisionImages(ImageNetDataset):
-    """The same views of the same images as bytes, which `normalised` finishes on the device.
-
-    An item is uint8 (3, image_size, image_size) and the label, a quarter of float32 to move. The
-    resizing is torch's antialiased bilinear kernel for bytes, within one grey level of Pillow's; it is
-    called directly because torchvision 0.22 turns bytes into floats first on a processor with AVX-512.
-    """
-
-    def view(self, path: str, words: list[int]) -> torch.Tensor:
-        """Image of a file as it is trained or evaluated on."""
-        pixels, size = decode(path), self.image_size
-        height, width = pixels.shape[1:]
-        if self.augment:
-            (left, upper, right, lower), mirrored = self.random_view(words, width, height)
-            pixels = _resized(pixels[:, upper:lower, left:right], size, size)
-            return pixels.flip(2) if mirrored else pixels
-        width, height, left, upper = central_geometry(width, height, size)
-        return _resized(pixels, height, width)[:, upper : upper + size, left : left + size]
-
-
-def decode(path: str) -> torch.Tensor:
-    """Read the image in a file as uint8 (3, height, width); InputError naming the file if that fails.
-
-    The pixels are Pillow's, which reads what torchvision refuses: a PNG named as a JPEG, or CMYK.
-    """
-    from torchvision.io import ImageReadMode, decode_jpeg
-
-    try:
-        return decode_jpeg(torch.from_numpy(np.fromfile(path, np.uint8)), mode=ImageReadMode.RGB)
-    except (OSError, RuntimeError):
-        pixels = np.array(open_image(path))
-        return torch.from_numpy(pixels).permute(2, 0, 1)
-
-
-def _resized(pixels: torch.Tensor, height: int, width: int) -> torch.Tensor:
-    return functional.interpolate(
-        pixels[None], size=(height, width), mode="bilinear", antialias=True
-    )[0]
-
-
-def normalised(images: torch.Tensor) -> torch.Tensor:
-    """Normalise bytes (…, 3, height, width) as `to_tensor` does, to float32."""
-    scale, offset = _on_device(images.device)
-    return images.float().mul_(scale).sub_(offset)
-
-
-@cache
-def _on_device(device: torch.device) -> list[torch.Tensor]:
-    return [torch.from_numpy(values).to(device) for values in (PIXEL_SCALE, PIXEL_OFFSET)]
 
 
 @cache

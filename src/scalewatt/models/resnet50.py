@@ -14,13 +14,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.data.imagenet import ImageFolderIndex, stratified_subset
-from scalewatt.data.images import (
-    AuthorsImages,
-    ImageNetDataset,
-    TorchvisionImages,
-    normalised,
-    random_images,
-)
+from scalewatt.data.images import AuthorsImages, ImageNetDataset, random_images
 from scalewatt.models.interface import Batch, Evaluation, Schedule, SyntheticSamples, Workload
 
 REFERENCE_BATCH = 256
@@ -100,8 +94,7 @@ class ResNet50(Workload):
         s = self.settings
         if self.synthetic:
             return SyntheticSamples(self.samples[split])
-        by_pillow = AuthorsImages if self.paper else ImageNetDataset
-        return {"pil": by_pillow, "torchvision": TorchvisionImages}[s["loader"]](
+        return (AuthorsImages if self.paper else ImageNetDataset)(
             self.folder,
             split,
             self._subsets.get(split),
@@ -148,7 +141,7 @@ class ResNet50(Workload):
             pixels = self._random_images(len(labels))
         else:
             pixels, labels = batch
-        logits = model(normalised(pixels) if pixels.dtype == torch.uint8 else pixels).float()
+        logits = model(pixels).float()
         loss = functional.cross_entropy(logits, labels)
 
         top = logits.detach().topk(min(5, logits.shape[1]), dim=1).indices  # best first
