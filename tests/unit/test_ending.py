@@ -81,7 +81,7 @@ from types import SimpleNamespace
 def fails(): raise OSError("the disk is full")
 watch = SimpleNamespace(training_began=fails)
 job, ranks = SimpleNamespace(work=Path("/dev/null"), segment=0), SimpleNamespace(rank=0)
-rank.guarded_train(watch, None, job, ranks, "cpu", None, 0.0)
+rank.guarded_train(watch, job, ranks, None, 0.0)
 """
 
 

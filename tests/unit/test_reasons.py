@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
-
 import pytest
 
-from scalewatt.execution.failure_reason import is_full, most_informative_line, was_refused
+from scalewatt.execution.failure_reason import most_informative_line, was_refused
 
 TRACEBACK = """resnet50 epoch 1/3: train_loss 2.3
 Traceback (most recent call last):
@@ -73,12 +71,3 @@ def test_the_most_informative_line_is_chosen(log: str, expected: str | None) -> 
 )
 def test_only_a_rank_that_found_its_input_wrong_was_refused(log: str, refused: bool) -> None:
     assert was_refused(log) is refused
-
-
-def test_a_full_disk_is_recognised_also_as_the_cause_of_another_error() -> None:
-    full, other = OSError(errno.ENOSPC, "full"), OSError(errno.EACCES, "denied")
-    assert is_full(full) and is_full(OSError(errno.EDQUOT, "quota"))
-    assert not is_full(other) and not is_full(None)
-    for told in (ValueError("a"), RuntimeError("b")):
-        told.__context__ = full
-        assert is_full(told)

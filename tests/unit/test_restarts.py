@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -15,7 +14,6 @@ from run_files import make_spec
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.exit_codes import ExitCode
-from scalewatt.common.files import NO_ROOM
 from scalewatt.execution import launch
 from scalewatt.execution.launch import LaunchOptions, run_training
 from scalewatt.execution.rank import End, outcome_of
@@ -268,17 +266,6 @@ def test_a_run_that_was_refused_stays_refused_until_another_snakemake_tries_it(
     assert record(tmp_path)["segments"] == []
     assert call(by="b") == ExitCode.STOPPED
     assert record(tmp_path)["refusal"] is None
-
-
-def test_a_disk_that_is_full_when_a_segment_begins_is_named(
-    call: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def full(*_: Any) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(WorkDir, "begin_segment", full)
-    assert call() == ExitCode.FAILED
-    assert NO_ROOM in capsys.readouterr().err
 
 
 def test_a_trained_run_is_published_again_once_without_training_and_then_refused_with_the_reason(

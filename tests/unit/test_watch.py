@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from scalewatt.execution import watchdog as watch_module
-from scalewatt.execution.watchdog import Limits, SamplerWatch
+from scalewatt.execution.watchdog import SamplerWatch
 
 STEM = "segment-000"
-LIMITS = Limits(journal_start_s=60, journal_silence_s=30)
+LIMIT_S = 30
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def losses() -> list[str]:
 @pytest.fixture
 def watch(tmp_path: Path, losses: list[str]) -> SamplerWatch:
     journal = tmp_path / f"{STEM}.{socket.gethostname()}.csv"
-    return SamplerWatch(journal, 1.0, LIMITS, losses.append)
+    return SamplerWatch(journal, LIMIT_S, losses.append)
 
 
 def grow(folder: Path, suffix: str = "", host: str | None = None) -> None:
@@ -91,10 +91,10 @@ def test_a_sampler_that_writes_no_journal_is_lost(
     watch: SamplerWatch, sampler: BaseProcess, losses: list[str]
 ) -> None:
     watch.training_began()
-    look(watch, 60)
+    look(watch, 30)
     assert not losses
     look(watch, 2)
-    assert "no journal" in losses[0]
+    assert "no sample for 31 s" in losses[0]
 
 
 def test_a_sampler_that_has_ended_is_lost_at_once(
@@ -167,6 +167,6 @@ def test_a_loss_is_reported_when_the_training_ends(
     sampler.join()
     assert watch.training_ended() == losses[0] and "has ended" in losses[0]
     assert len(losses) == 1
-    without = SamplerWatch(None, 1.0, LIMITS, losses.append)
+    without = SamplerWatch(None, LIMIT_S, losses.append)
     without.training_began()
     assert without.training_ended() is None

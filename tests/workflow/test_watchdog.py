@@ -35,10 +35,10 @@ DRIVER = """
 import json, sys
 from pathlib import Path
 from scalewatt.execution.launch import LaunchOptions, run_training
-from scalewatt.execution.watchdog import Limits
 spec, out, data, work, launcher, limits = sys.argv[1:]
-limits = Limits(**json.loads(limits))
-options = LaunchOptions(Path(data), Path(work), launcher, "cpu", 1, limits, checkpoint_every_s=0)
+options = LaunchOptions(
+    Path(data), Path(work), launcher, "cpu", 1, checkpoint_every_s=0, **json.loads(limits)
+)
 sys.exit(run_training(Path(spec), Path(out), options))
 """
 
@@ -136,7 +136,7 @@ def wait_for(condition: Callable[[], Any], what: str) -> None:
 def watched(tmp_path: Path, data: Path) -> Iterator[Watched]:
     """A training of some seconds on two ranks, started with what the test changes."""
     training = Training.of(tmp_path / "run", data, WAVES, epochs=EPOCHS)
-    one = Watched(training, {"journal_start_s": 20, "journal_silence_s": 2, "closing_s": 20})
+    one = Watched(training, {"silence_s": 20, "closing_s": 20})
     yield one
     if one.process is not None and one.process.poll() is None:
         one.process.kill()
@@ -209,7 +209,7 @@ def test_a_training_whose_sampler_is_lost_stops_and_goes_on_with_the_next_start(
 
 @pytest.mark.nightly
 def test_a_perun_that_does_not_close_costs_its_file_and_not_the_run(watched: Watched) -> None:
-    watched.limits = {"journal_silence_s": 600, "closing_s": 3}
+    watched.limits = {"silence_s": 600, "closing_s": 3}
     watched.start()
     watched.wait_for_checkpoint()
     _, (sampler,) = watched.ranks_and_samplers()

@@ -98,7 +98,6 @@ def train(arguments: argparse.Namespace) -> int:
     from scalewatt.campaign.external_command import is_command_spec
     from scalewatt.campaign.run_spec import read_spec
     from scalewatt.execution.launch import LaunchOptions, run_training
-    from scalewatt.execution.watchdog import Limits
 
     spec, cluster = read_spec(arguments.spec), load_site(arguments.site)
     device = device_of_run(cluster, spec.device, spec.configuration)
@@ -119,7 +118,7 @@ def train(arguments: argparse.Namespace) -> int:
         cluster.launcher,
         device.torch_device,
         device.cpus_per_rank,
-        Limits(closing_s=cluster.closing_s),
+        closing_s=cluster.closing_s,
         scratch=cluster.scratch,
         initial_weights=arguments.initial_weights,
         max_updates=arguments.max_updates,

@@ -59,22 +59,15 @@ class CommandFailed(Exception):
     """A rank's command ended neither finished nor stopped."""
 
 
-def run_command(
-    job: Job,
-    ranks: Ranks,
-    torch_device: str,
-    stop: StopRequest,
-    events: EventLog,
-    closing_s: float,
-) -> str:
+def run_command(job: Job, ranks: Ranks, stop: StopRequest, events: EventLog) -> str:
     """Run this rank's command from start to end; FINISHED or STOPPED, as rank 0's command ended.
 
-    CommandFailed if this rank's failed. A command that runs on for `closing_s` after rank 0's is ended.
+    CommandFailed if this rank's failed. A command that runs on for `job.closing_s` after rank 0's is ended.
     """
     from scalewatt.training.distributed import wait_for_ranks
 
     environment = child_environment(dict(os.environ), torchrun_variables(ranks), job)
-    _describe(job, ranks, torch_device)
+    _describe(job, ranks)
     if ranks.rank == 0:
         (job.work / "script").mkdir(exist_ok=True)
         link_package(job.work)
@@ -83,7 +76,7 @@ def run_command(
         code: int | None = ExitCode.STOPPED
     else:
         events.enter("train")
-        code = _run(job, ranks, environment, stop, closing_s)
+        code = _run(job, ranks, environment, stop)
     events.enter("shutdown")
     wait_for_ranks(ranks)
     codes = ranks.comm.allgather(code)
@@ -96,15 +89,13 @@ def run_command(
 # --- the process ----------------------------------------------------------------------------------
 
 
-def _run(
-    job: Job, ranks: Ranks, environment: dict[str, str], stop: StopRequest, closing_s: float
-) -> int | None:
+def _run(job: Job, ranks: Ranks, environment: dict[str, str], stop: StopRequest) -> int | None:
     """Run the command; its exit code, or None if it was ended after rank 0's."""
     name = f"the command of rank {ranks.rank} on {ranks.host}"
     ended = job.work / f"{segment_name(job.segment)}.ended"
     command = _start(job.spec, environment)
     try:
-        code = _wait(command, stop, Path(environment[STOP_VARIABLE]), ended, closing_s)
+        code = _wait(command, stop, Path(environment[STOP_VARIABLE]), ended, job.closing_s)
     finally:
         with suppress(ProcessLookupError):  # what the command has started ends with it
             os.killpg(command.pid, signal.SIGKILL)
@@ -243,7 +234,7 @@ def child_environment(
     }
 
 
-def _describe(job: Job, ranks: Ranks, torch_device: str) -> None:
+def _describe(job: Job, ranks: Ranks) -> None:
     """Write on rank 0 what this segment runs on, for the run's provenance."""
     threads = os.environ.get("OMP_NUM_THREADS", "")
     redaction = Redaction.of(os.environ)
@@ -252,7 +243,7 @@ def _describe(job: Job, ranks: Ranks, torch_device: str) -> None:
         "packages_of": "the recorder",  # the command may run in another Python environment
         "command": [redaction.text(word) for word in without_secrets(command_words(job.spec))],
     }
-    describe_segment(job, ranks, visible_gpu(torch_device, ranks.local_rank), further)
+    describe_segment(job, ranks, visible_gpu(job.torch_device, ranks.local_rank), further)
 
 
 # --- its reports ----------------------------------------------------------------------------------

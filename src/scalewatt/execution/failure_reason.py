@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import re
 
 REASON_CHARACTERS = 300
 REFUSED, ERROR = "scalewatt: refused: ", "scalewatt: error: "
 """How a rank's last line begins: its input is wrong, or anything else."""
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _IS_REFUSED = re.compile(r"^(?:\[\w+\]:? ?)?scalewatt: refused: ", re.MULTILINE)
 _PATTERNS = (
     # What scalewatt.events writes in a user's script, whose rank learns an exit code alone.
@@ -30,15 +28,6 @@ _CONSEQUENCE = re.compile(
     r"(?:closed|reset|refused)|broken pipe|gloo|nccl|socket|TCPStore|DistBackend)"
 )
 """How a rank reports the others' death."""
-
-
-def is_full(error: BaseException | None) -> bool:
-    """Whether an exception, or one that led to it, is due to a full file system."""
-    while error is not None:
-        if isinstance(error, OSError) and error.errno in _FULL:
-            return True
-        error = error.__cause__ or error.__context__
-    return False
 
 
 def was_refused(log: str) -> bool:

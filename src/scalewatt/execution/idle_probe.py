@@ -19,7 +19,6 @@ from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.files import read_json, write_json, write_text
 from scalewatt.common.project_files import PACKAGE
 from scalewatt.execution.launch import LaunchOptions, run_training
-from scalewatt.execution.watchdog import Limits
 from scalewatt.idle import SETTLE_S
 
 WORK = ".work"
@@ -40,7 +39,7 @@ def run_probe(
         cluster.launcher,
         torch_device,
         device.cpus_per_rank,
-        Limits(closing_s=cluster.closing_s),
+        closing_s=cluster.closing_s,
     )
     spec = _spec(device, torch_device, ranks, seconds, period_s, repeat)
     work, run = out / WORK, out / WORK / "run"

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -30,11 +30,10 @@ from scalewatt.campaign.operating_points import commands_of, launcher_options, r
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.exit_codes import ExitCode
-from scalewatt.common.files import NO_ROOM, full_text, has_room, read_json_object
+from scalewatt.common.files import full_text, has_room, read_json_object
 from scalewatt.common.termination import STOP_FILE, say
 from scalewatt.data.prepared import content_of_prepared, is_staged
 from scalewatt.execution.failure_reason import (
-    is_full,
     most_informative_line,
     one_line,
     reports_full_disk,
@@ -42,7 +41,7 @@ from scalewatt.execution.failure_reason import (
 )
 from scalewatt.execution.launcher_process import RanksProcess, forking, require_launcher
 from scalewatt.execution.publish import already_published, publish
-from scalewatt.execution.watchdog import Limits
+from scalewatt.execution.watchdog import SILENCE_S
 from scalewatt.provenance.versions import made_with
 from scalewatt.run_files.inventory import find_workdirs, work_name
 from scalewatt.run_files.lock import current_job
@@ -77,7 +76,10 @@ class LaunchOptions:
     launcher: str
     torch_device: str
     cpus_per_rank: int
-    limits: Limits = field(default_factory=Limits)
+    closing_s: float = 120.0
+    """From a training's return to the end of its ranks."""
+    silence_s: float = SILENCE_S
+    """How long a sampler may take no sample; ten of its periods if that is longer."""
     scratch: str | None = None
     """Folder of the nodes for a copy of the images; None for no copy."""
     initial_weights: Path | None = None
@@ -130,7 +132,6 @@ def run_training(spec_path: Path, out: Path, options: LaunchOptions) -> int:
 
 def _train(work: WorkDir, options: LaunchOptions) -> int:
     """Train a segment, unless its ranks cannot start: then the record says why."""
-    name = work.spec.configuration
     try:
         _check_startable(work, options)
         segment = _Segment(work, options)
@@ -138,11 +139,6 @@ def _train(work: WorkDir, options: LaunchOptions) -> int:
     except InputError as error:
         work.refuse(str(error))
         raise
-    except OSError as error:
-        if not is_full(error):
-            raise
-        say(f"scalewatt: error: {name}: {full_text(work.path)} ({error})")
-        return ExitCode.FAILED
     is_further = reason_to_end(work.record(), work.spec, options.crash_retries) is None
     if options.requeue and is_further and segment.was_stopped_by_warning_alone():
         _requeue()
@@ -234,18 +230,15 @@ class _Segment:
         self._returned_s = math.inf
 
     def _order(self) -> dict[str, Any]:
-        """What the ranks are to do, for `rank`."""
+        """What the ranks are to do: fields of their `Job`."""
         options, work = self.options, self.work
-        weights = options.initial_weights
+        copied = ("scratch", "torch_device", "max_updates", "checkpoint_every_s")
+        data, weights = options.data_folder, options.initial_weights
         return {
-            "data_folder": str(options.data_folder.resolve()) if options.data_folder else "",
-            "scratch": options.scratch,
-            "torch_device": options.torch_device,
+            **{name: getattr(options, name) for name in (*copied, "closing_s", "silence_s")},
+            "data_folder": str(data.resolve()) if data else "",
             "initial_weights": str(weights.resolve()) if weights else None,
-            "max_updates": options.max_updates,
-            "checkpoint_every_s": options.checkpoint_every_s,
             "token": work.token,
-            "limits": asdict(options.limits),
             "lever_commands": commands_of(work.spec.operating_point, options.levers),
         }
 
@@ -327,7 +320,7 @@ class _Segment:
             self._looked_s = now_s
             if self._returned_s == math.inf and self._outcome():
                 self._returned_s = now_s
-        closing_s = self.options.limits.closing_s + CLOSING_MARGIN_S
+        closing_s = self.options.closing_s + CLOSING_MARGIN_S
         return now_s - self._returned_s > closing_s or self.times_asked_to_stop > 1
 
     # --- ends -------------------------------------------------------------------------------------
@@ -335,8 +328,7 @@ class _Segment:
     def _fail(self, code: int, log: str) -> int:
         """Record why ranks failed without an outcome; `code` may be that of ranks which were ended."""
         reason, is_refused = most_informative_line(log), was_refused(log)
-        has_no_room = reports_full_disk(reason or "") or not has_room(self.work.path)
-        if has_no_room and NO_ROOM not in (reason or ""):
+        if reports_full_disk(reason or "") or not has_room(self.work.path):
             reason = one_line(f"{full_text(self.work.path)} ({reason})")
         ended = ExitCode.REFUSED if is_refused else ExitCode.FAILED
         say("\n".join(log.splitlines()[-_LOG_LINES:]))

@@ -22,13 +22,13 @@ from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.exit_codes import ExitCode
-from scalewatt.common.files import full_text, read_json
+from scalewatt.common.files import read_json
 from scalewatt.common.processes import runs_still
 from scalewatt.common.termination import ABORT_S, STOP_FILE, StopRequest, abort, end_within, say
 from scalewatt.execution.command_rank import CommandFailed, run_command
-from scalewatt.execution.failure_reason import ERROR, REFUSED, is_full, one_line
+from scalewatt.execution.failure_reason import ERROR, REFUSED, one_line
 from scalewatt.execution.node_levers import reset_levers, set_levers
-from scalewatt.execution.watchdog import Limits, SamplerWatch, watch_rank
+from scalewatt.execution.watchdog import SILENT_PERIODS, SamplerWatch, watch_rank
 from scalewatt.recordings.stage_log import EventLog
 from scalewatt.run_files.lock import HeldError, read_holder
 from scalewatt.run_files.record import (
@@ -72,9 +72,7 @@ def outcome_of(trained: str, ends: Sequence[End]) -> dict[str, Any]:
     return {"outcome": outcome, "losses": losses, "requests": requests}
 
 
-def train(
-    job: Job, ranks: Ranks, torch_device: str, stop: StopRequest, events: EventLog
-) -> tuple[str, bool]:
+def train(job: Job, ranks: Ranks, stop: StopRequest, events: EventLog) -> tuple[str, bool]:
     """Train the segment of a network, from its imports to its last checkpoint.
 
     Returns FINISHED or STOPPED, and whether the segment's updates were done.
@@ -93,7 +91,7 @@ def train(
     from scalewatt.training.staging import staged
     from scalewatt.training.train import Trainer
 
-    device = choose_device(torch_device, ranks)
+    device = choose_device(job.torch_device, ranks)
     is_gpu = device.type == "cuda"
     software = {
         **({"device_name": torch.cuda.get_device_name(device)} if is_gpu else {}),
@@ -116,17 +114,11 @@ def train(
 
 
 def guarded_train(
-    watch: SamplerWatch,
-    limits: Limits,
-    job: Job,
-    ranks: Ranks,
-    torch_device: str,
-    stop: StopRequest,
-    started_s: float,
+    watch: SamplerWatch, job: Job, ranks: Ranks, stop: StopRequest, started_s: float
 ) -> str:
     """Train, ending all ranks on an error: perun would catch it and wait for the others for ever.
 
-    From the training's return on, this process ends within `limits.closing_s`. If a sampler was
+    From the training's return on, this process ends within `closing_s`. If a sampler was
     lost, it ends at once: perun would wait for a message that will never come.
     """
     try:
@@ -134,11 +126,11 @@ def guarded_train(
         path = job.work / "events.jsonl" if ranks.rank == 0 else None
         events, is_enough = EventLog(path, job.segment, started_s), False
         if is_command_spec(job.spec):
-            trained = run_command(job, ranks, torch_device, stop, events, limits.closing_s)
+            trained = run_command(job, ranks, stop, events)
         else:
-            trained, is_enough = train(job, ranks, torch_device, stop, events)
+            trained, is_enough = train(job, ranks, stop, events)
         events.end()
-        end_within(limits.closing_s)
+        end_within(job.closing_s)
         stop.requested()  # looks at the stop file
         end = End(ranks.host, frozenset(stop.requests), is_enough, watch.training_ended())
         outcome = outcome_of(trained, ranks.comm.allgather(end))
@@ -149,7 +141,7 @@ def guarded_train(
             leave(ranks, exit_code(outcome["outcome"]))
         return str(outcome["outcome"])
     except BaseException as error:
-        fail(error, job.work)
+        fail(error)
 
 
 def exit_code(outcome: str | None) -> int:
@@ -174,14 +166,12 @@ _LOG: list[Any] = []
 """The run's log, open until the end: of a rank that dies, a launcher drops the last words."""
 
 
-def fail(error: BaseException, work: Path) -> NoReturn:
+def fail(error: BaseException) -> NoReturn:
     """Report an error in the run's log, and end all ranks, which may wait in collectives."""
     end_within(ABORT_S)  # even if the rest hangs
     refused = isinstance(error, InputError) and not isinstance(error, HeldError)
     trace = "" if isinstance(error, InputError | CommandFailed) else traceback.format_exc()
     reason = str(error) if not trace else "".join(traceback.format_exception_only(error))
-    if is_full(error):
-        trace, reason = "", f"{full_text(work)} ({error})"
     line = f"{trace}{REFUSED if refused else ERROR}{one_line(reason)}"
     with suppress(OSError, ValueError):
         print(line, file=_LOG[0] if _LOG else sys.stderr, flush=True)
@@ -200,7 +190,7 @@ def main(argv: list[str]) -> NoReturn:
         faulthandler.enable(_LOG[0])
         _run(work, read_json(work / RUN)["order"], stop, started_s)
     except BaseException as error:
-        fail(error, work)
+        fail(error)
 
 
 def _run(work: Path, order: dict[str, Any], stop: StopRequest, started_s: float) -> NoReturn:
@@ -215,20 +205,18 @@ def _run(work: Path, order: dict[str, Any], stop: StopRequest, started_s: float)
         stop.stop_file = work / STOP_FILE
     if _is_orphan(work):
         stop.ask()
-    weights = order.pop("initial_weights")
-    levers, limits = order.pop("lever_commands"), Limits(**order.pop("limits"))
-    torch_device = order.pop("torch_device")
-    job = Job(spec, work=work, initial_weights=Path(weights) if weights else None, **order)
-    set_levers(levers, ranks)
+    job = Job(spec, work=work, **order)
+    set_levers(job.lever_commands, ranks)
 
     def stop_for_loss(reason: str) -> None:
         stop.ask()
         say(f"scalewatt: {ranks.host}: {reason}")
 
     stem, folder, period_s = segment_name(job.segment), work / "perun", spec.sampling_period_s
-    watch = watch_rank(ranks, folder / stem, period_s, limits, stop_for_loss)
-    args = (watch, limits, job, ranks, torch_device, stop, started_s)
-    outcome = monitored(guarded_train, args, folder, stem, period_s, limits.closing_s)
+    limit_s = max(job.silence_s, SILENT_PERIODS * period_s)
+    watch = watch_rank(ranks, folder / stem, limit_s, stop_for_loss)
+    args = (watch, job, ranks, stop, started_s)
+    outcome = monitored(guarded_train, args, folder, stem, period_s, job.closing_s)
     leave(ranks, exit_code(outcome))  # once rank 0 has written perun's file
 
 

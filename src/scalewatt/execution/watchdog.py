@@ -1,11 +1,10 @@
 """The watch of a rank over perun's sampler.
 
-What may hang ends within these times (defaults of `Limits`; checks run every second):
+What may hang ends within these times (checks run every second):
 
-- A sampler that takes no first sample: 60 s after its start, if training cannot begin without it,
-  else 60 s after training begins. One that stops writing (frozen, disk full): 30 s. Both times are ten
-  sampling periods if that is longer. One that has ended: at once. The rank that started it ends it
-  and asks the training to stop at a checkpoint.
+- A sampler that takes no sample, its first one or a further one, for 60 s, or ten sampling periods if
+  that is longer. One that has ended: at once. The rank that started it ends it and asks the training to
+  stop at a checkpoint.
 - perun after training: 120 s (`closing_s` of the cluster file), by the rank itself; `launch` ends
   what is left 10 s later. The time begins when the images on the nodes' own disks are removed.
 
@@ -20,7 +19,6 @@ import multiprocessing.connection
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,20 +29,8 @@ if TYPE_CHECKING:
     from scalewatt.provenance.rank_placement import Ranks
 
 CHECK_INTERVAL_S = 1.0
-SILENT_PERIODS = 10
-
-
-@dataclass(frozen=True)
-class Limits:
-    """After how many seconds something is presumed to hang."""
-
-    journal_start_s: float = 60.0
-    """Without a journal, from the sampler's start and again from the training's; ten sampling
-    periods if that is longer."""
-    journal_silence_s: float = 30.0
-    """Without a new sample; ten sampling periods if that is longer."""
-    closing_s: float = 120.0
-    """From the training's return to the end of the ranks; `closing_s` of the cluster file."""
+SILENCE_S, SILENT_PERIODS = 60.0, 10
+"""How long a sampler may take no sample, the longer of both."""
 
 
 class SamplerWatch:
@@ -56,13 +42,9 @@ class SamplerWatch:
     """
 
     def __init__(
-        self, journal: Path | None, period_s: float, limits: Limits, on_loss: Callable[[str], None]
+        self, journal: Path | None, limit_s: float, on_loss: Callable[[str], None]
     ) -> None:
-        self.journal = journal
-        # perun sleeps half a period before its first sample.
-        self.start_s = max(limits.journal_start_s, SILENT_PERIODS * period_s)
-        self.silence_s = max(limits.journal_silence_s, SILENT_PERIODS * period_s)
-        self.on_loss = on_loss
+        self.journal, self.limit_s, self.on_loss = journal, limit_s, on_loss
         self.lost: str | None = None
         self._lock = threading.Lock()
         self._is_over = journal is None
@@ -114,11 +96,9 @@ class SamplerWatch:
         size = self._journal_size()
         self._quiet_s = 0.0 if size != self._size else self._quiet_s + elapsed_s
         self._size = size
-        if size is None and self._quiet_s > self.start_s:
-            return f"{name} wrote no journal for {self._quiet_s:.0f} s"
-        if size is not None and self._quiet_s > self.silence_s:
-            return f"{name} took no sample for {self._quiet_s:.0f} s"
-        return None
+        if self._quiet_s <= self.limit_s:
+            return None
+        return f"{name} took no sample for {self._quiet_s:.0f} s"
 
     def _journal_size(self) -> int | None:
         try:
@@ -140,15 +120,15 @@ class SamplerWatch:
 
 
 def watch_rank(
-    ranks: Ranks, stem: Path, period_s: float, limits: Limits, on_loss: Callable[[str], None]
+    ranks: Ranks, stem: Path, limit_s: float, on_loss: Callable[[str], None]
 ) -> SamplerWatch:
     """Start this rank's watch; all ranks must call this. Each node's first rank has the sampler.
 
-    `stem` is that of perun's files.
+    `stem` is that of perun's files, `limit_s` how long a sampler may take no sample.
     """
     is_first = ranks.comm.allgather(ranks.host).index(ranks.host) == ranks.rank
     journal = stem.with_name(f"{stem.name}.{ranks.host}.csv") if is_first else None
-    watch = SamplerWatch(journal, period_s, limits, on_loss)
+    watch = SamplerWatch(journal, limit_s, on_loss)
     watch.start()
     return watch
 

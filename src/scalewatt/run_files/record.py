@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -313,13 +313,19 @@ class Job:
     segment: int
     scratch: str | None = None
     """Folder of the node for a copy of the data; None for none."""
-    initial_weights: Path | None = None
+    initial_weights: str | None = None
     max_updates: int | None = None
     """Stop after so many updates of this segment."""
     checkpoint_every_s: float = 600.0
     """How old a checkpoint is when the next is written."""
     token: str | None = None
     """The token of the run's lock."""
+    torch_device: str = "auto"
+    lever_commands: Sequence[dict[str, str]] = ()
+    closing_s: float = 120.0
+    """From the training's return to the end of the ranks."""
+    silence_s: float = 60.0
+    """How long a sampler may take no sample."""
 
     def require_lock(self) -> None:
         """Raise HeldError if another process has taken over the run: nothing more may be written."""

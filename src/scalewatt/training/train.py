@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import nullcontext
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,7 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(device.type, enabled=autocast == torch.float16)
         self.network = self.workload.model()
         if self.job.initial_weights is not None and self.ranks.rank == 0:  # DDP gives them to all
-            checkpoint.load_weights(self.job.initial_weights, self.network)
+            checkpoint.load_weights(Path(self.job.initial_weights), self.network)
         is_last = settings.get("channels_last")
         self.layout = torch.channels_last if is_last else torch.preserve_format
         self.network.to(device=device, memory_format=self.layout)  # type: ignore[call-overload]
