@@ -93,7 +93,7 @@ def is_within_second_epoch(training: Training) -> bool:
     progress, position = read_progress(training.work), read_position(training.work)
     if progress is None or position is None or progress.stage != "train" or progress.epoch < 1:
         return False
-    return time.time() - position.written_s > INTO_EPOCH_S
+    return time.time() - position["written_s"] > INTO_EPOCH_S
 
 
 def rank_of(training: Training) -> psutil.Process:

@@ -198,7 +198,7 @@ class Telling(EventLog):
 def position(work: Path) -> tuple[int, int]:
     found = read_position(work)
     assert found is not None
-    return found.epoch, found.step
+    return found["epoch"], found["step"]
 
 
 @pytest.mark.parametrize("stage", ["evaluate_train", "validate"])

@@ -15,13 +15,12 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.campaign.run_spec import RunSpec
-from scalewatt.common.errors import InputError
 from scalewatt.common.files import Check, read_json_object, replace_json, write_json, write_text
 from scalewatt.run_files.inventory import find_workdirs, json_object, work_name
 from scalewatt.run_files.lock import current_job, locked, require_token
@@ -37,19 +36,6 @@ MONITOR_LOST = "monitor_lost"
 
 
 # --- progress.json: rank 0 ------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Position:
-    """The position of a run's checkpoint."""
-
-    updates: int
-    """Updates of the whole run."""
-    epoch: int
-    step: int
-    """Updates done of the epoch."""
-    written_s: float
-    """Unix s."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +68,13 @@ def note_progress(workdir: Path, **changes: Any) -> None:
 def note_position(
     workdir: Path, updates: int, epoch: int, step: int, check: Check | None = None
 ) -> None:
-    """Write the checkpoint's position, right after the checkpoint; `check` as in `atomic_path`."""
-    position = asdict(Position(updates, epoch, step, written_s=time.time()))
-    write_json(
-        workdir / PROGRESS, {**json_object(workdir / PROGRESS), "checkpoint": position}, check
-    )
+    """Write the checkpoint's position, right after the checkpoint; `check` as in `atomic_path`.
+
+    `updates` are those of the whole run, `step` those of the epoch.
+    """
+    known = json_object(workdir / PROGRESS)
+    position = {"updates": updates, "epoch": epoch, "step": step, "written_s": time.time()}
+    write_json(workdir / PROGRESS, {**known, "checkpoint": position}, check)
 
 
 def note_outcome(workdir: Path, segment: int, outcome: dict[str, Any], check: Check) -> None:
@@ -95,11 +83,9 @@ def note_outcome(workdir: Path, segment: int, outcome: dict[str, Any], check: Ch
     write_json(workdir / PROGRESS, content, check)
 
 
-def read_position(workdir: Path) -> Position | None:
-    """Position of a working directory's checkpoint."""
-    with suppress(KeyError, TypeError):
-        return Position(**json_object(workdir / PROGRESS)["checkpoint"])
-    return None
+def read_position(workdir: Path) -> dict[str, Any] | None:
+    """Position of a working directory's checkpoint: `updates`, `epoch`, `step`."""
+    return json_object(workdir / PROGRESS).get("checkpoint")
 
 
 def read_progress(workdir: Path) -> Progress | None:
@@ -118,8 +104,8 @@ def read_outcome(workdir: Path, segment: int) -> dict[str, Any] | None:
 
 def done_updates(work: Path, spec: RunSpec) -> int:
     """Updates up to a run's checkpoint, `work` being the campaign's folder; 0 without one."""
-    folders = find_workdirs(work, spec)[:1]
-    return max((position.updates for f in folders if (position := read_position(f))), default=0)
+    positions = [read_position(folder) for folder in find_workdirs(work, spec)[:1]]
+    return max((position["updates"] for position in positions if position), default=0)
 
 
 # --- run.json: the launcher -----------------------------------------------------------------------
@@ -129,13 +115,7 @@ _EMPTY: dict[str, Any] = {"since": 0, "refusal": None, "unpublished": [], "segme
 
 def read_run(workdir: Path) -> dict[str, Any]:
     """A run's record as far as it can be read: `segments`, `since`, `refusal`, `unpublished`."""
-    content = json_object(workdir / RUN)
-    return {**_EMPTY, **(content if _is_record(content) else {})}
-
-
-def _is_record(content: dict[str, Any]) -> bool:
-    segments = content.get("segments")
-    return isinstance(segments, list) and all(isinstance(segment, dict) for segment in segments)
+    return {**_EMPTY, **json_object(workdir / RUN)}
 
 
 def read_segments(workdir: Path) -> list[dict[str, Any]]:
@@ -167,7 +147,7 @@ def _safe_updates(workdir: Path, spec: RunSpec, otherwise: int | None) -> int | 
     position = read_position(workdir)
     if position is None and (workdir / "checkpoint.pt").exists():
         return None
-    return otherwise if position is None else position.updates
+    return otherwise if position is None else int(position["updates"])
 
 
 @dataclass(frozen=True)
@@ -208,14 +188,7 @@ class WorkDir:
     def record(self) -> dict[str, Any]:
         """The content of run.json; InputError if it is damaged: segments must not be forgotten."""
         path = self.path / RUN
-        if not path.exists():
-            return dict(_EMPTY)
-        content = read_json_object(path, "segments")
-        if not _is_record(content):
-            raise InputError(
-                f"{path}: is not the record of a run; restore it, or move {self.path} away to begin afresh"
-            )
-        return {**_EMPTY, **content}
+        return {**_EMPTY, **(read_json_object(path, "segments") if path.exists() else {})}
 
     def open_record(self) -> None:
         """Close a segment that was left open; each Snakemake, and each start by hand, counts anew."""

@@ -204,7 +204,7 @@ class _Look:
         segments = read_segments(folder)
         last = segments[-1] if segments else {}
         position = read_position(folder)
-        row: Row = {"segment": last.get("segment"), "updates": position and position.updates}
+        row: Row = {"segment": last.get("segment"), "updates": position and position["updates"]}
         if state.state != "running":
             is_trained = (folder / "result.json").exists()
             return {**row, "updates": spec.updates if is_trained else row["updates"]}
