@@ -13,9 +13,7 @@ from minislurm import MiniSlurm
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(300)]
 
-ONE = "results/mini/runs/fourcastnet.pretrain-a100-n001-lbs0002-full/1/provenance.json"
 TWO = "results/mini/runs/fourcastnet.pretrain-a100-n002-lbs0002-full/1/provenance.json"
-FOUR = "results/mini/runs/fourcastnet.pretrain-a100-n004-lbs0002-full/1/provenance.json"
 
 
 @pytest.fixture(scope="module")
@@ -61,18 +59,6 @@ def test_all_that_slurm_cannot_give_is_said_before_anything_is_submitted(
     assert re.search(r"Slurm refuses --partition=cpuonyl .*: Invalid partition", said, re.I)
     assert "Traceback" not in output
     assert project.slurm.states() == before
-    assert not trainings(project)
-
-
-def test_a_constraint_that_no_node_has_is_said_as_slurm_says_it(project: MiniProject) -> None:
-    project.change(
-        "profile",
-        **{"set-resources": {"train": {"constraint": "'nowhere'"}}},
-    )
-    code, output = project.snakemake(ONE, FOUR)
-    assert code == 1
-    said = notes(output)
-    assert sum("Invalid feature specification" in line for line in said) == 2, output
     assert not trainings(project)
 
 

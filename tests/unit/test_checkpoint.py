@@ -13,7 +13,6 @@ import torch
 from scalewatt.common.errors import InputError
 from scalewatt.training.checkpoint import (
     load_checkpoint,
-    load_weights,
     random_state,
     restore_random_state,
     save,
@@ -62,29 +61,6 @@ def test_the_checkpoint_of_another_spec_is_refused(path: Path) -> None:
     save(path, {"spec_sha256": SHA})
     with pytest.raises(InputError, match=r"checkpoint\.pt: .* another spec"):
         load_checkpoint(path, "b" * 64)
-
-
-class RunsCode:
-    """Creates a folder when it is unpickled."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> Any:
-        return os.mkdir, (str(self.path),)
-
-
-def test_a_checkpoint_that_would_run_code_is_refused_and_runs_nothing(
-    path: Path, tmp_path: Path
-) -> None:
-    ran = tmp_path / "ran"
-    for content in (RunsCode(ran), {"spec_sha256": SHA, "epoch": RunsCode(ran)}):
-        torch.save(content, path)
-        with pytest.raises(InputError, match=r"checkpoint\.pt: is damaged"):
-            load_checkpoint(path, SHA)
-        with pytest.raises(InputError, match=r"cannot be used as weights"):
-            load_weights(path, torch.nn.Linear(1, 1))
-        assert not ran.exists()
 
 
 def test_a_state_that_could_not_be_read_back_is_refused_when_it_is_written(path: Path) -> None:

@@ -13,7 +13,6 @@ from sklearn.datasets import load_digits
 
 from scalewatt.common.errors import InputError
 from scalewatt.data import demo
-from scalewatt.data.era5 import year_times
 from scalewatt.data.imagenet import ImageFolderIndex
 from scalewatt.data.prepared import prepare_dataset
 
@@ -88,29 +87,6 @@ def test_fields_have_realistic_magnitudes(
     assert mean[0] < field.weighted(np.cos(np.deg2rad(year.latitude))).mean() < mean[1]
     assert sd[0] < field.std() < sd[1]
     assert year["relative_humidity"].min() >= 0 and year["relative_humidity"].max() <= 100
-
-
-def test_a_persistence_forecast_has_a_clear_error_that_grows(year: xr.Dataset) -> None:
-    z = year["geopotential"].sel(level=500).values
-    six, twelve = (np.sqrt(np.mean((z[lag:] - z[:-lag]) ** 2)) for lag in (1, 2))
-    assert 100 < six < 1.0e3 and 1.7 * six < twelve < 2.1 * six
-
-
-def test_no_two_years_and_no_two_seeds_have_the_same_waves(
-    tmp_path: Path, year: xr.Dataset
-) -> None:
-    demo.write_waves(tmp_path / "a.zarr", WAVES)
-    store = xr.open_dataset(tmp_path / "a.zarr", engine="zarr", chunks=None)
-    expected = np.concatenate([year_times(y)[:12] for y in range(1979, 1983)])
-    assert np.array_equal(store.time.values, expected)
-    assert store.latitude.values[[0, -1]].tolist() == [90, -90] and len(store.latitude) == 17
-    assert store.level.values.tolist() == [50, 500, 850, 1000]
-    assert store["relative_humidity"].attrs["units"] == "%"
-    z = store["geopotential"].sel(level=500)
-    first, second = (z.sel(time=f"{y}-01-03T00:00").values for y in (1979, 1980))
-    assert 100 < np.sqrt(np.mean((first - second) ** 2)) < 5000
-    other = demo.year_dataset(WAVES | {"seed": 1}, 1979)
-    assert not np.allclose(other["geopotential"], year["geopotential"], rtol=1e-3)
 
 
 # --- both -----------------------------------------------------------------------------------------

@@ -26,13 +26,6 @@ def prepared(url, tmp_path_factory):
     return folder, prepare_dataset(DEFINITION, folder, url)
 
 
-def test_the_channels_are_the_papers_in_its_order():
-    assert " ".join(CHANNELS) == (
-        "u10 v10 t2m sp msl t850 u1000 v1000 z1000 u850 v850 z850 u500 v500 z500 t500 z50 r500 "
-        "r850 tcwv"
-    )
-
-
 def test_the_prepared_file_is_contiguous_and_describes_itself(prepared, url):
     folder, _ = prepared
     with h5py.File(folder / "1999.h5") as file:

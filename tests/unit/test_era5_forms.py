@@ -468,14 +468,3 @@ def test_grib_messages_that_cannot_be_used_are_refused(tmp_path, store):
         prepare(
             {"files": [str(tmp_path / f"{name}.grib") for name in ("a", "b", "holes")]}, tmp_path
         )
-
-
-def test_grib_messages_of_variables_that_are_not_needed_may_have_any_grid(tmp_path, store):
-    source = grib(store, tmp_path)
-    (tmp_path / "a.grib").write_bytes((tmp_path / "a.grib").read_bytes() + spectral("vo"))
-    prepare(source, tmp_path)
-
-
-def test_a_source_of_images_is_refused(tmp_path):
-    with pytest.raises(InputError, match="needed is a Zarr store, files or hdf5"):
-        prepare({"tars": "a"}, tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -155,27 +154,3 @@ FORMS: dict[str, Callable[[Path, int], None]] = {
     "compressed": lambda folder, year: rewritten(folder, year, compression="gzip"),
     "float64": lambda folder, year: rewritten(folder, year, dtype="f8"),
 }
-
-
-def samples_of(folder: Path) -> list[tuple[torch.Tensor, ...]]:
-    data = dataset(folder, [1999, 2000], 2, 6)
-    assert data.shape == (20, ROWS, COLUMNS)
-    return [data[0, position] for position in range(len(data))]
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_every_form_of_file_gives_the_same_samples(form: str, tmp_path: Path) -> None:
-    for year in (1999, 2000):
-        write_year(tmp_path, year)
-    expected = samples_of(tmp_path)
-    FORMS[form](tmp_path, 2000)  # 1999 stays as it is
-    for (x, targets), (other, others) in zip(samples_of(tmp_path), expected, strict=True):
-        assert torch.equal(x, other) and torch.equal(targets, others)
-
-
-def test_a_file_that_is_cut_off_is_named_before_anything_is_read(tmp_path: Path) -> None:
-    write_year(tmp_path, 1999)
-    path = tmp_path / "1999.h5"
-    os.truncate(path, path.stat().st_size - 100)
-    with pytest.raises(InputError, match=r"1999\.h5"):
-        dataset(tmp_path, [1999], 1, 6)

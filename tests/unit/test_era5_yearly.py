@@ -120,20 +120,6 @@ def test_missing_doubled_and_torn_files_are_named(tmp_path):
         prepare(tmp_path)
 
 
-def test_a_file_with_chunks_that_were_never_written_is_refused(tmp_path):
-    (tmp_path / "originals").mkdir()
-    values = original_fields(40, 20, GRID)
-    with h5py.File(tmp_path / "originals" / "2000.h5", "w") as file:
-        fields = file.create_dataset("fields", values.shape, np.float32, chunks=(1, 20, 9, 8))
-        fields[...] = values
-    prepare(tmp_path)
-    with h5py.File(tmp_path / "originals" / "1999.h5", "w") as file:
-        fields = file.create_dataset("fields", values.shape, np.float32, chunks=(1, 20, 9, 8))
-        fields[:, :, :, :8], fields[:30, :, :, 8:] = values[..., :8], values[:30, :, :, 8:]
-    with pytest.raises(InputError, match="2m_temperature on 1999-01-08T12:00 reaches from 0"):
-        prepare(tmp_path, 1999)
-
-
 def humidity_fraction(*channels):
     def change(values):
         values[:, channels] /= 100
@@ -148,9 +134,3 @@ def test_humidity_as_a_fraction_is_refused(tmp_path, channels, level):
     message = f"relative_humidity at {level} hPa on .* reaches .* may be a fraction"
     with pytest.raises(InputError, match=message):
         prepare(tmp_path)
-
-
-def test_a_year_without_the_targets_of_its_last_samples_is_refused(tmp_path):
-    write(tmp_path / "originals" / "2000.h5", steps=1460)
-    with pytest.raises(InputError, match="1460 steps; needed are at least 1462"):
-        prepare(tmp_path, samples=1460)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from imagenet_files import (
@@ -61,33 +58,6 @@ def test_every_image_of_the_tars_is_extracted_as_it_is_and_as_a_tree_has_it(
         assert prepare(official, folder, source) == marker
         index = ImageFolderIndex.load(folder, "train")
         assert (index.folder, index.paths) == (tree, ImageFolderIndex.load(prepared, "train").paths)
-
-
-@pytest.mark.parametrize("given", [True, False])
-def test_tars_are_found_in_the_data_root_itself_or_by_a_path(
-    given: bool, official: Official, tars: Path, tree: Path, tmp_path: Path, in_process: None
-) -> None:
-    folder = tmp_path / "data"
-    if not given:
-        shutil.copytree(tars, folder)
-    prepare(official, folder, str(tars) if given else None)
-    assert contents(folder) == contents(tree)
-
-
-def test_other_tar_formats_are_read_too(
-    official: Official, tars: Path, tree: Path, tmp_path: Path, in_process: None
-) -> None:
-    shutil.copytree(tars, tmp_path / "tars")
-    inner = {
-        f"./{'deep/' * 30}{wnid}.tar": tar_bytes(
-            {f"{wnid}/{'x' * 120}/{name}": image for name, image in images.items()},
-            tarfile.PAX_FORMAT,
-        )
-        for wnid, images in official.train.items()
-    }
-    (tmp_path / "tars" / TARS["train"]).write_bytes(tar_bytes(inner))
-    prepare(official, tmp_path / "out", str(tmp_path / "tars"))
-    assert contents(tmp_path / "out") == contents(tree)
 
 
 # --- what is refused ----------------------------------------------------------------------------
@@ -198,9 +168,6 @@ def test_a_disk_that_is_too_small_is_refused_before_extraction(
     assert not list(tmp_path.glob("**/*.JPEG"))
 
 
-# --- finished, and changed since ----------------------------------------------------------------
-
-
 # --- digests and ends -----------------------------------------------------------------------------
 
 
@@ -238,7 +205,7 @@ def test_a_killed_extraction_goes_on_and_ends_as_an_undisturbed_one(tmp_path: Pa
         *("--source", str(tars)),
     ]
     process = subprocess.Popen(command)
-    while not (extracted := list(data.glob(".extracting-*/train/n*"))):
+    while not (extracted := list(data.glob(".extracting/train/n*"))):
         assert process.poll() is None
         time.sleep(0.001)
     process.send_signal(signal.SIGKILL)
@@ -249,42 +216,3 @@ def test_a_killed_extraction_goes_on_and_ends_as_an_undisturbed_one(tmp_path: Pa
     assert contents(data) == contents(official.tree(tmp_path / "tree"))
     assert inodes.items() <= {p.name: p.stat().st_ino for p in (data / "train").iterdir()}.items()
     assert not list(data.glob(".extracting*"))
-
-
-def killed_for_memory(*_: Any) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def test_a_killed_process_of_the_extraction_is_said_with_the_remedy(
-    official: Official, tars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(imagenet, "extract", killed_for_memory)
-    with pytest.raises(InputError, match=r"was killed.*start again with more.*finished stays"):
-        prepare(official, tmp_path / "data", str(tars))
-    monkeypatch.undo()
-    prepare(official, tmp_path / "data", str(tars))
-
-
-@pytest.mark.parametrize("after", ["train", "val"])
-def test_a_kill_between_the_last_renames_is_made_good(
-    after: str, official: Official, tars: Path, tree: Path, tmp_path: Path, in_process: None,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    class Killed(BaseException): ...
-
-    def killed(rename: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-        def renamed(old: Any, new: Any) -> None:
-            rename(old, new)
-            if tmp_path / after in (Path(new), Path(new).parent):
-                raise Killed
-
-        return renamed
-
-    with monkeypatch.context() as patched:
-        patched.setattr(imagenet.os, "rename", killed(os.rename))
-        patched.setattr(imagenet.os, "replace", killed(os.replace))
-        with pytest.raises(Killed):
-            prepare(official, tmp_path, str(tars))
-    prepare(official, tmp_path, str(tars))
-    assert contents(tmp_path) == contents(tree)
-    assert not list(tmp_path.glob(".extracting*/*"))

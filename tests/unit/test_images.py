@@ -12,7 +12,6 @@ from PIL import Image
 from sklearn.datasets import load_sample_images
 from torch.utils.data import DataLoader
 from torchvision import transforms
-from torchvision.transforms.functional import _compute_resized_output_size
 
 from scalewatt.common.errors import InputError
 from scalewatt.data.imagenet import ImageFolderIndex, find_images
@@ -21,13 +20,10 @@ from scalewatt.data.images import (
     CHANNEL_SD,
     AuthorsImages,
     ImageNetDataset,
-    central_geometry,
     open_image,
-    random_images,
 )
 
 SIZE = 48
-CPU = torch.device("cpu")
 KEYS = [(epoch, position) for epoch in range(8) for position in range(6)]
 KINDS = pytest.mark.parametrize("kind", [ImageNetDataset, AuthorsImages])
 NORMALISE = [transforms.ToTensor(), transforms.Normalize(CHANNEL_MEAN, CHANNEL_SD)]
@@ -74,13 +70,6 @@ def test_the_central_view_is_torchvisions_resize_and_center_crop(folder: Path) -
     for position, path in enumerate(paths):
         view = expected(Image.open(folder / path).convert("RGB"))
         torch.testing.assert_close(images[0, position][0], view, rtol=0, atol=2e-6)
-
-
-def test_every_size_is_resized_to_torchvisions() -> None:
-    for width in range(60, 700, 7):
-        for height in range(60, 700, 11):
-            expected = _compute_resized_output_size((height, width), [256])
-            assert list(central_geometry(width, height, 224)[1::-1]) == expected, (width, height)
 
 
 def test_the_authors_images_are_those_of_torchvisions_transforms(folder: Path) -> None:
@@ -181,19 +170,3 @@ def test_a_file_without_a_full_image_is_named(
 
 
 # --- synthetic images --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("channels_last", [False, True])
-def test_random_images_are_made_once_for_each_batch_size_and_by_their_seed(
-    channels_last: bool,
-) -> None:
-    before = torch.get_rng_state()
-    first = random_images(6, 16, 5, CPU, channels_last)
-    assert first.shape == (6, 3, 16, 16) and first.dtype == torch.float32
-    assert random_images(6, 16, 5, CPU, channels_last) is first
-    assert torch.equal(random_images(6, 16, 5, CPU, not channels_last), first)
-    assert not torch.equal(random_images(6, 16, 6, CPU, channels_last), first)
-    assert abs(first.mean()) < 0.1 and abs(first.std() - 1) < 0.1
-    layout = torch.channels_last if channels_last else torch.contiguous_format
-    assert first.is_contiguous(memory_format=layout)
-    assert torch.equal(torch.get_rng_state(), before)

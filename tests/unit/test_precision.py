@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from scalewatt.campaign import model_registry
-from scalewatt.common.errors import InputError
 from scalewatt.training.device import set_precision
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
@@ -27,13 +26,6 @@ def _flags_as_before():
     torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = before
 
 
-def test_torch_default_leaves_torchs_own_flags_as_they_are(ampere: None) -> None:
-    before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
-    set_precision("torch_default", GPU)
-    assert (torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32) == before
-    assert before == (True, False)
-
-
 @pytest.mark.parametrize(
     ("setting", "used", "autocast", "flags"),
     [
@@ -49,16 +41,6 @@ def test_a_gpu_computes_as_set(
 ) -> None:
     assert set_precision(setting, GPU) == (used, autocast)
     assert (torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32) == flags
-
-
-def test_a_gpu_before_ampere_reports_fp32(monkeypatch) -> None:
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (7, 0))
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "Tesla V100")
-    assert set_precision("torch_default", GPU) == ("fp32", None)
-    assert set_precision("fp16", GPU)[0] == "fp16"
-    for setting in ("tf32", "bf16"):
-        with pytest.raises(InputError, match=rf"precision {setting}: Tesla V100 has none"):
-            set_precision(setting, GPU)
 
 
 @pytest.mark.parametrize("setting", SETTINGS)

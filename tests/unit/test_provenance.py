@@ -21,7 +21,7 @@ from scalewatt.common.redaction import Redaction
 from scalewatt.execution.launcher_process import command_path
 from scalewatt.execution.segment_description import variables
 from scalewatt.provenance import versions
-from scalewatt.provenance.node_description import cpu_models, gpus, grouped, node_description
+from scalewatt.provenance.node_description import gpus, grouped
 from scalewatt.provenance.package_lock import lock_note, locked_versions
 from scalewatt.provenance.rank_placement import Gpu, gpu_identity, held_gpus
 
@@ -103,10 +103,6 @@ def lock(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_lock_has_the_version_of_each_package_under_its_normalised_name(lock: Path) -> None:
-    assert locked_versions(lock) == LOCKED
-
-
 def test_a_lock_without_pins_is_refused_and_without_a_lock_nothing_is_noted(lock: Path) -> None:
     lock.write_text("numpy\n")
     with pytest.raises(InputError, match=r"lock\.txt: .*expected"):
@@ -176,20 +172,6 @@ def test_gpus_and_driver_are_nvmls_and_unknown_where_it_fails(nvml: SimpleNamesp
     assert gpus() == {"gpu_models": {"A100": 3, "H100": 1}, "gpu_driver": "535.104.12"}
     nvml.nvmlDeviceGetName = fails
     assert gpus() == {"gpu_models": None, "gpu_driver": None}
-
-
-def test_a_node_names_each_model_of_its_cpus(tmp_path: Path) -> None:
-    path = tmp_path / "cpuinfo"
-    path.write_text("model name\t: Some  CPU @ 2 GHz\nphysical id\t: 0\n\n" * 2)
-    assert cpu_models(path) == ["Some CPU @ 2 GHz"]
-    path.write_text("Features : fp asimd\n")
-    assert cpu_models(path) == cpu_models(tmp_path / "none") == []
-
-
-def test_this_node_is_described_without_anything_personal() -> None:
-    text = json.dumps(node_description())
-    assert Redaction(None, ()).text(text) == text
-    assert socket.gethostname() not in text
 
 
 def test_nodes_that_are_alike_are_described_once() -> None:

@@ -61,16 +61,6 @@ def test_a_launcher_that_ends_gives_its_code(start: Callable[[str], RanksProcess
     assert start("exit 7").wait(never) == 7
 
 
-def test_a_launcher_is_ended_once_that_is_asked_for(start: Callable[[str], RanksProcess]) -> None:
-    looks: list[int] = []
-
-    def third() -> bool:
-        looks.append(1)
-        return len(looks) == 3
-
-    assert start("exec sleep 600").wait(third) == -15
-
-
 @pytest.mark.parametrize("session", ["", "setsid "], ids=["same-group", "own-session"])
 @pytest.mark.parametrize("program", [SLEEP, DEAF], ids=["polite", "deaf"])
 def test_what_a_dead_launcher_leaves_behind_is_ended(
@@ -92,16 +82,6 @@ def test_what_ignores_term_is_killed_though_its_launcher_obeys(
     ranks.end()
     _, alive = psutil.wait_procs(left, timeout=PATIENCE_S)
     assert not alive
-
-
-def test_a_launcher_that_ignores_term_is_killed(
-    start: Callable[[str], RanksProcess], tmp_path: Path
-) -> None:
-    ranks = start('trap "" TERM; echo deaf; while true; do sleep 1; done')
-    until = time.monotonic() + PATIENCE_S
-    while "deaf" not in (tmp_path / "log").read_text() and time.monotonic() < until:
-        time.sleep(0.05)
-    assert ranks.end() == -9
 
 
 def test_others_with_the_same_command_are_left_alone(

@@ -6,10 +6,8 @@ from dataclasses import asdict
 from typing import Any
 
 import pytest
-import yaml
-from campaign_files import DELETE, DEMO, ROOT, edited, replaced, write_yaml
+from campaign_files import DELETE, replaced
 from request_files import (
-    HOREKA,
     cluster,
     device,
     horeka,
@@ -18,9 +16,6 @@ from request_files import (
     spec,
 )
 
-from scalewatt.campaign.campaign_types import Campaign
-from scalewatt.campaign.cluster import load_cluster, parse_cluster
-from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.scheduling.job_request import (
     account_of,
@@ -62,25 +57,6 @@ def test_the_papers_runs_have_four_gpus_a_node(gpus: int) -> None:
         assert request.nodes == max(1, gpus // 4)
         assert request.nodes * request.tasks_per_node == gpus
         assert request.held_gpus == 4 * request.nodes
-
-
-def test_later_repeats_wait_behind_earlier_ones() -> None:
-    def nice(repeat: int) -> int:
-        extra = training_request(spec(repeat=repeat), device(), cluster()).slurm_extra.split()
-        return int(next((o.partition("=")[2] for o in extra if o.startswith("--nice=")), 0))
-
-    assert [nice(repeat) for repeat in (1, 2, 3)] == [0, 100, 200]
-
-
-def test_excluded_nodes_are_asked_for_by_nobody() -> None:
-    without = cluster(exclude_nodes=["n7", "n[01-03]"])
-    for request in (
-        training_request(spec(), device(), without),
-        probe_request(device(), without, 20),
-    ):
-        # as one word of the shell that runs sbatch
-        assert "'--exclude=n7,n[01-03]'" in request.slurm_extra
-    assert "--exclude" not in str(training_request(spec(), device(), cluster()).slurm_extra)
 
 
 @pytest.mark.parametrize(("requeue", "option"), [(True, "--requeue"), (False, "--no-requeue")])
@@ -196,33 +172,3 @@ CLUSTER_EDITS: dict[str, tuple[dict[tuple[str, ...], Any], list[str]]] = {
     ),
     "a negative number of jobs": ({("crash_retries",): -1}, ["crash_retries", "equal to 0"]),
 }
-
-
-@pytest.mark.parametrize(("edits", "parts"), CLUSTER_EDITS.values(), ids=CLUSTER_EDITS)
-def test_a_wrong_cluster_file_is_refused_with_what_is_allowed(
-    edits: dict[tuple[str, ...], Any], parts: list[str]
-) -> None:
-    message = refusal(parse_cluster, edited(edits, HOREKA), "mine.yaml")
-    for part in ["mine.yaml", *parts]:
-        assert part in message
-
-
-def test_an_energy_budget_is_read_and_must_be_more_than_nothing(tmp_path: Any) -> None:
-    def read(value: Any) -> Campaign:
-        content = edited({("energy_budget_kwh",): value})
-        return load_campaign(write_yaml(tmp_path / "campaign.yaml", content))
-
-    assert read(12.5).energy_budget_kwh == 12.5
-    assert load_campaign(DEMO).energy_budget_kwh is None
-    assert "energy_budget_kwh" in refusal(read, 0)
-
-
-@pytest.mark.parametrize("name", ["slurm", "horeka"])
-def test_a_slurm_profile_limits_jobs_and_gpus(name: str) -> None:
-    profile = yaml.safe_load((ROOT / "profiles" / name / "profile.yaml").read_text())
-    assert profile["executor"] == "scalewatt-slurm"
-    limits = dict(text.split("=") for text in profile["resources"])
-    assert int(limits["held_gpus"]) > 0
-    assert profile["jobs"] > 0
-    described = load_cluster(ROOT / profile["configfile"])
-    assert all(one.partition for one in described.devices.values())

@@ -19,7 +19,6 @@ from scalewatt.campaign.campaign_types import Configuration
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.data.imagenet import ImageFolderIndex, stratified_subset
-from scalewatt.data.images import AuthorsImages, ImageNetDataset
 from scalewatt.models.resnet50 import ResNet50, top_hits, top_hits_one_by_one
 from scalewatt.training.batches import Batches
 
@@ -154,25 +153,6 @@ def test_losses_of_the_warm_up_do_not_count_for_the_plateau() -> None:
     # the best loss of all comes in the warm-up, and would make every later one a bad one
     found = rates(workload("corrected", 8192), [0.1] * 5 + np.linspace(7, 6, 30).tolist(), 1)
     assert set(found[5:, 0]) == {3.2}
-
-
-def test_a_schedule_resumed_in_the_middle_continues_unchanged() -> None:
-    losses, steps = bumpy(60), 3
-    expected = rates(workload(size=8192), losses, steps)
-    resnet = workload(size=8192)
-    optimizer = resnet.optimizer(nn.Linear(1, 1))
-    schedule = resnet.schedule(optimizer)
-    for epoch, loss in enumerate(losses):
-        for step in range(steps):
-            schedule.begin_step(epoch, step, steps)
-            assert optimizer.param_groups[0]["lr"] == expected[epoch, step]
-            if step == 0 and epoch in (2, 5, 17, 40):
-                states = optimizer.state_dict(), schedule.state_dict()
-                optimizer = resnet.optimizer(nn.Linear(1, 1))
-                schedule = resnet.schedule(optimizer)
-                optimizer.load_state_dict(states[0])
-                schedule.load_state_dict(states[1])
-        schedule.end_epoch(epoch, {"plateau_loss": loss})
 
 
 # --- losses and errors --------------------------------------------------------------------------
@@ -370,26 +350,6 @@ def test_hits_are_the_same_counted_at_once_and_one_by_one(
 
 def with_settings(**settings: Any) -> dict[str, Any]:
     return of_batch(256).settings | settings
-
-
-@pytest.mark.parametrize(
-    ("protocol", "precision", "fused"),
-    [("paper", "fp32", None), ("corrected", "bf16", True), ("corrected", "fp16", None)],
-)
-def test_sgd_is_fused_but_for_the_authors_and_where_updates_may_be_skipped(
-    folder: Path, protocol: str, precision: str, fused: bool | None
-) -> None:
-    one = on(folder, protocol, settings=with_settings(precision=precision))
-    assert one.optimizer(nn.Linear(1, 1)).defaults["fused"] == fused
-
-
-@pytest.mark.parametrize(
-    ("protocol", "kind"), [("paper", AuthorsImages), ("corrected", ImageNetDataset)]
-)
-def test_the_protocol_decides_how_images_are_read(folder: Path, protocol: str, kind: type) -> None:
-    one = on(folder, protocol)
-    found = [one.training_data(), *(e.dataset for e in one.evaluations().values())]
-    assert {type(data) for data in found} == {kind}
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

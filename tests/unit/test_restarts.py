@@ -146,16 +146,6 @@ def test_a_person_who_asks_twice_ends_the_ranks_and_a_scheduler_that_warns_twice
     assert segment._must_end() is ends
 
 
-def test_a_full_disk_does_not_end_the_ranks_when_they_are_asked_to_stop(
-    work: WorkDir, capsys: pytest.CaptureFixture[str]
-) -> None:
-    segment = launch._Segment(work, options(work.path))
-    segment.stop_file = work.path / "no" / "folder"
-    segment._on_signal(INT, None)
-    assert not segment._must_end()
-    assert "cannot be asked to stop" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("signals", "outcome", "requeue", "expected"),
     [
@@ -184,19 +174,6 @@ def test_a_job_that_slurm_warned_by_usr1_alone_is_put_back_into_the_queue_where_
     monkeypatch.setenv("SLURM_JOB_ID", "12")
     train(work, monkeypatch, outcome, False, signals, requeue=requeue)
     assert (calls.read_text().splitlines() if calls.exists() else []) == expected
-
-
-@pytest.mark.parametrize(
-    ("requests", "warned"),
-    [(["SIGUSR1"], True), (["SIGUSR1", "SIGTERM"], False), (["stop"], False), ([], False)],
-)
-def test_a_warning_that_reached_the_ranks_alone_counts_as_one(
-    work: WorkDir, requests: list[str], warned: bool
-) -> None:
-    segment = launch._Segment(work, options(work.path))
-    ends = [End("n1", frozenset(requests), False, None), End("n2", frozenset(), False, None)]
-    note_outcome(work.path, segment.number, outcome_of("stopped", ends), lambda: None)
-    assert segment.was_stopped_by_warning_alone() is warned
 
 
 # --- failures and refusals ------------------------------------------------------------------------

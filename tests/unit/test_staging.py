@@ -123,17 +123,6 @@ def test_what_is_wanted_is_staged_at_the_positions_of_the_index(
     assert contents(folder) == expected
 
 
-def test_variables_are_expanded_on_the_node(
-    data: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NODE_DISK", str(scratch))
-    folder = copy_images(data, "${NODE_DISK}", "run", {"val": None})
-    assert folder.parent == scratch
-    monkeypatch.delenv("NODE_DISK")
-    with pytest.raises(InputError, match=r"scratch: \$NODE_DISK has no value on "):
-        copy_images(data, "$NODE_DISK", "run", ALL)
-
-
 # --- what is refused ----------------------------------------------------------------------------
 
 

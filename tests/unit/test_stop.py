@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from scalewatt.common import termination
-from scalewatt.common.processes import ignore_stop_signals
 from scalewatt.common.termination import StopRequest
 
 SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
@@ -70,14 +69,3 @@ def test_a_stop_file_asks(tmp_path: Path, clock: Clock) -> None:
     request.stop_file.unlink()
     clock.now += 1
     assert request.asked(), "a request is not forgotten"
-
-
-def test_nobody_asks_without_a_signal_or_a_file() -> None:
-    assert not StopRequest().asked()
-
-
-def test_helper_processes_leave_the_decision_to_the_rank() -> None:
-    ignore_stop_signals(0)
-    for number in SIGNALS:
-        signal.raise_signal(number)
-        assert signal.getsignal(number) is signal.SIG_IGN

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalewatt.data.imagenet import stratified_subset
-from scalewatt.training.history import indices_sha256
 
 
 @st.composite
@@ -46,8 +45,3 @@ def test_the_seed_decides_which_samples_are_taken():
     labels = np.tile(np.arange(10), 50)
     assert np.array_equal(stratified_subset(labels, 100, 0), stratified_subset(labels, 100, 0))
     assert not np.array_equal(stratified_subset(labels, 100, 0), stratified_subset(labels, 100, 1))
-
-
-def test_the_digest_depends_on_values_and_not_on_the_integer_type():
-    assert indices_sha256(np.arange(3, dtype=np.int32)) == indices_sha256(np.arange(3))
-    assert indices_sha256(np.arange(3)) != indices_sha256(np.arange(4))

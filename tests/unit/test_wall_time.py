@@ -86,29 +86,6 @@ def test_segments_need_a_limit_that_leaves_time_to_train() -> None:
     assert "start-up (15 min) and stop_warning_s (10 min) leave no time to train" in message
 
 
-@given(
-    upper_s=st.floats(1.0, 1e7),
-    done=st.integers(0, 5000),
-    limit=st.integers(40, 5000),
-    warning_s=st.integers(1, 900),
-)
-def test_a_run_that_asks_for_less_than_the_limit_is_one_segment(
-    upper_s: float, done: int, limit: int, warning_s: int
-) -> None:
-    one = device(time_limit_min=limit)
-    run = spec()
-    if 15 + upper_s / 100 / 60 + warning_s / 60 > limit:
-        with pytest.raises(InputError, match="cannot make progress"):
-            wall_time_min(run, one, done, warning_s, upper_s)
-        return
-    asked = wall_time_min(run, one, done, warning_s, upper_s)
-    assert asked <= limit
-    if wall_time_min(run, one, 0, warning_s, upper_s) < limit:
-        assert segments(upper_s, one, warning_s) == 1
-    if segments(upper_s, one, warning_s) > 1:
-        assert wall_time_min(run, one, 0, warning_s, upper_s) == limit
-
-
 def test_horekas_published_runs_fit_into_what_the_model_asks_for() -> None:
     took = {
         row["configuration"]: row["runtime_h_mean"] for row in records(published_configurations())

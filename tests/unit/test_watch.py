@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from scalewatt.execution import watchdog as watch_module
 from scalewatt.execution.watchdog import SamplerWatch
 
 STEM = "segment-000"
@@ -107,47 +106,6 @@ def test_a_sampler_that_has_ended_is_lost_at_once(
     sampler.join()
     look(watch, 1)
     assert "has ended" in losses[0]
-
-
-def test_a_training_s_other_children_are_never_ended(
-    watch: SamplerWatch, sampler: BaseProcess, child: Callable[[], BaseProcess]
-) -> None:
-    watch.training_began()
-    loader = child()
-    look(watch, 62)
-    sampler.join(30)
-    assert sampler.exitcode == -9
-    assert loader.is_alive()
-
-
-class Clock:
-    """A machine that sleeps for an hour each time this process wants to sleep for a second."""
-
-    def __init__(self, stop: Callable[[], None], rounds: int) -> None:
-        self.now, self.stop, self.rounds = 0.0, stop, rounds
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += 3600.0
-        self.rounds -= 1
-        if self.rounds == 0:
-            self.stop()
-
-
-def test_the_time_for_which_a_job_was_suspended_is_not_the_sampler_s_fault(
-    tmp_path: Path, watch: SamplerWatch, sampler: BaseProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    watch.training_began()
-    grow(tmp_path)
-
-    def end() -> None:
-        assert watch.training_ended() is None
-
-    monkeypatch.setattr(watch_module, "time", Clock(end, rounds=10))
-    watch._run()
-    assert watch.lost is None
 
 
 def test_after_the_training_the_sampler_may_end(watch: SamplerWatch, sampler: BaseProcess) -> None:

@@ -15,7 +15,6 @@ from scalewatt.common.errors import InputError
 from scalewatt.scheduling import preflight
 from scalewatt.scheduling.preflight import (
     check_before_submission,
-    folder_problems,
 )
 from scalewatt.slurm import slurm_commands as slurm
 
@@ -46,14 +45,6 @@ def test_a_folder_without_room_is_refused_only_where_room_is_asked_for(tmp_path:
         check_before_submission([], cluster(), "profiles/x/cluster.yaml", [tmp_path], 1e9)
 
 
-def test_jobs_that_fit_pass(
-    fake: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MINE", "Test")
-    check(tmp_path / "work", ("train a", FITS), account="$MINE")
-    assert not list((tmp_path / "work").iterdir())
-
-
 def test_all_problems_are_said_at_once(
     fake: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,22 +61,6 @@ def test_all_problems_are_said_at_once(
     assert lines[2].endswith(".yaml: account: MINE is not set; export MINE=<your project>")
     assert "train a (and 1 more): Slurm refuses --partition=accelerated --nodes=3 " in lines[3]
     assert lines[3].endswith(": Requested node configuration is not available")
-
-
-def test_slurm_is_asked_once_for_jobs_that_differ_in_their_time(
-    fake: FakeSlurm, tmp_path: Path
-) -> None:
-    extra = "--exclusive --exclude=a[1-1] --nice=100 --signal=USR1@60"
-    jobs = [("train a", {**FITS, "slurm_extra": extra}), ("train b", {**FITS, "runtime": 90})]
-    check(tmp_path, *jobs, ("train c", FITS), ("train d", {**FITS, "nodes": 1}))
-    assert [
-        call.replace("--test-only --partition=accelerated ", "") for call in fake.calls("asked")
-    ] == [
-        "--nodes=2 --gres=gpu:4 --cpus-per-task=2 --exclusive --exclude=a[1-1] "
-        "--time=60 --wrap=true",
-        "--nodes=2 --gres=gpu:4 --cpus-per-task=2 --time=90 --wrap=true",
-        "--nodes=1 --gres=gpu:4 --cpus-per-task=2 --time=60 --wrap=true",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -142,18 +117,3 @@ def test_only_what_trains_or_prepares_needs_the_work_folder(tmp_path: Path) -> N
     assert code == 1
     assert "file/work/tiny: cannot be written to (Not a directory)" in output
     assert "results/tiny: " in output and "at least 1e+09 are needed" in output
-
-
-def test_a_full_file_system_is_found_by_writing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As with a quota, which the free space does not show."""
-
-    def refuse(descriptor: int) -> None:
-        raise OSError(122, "Disk quota exceeded")
-
-    monkeypatch.setattr("os.fsync", refuse)
-    (problem,) = folder_problems(tmp_path, 1)
-    assert problem.endswith(
-        "cannot be written to (Disk quota exceeded); expected a folder of yours"
-    )

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -22,6 +22,7 @@ from scalewatt.common.file_locks import waiting_lock
 from scalewatt.common.files import atomic_path, require_space, write_json
 from scalewatt.data.era5 import (
     CHANNEL_COUNTS,
+    CHANNEL_OF,
     CHANNELS,
     CLIMATOLOGY,
     STATISTICS,
@@ -30,19 +31,13 @@ from scalewatt.data.era5 import (
     read_layout,
     year_times,
 )
-from scalewatt.data.era5_checks import (
-    Orientation,
-    check_field,
-    check_unlabelled,
-    humidity_factor,
-    orient,
-)
 from scalewatt.data.era5_sources import (
     CHANNELS_OF,
     Field,
     Source,
     Store,
     open_source,
+    read_field,
     read_variable,
 )
 from scalewatt.data.era5_years import all_years, part_years
@@ -131,10 +126,9 @@ def prepare_year(
         return
     times = year_times(year) if times is None else times
     source = open_source(store, year, times, grid)
-    orientation = orient(source, grid)
+    globe = orient(source, grid)
     if source.link:
         check_unlabelled(source, times)
-    factor = humidity_factor(source)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.partial")
     waiting = f"scalewatt: waiting for another preparation of {path}"
@@ -145,7 +139,7 @@ def prepare_year(
             with h5py.File(partial, "w") as file:
                 where = store if isinstance(store, str) else next(iter(store.values()))
                 file.attrs["source"] = where if isinstance(where, str) else " ".join(where)
-                _write(file, times, source, orientation, factor)
+                _write(file, times, source, globe)
             with partial.open("rb") as written:
                 os.fsync(written.fileno())
         except BaseException:
@@ -154,25 +148,20 @@ def prepare_year(
         os.replace(partial, path)
 
 
-def _write(
-    file: h5py.File,
-    times: np.ndarray,
-    source: Source,
-    orientation: Orientation,
-    to_percent: float,
-) -> None:
+def _write(file: h5py.File, times: np.ndarray, source: Source, globe: Globe) -> None:
     """Check all fields and write them, unless they are linked, with their labels and moments."""
+    to_percent = humidity_factor(source)
     assumed = "water (as WeatherBench 2's)" if to_percent > 1 else "unknown"
     file.attrs.update(
         channels=CHANNELS,
         relative_humidity="%",
         relative_humidity_over=source.humidity_over or assumed,
         relative_humidity_converted_from_fraction=to_percent > 1,
-        latitude_reversed=orientation.reverse,
-        longitude_shifted=orientation.shift,
+        latitude_reversed=globe.reverse,
+        longitude_shifted=globe.shift,
     )
-    file["latitude"], file["longitude"] = orientation.latitude, orientation.longitude
-    shape = (len(times), len(CHANNELS), len(orientation.latitude), len(orientation.longitude))
+    file["latitude"], file["longitude"] = globe.latitude, globe.longitude
+    shape = (len(times), len(CHANNELS), len(globe.latitude), len(globe.longitude))
     steps, fields = times, None
     if source.link is None:
         folder = Path(file.filename).parent
@@ -186,7 +175,7 @@ def _write(
     for variable in CHANNELS_OF:
         factor = np.float32(to_percent if variable == "relative_humidity" else 1)
         for channel, step, stored in _read_ahead(read_variable(source, variable)):
-            values = orientation.apply(stored if factor == 1 else stored * factor)
+            values = globe.turn(stored if factor == 1 else stored * factor)
             low, high = float(values.min()), float(values.max())
             check_field(channel, low, high, times[step], source.name)
             moments.add(channel, values)
@@ -205,6 +194,117 @@ def _read_ahead(blocks: Iterator[list[Field]]) -> Iterator[Field]:
         while (block := coming.result()) is not None:
             coming = reader.submit(next, blocks, None)
             yield from block
+
+
+# --- checks ---------------------------------------------------------------------------------------
+
+FRACTION = 2.0
+"""Relative humidity in percent exceeds this somewhere on every globe, a fraction nowhere."""
+
+
+def check_field(number: int, low: float, high: float, time: np.datetime64, source: str) -> None:
+    """Raise InputError unless a converted global field with these extremes is finite and plausible."""
+    channel = CHANNEL_OF[CHANNELS[number]]
+    field = f"{source}: {channel} on {str(time)[:16]}"
+    if not (np.isfinite(low) and np.isfinite(high)):
+        raise InputError(f"{field} has missing values")
+    if low == high:
+        raise InputError(f"{field} is {low:g} everywhere")
+    is_fraction = channel.variable == "relative_humidity" and high <= FRACTION
+    if low < channel.low or high > channel.high or is_fraction:
+        raise InputError(
+            f"{field} reaches from {low:g} to {high:g}, which may be "
+            f"{'a fraction' if is_fraction else 'another unit'}; plausible are {channel.low:g} to "
+            f"{channel.high:g} {channel.unit}"
+        )
+
+
+def humidity_factor(source: Source) -> float:
+    """Factor that converts relative humidity to %: 100 if the first field is a fraction and not linked."""
+    if source.link:
+        return 1
+    return 100 if 0 < read_field(source, CHANNELS.index("r500"), 0).max() <= FRACTION else 1
+
+
+class Globe(NamedTuple):
+    """A global grid, north to south and from 0° eastward, and how stored fields are turned to it."""
+
+    latitude: np.ndarray
+    longitude: np.ndarray
+    """Degrees, float64."""
+    reverse: bool
+    shift: int
+
+    def turn(self, field: np.ndarray) -> np.ndarray:
+        """Turn a field (latitude, longitude), contiguous afterwards."""
+        field = field[::-1] if self.reverse else field
+        return np.ascontiguousarray(np.roll(field, -self.shift, axis=1) if self.shift else field)
+
+
+def orient(source: Source, grid: Sequence[int] | None) -> Globe:
+    """Find the global regular grid of a source; InputError on any other, or if it is not `grid`.
+
+    `grid` is rows and columns used: a row less than the latitudes.
+    """
+    latitude, longitude = (
+        source.arrays[0][axis].values.astype(float) for axis in ("latitude", "longitude")
+    )
+    rows, columns = len(latitude), len(longitude)
+    if grid is not None and (rows, columns) != (grid[0] + 1, grid[1]):
+        raise InputError(
+            f"{source.name}: has {rows} latitudes × {columns} longitudes; grid {grid[0]} × {grid[1]} "
+            f"needs {grid[0] + 1} × {grid[1]} (the southernmost is not used)"
+        )
+    reverse = bool(latitude[0] < latitude[-1])
+    shift = int(np.argmin(np.abs((longitude + 180) % 360 - 180)))
+    southward = latitude[::-1] if reverse else latitude
+    eastward = np.roll(longitude, -shift) % 360
+    eastward[0] = (eastward[0] + 180) % 360 - 180  # 359.9999 is 0
+    round_the_globe = f"{columns} equal steps round the globe through 0, from 0 or from -180"
+    for axis, stored, turned, steps, form in (
+        ("latitudes", latitude, southward, (90, -90, rows), "equal steps between 90 and -90"),
+        ("longitudes", longitude, eastward, (0, 360 - 360 / columns, columns), round_the_globe),
+    ):
+        if not np.allclose(turned, np.linspace(*steps), atol=1e-3):
+            raise InputError(
+                f"{source.name}: {axis} go from {stored[0]:g} to {stored[-1]:g}; needed are {form}"
+            )
+    return Globe(southward, eastward, reverse, shift)
+
+
+def check_unlabelled(source: Source, times: np.ndarray) -> None:
+    """Raise InputError unless the first step of every month has our channels, units and orientation.
+
+    Zonal winds are stronger than meridional ones; pressure is low in Antarctica and Tibet.
+    """
+    _, firsts = np.unique(times.astype("datetime64[M]"), return_index=True)
+    means = {}
+    for number, name in enumerate(CHANNELS):
+        fields = [read_field(source, number, step) for step in firsts]
+        for values, step in zip(fields, firsts, strict=True):
+            check_field(number, float(values.min()), float(values.max()), times[step], source.name)
+        means[name] = np.mean(fields, axis=0, dtype=float)
+
+    wind = {name: np.square(mean.mean(axis=1)).mean() for name, mean in means.items()}
+    pressure = means["sp"]
+    rows, columns = pressure.shape
+    row = round((90 - 33) / 180 * (rows - 1))  # of Tibet, 5 km high, and of the plains of America
+    for level in ("10", "1000", "850", "500"):
+        if wind[f"v{level}"] > wind[f"u{level}"]:
+            raise InputError(
+                f"{source.name}: the mean wind of v{level} along latitudes is stronger than that of "
+                f"u{level}; its channels must be {' '.join(CHANNELS)}"
+            )
+    if pressure[-1].mean() > pressure[0].mean():
+        raise InputError(
+            f"{source.name}: surface pressure is lower in the first row than in the last; rows must "
+            "go from 90° N to 90° S"
+        )
+    if pressure[row, columns // 4] > pressure[row, columns * 3 // 4]:
+        raise InputError(
+            f"{source.name}: surface pressure at 33° N is higher at 90° E, in Tibet, than at 90° W; "
+            "columns must go from 0° eastward to 360°"
+        )
 
 
 # --- statistics -----------------------------------------------------------------------------------

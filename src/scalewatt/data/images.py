@@ -72,20 +72,16 @@ class ImageNetDataset(Dataset[tuple[torch.Tensor, int]]):
         """Image of a file as it is trained or evaluated on."""
         image, size = open_image(path), self.image_size
         if self.augment:
-            box, mirrored = self.random_view(words, image.width, image.height)
+            rng = np.random.default_rng(words)
+            box = random_box(image.width, image.height, self.crop_scale, rng)
             image = image.crop(box).resize((size, size), Image.Resampling.BILINEAR)
-            image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if mirrored else image
+            if self.horizontal_flip and rng.random() < 0.5:
+                image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         else:
             width, height, left, upper = central_geometry(image.width, image.height, size)
             image = image.resize((width, height), Image.Resampling.BILINEAR)
             image = image.crop((left, upper, left + size, upper + size))
         return to_tensor(image)
-
-    def random_view(self, words: list[int], width: int, height: int) -> tuple[Box, bool]:
-        """Draw the part of an image of this size that is shown, and whether it is mirrored."""
-        rng = np.random.default_rng(words)
-        box = random_box(width, height, self.crop_scale, rng)
-        return box, bool(self.horizontal_flip and rng.random() < 0.5)
 
 
 def open_image(path: str) -> Image.Image:
