@@ -74,7 +74,19 @@ def _expand(
         except InputError as error:
             raise InputError(f"{path}: series.{name}.{error}") from error
         points[name] = [(point, entry.repeats) for point in made]
-        series[name] = _series(name, line, {point.gpus: point.id for point in made})
+        series[name] = Series(
+            name=name,
+            label=name if entry.label is None else entry.label,
+            model=entry.model,
+            phase=line.phase,
+            device=line.device.name,
+            constant="local_batch_size" if entry.local_batch_size else "global_batch_size",
+            fraction_rule=entry.fraction_rule,
+            repeats=entry.repeats,
+            points={point.gpus: point.id for point in made},
+            torch_device=line.device.torch_device,
+            changed=tuple(line.changed),
+        )
     configurations, repeats, first = shared_points(points, str(path))
     return Campaign(
         name=file.name,
@@ -104,20 +116,13 @@ class _Line:
 
     file: CampaignFile
     entry: SeriesEntry
+    key: str
     phase: str
     device: Device
     settings: dict[str, Any]
     changed: dict[str, Any]
     """Settings, and the protocol, in which it departs from its model's."""
     dataset: dict[str, Any]
-
-    @property
-    def key(self) -> str:
-        return model_key(self.entry.model, self.phase)
-
-    @property
-    def operating_point(self) -> dict[str, float] | None:
-        return point_of(self.entry.model_dump(exclude_none=True))
 
 
 def _line(
@@ -142,7 +147,7 @@ def _line(
     if entry.protocol not in (None, file.default_protocol):
         changed["protocol"] = entry.protocol
     dataset = DATASET if isinstance(model, Command) else _dataset(model, file)
-    return _Line(file, entry, phase, devices[entry.device], settings, changed, dataset)
+    return _Line(file, entry, key, phase, devices[entry.device], settings, changed, dataset)
 
 
 def _phase(entry: SeriesEntry, models: Mapping[str, Any]) -> str:
@@ -172,13 +177,12 @@ def _changed_model(
 
 def _dataset(model: ModelSettings, file: CampaignFile) -> dict[str, Any]:
     """Definition of a model's dataset; InputError if the model cannot train on it."""
-    name = model.dataset
+    name, loader = model.dataset, getattr(model, "loader", None)
     if name not in file.datasets:
         raise InputError(
             f"model: dataset '{name}' is not among `datasets`; {one_of(name, file.datasets)}"
         )
     dataset = {"name": name, **file.datasets[name].model_dump()}
-    loader = getattr(model, "loader", None)
     if dataset["source"] == "none" and loader != "synthetic":
         raise InputError(
             f"model: dataset '{name}' has source none, but loader is {loader}; allowed: loader "
@@ -193,23 +197,6 @@ def _dataset(model: ModelSettings, file: CampaignFile) -> dict[str, Any]:
     return dataset
 
 
-def _series(name: str, line: _Line, points: dict[int, str]) -> Series:
-    entry = line.entry
-    return Series(
-        name=name,
-        label=name if entry.label is None else entry.label,
-        model=entry.model,
-        phase=line.phase,
-        device=line.device.name,
-        constant="local_batch_size" if entry.local_batch_size else "global_batch_size",
-        fraction_rule=entry.fraction_rule,
-        repeats=entry.repeats,
-        points=points,
-        torch_device=line.device.torch_device,
-        changed=tuple(line.changed),
-    )
-
-
 # --- a point --------------------------------------------------------------------------------------
 
 
@@ -219,11 +206,18 @@ def _point(line: _Line, gpus: int, max_gpus: int | None) -> Configuration:
     replicas, local = _batches(line, gpus)
     if max_gpus is None or gpus <= max_gpus:
         _check_device(line, gpus, local)
-    fraction, (samples, validation) = _part(line, gpus, replicas)
+    fraction = Fraction(entry.fraction_rule.replace("n", str(gpus)))
+    samples, validation = _samples(line, gpus, fraction)
+    if validation == 0 or (samples is not None and samples < replicas):
+        raise InputError(
+            f"dataset_fraction: leaves {samples} training samples for {gpus} GPUs; allowed: at least one "
+            "per GPU (or copy of the model), and one for validation"
+        )
+    operating_point = point_of(entry.model_dump(exclude_none=True))
     part = None if fraction == 1 else samples
     id_ = configuration_id(line.key, line.device.name, gpus, local, part, line.changed)
     return Configuration(
-        id=id_ + id_suffix(line.operating_point),
+        id=id_ + id_suffix(operating_point),
         model=entry.model,
         phase=line.phase,
         device=line.device.name,
@@ -246,7 +240,7 @@ def _point(line: _Line, gpus: int, max_gpus: int | None) -> Configuration:
             for key, value in settings.items()
             if key not in _OF_FIELDS and (key not in PASS_KEYS or value != 1)
         },
-        operating_point=line.operating_point,
+        operating_point=operating_point,
     )
 
 
@@ -286,45 +280,25 @@ def _check_device(line: _Line, gpus: int, local: int) -> None:
         )
 
 
-def _part(
-    line: _Line, gpus: int, replicas: int
-) -> tuple[Fraction, tuple[int, int | None] | tuple[None, None]]:
-    """Part of the dataset that a point trains on, its training and its validation samples.
-
-    None for samples of a command that are not known.
-    """
-    rule, key = line.entry.fraction_rule, "dataset_fraction"
-    fraction = Fraction(rule.replace("n", str(gpus)))
+def _samples(line: _Line, gpus: int, fraction: Fraction) -> tuple[int | None, int | None]:
+    """Training and validation samples of a part of the dataset; None where a command's are not known."""
+    rule = f"dataset_fraction: {line.entry.fraction_rule}"
     if fraction > 1:
-        raise InputError(
-            f"{key}: {rule} is {fraction} of the dataset at {gpus} GPUs; allowed: at most 1"
-        )
+        raise InputError(f"{rule} is {fraction} of the dataset at {gpus} GPUs; allowed: at most 1")
     if line.dataset["format"] == COMMAND:
-        whole, held = line.settings["samples"], None
+        whole = line.settings["samples"]
         if whole is None and fraction < 1:
             raise InputError(
-                f"{key}: {rule} of unknown samples; allowed: 1, or `samples` in models.{line.key}"
+                f"{rule} of unknown samples; allowed: 1, or `samples` in models.{line.key}"
             )
-        if whole is None:
-            return fraction, (None, None)
-    else:
-        whole, held = sample_counts(line.dataset)
-        if (
-            fraction < 1
-            and line.dataset["format"] == "era5"
-            and line.settings["loader"] != "synthetic"
-        ):
-            raise InputError(
-                f"{key}: {rule}: {line.entry.model} trains on whole years; allowed: 1, or loader synthetic"
-            )
-    samples = floor(whole * fraction)
-    validation = None if held is None else floor(held * fraction)
-    if samples < replicas or validation == 0:
+        return whole and floor(whole * fraction), None
+    in_years = line.dataset["format"] == "era5" and line.settings["loader"] != "synthetic"
+    if fraction < 1 and in_years:
         raise InputError(
-            f"{key}: leaves {samples} training samples for {gpus} GPUs; allowed: at least one per GPU (or "
-            "copy of the model), and one for validation"
+            f"{rule}: {line.entry.model} trains on whole years; allowed: 1, or loader synthetic"
         )
-    return fraction, (samples, validation)
+    train, validation = sample_counts(line.dataset)
+    return floor(train * fraction), floor(validation * fraction)
 
 
 # --- initial weights ------------------------------------------------------------------------------
