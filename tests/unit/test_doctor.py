@@ -9,7 +9,6 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import pytest
 import yaml
 from workspace import first_on_path
 
-from scalewatt.campaign.cluster import load_cluster, load_site
+from scalewatt.campaign.cluster import load_cluster
 from scalewatt.cli import main
 from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.doctor import check as check_module
@@ -25,8 +24,8 @@ from scalewatt.doctor import examine as examine_module
 from scalewatt.doctor import machine, sensors
 from scalewatt.doctor.check import FAIL, OK, WARN, Check, Site, fail, ok, run, warn
 from scalewatt.doctor.examine import (
+    CHECKS,
     as_text,
-    checks_of,
     energy_of,
     examine,
     obstacles_of,
@@ -158,16 +157,6 @@ def test_perun_is_not_tested_where_a_run_is_being_measured(
     assert measuring is not None
 
 
-def test_packages_unlike_the_lock_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    versions = {"torch": "2.6.0", "cowsay": "6.1"}
-    monkeypatch.setattr(machine, "installed_versions", lambda: versions)
-    check = machine.packages(site(tmp_path))
-    assert check.outcome == WARN and "make setup" in check.fix[0]
-    assert "cowsay 6.1 (locked: none), torch 2.6.0 (locked: 2.7.0)" in check.text
-
-
 # --- MPI and Slurm --------------------------------------------------------------------------------
 
 LOGIN_NODE = {
@@ -196,13 +185,11 @@ def on_slurm(
         (machine.mpi, launched('shift 2; "$@"; "$@"'), FAIL, "a world of 1"),
         (machine.mpi, launched("echo 'step creation disabled' >&2; exit 1"), WARN, "step creation"),
         (machine.mpi, launched("nowhere"), FAIL, "starts no run"),
-        (machine.slurm_partitions, on_slurm(), OK, "of each device: accelerated"),
-        (machine.slurm_partitions, on_slurm({"sbatch": f"echo '{FULL}' >&2; exit 1"}), FAIL, "--gres=gpu:4"),
-        (machine.slurm_partitions, on_slurm({"sbatch": "echo timed out >&2; exit 1"}), FAIL, "not checked"),
-        (machine.slurm_account, on_slurm(), OK, "Slurm's default"),
-        (machine.slurm_account, on_slurm(account="$NO_PROJECT"), FAIL, "NO_PROJECT is not set; export"),
-        (machine.slurm_account, on_slurm(account="HK-2"), OK, "HK-2"),
-        (machine.slurm_job, on_slurm(), WARN, "not in a job"),
+        (machine.slurm, on_slurm(), OK, "of each device: accelerated, account by default"),
+        (machine.slurm, on_slurm({"sbatch": f"echo '{FULL}' >&2; exit 1"}), FAIL, "--gres=gpu:4"),
+        (machine.slurm, on_slurm({"sbatch": "echo timed out >&2; exit 1"}), FAIL, "not checked"),
+        (machine.slurm, on_slurm(account="$NO_PROJECT"), FAIL, "NO_PROJECT is not set; export"),
+        (machine.slurm, on_slurm(account="HK-2"), OK, "account HK-2; sensors are this node's"),
     ],
 )  # fmt: skip
 def test_mpi_and_slurm(
@@ -220,24 +207,20 @@ def test_mpi_and_slurm(
 # --- folders --------------------------------------------------------------------------------------
 
 TRIED = {"exists": True, "tried": "/w", "error": None, "free_gib": 50.0}
-WORK = partial(machine.check_folder, folder="/w")
-DATA = partial(machine.check_folder, folder="/w", is_written=False)
 
 
 @pytest.mark.parametrize(
-    ("check", "change", "outcome", "words"),
+    ("name", "change", "outcome", "words"),
     [
-        (WORK, {}, OK, "50 GiB"),
-        (WORK, {"exists": False}, OK, "created when needed"),
-        (WORK, {"free_gib": 0.5}, FAIL, "min_free_gib"),
-        (WORK, {"error": "Permission denied"}, FAIL, "Permission denied"),
-        (DATA, {"error": "Read-only file system"}, OK, "50 GiB"),
-        (DATA, {"exists": False}, WARN, "is not there"),
-        (DATA, {"exists": None, "error": "no"}, WARN, "is not there (no)"),
+        ("work", {}, OK, "50 GiB"),
+        ("work", {"exists": False}, OK, "created when needed"),
+        ("work", {"free_gib": 0.5}, FAIL, "min_free_gib"),
+        ("data", {"free_gib": 0.5}, OK, "0 GiB"),
+        ("results", {"error": "Permission denied"}, FAIL, "Permission denied"),
     ],
 )
 def test_a_folder_is_judged_by_space_and_rights(
-    check: Callable[[Site], Check],
+    name: str,
     change: dict[str, Any],
     outcome: str,
     words: str,
@@ -245,19 +228,20 @@ def test_a_folder_is_judged_by_space_and_rights(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(machine, "call", lambda *_: TRIED | change)
-    result = check(site(tmp_path, SLURM | {"scratch": "/tmp"}, **DEVICE))
-    assert result.outcome == outcome and words in result.text
+    result = machine.folder(site(tmp_path), name)
+    assert result is not None and result.outcome == outcome and words in result.text
 
 
 def test_scratch_that_is_not_set_in_a_job_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = site(tmp_path, SLURM | {"scratch": "$NODES_DISK"}, **DEVICE)
-    check = checks_of(made)["folder_scratch"]
-    assert check(made).outcome == WARN and not made.runs_here
+    outside = machine.folder(made, "scratch")
+    assert outside is not None and outside.outcome == WARN and not made.runs_here
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    assert check(made).outcome == FAIL and made.runs_here
-    assert machine.slurm_job(made).outcome == OK
+    inside = machine.folder(made, "scratch")
+    assert inside is not None and inside.outcome == FAIL and made.runs_here
+    assert machine.folder(site(tmp_path), "scratch") is None
 
 
 def test_trying_a_folder_leaves_nothing_behind(
@@ -355,19 +339,16 @@ def test_the_text_begins_with_the_conclusion_and_a_command_is_never_broken(
     fix = "sudo chmod a+r " + " ".join(f"/sys/class/powercap/intel-rapl:{n}" for n in range(6))
     checks = {"gpus": NO_GPU, "perun": ESTIMATED_CPU, "mpi": fail("none", fix)}
     functions = {name: lambda site, check=check: check for name, check in checks.items()}
-    monkeypatch.setattr(examine_module, "checks_of", lambda site: functions)
+    monkeypatch.setattr(examine_module, "CHECKS", functions)
     lines = as_text(examine(site(tmp_path).name)).splitlines()
     assert lines[2] == "Runs cannot be made yet because of mpi, see below."
     assert "energy is: CPU estimated (energy_origin estimated, scope cpu)" in lines[3]
     assert lines[-1].endswith(f"fix: {fix}")
 
 
-@pytest.mark.parametrize("name", ["local", "horeka"])
-def test_every_check_is_in_the_documents_table(name: str) -> None:
-    checks = checks_of(Site(name, load_site(name)))
-    names = {re.sub(r"^(folder_data\.).*", r"\1<name>", name) for name in checks}
+def test_every_check_is_in_the_documents_table() -> None:
     rows = re.findall(r"^\| (`.*?) \|", (PROJECT_ROOT / "docs/doctor.md").read_text(), re.M)
-    assert names <= {word for row in rows for word in re.findall(r"`(\S+)`", row)}
+    assert set(CHECKS) <= {word for row in rows for word in re.findall(r"`(\S+)`", row)}
 
 
 @pytest.mark.slow

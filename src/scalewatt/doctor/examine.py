@@ -6,8 +6,9 @@ import socket
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from importlib.metadata import PackageNotFoundError
-from typing import Any, NamedTuple
+from typing import Any
 
 from scalewatt.campaign.cluster import load_site, powers
 from scalewatt.common.errors import InputError
@@ -17,28 +18,28 @@ from scalewatt.recordings.terms import DEVICE_KINDS, ESTIMATED, MEASURED
 from scalewatt.results.text.number_format import listed
 from scalewatt.slurm.slurm_commands import NoAnswerError
 
-CheckFunction = Callable[[Site], Check]
+CheckFunction = Callable[[Site], Check | None]
 
 CHECKS: dict[str, CheckFunction] = {
     "gpus": sensors.gpus,
     "torch": sensors.torch,
     "cpu_counters": sensors.cpu_counters,
     "perun": sensors.perun,
-    "packages": machine.packages,
     "mpi": machine.mpi,
+    "slurm": machine.slurm,
+    "folder_work": partial(machine.folder, name="work"),
+    "folder_results": partial(machine.folder, name="results"),
+    "folder_data": partial(machine.folder, name="data"),
+    "folder_scratch": partial(machine.folder, name="scratch"),
 }
-SLURM_CHECKS: dict[str, CheckFunction] = {
-    "slurm_partitions": machine.slurm_partitions,
-    "slurm_account": machine.slurm_account,
-    "slurm_job": machine.slurm_job,
-}
-"""Where the site's runs are jobs."""
+"""All checks, in the order in which they are reported. None: not of this site."""
 
 
 def examine(site_name: str) -> dict[str, Any]:
     """Examine this machine for the runs of a site, as `--site` names it."""
     site = Site(site_name, load_site(site_name))
-    checks = {name: run_check(check, site) for name, check in checks_of(site).items()}
+    results = {name: run_check(check, site) for name, check in CHECKS.items()}
+    checks = {name: check for name, check in results.items() if check}
     energy = energy_of(checks, site)
     obstacles = obstacles_of(checks, site, energy)
     return {
@@ -53,12 +54,7 @@ def examine(site_name: str) -> dict[str, Any]:
     }
 
 
-def checks_of(site: Site) -> dict[str, CheckFunction]:
-    """All checks for a site, in the order in which they are reported."""
-    return {**CHECKS, **(SLURM_CHECKS if site.submits else {}), **machine.folder_checks(site)}
-
-
-def run_check(check: CheckFunction, site: Site) -> Check:
+def run_check(check: CheckFunction, site: Site) -> Check | None:
     """Run a check; what gives no answer is undetermined."""
     try:
         return check(site)
@@ -73,54 +69,46 @@ def run_check(check: CheckFunction, site: Site) -> Check:
 # --- what follows for energy --------------------------------------------------------------------
 
 
-class KindOrigin(NamedTuple):
-    """The origin of a device kind's energy: measured, estimated, or None, with the reason."""
-
-    origin: str | None
-    why: str
-    in_scope: bool = True
-
-
 def energy_of(checks: Mapping[str, Check], site: Site) -> dict[str, Any]:
     """Origin (None: unknown) and scope of a run's energy, as its tables have them, and of each kind."""
-    kinds = {kind: kind_origin(kind, checks, site) for kind in DEVICE_KINDS}
-    origins = {kind: part.origin for kind, part in kinds.items() if part.in_scope}
-    if None in origins.values():
-        origin = scope = None
-    else:
+    kinds = {kind: _kind(kind, checks, site) for kind in DEVICE_KINDS}
+    origins = {kind: part["origin"] for kind, part in kinds.items() if part["in_scope"]}
+    origin = scope = None
+    if None not in origins.values():
         origin = origins["cpu"] if len(set(origins.values())) == 1 else "mixed"
         scope = "+".join(origins)
-    return {
-        "origin": origin,
-        "scope": scope,
-        "kinds": {kind: part._asdict() for kind, part in kinds.items()},
-    }
+    return {"origin": origin, "scope": scope, "kinds": kinds}
 
 
-def kind_origin(kind: str, checks: Mapping[str, Check], site: Site) -> KindOrigin:
-    """The origin of a device kind's energy, as the accounting of runs has it from perun's samples."""
-    gpus, perun = checks["gpus"], checks["perun"]
+def _kind(kind: str, checks: Mapping[str, Check], site: Site) -> dict[str, Any]:
+    """Origin of a device kind's energy, why, and whether it is in a run's scope."""
     if kind == "gpu" and site.device.torch_device == "cpu":
-        return KindOrigin(None, "runs of this device use the CPU", in_scope=False)
-    if kind == "gpu" and gpus.facts.get("count") == 0:
-        return KindOrigin(None, gpus.text, in_scope=site.needs_gpu)
-    if not perun.facts:
-        return KindOrigin(None, "perun was not tested")
+        return {"origin": None, "why": "runs of this device use the CPU", "in_scope": False}
+    if kind == "gpu" and checks["gpus"].facts.get("count") == 0:
+        return {"origin": None, "why": checks["gpus"].text, "in_scope": site.needs_gpu}
+    origin, why = _origin(kind, checks, site)
+    in_scope = kind != "ram" or origin is not None or not checks["perun"].facts
+    return {"origin": origin, "why": why, "in_scope": in_scope}
 
+
+def _origin(kind: str, checks: Mapping[str, Check], site: Site) -> tuple[str | None, str]:
+    """Origin and reason, as the accounting of runs has them from perun's samples."""
+    gpus, perun = checks["gpus"], checks["perun"]
+    if not perun.facts:
+        return None, "perun was not tested"
     sampled = perun.facts["kinds"][kind]
     reads = f"perun reads {listed(sampled['sensors'], 4)}"
     if kind == "gpu" and 0 < len(sampled["sensors"]) < gpus.facts.get("count", 0):
-        return KindOrigin(None, f"{reads}, and not the other GPUs")
+        return None, f"{reads}, and not the other GPUs"
     if sampled["origin"] == MEASURED:
-        return KindOrigin(MEASURED, reads)
+        return MEASURED, reads
     if sampled["origin"] == ESTIMATED:
         rated = ", ".join(f"{key} {value}" for key, value in powers(site.device)[kind].items())
         why = f"perun reads no power; from the cluster file's {rated} (how far off: docs/energy.md)"
-        return KindOrigin(ESTIMATED, why)
+        return ESTIMATED, why
     if kind == "gpu":
-        return KindOrigin(None, f"perun reads no power: {gpus.text}")
-    why = f"perun reads no power, and the cluster file has no rated one (key {kind})"
-    return KindOrigin(None, why, in_scope=kind != "ram")
+        return None, f"perun reads no power: {gpus.text}"
+    return None, f"perun reads no power, and the cluster file has no rated one (key {kind})"
 
 
 def obstacles_of(checks: Mapping[str, Check], site: Site, energy: Mapping[str, Any]) -> list[str]:

@@ -1,16 +1,13 @@
-"""What surrounds the sensors: packages, MPI, folders, and Slurm where the devices have partitions."""
+"""What surrounds the sensors: MPI, folders, and Slurm where the devices have partitions."""
 
 from __future__ import annotations
 
 import os
-import platform
 import re
 import shlex
 import shutil
 import socket
-from collections.abc import Callable
 from dataclasses import asdict
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,34 +16,11 @@ from scalewatt.common.files import try_writing
 from scalewatt.common.python_variables import shell_setup
 from scalewatt.doctor.check import SET_UP, Check, CommandFailed, Site, call, fail, ok, warn
 from scalewatt.execution.launcher_process import forking
-from scalewatt.provenance.package_lock import installed_versions, lock_note
-from scalewatt.results.text.number_format import listed
 from scalewatt.scheduling.job_request import account_of, probe_request
 from scalewatt.scheduling.preflight import account_problems, misfits
 
 _NO_ROOM = "More processors requested|Requested node configuration|step creation|Unable to"
 """srun's words where a job has no room for two ranks."""
-
-
-# --- software -------------------------------------------------------------------------------------
-
-
-def packages(site: Site) -> Check:
-    """Check that the installed packages are those of the lock."""
-    python = f"Python {platform.python_version()} on {platform.machine()}"
-    note = lock_note(installed_versions())
-    if note is None:
-        return warn(f"{python}; no envs/lock.txt to compare the packages with")
-    if not note["differences"]:
-        return ok(f"{python}; all as envs/lock.txt has them")
-    texts = [
-        f"{d['package']} {d['installed'] or 'missing'} (locked: {d['locked'] or 'none'})"
-        for d in note["differences"]
-    ]
-    return warn(
-        f"{python}; unlike envs/lock.txt: {listed(texts, 5)}. Results may differ from those of others",
-        "in a checkout: rm -f .venv/.ready && make setup",
-    )
 
 
 def mpi(site: Site) -> Check:
@@ -85,40 +59,26 @@ def meet_ranks() -> dict[str, Any] | None:
     return None if hosts is None else {"size": len(hosts), "library": library}
 
 
-# --- folders --------------------------------------------------------------------------------------
-
-
-def folder_checks(site: Site) -> dict[str, Callable[[Site], Check]]:
-    """The check of each folder that runs use, by name."""
+def folder(site: Site, name: str) -> Check | None:
+    """Check that runs can write to a folder."""
     cluster = site.cluster
-    folders = {"work": cluster.work_root, "results": "results", "data": "data"}
-    if cluster.scratch:
-        folders["scratch"] = os.path.expandvars(cluster.scratch)
-    prepared = {f"data.{name}": folder for name, folder in cluster.data_roots.items()}
-    return {
-        f"folder_{name}": partial(check_folder, folder=folder, is_written=name in folders)
-        for name, folder in {**folders, **prepared}.items()
-    }
-
-
-def check_folder(site: Site, folder: str, is_written: bool = True) -> Check:
-    """Check that runs can write to a folder; of prepared data, which may be read-only, that it is there."""
-    if "$" in folder:  # scratch
+    path = {"work": cluster.work_root, "scratch": os.path.expandvars(cluster.scratch or "")}.get(
+        name, name
+    )
+    if not path:
+        return None
+    if "$" in path:  # scratch
         bad = fail if site.in_job else warn
-        return bad(f"{folder}: is not set here", "scratch of the cluster file; the doctor in a job")
-    tried = call(probe_folder, folder)
-    if not is_written and not tried["exists"]:
-        text = f"{folder}: is not there ({tried['error'] or 'data are prepared when a run needs them'})"
-        return warn(text, "data_roots of the cluster file")
-    if is_written and tried["error"]:
-        text = f"{folder}: cannot be written to ({tried['error']}): no run can leave its results"
+        return bad(f"{path}: is not set here", "scratch of the cluster file; the doctor in a job")
+    tried = call(probe_folder, path)
+    if tried["error"]:
+        text = f"{path}: cannot be written to ({tried['error']}): no run can leave its results"
         return fail(text, f"ls -ld {tried['tried']}; quota", "another folder, in the cluster file")
-    text = f"{folder}: {tried['free_gib']:.0f} GiB free"
+    text = f"{path}: {tried['free_gib']:.0f} GiB free"
     text += "" if tried["exists"] else ", created when needed"
-    least_gib = site.cluster.min_free_gib
-    if is_written and tried["free_gib"] < least_gib and folder != "data":
-        fix = f"du -sh {tried['tried']}/* | sort -h"
-        return fail(f"{text}; nothing is started with less than {least_gib:g} (min_free_gib)", fix)
+    if tried["free_gib"] < cluster.min_free_gib and name != "data":
+        least = f"nothing is started with less than {cluster.min_free_gib:g} (min_free_gib)"
+        return fail(f"{text}; {least}", f"du -sh {tried['tried']}/* | sort -h")
     return ok(text)
 
 
@@ -139,11 +99,12 @@ def probe_folder(folder: str) -> dict[str, Any]:
     return answer
 
 
-# --- Slurm ----------------------------------------------------------------------------------------
-
-
-def slurm_partitions(site: Site) -> Check:
-    """Check that Slurm answers, and has the partitions, with nodes that hold a node's ranks."""
+def slurm(site: Site) -> Check | None:
+    """Check that Slurm takes jobs of each device, charged to an account that is set."""
+    if not site.submits:
+        return None
+    if problems := account_problems(site.cluster.account):
+        return fail("; ".join(problems))
     jobs = {
         device.name: asdict(probe_request(device, site.cluster, device.time_limit_min or 0))
         for device in site.cluster.devices.values()
@@ -158,23 +119,8 @@ def slurm_partitions(site: Site) -> Check:
             "; ".join(f"{', '.join(names)}: {problem}" for problem, names in refused.items()),
             "account, and devices.<name>: partition, gres, cpus_per_rank as `sinfo` shows them",
         )
-    names = dict.fromkeys(job["slurm_partition"] for job in jobs.values())
-    return ok(f"Slurm takes jobs of each device: {', '.join(names)}")
-
-
-def slurm_account(site: Site) -> Check:
-    """Check that the account to charge is set."""
-    problems = account_problems(site.cluster.account)
-    return (
-        fail("; ".join(problems)) if problems else ok(account_of(site.cluster) or "Slurm's default")
-    )
-
-
-def slurm_job(site: Site) -> Check:
-    """Check that this is a compute node, where the sensors are."""
+    names = ", ".join(dict.fromkeys(job["slurm_partition"] for job in jobs.values()))
+    text = f"takes jobs of each device: {names}, account {account_of(site.cluster) or 'by default'}"
     if site.in_job:
-        return ok(f"inside a job on partition {os.environ.get('SLURM_JOB_PARTITION', '?')}")
-    return warn(
-        "not in a job: sensors and GPUs are those of this node, runs go to others",
-        "the doctor in a job of two ranks (docs/doctor.md)",
-    )
+        return ok(text)
+    return ok(f"{text}; sensors are this node's, runs go to others: run the doctor in a job, too")
