@@ -20,8 +20,8 @@ from scalewatt.campaign.cluster import load_cluster
 from scalewatt.cli import main
 from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.doctor import check as check_module
+from scalewatt.doctor import checks
 from scalewatt.doctor import examine as examine_module
-from scalewatt.doctor import machine, sensors
 from scalewatt.doctor.check import FAIL, OK, WARN, Check, Site, fail, ok, run, warn
 from scalewatt.doctor.examine import (
     CHECKS,
@@ -111,17 +111,17 @@ GRACE = {
 @pytest.mark.parametrize(
     ("check", "given", "outcome", "words"),
     [
-        (sensors.gpus, with_gpu("A100, 550.1, 61.20, Disabled"), OK, "1 × A100, driver 550.1, now"),
-        (sensors.gpus, with_gpu("A100, 550.1, [N/A], [N/A]"), FAIL, "unknown (null)"),
-        (sensors.gpus, with_gpu("A100, 550.1, 0.00, [N/A]"), FAIL, "unknown (null)"),
-        (sensors.gpus, with_gpu("A100, 550.1, 61.20, Enabled"), WARN, "MIG"),
-        (sensors.gpus, Given(NO_DRIVER), OK, "no NVIDIA GPU"),
-        (sensors.gpus, Given(NO_DRIVER, device=CUDA), FAIL, "no NVIDIA GPU"),
-        (sensors.torch, Given(NO_DRIVER), OK, "no GPU to use here"),
-        (sensors.cpu_counters, Given(files=RAPL), OK, "can be read: 2"),
-        (sensors.cpu_counters, Given(files=GRACE), OK, "can be read: 1"),
-        (sensors.cpu_counters, Given(files=RAPL | {f"{POWERCAP}0/energy_uj": ""}), WARN, "estimated"),
-        (sensors.cpu_counters, Given(), WARN, "no /sys/class/powercap/intel-rapl:*"),
+        (checks.gpus, with_gpu("A100, 550.1, 61.20, Disabled"), OK, "1 × A100, driver 550.1, now"),
+        (checks.gpus, with_gpu("A100, 550.1, [N/A], [N/A]"), FAIL, "unknown (null)"),
+        (checks.gpus, with_gpu("A100, 550.1, 0.00, [N/A]"), FAIL, "unknown (null)"),
+        (checks.gpus, with_gpu("A100, 550.1, 61.20, Enabled"), WARN, "MIG"),
+        (checks.gpus, Given(NO_DRIVER), OK, "no NVIDIA GPU"),
+        (checks.gpus, Given(NO_DRIVER, device=CUDA), FAIL, "no NVIDIA GPU"),
+        (checks.torch, Given(NO_DRIVER), OK, "no GPU to use here"),
+        (checks.cpu_counters, Given(files=RAPL), OK, "can be read: 2"),
+        (checks.cpu_counters, Given(files=GRACE), OK, "can be read: 1"),
+        (checks.cpu_counters, Given(files=RAPL | {f"{POWERCAP}0/energy_uj": ""}), WARN, "estimated"),
+        (checks.cpu_counters, Given(), WARN, "no /sys/class/powercap/intel-rapl:*"),
     ],
 )  # fmt: skip
 def test_sensors(
@@ -143,7 +143,7 @@ def test_a_torch_that_cannot_use_the_gpus_is_named(
     monkeypatch.setattr(check_module, "LIMIT_S", 200)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     made = with_gpu("A100, 550.1, 61.20, Disabled").site(tmp_path, monkeypatch)
-    check = sensors.torch(made)
+    check = checks.torch(made)
     assert check.outcome == FAIL and "it can use 0 of 1 GPUs" in check.text
 
 
@@ -152,7 +152,7 @@ def test_perun_is_not_tested_where_a_run_is_being_measured(
 ) -> None:
     monkeypatch.setenv(GROUP_VARIABLE, str(tmp_path))
     measuring = announce_sampler(socket.gethostname())
-    check = sensors.perun(site(tmp_path))
+    check = checks.perun(site(tmp_path))
     assert check.outcome == WARN and "while a run is being measured" in check.text
     assert measuring is not None
 
@@ -181,15 +181,15 @@ def on_slurm(
 @pytest.mark.parametrize(
     ("check", "given", "outcome", "words"),
     [
-        (machine.mpi, launched('shift 2; "$@" | sed s/1/2/'), OK, "a world of 2"),
-        (machine.mpi, launched('shift 2; "$@"; "$@"'), FAIL, "a world of 1"),
-        (machine.mpi, launched("echo 'step creation disabled' >&2; exit 1"), WARN, "step creation"),
-        (machine.mpi, launched("nowhere"), FAIL, "starts no run"),
-        (machine.slurm, on_slurm(), OK, "of each device: accelerated, account by default"),
-        (machine.slurm, on_slurm({"sbatch": f"echo '{FULL}' >&2; exit 1"}), FAIL, "--gres=gpu:4"),
-        (machine.slurm, on_slurm({"sbatch": "echo timed out >&2; exit 1"}), FAIL, "not checked"),
-        (machine.slurm, on_slurm(account="$NO_PROJECT"), FAIL, "NO_PROJECT is not set; export"),
-        (machine.slurm, on_slurm(account="HK-2"), OK, "account HK-2; sensors are this node's"),
+        (checks.mpi, launched('shift 2; "$@" | sed s/1/2/'), OK, "a world of 2"),
+        (checks.mpi, launched('shift 2; "$@"; "$@"'), FAIL, "a world of 1"),
+        (checks.mpi, launched("echo 'step creation disabled' >&2; exit 1"), WARN, "step creation"),
+        (checks.mpi, launched("nowhere"), FAIL, "starts no run"),
+        (checks.slurm, on_slurm(), OK, "of each device: accelerated, account by default"),
+        (checks.slurm, on_slurm({"sbatch": f"echo '{FULL}' >&2; exit 1"}), FAIL, "--gres=gpu:4"),
+        (checks.slurm, on_slurm({"sbatch": "echo timed out >&2; exit 1"}), FAIL, "not checked"),
+        (checks.slurm, on_slurm(account="$NO_PROJECT"), FAIL, "NO_PROJECT is not set; export"),
+        (checks.slurm, on_slurm(account="HK-2"), OK, "account HK-2; sensors are this node's"),
     ],
 )  # fmt: skip
 def test_mpi_and_slurm(
@@ -227,8 +227,8 @@ def test_a_folder_is_judged_by_space_and_rights(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(machine, "call", lambda *_: TRIED | change)
-    result = machine.folder(site(tmp_path), name)
+    monkeypatch.setattr(checks, "call", lambda *_: TRIED | change)
+    result = checks.folder(site(tmp_path), name)
     assert result is not None and result.outcome == outcome and words in result.text
 
 
@@ -236,18 +236,18 @@ def test_scratch_that_is_not_set_in_a_job_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = site(tmp_path, SLURM | {"scratch": "$NODES_DISK"}, **DEVICE)
-    outside = machine.folder(made, "scratch")
+    outside = checks.folder(made, "scratch")
     assert outside is not None and outside.outcome == WARN and not made.runs_here
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    inside = machine.folder(made, "scratch")
+    inside = checks.folder(made, "scratch")
     assert inside is not None and inside.outcome == FAIL and made.runs_here
-    assert machine.folder(site(tmp_path), "scratch") is None
+    assert checks.folder(site(tmp_path), "scratch") is None
 
 
 def test_trying_a_folder_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = machine.probe_folder(str(tmp_path / "new" / "work"))
+    answer = checks.probe_folder(str(tmp_path / "new" / "work"))
     assert (answer["exists"], answer["tried"], answer["error"]) == (False, str(tmp_path), None)
     assert list(tmp_path.iterdir()) == []
 
@@ -255,7 +255,7 @@ def test_trying_a_folder_leaves_nothing_behind(
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "exists", exists)
-    hidden = machine.probe_folder(str(tmp_path / "new"))
+    hidden = checks.probe_folder(str(tmp_path / "new"))
     assert (hidden["exists"], hidden["error"]) == (None, "Permission denied")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from scalewatt.campaign.cluster import load_site, powers
 from scalewatt.common.errors import InputError
-from scalewatt.doctor import machine, sensors
+from scalewatt.doctor import checks as all_checks
 from scalewatt.doctor.check import FAIL, SET_UP, Check, CommandFailed, Site, fail, warn
 from scalewatt.recordings.terms import DEVICE_KINDS, ESTIMATED, MEASURED
 from scalewatt.results.text.number_format import listed
@@ -21,16 +21,16 @@ from scalewatt.slurm.slurm_commands import NoAnswerError
 CheckFunction = Callable[[Site], Check | None]
 
 CHECKS: dict[str, CheckFunction] = {
-    "gpus": sensors.gpus,
-    "torch": sensors.torch,
-    "cpu_counters": sensors.cpu_counters,
-    "perun": sensors.perun,
-    "mpi": machine.mpi,
-    "slurm": machine.slurm,
-    "folder_work": partial(machine.folder, name="work"),
-    "folder_results": partial(machine.folder, name="results"),
-    "folder_data": partial(machine.folder, name="data"),
-    "folder_scratch": partial(machine.folder, name="scratch"),
+    "gpus": all_checks.gpus,
+    "torch": all_checks.torch,
+    "cpu_counters": all_checks.cpu_counters,
+    "perun": all_checks.perun,
+    "mpi": all_checks.mpi,
+    "slurm": all_checks.slurm,
+    "folder_work": partial(all_checks.folder, name="work"),
+    "folder_results": partial(all_checks.folder, name="results"),
+    "folder_data": partial(all_checks.folder, name="data"),
+    "folder_scratch": partial(all_checks.folder, name="scratch"),
 }
 """All checks, in the order in which they are reported. None: not of this site."""
 
