@@ -20,8 +20,7 @@ from scalewatt.common.files import read_json, write_json
 from scalewatt.recordings.journal import beside, journal_files, last_sample_s
 from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.run_files.record import segment_name
-from scalewatt.scaling.simulation.power import Course, Stage
-from scalewatt.scaling.simulation.run import Simulation
+from scalewatt.scaling.simulation.run import Course, Simulation, Stage
 from scalewatt.scaling.simulation.sensors import (
     NodeSamples,
     averaged_s,

@@ -36,34 +36,6 @@ def published(key: str, device: str) -> list[Point]:
     return next(own for kind, own in kinds.items() if (kind.key, kind.device) == (key, device))
 
 
-def at_points(model: KindModel) -> list[Array]:
-    """What each draw says of times and energies at the model's own points, (draws, points)."""
-    loads = [point.load for point in model.points]
-    times = np.array([point.runtime_s for point in model.points])
-    columns = energy_columns(loads, times)
-    return [
-        model.time.means(time_columns(loads, model.time_terms)),
-        *(draws.means(columns) for draws in model.energy.values()),
-    ]
-
-
-def effective_size(values: Array) -> float:
-    """How many independent draws a series is worth (Geyer's initial positive sequence)."""
-    off = values - values.mean()
-    at = np.correlate(off, off, "full")[len(off) - 1 :] / (off @ off)
-    pairs = at[: len(at) // 2 * 2].reshape(-1, 2).sum(axis=1)
-    kept = pairs[: np.argmax(pairs < 0)] if (pairs < 0).any() else pairs
-    return len(values) / max(2 * kept.sum() - 1, 1e-9)
-
-
-def test_five_hundred_draws_of_the_shipped_model_are_worth_five_hundred(
-    shipped: tuple[KindModel, ...],
-) -> None:
-    sizes = [effective_size(one) for model in shipped for own in at_points(model) for one in own.T]
-    assert len(sizes) == 2 * (17 + 6 + 3)
-    assert min(sizes) > 300 and np.mean(sizes) > 450
-
-
 # --- the posterior --------------------------------------------------------------------------------
 #
 # With the spread integrated out, that of costs of any sign is a multivariate t distribution around the
@@ -136,27 +108,6 @@ def test_terms_that_points_do_not_separate_are_drawn_as_exactly() -> None:
     part = random.random(len(merged))
     divided = np.column_stack([merged[:, 0] * part, merged[:, 0] * (1 - part) / per_sample])
     agree(draws.terms, np.column_stack([divided, merged[:, 1:]]))
-
-
-def test_a_single_cost_has_students_distribution() -> None:
-    values = np.array([1.0, 1.02, 0.97, 1.01])
-    columns = np.ones((4, 1))
-    draws = draw(columns, values)
-    relative = 1 / values
-    mean = relative.sum() / (relative @ relative)
-    squares = ((relative * mean - 1) ** 2).sum() + PRIOR_POINTS * PRIOR_SPREAD**2
-    freedom = 4 + PRIOR_POINTS - 1
-    scale = np.sqrt(squares / freedom / (relative @ relative))
-    assert stats.kstest((draws.terms[:, 0] - mean) / scale, stats.t(freedom).cdf).pvalue > 0.01
-
-
-def test_terms_that_no_point_separates_share_their_sum_in_every_way() -> None:
-    """As node hours and GPU hours do on whole nodes: any part from none to all is as probable."""
-    hours = np.array([1.0, 2.0, 4.0, 8.0])
-    draws = draw(np.column_stack([hours, 4 * hours]), 5 * hours)
-    sums = draws.terms @ [1.0, 4.0]
-    assert np.median(sums) == pytest.approx(5, rel=0.01)
-    assert stats.kstest(draws.terms[:, 0] / sums, "uniform").pvalue > 0.01
 
 
 # --- the same everywhere --------------------------------------------------------------------------

@@ -112,8 +112,14 @@ def as_read(samples: Any, time_s: Any, joules: Any, over_s: float = 0.0) -> Any:
 
 @pytest.mark.parametrize(
     ("name", "period_s"),
-    [(name, p) for name in (ON_TWO_NODES, ON_ONE_GPU) for p in (0.2, 0.5, 1.0)]
-    + [(name, p) for name in (WHOLE, ON_H100) for p in (0.5, 1.0, 2.0, 5.0, 10.0)],
+    [
+        (ON_TWO_NODES, 0.2),
+        (ON_ONE_GPU, 1.0),
+        (WHOLE, 1.0),
+        (WHOLE, 10.0),
+        (ON_H100, 0.5),
+        (ON_H100, 10.0),
+    ],
 )
 def test_sampled_energies_agree_with_sampling_theory(
     name: str, period_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

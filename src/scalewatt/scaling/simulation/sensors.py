@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.recordings.terms import MEAN_OVER_S, MOVING_MEAN, Floats, gpu_quantity
 from scalewatt.scaling.simulation import assumptions
-from scalewatt.scaling.simulation.power import Course
-from scalewatt.scaling.simulation.run import Simulation
+from scalewatt.scaling.simulation.run import Course, Simulation
 
 Random = np.random.Generator
 

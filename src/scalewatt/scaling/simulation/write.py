@@ -27,8 +27,7 @@ from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.model.predict import warnings_of
 from scalewatt.scaling.model.terms import kind_of_spec, load_of_spec
 from scalewatt.scaling.simulation.learning_curves import curve, final_metric
-from scalewatt.scaling.simulation.power import WORKING
-from scalewatt.scaling.simulation.run import Simulation, simulation
+from scalewatt.scaling.simulation.run import WORKING, Simulation, simulation
 from scalewatt.scaling.simulation.sensors import NodeSamples, sample_nodes
 from scalewatt.training.history import history_table
 
