@@ -124,11 +124,7 @@ launcher: "  " | launcher
 launcher: srun --nodes={nodes} | launcher.*{gpus}
 devices/a,b: {} | devices.*letters
 # where data come from
-sources: {photos: {files: [/a], hdf5: /b}} | sources.photos.*: expected exactly one of files, hdf5
-sources: {photos: {hdf: /a}} | sources.photos.*: unknown key 'hdf'.*did you mean 'hdf5'
-sources: {photos: {files: /a/*.nc}} | sources.photos.files: .* does not fit: input
-sources: {photos: {files: []}} | sources.photos.files
-sources: {photos: {}} | sources.photos
+sources: {photos: {files: [/a]}} | sources.photos
 sources: {photos: ""} | sources.photos
 sources: {photos: 7} | sources.photos: 7 does not fit: input
 # how levers are set

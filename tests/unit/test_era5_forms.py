@@ -119,7 +119,7 @@ def netcdf_since_2024(store, folder):
             for name, array in part.data_vars.items()
         }
         netcdf(part, folder / f"{kind}.nc", encoding=chunked)
-    return {"files": [str(folder / "*.nc")]}
+    return str(folder / "*.nc")
 
 
 def netcdf_before_2024(store, folder):
@@ -128,12 +128,12 @@ def netcdf_before_2024(store, folder):
     for number, part in enumerate(split(store)):
         encoding = packing(part, np.int16(-32767)) | time
         part.to_netcdf(folder / f"{number}.nc", "w", "NETCDF3_64BIT", None, "scipy", encoding)
-    return {"files": [str(folder / "*.nc")]}
+    return str(folder / "*.nc")
 
 
 def hourly_netcdf(store, folder):
     netcdf(store.reindex(time=HOURS, method="ffill"), folder / "a.nc")
-    return {"files": [str(folder / "a.nc")]}
+    return str(folder / "a.nc")
 
 
 def two_versions(store, folder):
@@ -143,7 +143,7 @@ def two_versions(store, folder):
     versions = xr.DataArray([5, 1], dims="expver", name="expver")
     netcdf(xr.concat([surface.where(late), surface.where(~late)], versions), folder / "a.nc")
     netcdf(levels, folder / "b.nc")
-    return {"files": [str(folder / "*.nc")]}
+    return str(folder / "*.nc")
 
 
 def levels_in_pascal(store, folder):
@@ -151,12 +151,12 @@ def levels_in_pascal(store, folder):
         store.assign_coords(level=("level", store.level.values * 100.0, {"units": "Pa"})),
         folder / "a.nc",
     )
-    return {"files": [str(folder / "a.nc")]}
+    return str(folder / "a.nc")
 
 
 def grib(store, folder, edition=1):
     write_grib(store, folder / "a.grib", edition)
-    return {"files": [str(folder / "a.grib")]}
+    return str(folder / "a.grib")
 
 
 def split_files(store, folder):
@@ -169,7 +169,7 @@ def split_files(store, folder):
     netcdf(levels.isel(time=others).sel(level=[50, 500]), folder / "d.nc")
     netcdf(levels.isel(time=others).sel(level=850), folder / "e.nc")
     write_grib(store[aloft(store)].isel(time=others).sel(level=[1000]), folder / "f.grib")
-    return {"files": [str(folder / "*.nc"), str(folder / "f.grib")]}
+    return f"{folder}/*.nc {folder}/f.grib"
 
 
 def write_grib(store, path, edition=1):
@@ -402,7 +402,7 @@ def test_values_and_labels_that_cannot_be_ours_are_refused(tmp_path, form, damag
         source = write(store, tmp_path / "bad.zarr")
     else:
         netcdf(store, tmp_path / "bad.nc")
-        source = {"files": [str(tmp_path / "bad.nc")]}
+        source = str(tmp_path / "bad.nc")
     with pytest.raises(InputError, match=message):
         prepare(source, tmp_path)
     assert not list(tmp_path.glob("prepared/*.h5*"))
@@ -436,7 +436,7 @@ def test_torn_files_are_named(tmp_path, store, form, name, message):
 
 
 def test_values_in_two_files_and_other_grids_are_refused_with_both_names(tmp_path, store):
-    source = {"files": [str(tmp_path / "*.nc")]}
+    source = str(tmp_path / "*.nc")
     netcdf(store, tmp_path / "a.nc")
     netcdf(store.isel(time=[3])[["surface_pressure"]], tmp_path / "b.nc")
     with pytest.raises(
@@ -453,18 +453,16 @@ def test_grib_messages_that_cannot_be_used_are_refused(tmp_path, store):
     message_of = partial(message, "surface_pressure", values, TIMES[4], None)
     (tmp_path / "twice.grib").write_bytes(message_of() * 2)
     with pytest.raises(InputError, match="surface_pressure on 2000-01-02T00:00 more than once"):
-        prepare({"files": [str(tmp_path / "twice.grib")]}, tmp_path)
+        prepare(str(tmp_path / "twice.grib"), tmp_path)
     (tmp_path / "turned.grib").write_bytes(message_of(jPointsAreConsecutive=1))
     with pytest.raises(InputError, match="needed is a regular latitude-longitude grid"):
-        prepare({"files": [str(tmp_path / "turned.grib")]}, tmp_path)
+        prepare(str(tmp_path / "turned.grib"), tmp_path)
     (tmp_path / "spectral.grib").write_bytes(spectral("t"))
     with pytest.raises(InputError, match=r"the grid of t is sh, or .*; needed is a regular"):
-        prepare({"files": [str(tmp_path / "spectral.grib")]}, tmp_path)
+        prepare(str(tmp_path / "spectral.grib"), tmp_path)
     values[2, 3] = 9999
     (tmp_path / "holes.grib").write_bytes(message_of(bitmapPresent=1, missingValue=9999))
     write_grib(store.drop_vars("surface_pressure"), tmp_path / "a.grib")
     write_grib(store[["surface_pressure"]].drop_sel(time=TIMES[4]), tmp_path / "b.grib")
     with pytest.raises(InputError, match="surface_pressure on 2000-01-02T00:00 has missing values"):
-        prepare(
-            {"files": [str(tmp_path / f"{name}.grib") for name in ("a", "b", "holes")]}, tmp_path
-        )
+        prepare(" ".join(f"{tmp_path}/{name}.grib" for name in ("a", "b", "holes")), tmp_path)

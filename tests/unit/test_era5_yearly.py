@@ -37,7 +37,7 @@ def originals(tmp_path_factory):
 @pytest.fixture(scope="module")
 def prepared(originals, tmp_path_factory):
     folder = tmp_path_factory.mktemp("prepared")
-    return folder, prepare_dataset(EARTH, folder, {"hdf5": str(originals)})
+    return folder, prepare_dataset(EARTH, folder, str(originals))
 
 
 def test_originals_in_three_folders_are_linked_and_not_copied(prepared, originals):
@@ -64,7 +64,7 @@ def test_statistics_and_climatology_are_of_the_linked_values(prepared):
 
 
 def prepare(tmp_path, year=2000, samples=30):
-    source = {"hdf5": str(tmp_path / "originals")}
+    source = str(tmp_path / "originals")
     times = year_times(year, samples)
     prepare_year(source, year, tmp_path / "new" / f"{year}.h5", times=times, grid=GRID)
 

@@ -9,7 +9,7 @@ import pytest
 from campaign_files import PAPER, ROOT
 
 from scalewatt.campaign.campaign_file import CampaignFile
-from scalewatt.campaign.cluster import Cluster, load_cluster, parse_cluster, read_source
+from scalewatt.campaign.cluster import Cluster, load_cluster, parse_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.model_registry import Finetuning, Pretraining, ResNet50
 from scalewatt.campaign.registered_campaign import RegisteredFile
@@ -71,17 +71,3 @@ def test_results_only_may_come_as_text_from_the_command_line(given: Any, meant: 
     assert (
         parse_cluster(read_yaml(CLUSTERS[0]) | {"results_only": given}, "x").results_only is meant
     )
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "/a path/it's",
-        "https://example.org/era5.zarr",
-        {"files": ["/a/*.grib", "/b/*.nc"]},
-        {"hdf5": "/yearly"},
-    ],
-)
-def test_a_source_reaches_the_command_as_it_was_given(source: Any) -> None:
-    cluster = parse_cluster(read_yaml(CLUSTERS[0]) | {"sources": {"photos": source}}, "here")
-    assert read_source(cluster.source_text("photos")) == source

@@ -21,11 +21,11 @@ CAMPAIGN = Path(__file__).parent / "earth.yaml"
 YEARS = (1999, 2000, 2001)
 
 
-def originals(folder: Path) -> dict[str, str]:
+def originals(folder: Path) -> str:
     for year in YEARS:
         with h5py.File(folder / f"{year}.h5", "w") as file:
             file["fields"] = original_fields(40, 21, (8, 16))
-    return {"hdf5": str(folder)}
+    return str(folder)
 
 
 def test_yearly_files_are_described_one_job_a_year_and_trained_on(tmp_path: Path) -> None:

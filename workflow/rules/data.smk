@@ -23,7 +23,7 @@ rule dataset:
         data_folder=lambda wildcards: CLUSTER.data_folder(
             CAMPAIGN.datasets()[wildcards.dataset]
         ),
-        data_source=lambda wildcards: CLUSTER.source_text(wildcards.dataset),
+        data_source=lambda wildcards: CLUSTER.sources.get(wildcards.dataset, ""),
         pack=pack_option,
         mem_mb=3000,
     params:
@@ -52,7 +52,7 @@ rule era5_year:
         data_folder=lambda wildcards: CLUSTER.data_folder(
             CAMPAIGN.datasets()[wildcards.dataset]
         ),
-        data_source=lambda wildcards: CLUSTER.source_text(wildcards.dataset),
+        data_source=lambda wildcards: CLUSTER.sources.get(wildcards.dataset, ""),
         mem_mb=2500,
     params:
         definition=dataset_definition,

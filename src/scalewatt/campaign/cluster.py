@@ -13,9 +13,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import (
     AfterValidator,
     BeforeValidator,
-    Discriminator,
     Field,
-    Tag,
     model_validator,
     with_config,
 )
@@ -24,7 +22,6 @@ from typing_extensions import TypedDict
 from scalewatt.campaign.command_text import placeholders, words_with
 from scalewatt.campaign.operating_points import Levers
 from scalewatt.common.errors import InputError, one_of
-from scalewatt.common.files import parse_json
 from scalewatt.common.project_files import PROJECT_ROOT, given_file, shipped
 from scalewatt.common.rated_powers import Cpu, Gpu, RamPower
 from scalewatt.common.settings import STRICT, Bounds, EachOnce, Settings, matching, validated
@@ -106,28 +103,7 @@ def _named(devices: dict[str, Device]) -> dict[str, Device]:
 Devices = Annotated[dict[Name, Device], AfterValidator(_named)]
 
 
-# --- sources and factors ----------------------------------------------------------------------------
-
-
-class SourceFiles(Settings):
-    """Files of ERA5: exactly one of files and hdf5."""
-
-    files: Annotated[list[Text], Field(min_length=1)] | None = None
-    """Globs of GRIB or netCDF files."""
-    hdf5: Text | None = None
-    """Folder with yearly HDF5 files of the original project."""
-
-    @model_validator(mode="after")
-    def _is_single(self) -> SourceFiles:
-        if len(self.model_fields_set) != 1 or not self.model_dump(exclude_none=True):
-            raise ValueError(f"expected exactly one of {', '.join(SourceFiles.model_fields)}")
-        return self
-
-
-Source = Annotated[
-    Annotated[Text, Tag("path")] | Annotated[SourceFiles, Tag("files")],
-    Discriminator(lambda source: "path" if isinstance(source, str) else "files"),
-]
+# --- factors of energy ----------------------------------------------------------------------------
 
 
 @with_config(STRICT)
@@ -223,10 +199,11 @@ class Cluster(Settings):
     data_roots: dict[str, str] = {}
     """Folder of each dataset, by its name; default data/<name>, for embedded ones data/<name>-<hash of the
     definition>."""
-    sources: dict[str, Source] = {}
+    sources: dict[str, Text] = {}
     """What each dataset is prepared from, by its name. imagenet: a folder with the official tars, or with
-    train/<class>/<image> and val/<class>/<image>; era5: a Zarr store (path or fsspec URL), {files: [GLOB]}
-    of GRIB or netCDF, or {hdf5: FOLDER} with the original project's years."""
+    train/<class>/<image> and val/<class>/<image>; era5: a Zarr store (path or fsspec URL), GRIB or netCDF
+    files by patterns such as /data/*.nc, several with spaces, or a folder with the original project's
+    years."""
     scratch: Text | None = None
     """Folder on a node's own disk ($TMPDIR and other variables are expanded there) to which one rank per
     node unpacks ImageNet's packed file before training; null: images are read where they are."""
@@ -328,11 +305,6 @@ class Cluster(Settings):
             default = f"{default}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
         return self.data_roots.get(name, default)
 
-    def source_text(self, dataset: str) -> str:
-        """Value of `scalewatt prepare --source`: a path or URL, an object as JSON, or nothing."""
-        source = self.sources.get(dataset, "")
-        return source if isinstance(source, str) else source.model_dump_json(exclude_unset=True)
-
 
 def is_made_here(dataset: dict[str, Any]) -> bool:
     """True if a dataset's definition alone makes it: nothing is read from a data root."""
@@ -379,14 +351,6 @@ def load_cluster(path: Path | str) -> Cluster:
 def parse_cluster(content: dict[str, Any], where: str) -> Cluster:
     """Check a cluster's content (Snakemake's `config`); `where` names it in messages."""
     return validated(Cluster, content, where)
-
-
-def read_source(text: str) -> str | dict[str, Any]:
-    """Source of a dataset from the text that `Cluster.source_text` gave."""
-    if not text.lstrip().startswith("{"):
-        return text
-    source: SourceFiles = validated(SourceFiles, parse_json(text), "--source")
-    return source.model_dump(exclude_unset=True)
 
 
 def known_devices(cluster: Cluster | None = None) -> dict[str, Device]:

@@ -19,7 +19,7 @@ from scalewatt.common.files import parse_json
         str,
     ),
     option("--folder", "FOLDER", "where the dataset lies or goes", required=True),
-    option("--source", "SOURCE", "what of: a path, a URL, or an object as JSON", str),
+    option("--source", "SOURCE", "what of: a path, a URL, or patterns of files", str),
     option("--year", "YEAR", "only this year of ERA5", int),
     option("--out", "FILE", "JSON file that describes it"),
     flag("--pack", "also put all images into one file, for staging"),
@@ -32,7 +32,6 @@ from scalewatt.common.files import parse_json
 )
 def prepare(arguments: argparse.Namespace) -> None:
     """Prepare a dataset and describe it."""
-    from scalewatt.campaign.cluster import read_source
     from scalewatt.common.files import write_json
     from scalewatt.data.prepared import (
         checked_definition,
@@ -50,8 +49,7 @@ def prepare(arguments: argparse.Namespace) -> None:
             f"--pack: is for images, dataset {definition['name']} is of format "
             f"{definition['format']}; expected format imagenet"
         )
-    source = read_source(arguments.source) if arguments.source else None
-    given = definition, arguments.folder, source
+    given = definition, arguments.folder, arguments.source or None
     try:
         if arguments.year is None:
             described = prepare_dataset(*given)

@@ -35,7 +35,6 @@ from scalewatt.data.era5_sources import (
     CHANNELS_OF,
     Field,
     Source,
-    Store,
     open_source,
     read_field,
     read_variable,
@@ -45,7 +44,7 @@ from scalewatt.data.era5_years import all_years, part_years
 # --- a dataset ------------------------------------------------------------------------------------
 
 
-def prepare(store: Store | None, folder: Path, definition: dict[str, Any]) -> list[dict[str, Any]]:
+def prepare(store: str | None, folder: Path, definition: dict[str, Any]) -> list[dict[str, Any]]:
     """Make the yearly files that `definition` needs and their statistics; what describes the years.
 
     Finished years are kept. InputError names what the store lacks, or a year that is missing where there
@@ -60,14 +59,14 @@ def prepare(store: Store | None, folder: Path, definition: dict[str, Any]) -> li
 
 
 def make_year(
-    definition: dict[str, Any], folder: Path, store: Store | None, year: int
+    definition: dict[str, Any], folder: Path, store: str | None, year: int
 ) -> dict[str, Any]:
     """Make a year that `definition` needs, unless it is there; its shape and a digest of its moments."""
     path = folder / f"{year}.h5"
     if not (store or path.exists()):
         raise InputError(
             f"{path}: prepared ERA5 year is missing; name its source in the cluster file: "
-            f"sources: {{{definition['name']}: <url>}}, {{files: [<glob>]}} or {{hdf5: <folder>}}"
+            f"sources: {{{definition['name']}: <url, files or folder>}}"
         )
     times = year_times(year, definition["samples_per_year"])
     prepare_year(store or "", year, path, times=times, grid=definition["grid"])
@@ -108,7 +107,7 @@ def _check_years(folder: Path, definition: dict[str, Any]) -> None:
 
 
 def prepare_year(
-    store: Store,
+    store: str,
     year: int,
     path: Path | str,
     *,

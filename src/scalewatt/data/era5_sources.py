@@ -7,7 +7,6 @@ opened, and a table of where each field is: in which array, at which level and t
 from __future__ import annotations
 
 import glob
-import json
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -25,9 +24,8 @@ from xarray.core import indexing
 from scalewatt.common.errors import InputError
 from scalewatt.data.era5 import CHANNEL_COUNTS, CHANNEL_OF, SHORT_NAMES, year_times
 
-Store = str | dict[str, Any]
-"""A Zarr store's path or URL, {files: [GLOB, …]} or {hdf5: FOLDER}."""
-
+OF_ZARR = (".zgroup", ".zattrs", ".zmetadata", "zarr.json")
+"""Files of which a Zarr store has one, in versions 2 and 3."""
 DIMENSIONS = {"valid_time": "time", "pressure_level": "level", "isobaricInhPa": "level"}
 COORDINATES = ("time", "level", "latitude", "longitude", "expver", "number")
 
@@ -70,17 +68,17 @@ class Part:
     steps: list[int]
 
 
-def open_source(store: Store, year: int, times: np.ndarray, grid: Sequence[int] | None) -> Source:
-    """Open a source, and find each channel at these times of the year."""
-    kind, where = ("", store) if isinstance(store, str) else next(iter(store.items()))
-    if isinstance(store, str):
-        source = open_zarr(where)
-    elif kind == "files":
-        source = open_files(where)
-    elif kind == "hdf5":
-        source = open_original(Path(where), year, times, grid)
+def open_source(store: str, year: int, times: np.ndarray, grid: Sequence[int] | None) -> Source:
+    """Open a source, and find each channel at these times of the year.
+
+    A source is patterns of GRIB and netCDF files, a folder of the original project's years, or a Zarr store.
+    """
+    if any("*" in word or word.endswith((".nc", ".grib")) for word in store.split()):
+        source = open_files(store.split())
+    elif Path(store).is_dir() and not any((Path(store) / name).exists() for name in OF_ZARR):
+        source = open_original(Path(store), year, times, grid)
     else:
-        raise InputError(f"ERA5 source {json.dumps(store)}: needed is a Zarr store, files or hdf5")
+        source = open_zarr(store)
     source.parts = find_fields(source, times)
     return source
 
@@ -415,7 +413,7 @@ def open_original(folder: Path, year: int, times: np.ndarray, grid: Sequence[int
     paths = sorted((*folder.glob(f"{year}.h5"), *folder.glob(f"*/{year}.h5")))
     if len(paths) != 1:
         raise InputError(
-            f"{folder}: needed is one {year}.h5, in it or a folder below, not {len(paths)}"
+            f"{folder}: needed is a Zarr store, or one {year}.h5, in it or a folder below, not {len(paths)}"
         )
     path = paths[0]
     try:

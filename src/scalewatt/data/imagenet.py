@@ -157,15 +157,13 @@ def stratified_subset(labels: np.ndarray, total: int, seed: int) -> np.ndarray:
 
 
 def prepare_images(
-    definition: dict[str, Any], folder: Path, source: str | dict[str, Any] | None
+    definition: dict[str, Any], folder: Path, source: str | None
 ) -> dict[str, ImageFolderIndex]:
     """Extract the tars if that is the source; checked indices by split, not yet written.
 
     Without a source the tars, or the tree, are in `folder`. A tree elsewhere is read where it is, and
     nothing is written there.
     """
-    if isinstance(source, dict):
-        raise InputError(f"sources: {', '.join(source)}: expected a folder with tars or a tree")
     images = Path(source or folder)
     tars = {name: images / file for name, file in TARS.items()}
     has_tars = not _is_tree(images) and any(map(Path.exists, tars.values()))

@@ -30,8 +30,8 @@ AGAIN = (
     "snakemake --profile PROFILE prepare_imagenet prepare_era5 -R dataset"
 )
 
-Source = str | dict[str, Any] | None
-"""A path or URL, an object as under `sources` in a cluster file, or nothing."""
+Source = str | None
+"""A path, URL or patterns of files as under `sources` in a cluster file, or nothing."""
 Prepared = tuple[tuple[int, int], str]
 """Training and validation samples, and the SHA-256 of what identifies the content."""
 
