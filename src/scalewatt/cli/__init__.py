@@ -8,7 +8,7 @@ import os
 import sys
 
 from scalewatt import __version__
-from scalewatt.cli import oversight, planning, results, sharing, steps  # noqa: F401 (add COMMANDS)
+from scalewatt.cli import campaigns, results, steps  # noqa: F401 (add COMMANDS)
 from scalewatt.cli.command import COMMANDS, print_error
 from scalewatt.common.errors import InputError
 from scalewatt.common.project_files import INSTALLED

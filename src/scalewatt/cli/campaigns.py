@@ -1,4 +1,4 @@
-"""Commands before a campaign runs."""
+"""Commands about a campaign: before it runs, while it runs, and to share and repeat it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from scalewatt.cli.command import (
     PLACE,
     command,
     flag,
+    folder,
     option,
     site,
 )
@@ -172,3 +173,147 @@ def calibrate(arguments: argparse.Namespace) -> None:
     from scalewatt.scaling.commands import calibrate_sources
 
     print(calibrate_sources(arguments.sources, arguments.out))
+
+
+# --- while it runs --------------------------------------------------------------------------------
+
+
+@command(
+    *PLACE,
+    MAX_GPUS,
+    flag("--all", "one line for each run"),
+    flag("--json", "one JSON object, with all runs"),
+    examples=(
+        "scalewatt status",
+        "scalewatt status --site horeka --max-gpus 16",
+    ),
+)
+def status(arguments: argparse.Namespace) -> None:
+    """Show a campaign at a glance, while it runs or not."""
+    from scalewatt.tracking.status_text import show_status
+
+    folders = arguments.campaign, arguments.results, arguments.work
+    show_status(arguments.site, *folders, arguments.all, arguments.json, arguments.max_gpus)
+
+
+RUN = (
+    option("configuration", "CONFIGURATION", "the name of its folder", str, nargs="?"),
+    option("repeat", "REPEAT", "which of its runs, from 1", int, nargs="?"),
+    option("--reason", "TEXT", "why, in one line", str),
+    *PLACE,
+)
+"""A finished run, and why it does not count; without a run these commands list what is recorded."""
+
+
+@command(
+    *RUN,
+    flag("--undo", "include it again"),
+    examples=(
+        'scalewatt exclude resnet50-local-n002-lbs0032-full 1 --reason "the node was shared"',
+        "scalewatt exclude",
+    ),
+)
+def exclude(arguments: argparse.Namespace) -> None:
+    """Leave a finished run out of tables and figures.
+
+    Without a run, list those that are left out.
+    """
+    _change_run(arguments, arguments.undo)
+
+
+@command(
+    *RUN,
+    examples=(
+        'scalewatt remeasure resnet50-local-n002-lbs0032-full 1 --reason "the sensor failed"',
+    ),
+)
+def remeasure(arguments: argparse.Namespace) -> None:
+    """Set a finished run's measurement aside, to measure it again."""
+    _change_run(arguments)
+
+
+def _change_run(arguments: argparse.Namespace, undo: bool = False) -> None:
+    from scalewatt.tracking.exclude import find_place, run_command
+
+    folders = arguments.campaign, arguments.results, arguments.work
+    place = find_place(arguments.site, *folders)
+    run = arguments.configuration, arguments.repeat
+    print("\n".join(run_command(arguments.command, place, *run, arguments.reason, undo)))
+
+
+# --- to share and repeat it -----------------------------------------------------------------------
+
+
+@command(
+    option("campaign", "CAMPAIGN", "campaign file"),
+    site("where it ran"),
+    folder("results"),
+    flag("--traces", "with the power traces, which are large"),
+    option("--out", "FILE", "default: <name of the campaign>.crate.zip"),
+    option("--license", "NAME", "SPDX name or URL, e.g. CC-BY-4.0", str),
+    option("--author", "NAME", "may be given several times", str, action="append", default=[]),
+    flag("--allow-private", "even if files reveal paths here; never keys"),
+    examples=(
+        "scalewatt export campaigns/demo.yaml",
+        "scalewatt export campaigns/paper.yaml --site horeka --license CC-BY-4.0",
+    ),
+)
+def export(arguments: argparse.Namespace) -> None:
+    """Write a campaign's results as one archive, in RO-Crate form."""
+    from scalewatt.archive.export_archive import ExportOptions, export_campaign
+    from scalewatt.campaign.cluster import site_file
+
+    options = ExportOptions(
+        arguments.traces,
+        arguments.license,
+        tuple(arguments.author),
+        arguments.allow_private,
+        arguments.out,
+    )
+    cluster = site_file(arguments.site)
+    print("\n".join(export_campaign(arguments.campaign, cluster, arguments.results, options)))
+
+
+@command(
+    option("archive", "ARCHIVE", "file, or the folder of its content"),
+    flag("--check", "only check it: nothing is written"),
+    option("--name", "NAME", "what it is called here; default: its own name", str),
+    folder("results"),
+    folder("campaigns"),
+    examples=(
+        "scalewatt import demo.crate.zip --name theirs",
+        "scalewatt import --check demo.crate.zip",
+        "scalewatt import --check reference",
+    ),
+)
+def import_(arguments: argparse.Namespace) -> None:
+    """Check an archive and import its campaign and results."""
+    from scalewatt.archive.import_archive import check_archive, import_archive
+
+    if arguments.check:
+        lines = check_archive(arguments.archive)
+    else:
+        folders = arguments.results, arguments.campaigns
+        lines = import_archive(arguments.archive, *folders, arguments.name)
+    print("\n".join(lines))
+
+
+@command(
+    *CAMPAIGN,
+    folder("results"),
+    examples=(
+        "scalewatt reproduce",
+        "scalewatt reproduce --site horeka --campaign campaigns/paper.yaml",
+    ),
+)
+def reproduce(arguments: argparse.Namespace) -> int:
+    """Check whether a campaign's results can be reproduced.
+
+    Exit code 1 if something differs.
+    """
+    from scalewatt.campaign.cluster import load_site
+    from scalewatt.reproduction.reproduce import as_text, reproduce
+
+    done = reproduce(load_site(arguments.site), arguments.campaign, arguments.results)
+    print(as_text(done))
+    return done.exit_code
