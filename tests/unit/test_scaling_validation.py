@@ -92,25 +92,6 @@ def test_resnet50_on_up_to_256_gpus_is_predicted_from_up_to_16(beyond: pd.DataFr
     assert found[TIME].largest_error > 0.1 and found[TIME].covered == 1
 
 
-def test_the_model_that_ships_holds_as_many_of_its_own_points(
-    shipped_scores: dict[tuple[str, str, str], Score],
-) -> None:
-    """Of the file that ships: all points of ResNet50, each quantity, whatever was left out."""
-    covered = {
-        (scheme, quantity): one.covered
-        for (kind, scheme, quantity), one in shipped_scores.items()
-        if kind == "resnet50 on a100"
-    }
-    assert len(covered) == 12
-    of_points = [covered[POINT, quantity] for quantity in (TIME, ENERGY, ENERGY_AT_TIME)]
-    assert all(0.80 <= one <= 0.98 for one in of_points)
-    for scheme in (SERIES, UPPER):
-        for quantity in (TIME, ENERGY, ENERGY_AT_TIME):
-            assert covered[scheme, quantity] >= 0.80
-    # of two points one lies outside
-    assert covered[LARGEST, ENERGY_AT_TIME] == 0.5
-
-
 def test_the_scores_in_the_file_are_those_of_validating_again(
     shipped_scores: dict[tuple[str, str, str], Score],
 ) -> None:

@@ -274,19 +274,6 @@ STEPS = Course(
 )
 
 
-def test_the_energy_of_a_course_is_its_integral() -> None:
-    assert STEPS.joules(np.array([0.0, 5.0, 10.0, 10.2, 10.4, 30.0, 31.0])) == pytest.approx(
-        [0, 500, 1000, 1060, 1120, 1120 + 980, 1120 + 980 + 200]
-    )
-
-
-def test_a_sensor_that_averages_gives_means_over_the_time_before() -> None:
-    means = STEPS.means(np.array([0.0, 0.5, 5.0, 10.2, 11.0, 11.4, 30.5]), 1.0)
-    assert means == pytest.approx(
-        [100, 100, 100, 0.8 * 100 + 0.2 * 300, 0.4 * 300 + 0.6 * 50, 50, 0.5 * 50 + 0.5 * 200]
-    )
-
-
 @settings(max_examples=50, deadline=None)
 @given(st.floats(0.1, 60.0), st.integers(0, 1000))
 def test_a_counter_counts_all_energy_however_seldom_it_is_read(period_s: float, seed: int) -> None:
