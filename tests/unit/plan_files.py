@@ -45,7 +45,7 @@ def rows_of(plan: pd.DataFrame, *levels: str) -> list[dict[str, Any]]:
 def without_energies() -> Forecaster:
     """The same model, had nobody measured any energy."""
     found = read_model(MODEL)
-    kinds = (replace(kind, energy={}) for kind in found.kinds)
+    kinds = (replace(kind, energy=None) for kind in found.kinds)
     return Forecaster(replace(found, kinds=tuple(kinds)))
 
 

@@ -41,7 +41,6 @@ from scalewatt.scaling.planning.forecast import Forecaster
 
 Row = dict[str, Any]
 MODEL = ROOT / "reference" / "scaling_model.json"
-SHARES = {"gpu": 0.7, "cpu": 0.2, "ram": 0.1}
 
 
 def fourcastnet() -> list[Point]:
@@ -113,8 +112,8 @@ def test_too_few_energies_are_none() -> None:
     first, *others = fourcastnet()
     model = calibrate([first, *(replace(point, energy_j=None) for point in others)])
     assert len(model.points) == 6
-    assert model.energy == {} and model.origin is model.scope is None
-    assert predict(model, [first.load]).total_j is None
+    assert model.energy is None and model.origin is model.scope is None
+    assert predict(model, [first.load]).energy_j is None
     assert "1 more of" in str(lacking(others[:2]))
 
 
@@ -125,7 +124,7 @@ def test_energies_that_do_not_agree_are_refused(name: str, value: str) -> None:
         by_kind([replace(first, **{name: value}), *others])
 
 
-@pytest.mark.parametrize("name", ["runtime_h_mean", "energy_kwh_mean", "gpu_energy_kwh_mean"])
+@pytest.mark.parametrize("name", ["runtime_h_mean", "energy_kwh_mean"])
 @pytest.mark.parametrize("value", [0.0, -3.0])
 def test_a_value_that_no_run_has_is_refused(tmp_path: Path, name: str, value: float) -> None:
     def bad(rows: list[Row]) -> None:
@@ -167,25 +166,6 @@ def test_a_folders_specs_say_which_settings_and_load_a_point_has(tmp_path: Path)
         assert point.campaign == "paper"
 
 
-def parted(point: Point) -> Point:
-    return replace(point, joules={kind: s * (point.energy_j or 0) for kind, s in SHARES.items()})
-
-
-def test_energies_by_device_kind_make_a_model_of_each() -> None:
-    model = calibrate(list(map(parted, fourcastnet())))
-    assert list(model.energy) == list(SHARES)
-    found = predict(model, [model.points[0].load])
-    for kind, share in SHARES.items():
-        part = estimate(found.energy_j[kind][:, 0]).median
-        assert part == pytest.approx(share * estimate(found.total_j[:, 0]).median, rel=0.1)
-
-
-def test_where_one_point_lacks_a_device_kind_the_model_is_of_totals() -> None:
-    first, *others = map(parted, fourcastnet())
-    lacks = replace(first, joules={"gpu": first.joules["gpu"]})
-    assert list(calibrate([lacks, *others]).energy) == ["total"]
-
-
 # --- what is written ------------------------------------------------------------------------------
 
 
@@ -225,10 +205,10 @@ def test_a_model_that_is_read_predicts_as_the_one_that_was_written(
     assert kept.points == again.points
     one, other = predict(kept, loads), predict(again, loads)
     assert one.runtime_s == pytest.approx(other.runtime_s, rel=1e-4)
-    assert one.total_j == pytest.approx(other.total_j, rel=1e-4)
+    assert one.energy_j == pytest.approx(other.energy_j, rel=1e-4)
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"version": 1}', "[1]", '{"version": 3}'])
+@pytest.mark.parametrize("text", ["", "{}", '{"version": 1}', "[1]", '{"version": 4}'])
 def test_a_file_that_is_no_model_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "other.json"
     path.write_text(text)
@@ -274,7 +254,7 @@ def test_fine_tuning_is_assumed_from_pre_training_with_thirty_per_cent(
     tuned, trained = predict(model, [load]), predict(before, [load])
     for one, other in (
         (tuned.runtime_s, trained.runtime_s),
-        (tuned.total_j, trained.total_j),
+        (tuned.energy_j, trained.energy_j),
     ):
         found, usual = estimate(one[:, 0]), estimate(other[:, 0])
         assert found.low <= (1 - 0.95 * HALF_WIDTH) * found.median

@@ -100,9 +100,11 @@ def played(campaign: Campaign, seed: int) -> list[Point]:
         median = float(np.median(model.time.means(time_columns([load], model.time_terms))))
         runtime_s = median + start_s + 3 * random.standard_normal()
         runtime_s *= 1 + 0.01 * random.standard_normal()
-        (draws,) = model.energy.values()
+        assert model.energy is not None
         columns = energy_columns([load], np.array([runtime_s]))
-        energy_j = float(np.median(draws.means(columns))) * (1 + 0.01 * random.standard_normal())
+        energy_j = float(np.median(model.energy.means(columns))) * (
+            1 + 0.01 * random.standard_normal()
+        )
         points.append(
             Point(
                 campaign="pilot",
@@ -111,7 +113,6 @@ def played(campaign: Campaign, seed: int) -> list[Point]:
                 load=load,
                 runtime_s=runtime_s,
                 energy_j=energy_j,
-                joules={},
                 origin="measured",
                 scope=model.scope,
             )
@@ -133,7 +134,7 @@ def test_what_the_pilot_takes_calibrates_the_papers_campaign(of_paper: Campaign,
         found, expected = predict(models[kind], loads), predict(forecaster().model.of(kind), loads)
         for one, other in (
             (found.runtime_s, expected.runtime_s),
-            (found.total_j, expected.total_j),
+            (found.energy_j, expected.energy_j),
         ):
             medians = np.median(other, axis=0)
             errors = np.abs(np.median(one, axis=0) / medians - 1)

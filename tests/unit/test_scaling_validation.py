@@ -109,8 +109,8 @@ def test_three_points_on_h100_leave_wide_intervals(
     points = published("fourcastnet.pretrain", "h100")
     assert len(points) == 3
     found = predict(shipped.of(points[0].kind), [point.load for point in points])
-    assert found.total_j is not None
-    for quantity, draws in ((TIME, found.runtime_s), (ENERGY, found.total_j)):
+    assert found.energy_j is not None
+    for quantity, draws in ((TIME, found.runtime_s), (ENERGY, found.energy_j)):
         off = shipped_scores["fourcastnet.pretrain on h100", POINT, quantity].mean_error
         for number in range(3):
             one = estimate(draws[:, number])
@@ -179,7 +179,6 @@ def made(gpus: int, local_batch_size: int, runtime_s: float = 100.0) -> Point:
         load=load_of(gpus, -(-gpus // 4), local_batch_size, 2**20, 10),
         runtime_s=runtime_s,
         energy_j=None,
-        joules={},
         origin=None,
         scope=None,
     )

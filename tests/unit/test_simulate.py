@@ -31,7 +31,6 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.tabular_files import csv_rows
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import REFERENCE, published_configurations
-from scalewatt.scaling.model.fit import TOTAL
 from scalewatt.scaling.model.model_file import ScalingModel, read_model, write_model
 from scalewatt.scaling.model.predict import estimate, predict
 from scalewatt.scaling.model.terms import kind_of_spec, load_of_spec
@@ -156,7 +155,7 @@ def test_every_published_time_and_energy_is_reproduced_within_the_models_interva
         energy = np.mean([sum(draw.joules.values()) for draw in repeats])
         for value, published, draws in (
             (time, row["runtime_h_mean"] * 3600, predicted.runtime_s),
-            (energy, row["energy_kwh_mean"] * J_PER_KWH, predicted.total_j),
+            (energy, row["energy_kwh_mean"] * J_PER_KWH, predicted.energy_j),
         ):
             assert draws is not None
             interval = estimate(draws[:, 0])
@@ -179,10 +178,10 @@ def test_published_numbers_come_out_of_recording_and_accounting(
         one for one in records(published_configurations()) if one["configuration"] == configuration
     )
     predicted = predict(read_model(MODEL).of(kind_of_spec(spec)), [load_of_spec(spec)])
-    assert predicted.total_j is not None
+    assert predicted.energy_j is not None
     for name, draws in (
         ("runtime_h", predicted.runtime_s / 3600),
-        ("energy_kwh", predicted.total_j / J_PER_KWH),
+        ("energy_kwh", predicted.energy_j / J_PER_KWH),
     ):
         interval = estimate(draws[:, 0])
         assert interval.holds(row[name]), name
@@ -230,16 +229,6 @@ def test_provenance_names_the_model_and_what_is_assumed(short: Simulated, tmp_pa
     stated = simulate(tmp_path, finetuned).provenance["simulated"]
     assert stated["calibrated"] is False
     assert "assumed to cost twice" in stated["assumed"]
-
-
-def test_energies_that_the_model_has_by_device_kind_are_the_models(tmp_path: Path) -> None:
-    spec, shipped = spec_of(SHORT), read_model(MODEL)
-    model = shipped.of(kind_of_spec(spec))
-    kinds = replace(model, energy=dict.fromkeys(("gpu", "cpu", "ram"), model.energy[TOTAL]))
-    path = tmp_path / "model.json"
-    write_model(path, replace(shipped, kinds=(kinds,)), {})
-    run = simulate(tmp_path, spec, model=path)
-    assert run.true_j("cpu") == pytest.approx(run.true_j("ram"))
 
 
 def test_beyond_four_times_the_calibrated_n_and_on_wider_nodes_a_run_is_marked(

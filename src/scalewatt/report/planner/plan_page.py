@@ -125,7 +125,7 @@ def _counts(smallest: int, device: Device, most: int) -> set[int]:
 
 def _row(spec: RunSpec, forecaster: Forecaster) -> Row:
     predicted = forecaster.runs(spec)
-    joules = predicted.total_j
+    joules = predicted.energy_j
     return {
         **{"gpus": spec.gpus, "nodes": spec.nodes, "lbs": spec.local_batch_size},
         "hours": _ends(predicted.runtime_s / 3600),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import NormalDist
@@ -10,7 +10,6 @@ from statistics import NormalDist
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.terms import DEVICE_KINDS
 from scalewatt.scaling.model.posterior import (
     Draws,
     best,
@@ -36,8 +35,6 @@ SHORT_S = 3600.0
 """In shorter runs the start, half a minute or more, is a considerable part."""
 WORTH = 0.95
 """A further term must reduce the mean leave-one-out error to this part of what it was."""
-TOTAL = "total"
-"""Name of the energy where its parts are not all known."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +47,6 @@ class Point:
     load: Load
     runtime_s: float
     energy_j: float | None
-    joules: Mapping[str, float]
-    """By device kind, of those that are known."""
     origin: str | None
     """Of the energy, as its scope."""
     scope: str | None
@@ -79,8 +74,8 @@ class KindModel:
     time_terms: tuple[str, ...]
     time: Draws
     """Of the costs of `time_terms`, in s."""
-    energy: Mapping[str, Draws]
-    """Of the costs of ENERGY_TERMS in J, by device kind or of TOTAL; empty if no energy is known."""
+    energy: Draws | None
+    """Of the costs of ENERGY_TERMS in J; None if no energy is known."""
     scores: tuple[Score, ...] = ()
     """Of its validation."""
     assumed: str | None = None
@@ -161,24 +156,12 @@ def calibrate(points: Sequence[Point], few: bool = False) -> KindModel:
     loads, times = [point.load for point in points], np.array([p.runtime_s for p in points])
     terms = choose_terms(loads, times)
     known = [point for point in points if point.energy_j is not None]
-    energy = {}
+    energy = None
     if known and (few or lacking(known) is None):
-        hours_and_work = energy_columns(
-            [p.load for p in known], np.array([p.runtime_s for p in known])
-        )
-        energy = {name: _draw(hours_and_work, values) for name, values in _energies(known).items()}
-    return KindModel(
-        points[0].kind, tuple(points), terms, _draw(time_columns(loads, terms), times), energy
-    )
-
-
-def _energies(known: Sequence[Point]) -> dict[str, Array]:
-    """Energies in J, by device kind where every point has them, else TOTAL."""
-    in_scope = (known[0].scope or "").split("+")
-    kinds = [kind for kind in DEVICE_KINDS if kind in in_scope]
-    if len(in_scope) > 1 and all(kind in point.joules for kind in kinds for point in known):
-        return {kind: np.array([point.joules[kind] for point in known]) for kind in kinds}
-    return {TOTAL: np.array([point.energy_j for point in known], dtype=float)}
+        columns = energy_columns([p.load for p in known], np.array([p.runtime_s for p in known]))
+        energy = _draw(columns, np.array([p.energy_j for p in known], dtype=float))
+    time = _draw(time_columns(loads, terms), times)
+    return KindModel(points[0].kind, tuple(points), terms, time, energy)
 
 
 def _draw(columns: Array, values: Array) -> Draws:
@@ -270,7 +253,7 @@ def assumed_finetuning(kind: Kind, pretraining: KindModel) -> KindModel:
         pretraining,
         kind=kind,
         time=pretraining.time.times(time * unknown),
-        energy={name: draws.times(of_energy) for name, draws in pretraining.energy.items()},
+        energy=pretraining.energy and pretraining.energy.times(of_energy),
         assumed=SENTENCE,
     )
 

@@ -25,7 +25,7 @@ from scalewatt.scaling.model.posterior import DRAWS, Draws
 from scalewatt.scaling.model.predict import predict
 from scalewatt.scaling.model.terms import Kind, Load
 
-VERSION = 3
+VERSION = 4
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def _as_json(model: KindModel) -> dict[str, Any]:
         "scores": [asdict(score) for score in model.scores],
         "points": [{k: v for k, v in point.items() if k != "kind"} for point in points],
         "time": _rows(model.time),
-        "energy": {name: _rows(draws) for name, draws in model.energy.items()},
+        "energy": model.energy and _rows(model.energy),
     }
 
 
@@ -120,7 +120,7 @@ def _kind_model(content: Mapping[str, Any]) -> KindModel:
         tuple(Point(**{**p, "kind": kind, "load": Load(**p["load"])}) for p in content["points"]),
         tuple(content["time_terms"]),
         _draws(content["time"]),
-        {name: _draws(rows) for name, rows in content["energy"].items()},
+        content["energy"] and _draws(content["energy"]),
         tuple(Score(**score) for score in content["scores"]),
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.terms import DEVICE_KINDS, J_PER_KWH
+from scalewatt.recordings.terms import J_PER_KWH
 from scalewatt.results.tables.frames import read_frame, records
 from scalewatt.results.tables.published import REFERENCE, published_configurations
 from scalewatt.results.tables.table_schema import CONFIGURATIONS
@@ -92,14 +92,8 @@ def _load_to_target(row: Row, where: str) -> Load:
 
 
 def _point(where: str, row: Row, kind: Kind, load: Load) -> Point:
-    names = ["runtime_h", "energy_kwh", *(f"{part}_energy_kwh" for part in DEVICE_KINDS)]
-    hours, kwh, *parts = (_positive(row, f"{name}_mean", where) for name in names)
+    hours, kwh = (_positive(row, f"{name}_mean", where) for name in ("runtime_h", "energy_kwh"))
     assert hours is not None
-    joules = {
-        part: value * J_PER_KWH
-        for part, value in zip(DEVICE_KINDS, parts, strict=True)
-        if value is not None
-    }
     return Point(
         campaign=row["campaign"],
         configuration=row["configuration"],
@@ -107,7 +101,6 @@ def _point(where: str, row: Row, kind: Kind, load: Load) -> Point:
         load=load,
         runtime_s=hours * 3600,
         energy_j=None if kwh is None else kwh * J_PER_KWH,
-        joules=joules,
         origin=row["energy_origin"],
         scope=row["energy_scope"],
     )

@@ -47,17 +47,11 @@ def estimate(draws: Array) -> Estimate:
 
 @dataclass(frozen=True)
 class Predicted:
-    """Draws of single runs, their deviations from the model included."""
+    """Draws (draws, loads) of single runs, their deviations from the model included."""
 
     runtime_s: Array
-    """(draws, loads)."""
-    energy_j: dict[str, Array]
-    """(draws, loads) by device kind, or `total` alone; empty if no energy was known."""
-
-    @property
-    def total_j(self) -> Array | None:
-        """Draws of the whole energy; None if it is not known."""
-        return sum(self.energy_j.values()) if self.energy_j else None  # type: ignore[return-value]
+    energy_j: Array | None
+    """None if no energy was known."""
 
 
 def predict(model: KindModel, loads: Sequence[Load], seed: int = _SEED) -> Predicted:
@@ -66,22 +60,18 @@ def predict(model: KindModel, loads: Sequence[Load], seed: int = _SEED) -> Predi
     draws = model.time.repeated(DEVIATIONS)
     means = draws.means(time_columns(loads, model.time_terms))
     runtimes = means * _deviations(draws, len(loads), random) * unseen(model, loads)
-    return Predicted(runtimes, energies_at(model, loads, runtimes, random))
+    return Predicted(runtimes, energy_at(model, loads, runtimes, random))
 
 
-def energies_at(
+def energy_at(
     model: KindModel, loads: Sequence[Load], runtimes_s: Array, random: np.random.Generator
-) -> dict[str, Array]:
-    """Draw energies at known run times, (loads,) or (draws, loads).
-
-    The kinds of device deviate together from the model: one factor for all of a run.
-    """
-    columns = energy_columns(loads, runtimes_s)
-    normal = random.standard_normal((DEVIATIONS * len(model.time.spread), len(loads)))
-    return {
-        name: draws.means(columns) * np.maximum(1 + draws.spread[:, None] * normal, LEAST_FACTOR)
-        for name, draws in ((n, d.repeated(DEVIATIONS)) for n, d in model.energy.items())
-    }
+) -> Array | None:
+    """Draw energies at known run times, (loads,) or (draws, loads); None if no energy was known."""
+    if model.energy is None:
+        return None
+    draws = model.energy.repeated(DEVIATIONS)
+    means = draws.means(energy_columns(loads, runtimes_s))
+    return means * _deviations(draws, len(loads), random)
 
 
 def _deviations(draws: Draws, runs: int, random: np.random.Generator) -> Array:

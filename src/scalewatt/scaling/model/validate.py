@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from scalewatt.scaling.model.fit import MIN_POINTS, KindModel, Point, Score, calibrate
-from scalewatt.scaling.model.predict import energies_at, estimate, predict
+from scalewatt.scaling.model.predict import energy_at, estimate, predict
 
 POINT, SERIES, UPPER, LARGEST = "point", "series", "upper half of n", "largest n"
 """Schemes: each point; each series of one LBS or GBS; all n above the middle; the largest n."""
@@ -57,11 +57,11 @@ def errors(model: KindModel, point: Point) -> Iterator[dict[str, object]]:
     """By quantity the relative error of a prediction, and whether its interval holds the point."""
     predicted = predict(model, [point.load])
     draws = [(TIME, point.runtime_s, predicted.runtime_s)]
-    if point.energy_j is not None and predicted.total_j is not None:
-        random = np.random.default_rng(1)
-        known = energies_at(model, [point.load], np.array([point.runtime_s]), random)
-        draws.append((ENERGY, point.energy_j, predicted.total_j))
-        draws.append((ENERGY_AT_TIME, point.energy_j, np.sum(list(known.values()), axis=0)))
+    random = np.random.default_rng(1)
+    at_time = energy_at(model, [point.load], np.array([point.runtime_s]), random)
+    if point.energy_j is not None and predicted.energy_j is not None and at_time is not None:
+        draws.append((ENERGY, point.energy_j, predicted.energy_j))
+        draws.append((ENERGY_AT_TIME, point.energy_j, at_time))
     for quantity, value, of_run in draws:
         found = estimate(of_run[:, 0])
         yield {

@@ -22,7 +22,7 @@ from scalewatt.scaling.model.predict import (
     NEAR,
     Predicted,
     doublings_apart,
-    energies_at,
+    energy_at,
     estimate,
     predict,
     warnings_of,
@@ -53,12 +53,11 @@ class Forecaster:
         seed = _seed_of(spec.configuration)
         return predict(self.of_kind(spec), [load_of_spec(spec)] * repeats, seed)
 
-    def energy_at(self, spec: RunSpec, runtime_s: float) -> Array:
-        """Draws (draws,) of the energy in J of a run whose time is known."""
+    def energy_at(self, spec: RunSpec, runtime_s: float) -> Array | None:
+        """Draws (draws, 1) of the energy in J of a run whose time is known; None if no energy is."""
         random = np.random.default_rng(_seed_of(spec.configuration))
         times = np.array([runtime_s])
-        found = energies_at(self.of_kind(spec), [load_of_spec(spec)], times, random)
-        return np.sum(list(found.values()), axis=0)[:, 0]
+        return energy_at(self.of_kind(spec), [load_of_spec(spec)], times, random)
 
     def upper_runtime_s(self, spec: RunSpec) -> float | None:
         """Upper end of the run time's interval, in s; None if the run cannot be predicted."""

@@ -139,7 +139,7 @@ def _forecast(campaign: Campaign, cluster: Cluster, forecaster: Forecaster, id_:
 
 def _draws(predicted: Predicted) -> Array:
     """(2, draws, runs): hours and kWh."""
-    joules = predicted.total_j
+    joules = predicted.energy_j
     unknown = np.full_like(predicted.runtime_s, np.nan)
     kwh = unknown if joules is None else joules / J_PER_KWH
     return np.stack([predicted.runtime_s / 3600, kwh])

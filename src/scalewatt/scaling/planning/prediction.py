@@ -73,10 +73,11 @@ def _predictions(row: Row, campaign: Campaign, forecaster: Forecaster) -> Iterat
         if row["energy_scope"] not in (None, model.scope):
             scope = model.scope or "no scope"
             unequal = f"the model's energies are of {scope}, these of {row['energy_scope']}"
-        elif predicted.total_j is not None:
-            draws[ENERGY] = predicted.total_j[:, 0] / J_PER_KWH
-            if (hours := row["runtime_h_mean"]) is not None:
-                draws[ENERGY_AT_TIME] = forecaster.energy_at(spec, hours * 3600) / J_PER_KWH
+        elif predicted.energy_j is not None:
+            draws[ENERGY] = predicted.energy_j[:, 0] / J_PER_KWH
+            hours = row["runtime_h_mean"]
+            at_time = None if hours is None else forecaster.energy_at(spec, hours * 3600)
+            draws[ENERGY_AT_TIME] = None if at_time is None else at_time[:, 0] / J_PER_KWH
     for quantity, of_quantity in draws.items():
         column = TIME if quantity == TIME else ENERGY
         found, low, high = (row[f"{column}_{end}"] for end in ("mean", "low", "high"))

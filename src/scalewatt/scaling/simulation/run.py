@@ -19,8 +19,8 @@ from scalewatt.campaign.cluster import Cluster, Device
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.stage_log import EVALUATIONS
-from scalewatt.recordings.terms import DEVICE_KINDS, Floats
-from scalewatt.scaling.model.fit import TOTAL, KindModel
+from scalewatt.recordings.terms import Floats
+from scalewatt.scaling.model.fit import KindModel
 from scalewatt.scaling.model.model_file import ScalingModel
 from scalewatt.scaling.model.terms import energy_columns, kind_of_spec, load_of_spec, time_columns
 from scalewatt.scaling.simulation import assumptions
@@ -134,7 +134,7 @@ def draw_run(spec: RunSpec, model: KindModel, device: Device) -> RunDraw:
 
     InputError if the model has no energy of GPUs, or cannot predict the LBS.
     """
-    if not model.energy or "gpu" not in (model.scope or "").split("+"):
+    if model.energy is None or "gpu" not in (model.scope or "").split("+"):
         raise InputError(
             f"{spec.configuration}: the scaling model of {model.kind.name} has no energy of GPUs; "
             "expected one calibrated on runs whose energy is known"
@@ -147,11 +147,9 @@ def draw_run(spec: RunSpec, model: KindModel, device: Device) -> RunDraw:
     means = model.time.means(time_columns([load], model.time_terms))
     runtime_s = float(np.median(means)) * (1 + scatter.runtime_sd * in_time)
     columns = energy_columns([load], np.array([runtime_s]))
-    energies = {
-        name: float(np.median(draws.means(columns))) * (1 + scatter.energy_sd * in_energy)
-        for name, draws in model.energy.items()
-    }
-    joules = _by_device_kind(spec, model, device, energies, runtime_s)
+    median_j = float(np.median(model.energy.means(columns)))
+    energy_j = median_j * (1 + scatter.energy_sd * in_energy)
+    joules = _by_device_kind(spec, model, device, energy_j, runtime_s)
     return RunDraw(seed, runtime_s, joules, float(in_metric))
 
 
@@ -171,21 +169,15 @@ def bounded_pairs(random: np.random.Generator, count: int) -> Floats:
 
 
 def _by_device_kind(
-    spec: RunSpec,
-    model: KindModel,
-    device: Device,
-    energies: Mapping[str, float],
-    runtime_s: float,
+    spec: RunSpec, model: KindModel, device: Device, energy_j: float, runtime_s: float
 ) -> dict[str, float]:
-    """Energies by device kind: the model's where it has them, else its total divided by assumption."""
-    if TOTAL not in energies:
-        return {kind: energies[kind] for kind in DEVICE_KINDS if kind in energies}
-    total, kinds = energies[TOTAL], (model.scope or "").split("+")
+    """Energy of a run by device kind, divided by assumption."""
+    kinds = (model.scope or "").split("+")
     host_w = assumptions.beside_gpus_w(spec, device)
     host = {kind: w * spec.nodes * runtime_s for kind, w in host_w.items() if kind in kinds}
-    shrunk = min(1.0, assumptions.MOST_BESIDE_GPUS * total / max(sum(host.values()), 1e-9))
+    shrunk = min(1.0, assumptions.MOST_BESIDE_GPUS * energy_j / max(sum(host.values()), 1e-9))
     host = {kind: joules * shrunk for kind, joules in host.items()}
-    return {"gpu": total - sum(host.values()), **host}
+    return {"gpu": energy_j - sum(host.values()), **host}
 
 
 # --- stages and powers -----------------------------------------------------------------------------
