@@ -90,15 +90,11 @@ class Run:
         perun = self.folder / "perun"
         return perun if perun.is_dir() else self.folder
 
-    @property
-    def hostnames(self) -> list[str]:
-        """Names of the hosts that the run had, as it recorded them."""
-        return list(dict.fromkeys(self.provenance.get("hostnames") or []))
-
     def hosts_of(self, segment: int) -> list[str]:
         """Names of a segment's hosts, where its ranks are recorded, else of the run's."""
-        ranks = self.segment(segment).get("ranks")
-        return list(dict.fromkeys(rank["host"] for rank in ranks)) if ranks else self.hostnames
+        ranks = self.segment(segment).get("ranks") or []
+        hosts = [rank["host"] for rank in ranks] or self.provenance.get("hostnames") or []
+        return list(dict.fromkeys(hosts))
 
     def segment(self, number: int) -> dict[str, Any]:
         """Record of a segment; empty if there is none."""
@@ -114,26 +110,18 @@ class Run:
     ) -> list[int] | None:
         """Indices of the GPUs that the run held on a node; None if not recorded.
 
-        Those of `segment`; of a run whose segments note no ranks, those that it noted as a whole.
-        They are identified by uuid where the `gpus` (index, uuid) have one, else by index. `hosts` are all
-        that were recorded.
+        Those of `segment`, None if it ended before it noted them while others did; of a run whose segments
+        note no ranks, those that it noted as a whole. They are identified by uuid where the `gpus` (index,
+        uuid) have one, else by index. `hosts` are all that were recorded.
         """
         if self.provenance.get("torch_device") == "cpu":
             return []
-        held = self.held(segment)
-        indices, uuids = (_of_node(held[name], node, hosts) for name in ("gpus", "gpu_uuids"))
+        held = self.provenance
+        if segment is not None and any(s.get("ranks") for s in held.get("segments") or []):
+            held = held_gpus(self.segment(segment).get("ranks") or [])
+        indices, uuids = (_of_node(held.get(name), node, hosts) for name in ("gpus", "gpu_uuids"))
         known = sorted({index for index, uuid in gpus if uuid and uuid in (uuids or ())})
         return known if uuids and len(known) == len(uuids) else indices
-
-    def held(self, segment: int | None) -> dict[str, Any]:
-        """`held_gpus` of a segment, or of all together where none noted its ranks.
-
-        Of a segment that ended before it noted them, while others did: unknown.
-        """
-        segments = self.provenance.get("segments") or []
-        if segment is not None and any(row.get("ranks") for row in segments):
-            return held_gpus(self.segment(segment).get("ranks") or [])
-        return {name: self.provenance.get(name) for name in ("gpus", "gpu_uuids")}
 
     def concurrent(self, node: str, window: Window) -> list[tuple[float, list[int] | None]]:
         """Seconds of a window that each run noted at registration shared a node, and its GPUs there."""

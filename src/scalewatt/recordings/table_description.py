@@ -143,5 +143,5 @@ class TableDescription(Labels):
     """true if a GPU of odd number without power is a second die, and the one before has the power of both."""
     sensors: NotRequired[Sensors]
     """The columns with values; of a table with one row for each device the same column for all."""
-    totals: NotRequired[dict[str, Any]]
-    """Of a preset: columns of a table with a row a run, a task or a window, without samples."""
+    totals: NotRequired[Literal["runs", "windows"]]
+    """Of a preset: what has a row of energies, without samples; read by code of its own."""

@@ -1,24 +1,14 @@
-"""Tables of totals: rows with energies and a duration, without samples. Driven by `totals` of a preset.
+"""Totals: rows with energies and a duration, without samples: CodeCarbon's runs and tasks, Zeus's windows.
 
-A row is a run's or a task's (CodeCarbon), or a window's (Zeus). Its energies become counters that rise from
-0 J at its begin to the energy at its end. `Options.run` names a run or a window; without it the last run
-counts, or the outermost windows.
-
-run, task    columns; the tasks of a run add up, and of its other rows the last counts
-window       column; windows may lie within others
-begin, end   column of the time of either; `duration` in s
-sensors      `column`, or `pattern` whose group is the device's index; `kind`, `unit`, `origin`; what is
-             `assumed` of it; `count` and `model`, columns of the devices whose sum it is, and the models
-             of which it is `estimated`; `steady_power`, a column of the constant W behind it
-mode         column that is `process` where CPU and memory energies are one process's share
-expect       texts of columns: a run with other cells is refused
+The energies become counters that rise from 0 J at the begin of a total to its energy at the end.
+`Options.run` names a run or a window; without it the last run counts, or the outermost windows.
 """
 
 from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +19,21 @@ from scalewatt.common.errors import InputError, shown
 from scalewatt.recordings.block import Block, Recording, sensor_frame
 from scalewatt.recordings.tables import (
     TOUCHING_S,
-    UNITS,
     Options,
     Preset,
     damage_flags,
     node_of,
     read_lines,
 )
-from scalewatt.recordings.terms import ESTIMATED, LATEST_S, MEASURED, Flag, Floats, flag
+from scalewatt.recordings.terms import (
+    ESTIMATED,
+    J_PER_KWH,
+    LATEST_S,
+    MEASURED,
+    Flag,
+    Floats,
+    flag,
+)
 from scalewatt.recordings.times import as_numbers, parse_times, zone_named
 
 UNIX_S = 1e9
@@ -44,64 +41,50 @@ UNIX_S = 1e9
 DOUBTFUL = 1.5
 """A duration is wrong where a constant power needs this many times as long for its energy."""
 
-Rules = Mapping[str, Any]
+Devices = list[dict[str, Any]]
+"""Sensors of a block, each with the `column` of the totals that it has a `share` of."""
 
 
 def read_totals(path: Path, preset: Preset, options: Options) -> Recording:
-    """Read totals by a preset. Raises InputError if there is no row, or none of the name asked for."""
-    rules, node = preset["totals"], node_of(path, options)
-    lines, torn = read_lines(path)
-    rows, damaged = _read_rows(lines, rules)
-    sensors = _find_sensors(rows, rules)
+    """Read totals of `runs` or `windows`. Raises InputError if there is none, or none of the name asked."""
     flags: list[Flag] = []
-    choose = _choose_windows if "window" in rules else _choose_run
-    counted = choose(rows, sensors, rules, options, flags).sort_values("begin_s")
-    is_unix = bool(counted["begin_s"].iloc[0] >= UNIX_S)
-    row = rows.loc[counted.index[-1]]
-    devices = [device for s in sensors for device in _devices(row, s, counted, node, flags)]
+    lines, torn = read_lines(path)
+    of_runs = preset["totals"] == "runs"
+    rows, damaged = _read_rows(lines, None if of_runs else "window_name")
+    totals, devices = (_read_run if of_runs else _read_windows)(rows, options, flags)
+    node, is_unix = node_of(path, options), bool(totals["begin_s"].iloc[0] >= UNIX_S)
+    flags = [f if f["device"] is None else {**f, "node": node} for f in flags]
     return Recording(
-        nodes={node: [_block(node, counted, devices, is_unix)] if devices else []},
+        nodes={node: [_block(node, totals, devices, is_unix)] if devices else []},
         clock_known=is_unix,
         period_s=None,
         source=str(path),
         flags=(*flags, *damage_flags(damaged, torn)),
-        run=counted["window"].iloc[0] if "run" in rules else options.run,
+        run=totals["window"].iloc[0] if of_runs else options.run,
         format=preset["name"],
     )
 
 
-def _read_rows(lines: Sequence[str], rules: Rules) -> tuple[pd.DataFrame, int]:
-    """Rows as texts by column in lower case, and the number of lines that do not fit."""
+def _read_rows(lines: Sequence[str], with_commas: str | None) -> tuple[pd.DataFrame, int]:
+    """Rows as texts by column in lower case, and the number of lines that do not fit.
+
+    The texts of one column may hold commas that nothing quotes.
+    """
     header, *cells = csv.reader(lines)
     header = [name.strip().lower() for name in header]
-    if "window" in rules:  # names of windows hold commas
-        at = header.index(rules["window"])
+    if with_commas:
+        at = header.index(with_commas)
         for row in cells:
             end = at + 1 + max(len(row) - len(header), 0)
             row[at:end] = [",".join(row[at:end])]
     whole = [[cell.strip() for cell in row] for row in cells if len(row) == len(header)]
     if not whole:
         raise InputError("holds no row below its heading")
-    return pd.DataFrame(whole, columns=header, dtype="str"), len(cells) - len(whole)
+    rows = pd.DataFrame(whole, columns=header, dtype="str")
+    return rows.loc[:, ~rows.columns.duplicated()], len(cells) - len(whole)
 
 
-def _find_sensors(rows: pd.DataFrame, rules: Rules) -> list[dict[str, Any]]:
-    """Rules of the columns of energies with `column`, `index` and `joules`, (n,)."""
-    sensors = []
-    for rule in rules["sensors"]:
-        pattern = rule.get("pattern", rule.get("column"))
-        matches = [m for name in map(str, rows) if (m := re.fullmatch(pattern, name))]
-        if not matches or len({match[0] for match in matches}) < len(matches):
-            raise InputError(f"expected columns {pattern}, each once")
-        for match in matches:
-            index = int(match[1]) if match.groups() else 0
-            joules = _numbers(rows, match[0]) * UNITS[rule["unit"]][1]
-            facts = {"column": match[0], "index": index, "joules": joules.where(joules >= 0)}
-            sensors.append({**rule, **facts})
-    return sensors
-
-
-def _numbers(rows: pd.DataFrame, column: str | None) -> pd.Series:
+def _numbers(rows: pd.DataFrame, column: str) -> pd.Series:
     """Numbers in a column, NaN where there is none."""
     texts = rows[column] if column in rows else pd.Series("", rows.index)
     return pd.Series(as_numbers(texts), rows.index)
@@ -111,59 +94,65 @@ def _named(rows: pd.DataFrame, column: str, name: str | None) -> pd.DataFrame:
     """Rows of a name in a column, or all. Raises InputError without any."""
     chosen = rows[rows[column] == (name or rows[column])]
     if chosen.empty:
-        what = "run" if column != "window" else "window"
+        what = column.partition("_")[0]
         raise InputError(f"holds no {what} {name}; allowed: {_listed(rows[column].unique())}")
     return chosen
 
 
-# --- the total of a run, or of its tasks --------------------------------------------------------------
+# --- CodeCarbon: the total of a run, or of its tasks --------------------------------------------------
 
 
-def _choose_run(
-    rows: pd.DataFrame, sensors: Sequence[Rules], rules: Rules, options: Options, flags: list[Flag]
-) -> pd.DataFrame:
-    """Choose the total of a run, its last row's or that of all its tasks; and flag what is doubtful of it."""
-    column = str(rules["run"])
-    name = options.run or str(rows[column].iloc[-1])
-    if others := [run for run in rows[column].unique() if run != name]:
+def _read_run(
+    rows: pd.DataFrame, options: Options, flags: list[Flag]
+) -> tuple[pd.DataFrame, Devices]:
+    """Total of a run, its last row's or that of all its tasks, and its devices; flags what is doubtful."""
+    name = options.run or str(rows["run_id"].iloc[-1])
+    if others := [run for run in rows["run_id"].unique() if run != name]:
         flags.append(flag("several", None, f"run {name} is read; others: {_listed(others)}"))
-    rows = _named(rows, column, name)
-    if rules["task"] not in rows or (rows[rules["task"]] == "").any():
+    rows = _named(rows, "run_id", name)
+    if "task_name" not in rows or (rows["task_name"] == "").any():
         rows = rows.iloc[-1:]  # only tasks add up
-    for expected, texts in rules["expect"].items():
-        cells = rows[expected] if expected in rows else pd.Series(dtype="str")
-        if len(unlike := cells[~cells.isin(texts)]):
-            what = f"its energies are not the machine's: {expected} is {shown(unlike.iloc[0])}"
-            raise InputError(f"{what}; expected {texts[0]}")
+    if "pue" in rows and len(unlike := rows["pue"][~rows["pue"].isin(["1", "1.0", ""])]):
+        what = f"its energies are not the machine's: pue is {shown(unlike.iloc[0])}"
+        raise InputError(f"{what}; expected 1")
+    if "tracking_mode" in rows and (rows["tracking_mode"] == "process").any():
+        detail = "CPU and memory count for one process's share of the machine only"
+        flags.append(flag("assumed", None, detail))
 
-    length_s = _length_s(rows, sensors, rules, name, flags)
-    stamps = parse_times(rows[str(rules["end"])], zone_named(options.time_zone, "time zone"))
+    joules = {kind: J_PER_KWH * _numbers(rows, f"{kind}_energy") for kind in ("cpu", "gpu", "ram")}
+    length_s = _length_s(rows, joules["ram"], name, flags)
+    stamps = parse_times(rows["timestamp"], zone_named(options.time_zone, "time zone"))
     end_s = np.nan if stamps is None else float(np.fmax.reduce(stamps.seconds))
     flags += () if stamps is None else stamps.flags
     if np.isnan(end_s):
         flags.append(flag("time_unknown", None, f"run {name} has no time stamp"))
         end_s = length_s
-    if rules["mode"] in rows and (rows[rules["mode"]] == "process").any():
-        detail = "CPU and memory count for one process's share of the machine only"
-        flags.append(flag("assumed", None, detail))
-    used_j = {s["column"]: s["joules"][rows.index].sum(skipna=False) for s in sensors}
-    used_j = {key: joules if joules > 0 else np.nan for key, joules in used_j.items()}
-    total = {"window": name, "begin_s": end_s - length_s, "end_s": end_s}
-    return pd.DataFrame([{**total, **used_j}], index=rows.index[-1:])
+    total: dict[str, Any] = {"window": name, "begin_s": end_s - length_s, "end_s": end_s}
+    for kind, each in joules.items():
+        used_j = float(each.where(each >= 0).sum(skipna=False))
+        total[f"{kind}_energy"] = used_j if used_j > 0 else np.nan
+    totals = pd.DataFrame([total])
+    devices = _devices("cpu", "cpu_energy", totals, flags, origin=ESTIMATED)
+    detail = "by RAPL, load or TDP, the file does not say; taken as estimated"
+    flags.append({**flag("assumed", "cpu_energy", detail), "kind": "cpu"})
+    stated, count = _gpu_counts(rows.iloc[-1])
+    if stated or totals["gpu_energy"].notna().all():
+        is_apple = "apple" in str(rows.iloc[-1].get("gpu_model")).lower()
+        origin = ESTIMATED if is_apple else MEASURED
+        devices += _devices("gpu", "gpu_energy", totals, flags, origin=origin, count=count)
+        if stated > 1:
+            how = "each is given the same part" if count > 1 else "taken for one device"
+            detail = f"a sum of several devices: {how}"
+            flags.append({**flag("assumed", devices[1]["name"], detail), "kind": "gpu"})
+    return totals, devices + _devices("ram", "ram_energy", totals, flags, origin=ESTIMATED)
 
 
-def _length_s(
-    rows: pd.DataFrame, sensors: Sequence[Rules], rules: Rules, name: str, flags: list[Flag]
-) -> float:
-    """Duration of rows in s, as stated or as the energy of a constant power needs."""
-    stated_s = _numbers(rows, rules["duration"])
+def _length_s(rows: pd.DataFrame, ram_j: pd.Series, name: str, flags: list[Flag]) -> float:
+    """Duration of rows in s, as stated or as the memory's energy needs at its constant power."""
+    stated_s, power_w = _numbers(rows, "duration"), _numbers(rows, "ram_power")
     if not 0 < stated_s.sum(skipna=False) < LATEST_S:
-        cell = str(rows[rules["duration"]].iloc[-1]) or "empty"
-        raise InputError(f"duration {cell} of {name}; expected s above 0")
-    needed_s = pd.Series(np.nan, rows.index)
-    for sensor in sensors:
-        power_w = _numbers(rows, sensor.get("steady_power"))
-        needed_s = needed_s.fillna(sensor["joules"][rows.index] / power_w.where(power_w > 0))
+        raise InputError(f"duration {rows['duration'].iloc[-1]} of {name}; expected s above 0")
+    needed_s = ram_j.where(ram_j >= 0) / power_w.where(power_w > 0)
     is_wrong = needed_s > DOUBTFUL * stated_s
     length_s = float(stated_s.mask(is_wrong, needed_s).sum())
     if is_wrong.any():
@@ -173,26 +162,40 @@ def _length_s(
     return length_s
 
 
-# --- windows ------------------------------------------------------------------------------------------
+def _gpu_counts(row: pd.Series) -> tuple[float, int]:
+    """Stated number of GPUs, and the number to divide their sum by.
+
+    That is 1 where the model contradicts ("8 x A100"), as not all GPUs may be in the sum.
+    """
+    stated = np.nan_to_num(as_numbers(pd.Series([row.get("gpu_count", "")]))[0])
+    named = re.match(r"(\d+) x ", row.get("gpu_model", ""))
+    is_clear = 1 <= stated <= 1024 and (named is None or int(named[1]) == stated)
+    return stated, int(stated) if is_clear else 1
 
 
-def _choose_windows(
-    rows: pd.DataFrame, sensors: Sequence[Rules], rules: Rules, options: Options, flags: list[Flag]
-) -> pd.DataFrame:
-    """Totals of windows, of a name if one is asked for, that are the outermost."""
-    begin_s = _numbers(rows, rules["begin"])
-    end_s = begin_s + _numbers(rows, rules["duration"])
-    joules = {s["column"]: s["joules"].where(s["joules"] > 0) for s in sensors}
-    totals = pd.DataFrame(
-        {**joules, "window": rows[rules["window"]], "begin_s": begin_s, "end_s": end_s}
-    )
+# --- Zeus: windows ------------------------------------------------------------------------------------
+
+
+def _read_windows(
+    rows: pd.DataFrame, options: Options, flags: list[Flag]
+) -> tuple[pd.DataFrame, Devices]:
+    """Totals of windows, of a name if one is asked for, that are the outermost, and the GPUs."""
+    matches = [m for name in map(str, rows) if (m := re.fullmatch(r"gpu(\d{1,4})_energy", name))]
+    if not matches:
+        raise InputError("expected columns gpu0_energy, …")
+    begin_s = _numbers(rows, "start_time")
+    end_s = begin_s + _numbers(rows, "elapsed_time")
+    joules = {match[0]: _numbers(rows, match[0]) for match in matches}
+    joules = {column: each.where(each > 0) for column, each in joules.items()}
+    names = rows["window_name"]
+    totals = pd.DataFrame({**joules, "window_name": names, "begin_s": begin_s, "end_s": end_s})
     totals = totals[(begin_s >= 0) & (begin_s < end_s) & (end_s < LATEST_S)]
     if left_out := len(rows) - len(totals):
         detail = f"{left_out} windows without a time or a length are left out"
         flags.append(flag("damaged", None, detail))
     if totals.empty:
         raise InputError("holds no window with a begin and a length")
-    totals = _named(totals, "window", options.run)
+    totals = _named(totals, "window_name", options.run).rename(columns={"window_name": "window"})
     # A line is written as its window ends, so the ends of one program's monotonic clock never go back.
     if (totals["end_s"].where(totals["end_s"] < UNIX_S).dropna().diff() < -TOUCHING_S).any():
         what = "its clock goes back from window to window"
@@ -201,7 +204,9 @@ def _choose_windows(
     if len(inner := totals["window"][~is_outer]):
         detail = f"{len(inner)} windows lie within others and are left out: {_listed(inner)}"
         flags.append(flag("total_only", None, detail))
-    return totals[is_outer]
+    totals = totals[is_outer].sort_values("begin_s")
+    gpus = (_devices("gpu", m[0], totals, flags, index=int(m[1])) for m in matches)
+    return totals, [gpu for each in gpus for gpu in each]
 
 
 def _outermost(windows: pd.DataFrame) -> pd.Series:
@@ -223,46 +228,25 @@ def _outermost(windows: pd.DataFrame) -> pd.Series:
 
 
 def _devices(
-    row: pd.Series, sensor: Rules, totals: pd.DataFrame, node: str, flags: list[Flag]
-) -> list[dict[str, Any]]:
-    """Devices of a sensor, each with its share of the energy; flags what is doubtful of them."""
-    stated, count = _counts(row, sensor)
-    unknown = totals["window"][totals[str(sensor["column"])].isna()]
-    if not stated and len(unknown):  # a machine without GPUs
-        return []
-    details = [("total_only", f"totals without samples: {_listed(totals['window'])}")]
-    if len(unknown):
-        details.append(("unreadable", f"no energy above 0 J of {_listed(unknown)}"))
-    if "assumed" in sensor:
-        details.append(("assumed", sensor["assumed"]))
-    if stated > 1:
-        how = "each is given the same part" if count > 1 else "taken for one device"
-        details.append(("assumed", f"a sum of several devices: {how}"))
-    column, kind = sensor["column"], sensor["kind"]
+    kind: str,
+    column: str,
+    totals: pd.DataFrame,
+    flags: list[Flag],
+    index: int = 0,
+    count: int = 1,
+    origin: str = MEASURED,
+) -> Devices:
+    """Devices that share a column of energies; flags that it has no samples, and totals that are unknown."""
     names = [column] if count == 1 else [f"{column}:{i}" for i in range(count)]
-    flags += [{**flag(code, names[0], text), "kind": kind, "node": node} for code, text in details]
-    is_estimated = re.fullmatch(sensor.get("estimated", "(?!)"), row.get(sensor.get("model"), ""))
-    origin = ESTIMATED if is_estimated else sensor.get("origin", MEASURED)
-    common = {"kind": kind, "origin": origin, "column": sensor["column"], "share": 1 / count}
-    return [{**common, "name": n, "index": sensor["index"] + i} for i, n in enumerate(names)]
+    details = {"total_only": f"totals without samples: {_listed(totals['window'])}"}
+    if len(unknown := totals["window"][totals[column].isna()]):
+        details["unreadable"] = f"no energy above 0 J of {_listed(unknown)}"
+    flags += [{**flag(code, names[0], text), "kind": kind} for code, text in details.items()]
+    common = {"kind": kind, "origin": origin, "column": column, "share": 1 / count}
+    return [{**common, "name": name, "index": index + i} for i, name in enumerate(names)]
 
 
-def _counts(row: pd.Series, sensor: Rules) -> tuple[float, int]:
-    """Stated number of devices in a sum, and the number to divide it by.
-
-    That is 1 where the model contradicts ("8 x A100"), as not all devices may be in the sum.
-    """
-    if "count" not in sensor:
-        return 1, 1
-    stated = np.nan_to_num(as_numbers(pd.Series([row.get(sensor["count"], "")]))[0])
-    named = re.match(r"(\d+) x ", row.get(sensor["model"], ""))
-    is_clear = 1 <= stated <= 1024 and (named is None or int(named[1]) == stated)
-    return stated, int(stated) if is_clear else 1
-
-
-def _block(
-    node: str, totals: pd.DataFrame, devices: Sequence[Mapping[str, Any]], is_unix: bool
-) -> Block:
+def _block(node: str, totals: pd.DataFrame, devices: Devices, is_unix: bool) -> Block:
     """Counters that start at 0 J with each total, in order of time, and go on where one follows at once."""
     joules = totals[[device["column"] for device in devices]].to_numpy()
     joules = joules * [device["share"] for device in devices]
