@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, NotRequired
 
 from pydantic import AfterValidator, Field, with_config
 from typing_extensions import TypedDict
 
-from scalewatt.common.settings import STRICT, Bounds, validated
+from scalewatt.common.settings import STRICT, Bounds
 
 Watts = Annotated[float, Bounds(gt=0, le=10_000)]
 IdleWatts = Annotated[float, Bounds(ge=0, le=10_000)]
@@ -69,22 +68,3 @@ class RamPower(TypedDict):
 
 Cpu = Annotated[CpuPower, AfterValidator(_idle_below_rated)]
 Gpu = Annotated[GpuPower, AfterValidator(_idle_below_rated)]
-
-
-@with_config(STRICT)
-class RatedPowers(TypedDict, total=False):
-    """Powers of a device's parts; what is not known is missing."""
-
-    cpu: Cpu
-    gpu: Gpu
-    ram: RamPower
-
-
-def check_rated_powers(powers: Any, where: str) -> None:
-    """Raise InputError, which begins with `where`, for anything but {"cpu", "gpu", "ram"} in W.
-
-    Each may be empty or null.
-    """
-    if isinstance(powers, Mapping):
-        powers = {kind: power for kind, power in powers.items() if power}
-    validated(RatedPowers, powers, where)

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from scalewatt.common.rated_powers import check_rated_powers
 from scalewatt.energies.checks import (
     cross_check_flags,
     gpu_checks,
@@ -132,7 +131,6 @@ def write_energy(
     `powers` = {"cpu", "gpu", "ram"}: the rated powers used where nothing was measured, or None.
     `energy_path` = <repeat>.parquet; `Accounts.write` names the others.
     """
-    check_rated_powers(powers, "--powers")
     spec = read_planned_run(spec_path)
     run = Run.of(run_dir, spec, powers)
     with write_traces(traces_path, configuration=spec.configuration, repeat=spec.repeat) as traces:

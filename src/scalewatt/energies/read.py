@@ -19,7 +19,6 @@ import pandas as pd
 import pyarrow as pa
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.rated_powers import check_rated_powers
 from scalewatt.energies.account import account, account_segment
 from scalewatt.energies.node import UNUSED_GPU
 from scalewatt.energies.run_inputs import PlannedRun, Run, read_planned_run
@@ -201,8 +200,6 @@ def _account_for_run(
     powers = run.provenance.get("rated_powers") or {}
     if reading.powers and spec.device:
         powers = reading.powers(spec.device, str(spec.configuration))
-    else:
-        check_rated_powers(powers, f"{path / 'provenance.json'}: rated_powers")
     events = run.events if events is None else events
     run = replace(run, powers=powers, events=events)
     return _account(path, account(run, traces), events is not None)

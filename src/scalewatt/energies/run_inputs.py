@@ -5,34 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import pyarrow as pa
-from pydantic import Field, StrictFloat, StrictInt, StrictStr
 
-from scalewatt.common.errors import InputError
-from scalewatt.common.files import read_json, read_json_object
-from scalewatt.common.settings import Bounds, validated
+from scalewatt.common.files import read_json_object
 from scalewatt.energies.stages import Window
 from scalewatt.provenance.rank_placement import held_gpus
 from scalewatt.recordings.node_names import same_node
 from scalewatt.recordings.stages import read_stages
 
-_Count = Annotated[StrictInt, Field(ge=1)]
-_Setting = Literal["gpu_clock_mhz", "gpu_power_limit_w", "cpu_clock_mhz"]
-
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """The part of a spec.json that accounting reads, whoever wrote it; None if absent."""
+    """The part of a spec.json that accounting reads; None if absent."""
 
-    configuration: StrictStr | None = None
-    repeat: _Count | None = None
-    device: StrictStr | None = None
-    nodes: _Count | None = None
-    ranks_per_node: _Count | None = None
-    sampling_period_s: StrictInt | StrictFloat | None = None
-    operating_point: dict[_Setting, Annotated[float, Bounds(gt=0)]] | None = None
+    configuration: str | None = None
+    repeat: int | None = None
+    device: str | None = None
+    nodes: int | None = None
+    ranks_per_node: int | None = None
+    sampling_period_s: float | None = None
+    operating_point: dict[str, float] | None = None
 
     @classmethod
     def of(cls, spec: Any) -> PlannedRun:
@@ -41,12 +35,9 @@ class PlannedRun:
 
 
 def read_planned_run(path: Path) -> PlannedRun:
-    """Read a spec.json; InputError if it is not a JSON object, or a value in it has another type."""
-    content = read_json(path)
-    if not isinstance(content, dict):
-        raise InputError(f"{path}: is not a spec; expected a JSON object")
-    known = {f.name: content.get(f.name) for f in fields(PlannedRun)}
-    return validated(PlannedRun, known, str(path))
+    """Read a spec.json; InputError if it is not a JSON object."""
+    content = read_json_object(path)
+    return PlannedRun(**{f.name: content.get(f.name) for f in fields(PlannedRun)})
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from scalewatt.common.errors import InputError
-from scalewatt.common.files import read_json_object, replace_json
+from scalewatt.common.files import read_content, replace_json
 from scalewatt.energies.integrate import EnergyCurve, validate
 from scalewatt.recordings.block import Block
 from scalewatt.recordings.journal import beside, described_sensors
@@ -91,8 +90,4 @@ def _number(raw: Any) -> float:
 
 def read_total(journal: Path) -> dict[str, Any] | None:
     """Read the total of the journal at a path; None without one."""
-    keys = ("host", "period_s", "seconds", "last_s", "mono", "sensors")
-    try:
-        return read_json_object(beside(journal, ".total.json"), *keys)
-    except (OSError, InputError):
-        return None
+    return cast(dict[str, Any] | None, read_content(beside(journal, ".total.json")))
