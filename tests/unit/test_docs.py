@@ -140,7 +140,7 @@ def test_a_yaml_block_is_valid(content: dict[str, Any]) -> None:
     if "series" in content:
         assert expand(content, README, known_devices()).configurations
     elif {"model", "runs"} & set(content):  # of registered runs, which test_register registers
-        assert set(content) <= {*RunDescription.__annotations__, "runs"}
+        assert set(content) <= {*RunDescription.model_fields, "runs"}
     elif {"sensors", "header", "time", "gpus"} & set(content):  # of a table of samples
         validated(TableDescription, content, "docs")
     else:  # a part of a cluster file

@@ -13,7 +13,8 @@ import scalewatt
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.detect import find_format, read_foreign
 from scalewatt.recordings.tables import Options
-from scalewatt.registration.foreign_discovery import open_foreign
+from scalewatt.registration.recordings import open_recording
+from scalewatt.registration.run_descriptions import describe
 
 
 @pytest.mark.parametrize("kind", sorted(FILES))
@@ -92,9 +93,11 @@ def test_files_of_two_nodes_are_never_taken_for_one_sensors(
     tmp_path: Path, first: str, second: str
 ) -> None:
     paths = [written(tmp_path, text, f"gpu.n{n}.csv") for n, text in ((1, first), (2, second))]
+    facts = {"model": "vit", "device": "h100", "gpus": 2, "local_batch_size": 8, "samples": 100}
+    about = describe("runs.yaml", tmp_path, tmp_path, {**facts, "time_zone": "UTC"})
     for read in (
         lambda: scalewatt.energy(tmp_path, time_zone="UTC"),
-        lambda: open_foreign(tmp_path, Options(time_zone="UTC")),
+        lambda: open_recording(about),
     ):
         with pytest.raises(InputError) as refused:
             read()

@@ -220,7 +220,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     rows = []
     for path in sorted((folder / "results" / "mlperf" / "runs").glob("*/*")):
         row = row_of(folder, path.parent.name, int(path.name))
-        window = pd.read_json(path / "provenance.json", typ="series")["description"]["window"]
+        window = pd.read_json(path / "provenance.json", typ="series")["window"]
         (run,) = expected.index[(expected["run_start"] - window["start_s"]).abs() < 1e-6]
         both = expected.loc[run].add_prefix("expected_"), rule.loc[run].add_prefix("rule_")
         rows.append({**row, **both[0], **both[1]})

@@ -31,7 +31,6 @@ from scalewatt.campaign.cluster import known_devices, load_cluster, parse_cluste
 from scalewatt.campaign.expansion import expand
 from scalewatt.campaign.load import check_devices, load_campaign
 from scalewatt.campaign.operating_points import commands_of, launcher_options, without_point
-from scalewatt.campaign.registered_campaign import RegisteredPoint
 from scalewatt.campaign.run_spec import parse_spec, run_spec
 from scalewatt.campaign.table_definitions import table_definition
 from scalewatt.common.errors import InputError
@@ -44,6 +43,7 @@ from scalewatt.energies.checks import (
 from scalewatt.figures.draw_figure import SUFFIXES, draw_figure
 from scalewatt.recordings.block import Block
 from scalewatt.recordings.terms import Flag
+from scalewatt.registration.run_descriptions import RunDescription
 from scalewatt.results.build import write_figure_table
 from scalewatt.scaling.planning.pilot import pilot_of
 
@@ -89,9 +89,9 @@ def test_a_pilot_of_clocks_calibrates_each_of_them(tmp_path: Path) -> None:
     [("gpu_clock_mhz", 1.41), ("gpu_power_limit_w", 0.25), ("cpu_clock_mhz", 2.4)],
 )
 def test_a_registered_clock_in_ghz_or_limit_in_kw_is_refused(lever: str, value: float) -> None:
-    point = {"gpus": 1, "local_batch_size": 32, "dataset_samples": 1000, "epochs": 1, lever: value}
+    run = {"model": "vit", "device": "a100", "gpus": 1, "local_batch_size": 32, "samples": 1000}
     with pytest.raises(InputError, match=rf"{lever}: {value} does not fit: input should be"):
-        validated(RegisteredPoint, point, "mine.yaml")
+        validated(RunDescription, {**run, lever: value}, "mine.yaml")
 
 
 # --- cluster files --------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -426,13 +427,13 @@ def test_another_file_is_the_next_repeat_and_the_same_one_is_already_there(place
     assert load_campaign(place.campaign).repeats == {ONE: 2}
 
 
-def test_a_given_repeat_is_kept_and_one_that_is_taken_is_refused(place: Place) -> None:
-    place.done(place.describe(place.perun("a.hdf5"), repeat=3))
-    assert place.runs() == [(ONE, 3)]
-    other = place.describe(place.perun("b.hdf5", watts=301.0), repeat=3)
-    assert "repeat: 3" in place.refused(other)
-    place.done(place.describe(other))
-    assert place.runs() == [(ONE, 1), (ONE, 3)]
+def test_the_number_of_a_deleted_repeat_is_free_again(place: Place) -> None:
+    files = [place.describe(place.perun(f"{w}.hdf5", watts=w)) for w in (300, 301)]
+    place.done(*files)
+    shutil.rmtree(place.results / "runs" / ONE / "1")
+    assert load_campaign(place.campaign).repeats == {ONE: 2}
+    assert f"registered: {ONE} repeat 1" in place.done(*files)
+    assert place.runs() == [(ONE, 1), (ONE, 2)]
 
 
 def test_a_copy_under_another_name_is_the_same_recording(place: Place) -> None:
@@ -497,22 +498,27 @@ def test_series_follow_from_model_device_and_the_batch_size_given(place: Place) 
     assert campaign.figures["figure2"]["series"] == list(points)
 
 
-def test_figures_grow_until_the_user_edits_them(place: Place) -> None:
+def test_figures_grow_until_the_user_chooses_them_and_the_file_is_never_written_again(
+    place: Place,
+) -> None:
     place.done(place.describe(place.perun("a.hdf5")))
     place.done(place.describe(place.perun("b.hdf5", gpus=2), gpus=2, series="second"))
-    content = yaml.safe_load(place.campaign.read_text())
-    assert content["figures"]["figure2"]["series"] == [*content["series"]]
-    first = next(iter(content["series"]))
-    content["series"][first]["label"] = "As I call it"
-    content["figures"] = {"figure6": {"series": [first]}}
-    place.campaign.write_text(yaml.safe_dump(content, sort_keys=False))
+    campaign = load_campaign(place.campaign)
+    assert campaign.figures["figure2"]["series"] == [*campaign.series]
+    first = next(iter(campaign.series))
+    chosen = {"labels": {first: "As I call it"}, "figures": {"figure6": {"series": [first]}}}
+    text = f"# Mine.\n{place.campaign.read_text()}{yaml.safe_dump(chosen)}"
+    place.campaign.write_text(text)
     out = place.done(place.describe(place.perun("c.hdf5", watts=302)))
     place.done(place.describe(place.perun("d.hdf5", gpus=3), gpus=3, series="third"))
-    again = yaml.safe_load(place.campaign.read_text())
-    assert again["figures"] == content["figures"]
-    assert again["series"][first]["label"] == "As I call it"
-    assert again["series"][first]["points"][0]["repeats"] == 2
-    assert "series 'second' is in no curve" in out
+    assert place.campaign.read_text() == text
+    again = load_campaign(place.campaign)
+    assert again.figures == chosen["figures"]
+    assert again.series[first].label == "As I call it"
+    assert again.repeats[again.series[first].points[1]] == 2
+    assert "note: series in no curve: second; name them" in out
+    place.campaign.write_text(text.replace(f"{first}: As", "thrid: As"))
+    assert "labels: no series 'thrid'; allowed: " in place.refused(place.folder / "a.hdf5")
 
 
 def test_a_campaign_that_trains_is_never_touched(place: Place) -> None:
@@ -598,16 +604,6 @@ def test_one_table_describes_many_runs_whatever_its_format(place: Place) -> None
     assert place.done("--table", place.folder / "t.yaml").count("already there") == 2
 
 
-def test_with_paths_a_table_gives_their_rows_and_yaml_the_rest(place: Place) -> None:
-    place.perun("a.hdf5")
-    place.perun("b.hdf5", gpus=2)
-    third = place.describe(place.perun("c.hdf5", gpus=3), gpus=3)
-    table = place.folder / "t.yaml"
-    table.write_text(yaml.safe_dump({"runs": _rows()}))
-    place.done(place.folder / "a.hdf5", third, third.with_suffix(".yaml"), "--table", table)
-    assert [id_.split("-")[2] for id_, _ in place.runs()] == ["n001", "n003"]
-
-
 # --- wrong descriptions ---------------------------------------------------------------------------
 
 WRONG: list[tuple[dict[str, Any], list[str]]] = [
@@ -663,12 +659,43 @@ def test_which_of_more_gpus_the_run_held_must_be_given(place: Place) -> None:
 def test_a_series_has_one_configuration_for_each_number_of_gpus(place: Place) -> None:
     place.done(place.describe(place.perun("a.hdf5"), series="own"))
     other = place.describe(place.perun("b.hdf5", watts=301), series="own", epochs=4)
-    assert f"series 'own' has at 1 GPU {ONE}" in place.refused(other)
-    assert "metric_name: loss, but series 'own'" in place.refused(
-        place.describe(other, series="own", gpus=1, metric_name="loss")
+    assert f"series 'own' has on 1 GPUs {ONE}" in place.refused(other)
+    message = place.refused(place.describe(other, series="own", epochs=4, device="a100"))
+    assert (
+        "device: a100, but series 'own' has h100; allowed: the same, or another series" in message
     )
     message = place.refused(place.describe(other, series="another"))
     assert f"{ONE} is in series 'own'" in message and "variant" in message
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"metric_name": "loss"}, "metric_name: loss"),
+        ({"torch_device": "cpu"}, "torch_device: cpu"),
+        ({"seeds": "same"}, "seeds: same"),
+        ({"device_name": "H100 PCIe"}, "device_name: H100 PCIe"),
+    ],
+)
+def test_unlike_repeats_are_refused_with_the_remedy(
+    place: Place, changes: dict[str, Any], said: str
+) -> None:
+    known = {"seeds": "varied", "device_name": "H100 SXM"}
+    place.done(place.describe(place.perun("a.hdf5"), **known))
+    other = place.describe(place.perun("b.hdf5", watts=301), **known | changes)
+    message = place.refused(other)
+    assert f"{said}, but another repeat of {ONE} has " in message
+    assert "allowed: the same, or another variant" in message
+    place.done(place.describe(other, **changes, variant="b"))
+
+
+def test_repeats_of_which_one_lacks_a_device_are_refused(place: Place) -> None:
+    place.done(place.describe(place.perun("a.hdf5")))
+    message = place.refused(place.describe(place.journal("b.csv")))
+    assert (
+        "kinds: ['cpu', 'gpu'], but another repeat" in message
+        and "['cpu', 'gpu', 'ram']" in message
+    )
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\x89HDF\r\n\x1a\n", b"text"])

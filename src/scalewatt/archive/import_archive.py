@@ -112,7 +112,7 @@ def _targets(path: Path, manifest: ArchiveManifest, name: str, simulated: str) -
             raise InputError(f"{path}: {file}: allowed: files below {results} and {stem}.yaml")
         if not belongs(below):
             raise InputError(f"{path}: {file}: is not a file of a campaign's results")
-        targets[file] = Path("results", below)
+        targets[file] = Path("results", name + simulated, below)
     return targets
 
 
@@ -179,7 +179,11 @@ def _unpacking(results: Path, own: str) -> Iterator[Path]:
 def _renamed(folder: Path, name: str) -> Campaign:
     """Give the unpacked campaign its name here; InputError if it is damaged."""
     file, facts = folder / f"{name}.yaml", folder / f"{name}{SUFFIX}"
-    for path, key, value in ((file, "name", name), (facts, "campaign", f"campaigns/{name}.yaml")):
+    for path, key, value in (
+        (file, "name", name),
+        (file, "runs", f"../results/{name}/runs"),  # of registered runs that lay elsewhere
+        (facts, "campaign", f"campaigns/{name}.yaml"),
+    ):
         text = re.sub(
             rf"(?m)^{key}:.*$", f"{key}: {value}", path.read_text(encoding="utf-8"), count=1
         )
@@ -203,7 +207,7 @@ def _place(folder: Path, own: str, results: Path, campaigns: Path) -> None:
             placed.append(campaigns / source.name)
             # A copy: the two folders may lie on different disks.
             write_text(placed[-1], source.read_text(encoding="utf-8"))
-        (folder / "results").rename(results / own)
+        (folder / "results" / own).rename(results / own)
     except BaseException:
         for path in placed:
             path.unlink(missing_ok=True)

@@ -1,101 +1,34 @@
-"""Campaigns of runs that were made elsewhere: what `scalewatt register` writes, and a user edits.
+"""Campaigns of runs that were made elsewhere, built from the runs that `scalewatt register` wrote.
 
-Every point of a series is written out, as nothing is derived from a dataset or a cluster file.
+The campaign file holds what its user decides: labels and figures. All else stands in the runs' folders.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Any
 
-from pydantic import Field, with_config
-from typing_extensions import TypedDict
+from pydantic import Field
 
-from scalewatt.campaign.campaign_file import CampaignName, Figures, FileName, Label, Size
-from scalewatt.campaign.campaign_types import (
-    PASS_KEYS,
-    Campaign,
-    Configuration,
-    Series,
-    check_accumulation,
-    check_replicas,
-    shared_points,
-)
+from scalewatt.campaign.campaign_file import CampaignName, Figures, FileName, Label
+from scalewatt.campaign.campaign_types import Campaign, Configuration, Series, TrainingDefinition
 from scalewatt.campaign.cluster import Cluster, Device
-from scalewatt.campaign.model_registry import model_key
-from scalewatt.campaign.operating_points import id_parts, point_of
-from scalewatt.common.errors import InputError
-from scalewatt.common.settings import STRICT, Bounds, Count, Settings, matching, validated
+from scalewatt.campaign.run_spec import read_spec
+from scalewatt.common.errors import InputError, one_of
+from scalewatt.common.files import read_json_object
+from scalewatt.common.settings import Settings, validated
 
 DATASET = {"name": "registered", "format": "registered"}
 """Stands for the dataset of a run that was made elsewhere."""
 OTHER_PROTOCOL = "other"
 TARGET_PROTOCOL = "target"
 """Trained until the metric reached a target: repeats differ in samples; epochs is 1 by convention."""
-
-Point = dict[str, Any]
-Words = Annotated[str, matching(r"[A-Za-z0-9._]{1,100}", "letters, digits, '.' and '_'")]
-Name = Annotated[
-    str, matching(r"[a-z0-9][a-z0-9._-]{0,99}", "lower-case letters, digits, '.', '_' and '-'")
-]
-Phase = Annotated[
-    str, matching(r"[a-z0-9][a-z0-9_]{0,99}", "lower-case letters, digits and '_', at most 100")
-]
-
-
-@with_config(STRICT)
-class RegisteredPoint(TypedDict):
-    """A configuration of a series."""
-
-    gpus: Size
-    """GPUs of the run."""
-    nodes: NotRequired[Size]
-    """Nodes of the run; without this key 1."""
-    gpus_per_replica: NotRequired[Size]
-    """GPUs that share one copy of the model; without this key 1."""
-    gradient_accumulation_steps: NotRequired[Size]
-    """Passes whose gradients a copy of the model adds up for one update; without this key 1."""
-    local_batch_size: Annotated[int, Field(ge=1, le=10**9)]
-    """Samples per replica and update; a replica is one GPU unless gpus_per_replica says otherwise."""
-    dataset_samples: Count
-    """Samples in the training set."""
-    epochs: Annotated[int, Field(ge=1, le=10**8)]
-    """Passes over the training set."""
-    precision: NotRequired[Words]
-    """Precision of the training: letters, digits, '.' and '_'."""
-    variant: NotRequired[Words]
-    """What else sets it apart: letters, digits, '.' and '_'."""
-    gpu_clock_mhz: NotRequired[Annotated[float, Bounds(ge=100, le=10_000)]]
-    """Clock that the GPUs were set to, in MHz."""
-    gpu_power_limit_w: NotRequired[Annotated[float, Bounds(ge=10, le=10_000)]]
-    """Power limit that each GPU was set to, in W."""
-    cpu_clock_mhz: NotRequired[Annotated[float, Bounds(ge=100, le=20_000)]]
-    """Clock that the CPUs were set to, in MHz."""
-    protocol: NotRequired[Literal["paper", "corrected", "target", "other"]]
-    """Protocol of the training; without this key other."""
-    repeats: NotRequired[Annotated[int, Field(ge=1, le=10_000)]]
-    """Highest repeat that is registered; without this key 1."""
-
-
-@with_config(STRICT)
-class RegisteredSeries(TypedDict):
-    """A line in a figure."""
-
-    label: NotRequired[Label]
-    """Its name in the legends, at most 200 characters; a line break is kept."""
-    model: Name
-    """Name of the model: lower-case letters, digits, '.', '_' and '-'."""
-    phase: NotRequired[Phase]
-    """Phase of the model; without this key train."""
-    device: Name
-    """Name of the device in lower-case letters."""
-    metric_name: NotRequired[str]
-    """Name of the metric with its unit."""
-    seeds: NotRequired[Literal["same", "varied"]]
-    """same: its repeats had one seed; varied: each had its own. Without this key nothing is known of them."""
-    points: Annotated[list[RegisteredPoint], Field(min_length=1, max_length=10_000)]
-    """Its configurations, one for each number of GPUs."""
+_FIGURE5_PANELS = 4
+_TABLE1_ROWS = 1000
+"""As many as a campaign file may name."""
 
 
 class RegisteredFile(Settings):
@@ -105,24 +38,73 @@ class RegisteredFile(Settings):
     """The runs were registered: nothing is trained."""
     name: CampaignName
     """Names the results folder: lower-case letters, digits and hyphens, not ending in -simulated."""
-    series: dict[FileName, RegisteredSeries] = Field(min_length=1, max_length=10_000)
-    """The lines of the figures, by name."""
-    figures: Figures
+    runs: str | None = None
+    """Folder of the runs, relative to this file; without this key ../results/NAME/runs."""
+    labels: dict[FileName, Label] = Field(default_factory=dict)
+    """Names of series in the legends, instead of those that they were registered with."""
+    figures: Figures | None = None
+    """Which series or points each figure shows; without this key all."""
+
+
+@dataclass(frozen=True)
+class RegisteredRun:
+    """A registered run, by its provenance."""
+
+    folder: Path
+    provenance: dict[str, Any]
+
+    @property
+    def configuration(self) -> str:
+        """Id of its configuration."""
+        return self.folder.parent.name
+
+    @property
+    def repeat(self) -> int:
+        """Which execution of its configuration it is, from 1."""
+        return int(self.folder.name)
+
+    @property
+    def lines(self) -> dict[str, str]:
+        """The series that it is on, its main one first: labels by name."""
+        return {line["series"]: line["label"] for line in self.provenance["lines"]}
+
+
+def runs_folder(file: RegisteredFile, path: Path) -> Path:
+    """Folder of a campaign's runs, by its file at `path`."""
+    return Path(os.path.normpath(path.parent / (file.runs or f"../results/{file.name}/runs")))
+
+
+def registered_runs(folder: Path) -> list[RegisteredRun]:
+    """Registered runs in a folder, in the order of registration; InputError if there is a trained one."""
+    runs = []
+    for path in folder.glob("[!.]*/[!.]*/provenance.json"):
+        run = RegisteredRun(path.parent, read_json_object(path))
+        if not run.provenance.get("registered"):
+            raise InputError(f"{path.parent}: is a trained run; allowed: another campaign name")
+        runs.append(run)
+    return sorted(runs, key=lambda run: (run.provenance["number"], str(run.folder)))
 
 
 def expand_registered(content: dict[str, Any], path: Path) -> Campaign:
-    """Expand a registered campaign's content; InputError names `path`, the key and what is allowed.
+    """Build a registered campaign from its file's content and its runs.
 
-    The names in `figures` are not checked here.
+    InputError names `path`, the key and what is allowed; the names in `figures` are not checked here.
     """
     file: RegisteredFile = validated(RegisteredFile, content, str(path))
-    lines: dict[str, list[tuple[Configuration, int]]] = {}
-    series: dict[str, Series] = {}
-    for name, entry in file.series.items():
-        where, points = f"{path}: series.{name}", sorted(entry["points"], key=lambda p: p["gpus"])
-        lines[name] = [(configuration(entry, p, where), p.get("repeats", 1)) for p in points]
-        series[name] = _series(name, entry, lines[name], where)
-    configurations, repeats, _ = shared_points(lines, str(path))
+    folder = runs_folder(file, path)
+    runs = registered_runs(folder)
+    if not runs:
+        raise InputError(f"{path}: {folder} holds no run; register some: docs/register.md")
+    configurations: dict[str, Configuration] = {}
+    repeats: dict[str, int] = {}
+    for run in runs:
+        id_ = run.configuration
+        repeats[id_] = max(run.repeat, repeats.get(id_, 1))
+        if id_ not in configurations:
+            configurations[id_] = _configuration(run)
+    series = _series(runs, configurations, repeats, file.labels)
+    for name in file.labels.keys() - series.keys():
+        raise InputError(f"{path}: labels: no series '{name}'; {one_of(name, series)}")
     protocols = {point.protocol for point in configurations.values()}
     return Campaign(
         name=file.name,
@@ -131,102 +113,121 @@ def expand_registered(content: dict[str, Any], path: Path) -> Campaign:
         series=series,
         configurations=dict(sorted(configurations.items())),
         repeats=repeats,
-        figures=file.figures.contents(),
+        figures=file.figures.contents()
+        if file.figures
+        else default_figures(series, configurations),
         registered=True,
     )
 
 
+def _configuration(run: RegisteredRun) -> Configuration:
+    spec = read_spec(run.folder / "spec.json")
+    definition = {field.name: getattr(spec, field.name) for field in fields(TrainingDefinition)}
+    return Configuration(id=run.configuration, seeds=run.provenance["seeds"], **definition)
+
+
 def _series(
-    name: str, entry: Mapping[str, Any], line: Sequence[tuple[Configuration, int]], where: str
-) -> Series:
-    """Series of these points, ascending in GPUs."""
-    points = [point for point, _ in line]
-    sizes = [point.gpus for point in points]
-    if len(set(sizes)) < len(sizes):
-        raise InputError(
-            f"{where}.points: duplicate GPUs in {sizes}; allowed: one point for each number of GPUs"
+    runs: Iterable[RegisteredRun],
+    configurations: Mapping[str, Configuration],
+    repeats: Mapping[str, int],
+    labels: Mapping[str, str],
+) -> dict[str, Series]:
+    """Series by name, in the order of registration, their points ascending in GPUs."""
+    texts: dict[str, str] = {}
+    lines: dict[str, dict[int, Configuration]] = {}
+    for run in runs:
+        point = configurations[run.configuration]
+        for name, label in run.lines.items():
+            texts.setdefault(name, label)
+            lines.setdefault(name, {}).setdefault(point.gpus, point)
+    series = {}
+    for name, by_gpus in lines.items():
+        points = [by_gpus[gpus] for gpus in sorted(by_gpus)]
+        batches = ("local_batch_size", "global_batch_size")
+        constant = [key for key in batches if len({getattr(p, key) for p in points}) == 1]
+        series[name] = Series(
+            name=name,
+            label=labels.get(name, texts[name]),
+            model=points[0].model,
+            phase=points[0].phase,
+            device=points[0].device,
+            constant=constant[0] if constant else "neither",
+            fraction_rule="1" if len({point.dataset_samples for point in points}) == 1 else "n",
+            repeats=max(repeats[point.id] for point in points),
+            points={point.gpus: point.id for point in points},
         )
-    batches = ("local_batch_size", "global_batch_size")
-    constant = [key for key in batches if len({getattr(point, key) for point in points}) == 1]
-    return Series(
-        name=name,
-        label=entry.get("label", name),
-        model=points[0].model,
-        phase=points[0].phase,
-        device=points[0].device,
-        constant=constant[0] if constant else "neither",
-        fraction_rule="1" if len({point.dataset_samples for point in points}) == 1 else "n",
-        repeats=max(count for _, count in line),
-        points={point.gpus: point.id for point in points},
-    )
+    return series
 
 
-# --- a point ----------------------------------------------------------------------------------------
+# --- figures that no user chose -------------------------------------------------------------------
 
 
-def configuration(entry: Mapping[str, Any], point: Mapping[str, Any], where: str) -> Configuration:
-    """Configuration at a point of a series; InputError if GPUs and nodes do not fit."""
-    gpus, nodes = point["gpus"], point.get("nodes", 1)
-    local, per_replica = point["local_batch_size"], point.get("gpus_per_replica", 1)
-    if gpus % nodes:
-        raise InputError(
-            f"{where}: gpus {gpus} on {nodes} nodes; allowed: the same number of GPUs on every node"
-        )
-    check_replicas(gpus, per_replica, where)
-    check_accumulation(local, point.get("gradient_accumulation_steps", 1), where)
-    return Configuration(
-        id=configuration_id(entry, point),
-        model=entry["model"],
-        phase=entry.get("phase", "train"),
-        device=entry["device"],
-        gpus=gpus,
-        nodes=nodes,
-        ranks_per_node=gpus // nodes,
-        local_batch_size=local,
-        global_batch_size=local * (gpus // per_replica),
-        dataset=DATASET,
-        dataset_fraction="1",
-        dataset_samples=point["dataset_samples"],
-        protocol=point.get("protocol", OTHER_PROTOCOL),
-        epochs=point["epochs"],
-        seeds=entry.get("seeds"),
-        settings={
-            "precision": point.get("precision"),
-            "variant": point.get("variant"),
-            **{key: point[key] for key in PASS_KEYS if point.get(key, 1) > 1},
-        },
-        operating_point=point_of(point),
-    )
+def default_figures(
+    series: Mapping[str, Series], configurations: Mapping[str, Configuration]
+) -> dict[str, dict[str, Any]]:
+    """Choose curves and rates of two models, one device's power, and the table of all points.
+
+    FourCastNet takes the paper's figures of it (4 and 7), any other model those of ResNet50 (2, or 3
+    where the dataset grows, and 6); a second other model takes 4 and 7 if they are free. Trainings to a
+    target share figures 2 and 6; in 4 and 7 are those again whose global batch size grows. Where every
+    series is one operating point on one number of GPUs, no curve shows anything: the table alone.
+    """
+    points = [{"series": name, "gpus": n} for name, line in series.items() for n in line.points]
+    single = all(len(line.points) == 1 for line in series.values())
+    if single and all(point.operating_point for point in configurations.values()):
+        table = {"table1": {"points": points}} if len(points) <= _TABLE1_ROWS else {}
+        return {"operating_points": {"series": list(series)}, **table}
+    if all(point.protocol == TARGET_PROTOCOL for point in configurations.values()):
+        return _figures_to_target(series, configurations, points)
+    models = list(dict.fromkeys(line.model for line in series.values()))
+    others = [model for model in models if model != "fourcastnet"]
+    second = "fourcastnet" if "fourcastnet" in models else next(iter(others[1:]), "")
+    curves: dict[str, list[str]] = {}
+    for name, line in series.items():
+        first = ("figure3" if line.is_scaled else "figure2", "figure6")
+        of_model = {second: ("figure4", "figure7"), **({others[0]: first} if others else {})}
+        for figure in of_model.get(line.model, ()):
+            curves.setdefault(figure, []).append(name)
+    largest = [{"series": name, "gpus": max(line.points)} for name, line in series.items()]
+    figures: dict[str, Any] = {figure: {"series": names} for figure, names in curves.items()}
+    figures |= {"figure5": {"points": largest[:_FIGURE5_PANELS]}, "table1": {"points": points}}
+    return dict(sorted(figures.items()))
 
 
-def configuration_id(entry: Mapping[str, Any], point: Mapping[str, Any]) -> str:
-    """Id with all that tells configurations apart; what is at its default does not appear."""
-    nodes = point.get("nodes", 1)
-    sizes = f"n{point['gpus']:03d}-lbs{point['local_batch_size']:04d}"
-    parts = [series_key(entry), entry["device"], sizes, work_key(point)]
-    return "-".join([*parts, *([f"nodes{nodes}"] if nodes > 1 else []), *extras(point)])
+def _figures_to_target(
+    series: Mapping[str, Series],
+    configurations: Mapping[str, Configuration],
+    points: list[dict[str, Any]],
+) -> dict[str, dict[str, Any]]:
+    """Choose the figures of trainings to a target, of any models: their energies share an axis."""
 
+    def configuration(point: dict[str, Any]) -> Configuration:
+        return configurations[series[point["series"]].points[point["gpus"]]]
 
-def series_key(entry: Mapping[str, Any]) -> str:
-    """Model of a series, with its phase where that is not `train`."""
-    return model_key(entry["model"], entry.get("phase", "train"))
-
-
-def work_key(point: Mapping[str, Any]) -> str:
-    """Samples of the training set and epochs, as ids show them."""
-    target = point.get("protocol") == TARGET_PROTOCOL
-    return f"s{point['dataset_samples']:07d}-" + ("target" if target else f"e{point['epochs']:03d}")
-
-
-def extras(point: Mapping[str, Any]) -> list[str]:
-    """GPUs per replica, accumulation, precision, variant, protocol and levers, as ids show them."""
-    protocol = point.get("protocol", OTHER_PROTOCOL)
-    return [
-        *(f"{short}{point[key]}" for key, short in PASS_KEYS.items() if point.get(key, 1) > 1),
-        *filter(None, (point.get("precision"), point.get("variant"))),
-        *([f"protocol{protocol}"] if protocol not in (OTHER_PROTOCOL, TARGET_PROTOCOL) else []),
-        *id_parts(point_of(point)),
+    growing = [
+        name
+        for name, line in series.items()
+        if len({configurations[id_].global_batch_size for id_ in line.points.values()}) > 1
     ]
+    constant = [n for n, line in series.items() if len(line.points) > 1 and n not in growing]
+    curves = [*constant, *growing] or list(series)
+    # The table has each configuration once, figure 5 each model once, at its most GPUs.
+    unique: dict[str, dict[str, Any]] = {}
+    largest: dict[str, dict[str, Any]] = {}
+    for point in points:
+        unique.setdefault(configuration(point).id, point)
+        if point["gpus"] > largest.get(configuration(point).model, {"gpus": 0})["gpus"]:
+            largest[configuration(point).model] = point
+    figures: dict[str, Any] = {
+        "figure2": {"series": curves},
+        "figure6": {"series": curves},
+        "figure5": {"points": list(largest.values())[:_FIGURE5_PANELS]},
+        "breakdown": {"series": [name for name in series if name not in growing]},
+        "table1": {"points": list(unique.values())},
+    }
+    if growing:
+        figures |= {"figure4": {"series": growing}, "figure7": {"series": growing}}
+    return dict(sorted(figures.items()))
 
 
 # --- devices ----------------------------------------------------------------------------------------

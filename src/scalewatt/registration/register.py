@@ -1,60 +1,68 @@
 """`scalewatt register`: recordings from anywhere become runs like any other.
 
-Everything is read and checked before anything is written.
+Everything is read and checked before anything is written, and nothing registered is overwritten.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
+import yaml
 
+from scalewatt.campaign.campaign_file import CampaignName
+from scalewatt.campaign.campaign_types import Campaign, Configuration, TrainingDefinition
 from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.expansion import expand
-from scalewatt.campaign.registered_campaign import configuration_id
+from scalewatt.campaign.registered_campaign import (
+    RegisteredFile,
+    RegisteredRun,
+    registered_runs,
+    runs_folder,
+)
+from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
 from scalewatt.common.file_locks import waiting_lock
-from scalewatt.common.files import file_sha256
+from scalewatt.common.files import file_sha256, write_text
+from scalewatt.common.settings import validated
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.recordings.node_names import same_node
-from scalewatt.registration import campaign_file
-from scalewatt.registration.campaign_file import point_of
-from scalewatt.registration.foreign_discovery import open_foreign
-from scalewatt.registration.recording_discovery import GpuPower, Recorded, open_recording
-from scalewatt.registration.run_descriptions import Description, read_descriptions
-from scalewatt.registration.run_folder import (
-    Registered,
-    known_runs,
-    stages_of,
-    write_concurrent_runs,
-    write_run,
-)
+from scalewatt.registration.recordings import Recorded, open_recording
+from scalewatt.registration.run_descriptions import Description, RunDescription, read_descriptions
+from scalewatt.registration.run_folder import note_concurrent_runs, read_run_stages, write_run
+from scalewatt.results.text.number_format import listed
 
-_IF_GIVEN = ("metric_goal", "window", "updates")
-"""What a description has only where it is known."""
-_MOST_NOTES = 10
 READING_ERROR = 0.05
 """NVML's own: readings are within 5 % of the power drawn (documentation of nvmlDeviceGetPowerUsage)."""
 LEAST_W = 1.0
 """No GPU that trains draws less on average; a reading in kW as W is below it."""
-_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+_MOST_NAMED = 3
+_ALIKE = ("device_name", "torch_device", "metric_name", "metric_goal", "seeds", "kinds")
+"""What repeats of a configuration have in common, where it is known."""
+_CAMPAIGN = """\
+# Runs that were made elsewhere, by `scalewatt register {name}`, which writes this file once. It is yours:
+# labels of series and figures are chosen here (docs/register.md).
+registered: true
+name: {name}
+"""
 
 
 @dataclass(frozen=True)
 class _Run:
-    """One description with its recording, checked against each other."""
+    """A described run with its recording, checked against each other."""
 
     about: Description
     recorded: Recorded
-    nodes: int
-    gpus: dict[str, list[int]] | None
-    events: Path | None
     stages: pa.Table
-    id: str
+    configuration: Configuration
+    facts: dict[str, Any]
+    """What its provenance says of it."""
 
 
 def register(
@@ -64,115 +72,134 @@ def register(
 
     InputError, before anything is written, for what is missing, unknown or contradictory.
     """
-    if not _NAME.fullmatch(name):
-        raise InputError(f"campaign '{name}': allowed: lower-case letters, digits and hyphens")
-    # Another `register` changes the same file.
-    with waiting_lock(campaigns / ".register.lock", f"{campaigns}: in use by another; waiting"):
-        runs = [_read_run(one) for one in read_descriptions(paths, table)]
-        return _register(name, runs, results / name, campaigns)
-
-
-def _register(name: str, runs: list[_Run], folder: Path, campaigns: Path) -> list[str]:
-    path = campaigns / f"{name}.yaml"
-    before = _campaign(path, name)
-    _check_each_once(runs)
-    known = known_runs(folder)
-    repeats = _repeats(runs, known, folder)
-    placed = ((run.about, run.nodes, repeat) for run, repeat in zip(runs, repeats, strict=True))
-    content = campaign_file.with_runs(before, placed)
-    for line, (label, points) in _further_lines(runs).items():
-        content = campaign_file.with_line(content, line, label, points)
-    content = campaign_file.with_figures(content, before)
-    campaign = expand(content, path, {})
-    lines = []
-    there = {(k.configuration, k.repeat) for k in known}
-    for run, repeat in zip(runs, repeats, strict=True):
-        where = f"{run.id} repeat {repeat}"
-        if (run.id, repeat) in there:
-            lines.append(f"already there: {where} ({run.about.path})")
-            continue
-        write_run(
-            folder / "runs" / run.id / str(repeat),
-            campaign,
-            run.recorded,
-            run.stages,
-            description_of(run),
-            source=run.about.path,
-        )
-        lines.append(f"registered: {where} ({run.about.path})")
-        lines += [f"note: {problem}" for problem in _problems(run)]
-    write_concurrent_runs(folder)
-    campaign_file.write_campaign(path, content)
-    command = f"snakemake --profile profiles/local all --config campaign={path}"
-    where = "" if Path("Snakefile").is_file() else ", in a clone"
-    return [*lines, *_notes(folder, content), f"now{where}: {command}"]
-
-
-def _check_each_once(runs: list[_Run]) -> None:
-    """Raise InputError if two descriptions are of the same recording."""
-    described: dict[tuple[str, ...], Description] = {}
-    for run in runs:
-        first, second = described.setdefault(tuple(run.recorded.identity), run.about), run.about
-        if first is not second:
-            raise InputError(
-                f"{second.where}: {second.path} is the same recording as {first.path} "
-                f"({first.where}); allowed: each once"
-            )
-
-
-def _further_lines(runs: list[_Run]) -> dict[str, tuple[str, list[tuple[Any, Any]]]]:
-    """Further lines through runs' points, by name: label, and series keys and point of each run."""
-    lines: dict[str, tuple[str, list[tuple[Any, Any]]]] = {}
-    for run in runs:
-        for name, label in run.about.given.get("lines", {}).items():
-            _, points = lines.setdefault(name, (label, []))
-            points.append((run.about.entry, point_of(run.about, run.nodes)))
-    return lines
-
-
-def _campaign(path: Path, name: str) -> dict[str, Any]:
-    """Read the campaign as it is; InputError if the file is of another kind or name."""
-    if not path.exists():
-        return campaign_file.new_content(name)
-    content = read_yaml(path)
+    validated(CampaignName, name, "name")
+    path, folder = campaigns / f"{name}.yaml", results / name / "runs"
+    text = _campaign_text(name, os.path.relpath(folder, campaigns))
+    content = read_yaml(path) if path.exists() else yaml.safe_load(text)
     if content.get("registered") is not True or content.get("name") != name:
         raise InputError(
             f"{path}: is no campaign of registered runs called '{name}'; allowed: another name"
         )
-    expand(content, path, {})
-    return content
+    file = validated(RegisteredFile, content, str(path))
+    if runs_folder(file, path).resolve() != folder.resolve():
+        raise InputError(f"{path}: its runs are not in {folder}; allowed: --results of its `runs`")
+    runs = [_read_run(about) for about in read_descriptions(paths, table)]
+    with _alone(results / name):
+        known = registered_runs(folder)
+        points = expand(content, path, {}).configurations if known else {}
+        repeats = _number_repeats(runs, known)
+        _check_lines(runs, known, points)
+        lines = _write(runs, repeats, known, folder)
+    if not path.exists():
+        write_text(path, text)
+    where = "" if Path("Snakefile").is_file() else ", in a clone"
+    command = f"snakemake --profile profiles/local all --config campaign={path}"
+    return [*lines, *_undrawn_note(expand(content, path, {})), f"now{where}: {command}"]
+
+
+def _campaign_text(name: str, runs: str) -> str:
+    """Content of a new campaign file; `runs`: their folder relative to it."""
+    default = f"../results/{name}/runs"
+    return _CAMPAIGN.format(name=name) + ("" if runs == default else f"runs: {runs}\n")
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep other calls out: they number repeats of the same campaign."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = folder / ".register.lock"
+    with waiting_lock(lock, f"{folder}: in use by another; waiting"):
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+            with suppress(OSError):  # nothing was registered
+                folder.rmdir()
+
+
+def _write(
+    runs: Sequence[_Run], repeats: Sequence[int], known: list[RegisteredRun], folder: Path
+) -> list[str]:
+    """Write the runs that are not there yet; return what was done."""
+    lines = []
+    there = {(run.configuration, run.repeat) for run in known}
+    numbers = count(1 + max((run.provenance["number"] for run in known), default=0))
+    written = list(known)
+    for run, repeat in zip(runs, repeats, strict=True):
+        id_, source = run.configuration.id, run.about.path
+        if (id_, repeat) in there:
+            lines.append(f"already there: {id_} repeat {repeat} ({source})")
+            continue
+        facts = {**run.facts, "number": next(numbers)}
+        to = folder / id_ / str(repeat)
+        spec = _spec(run.configuration, repeat)
+        written.append(write_run(to, spec, run.recorded, run.stages, facts, source))
+        lines.append(f"registered: {id_} repeat {repeat} ({source})")
+        lines += [f"note: {problem}" for problem in _problems(run)]
+    for shared in note_concurrent_runs(written):
+        first = shared.provenance["concurrent_runs"][0]
+        lines.append(
+            f"note: {shared.configuration} repeat {shared.repeat} shared {first['host']} with "
+            f"{first['run']}: their energies cannot be separated, but for those of GPUs that only one "
+            "of them held"
+        )
+    return lines
+
+
+def _spec(configuration: Configuration, repeat: int) -> RunSpec:
+    definition = {f.name: getattr(configuration, f.name) for f in fields(TrainingDefinition)}
+    return RunSpec(configuration=configuration.id, repeat=repeat, **definition)
+
+
+# --- a description and its recording --------------------------------------------------------------
 
 
 def _read_run(about: Description) -> _Run:
-    recorded = open_foreign(about.path, about.options) if about.path.exists() else None
-    if recorded is None:
-        run, round_ = about.given.get("run"), about.given.get("round")
-        recorded = open_recording(about.path, run, round_, about.where)
+    recorded, given = open_recording(about), about.given
     hosts = max(map(len, recorded.hosts.values()))
-    nodes = about.given.get("nodes", hosts)
-    gpus = about.point["gpus"]
+    nodes = hosts if given.nodes is None else given.nodes
     if nodes < hosts:
+        names = ", ".join(sorted(set(recorded.sensors["host"])))
         raise InputError(
-            f"{about.where}: nodes: {nodes}, but {about.path} recorded {hosts} hosts "
-            f"({', '.join(recorded.hostnames)}); allowed: at least {hosts}"
+            f"{about.where}: nodes: {nodes}, but {about.path} recorded {hosts} hosts ({names}); allowed: "
+            f"at least {hosts}"
         )
-    if gpus % nodes:
+    if given.gpus % nodes:
         raise InputError(
-            f"{about.where}: gpus: {gpus} on {nodes} nodes; allowed: a multiple of {nodes} (nodes: "
+            f"{about.where}: gpus: {given.gpus} on {nodes} nodes; allowed: a multiple of {nodes} (nodes: "
             "by default the hosts in the recording)"
         )
-    events, stages = stages_of(about.events, about.path, recorded.segments)
-    point = point_of(about, nodes)
-    held = _held_gpus(about, recorded, gpus // nodes)
-    return _Run(about, recorded, nodes, held, events, stages, configuration_id(about.entry, point))
+    events = about.folder / given.events if given.events else None
+    events, stages = read_run_stages(events, about.path, [*recorded.hosts])
+    configuration = about.configuration(nodes)
+    is_whole = about.samples == about.dataset_samples * about.epochs
+    facts = {
+        "metric": None if given.metric is None else float(given.metric),
+        "metric_name": given.metric_key,
+        "metric_goal": given.metric_goal,
+        "samples": about.samples,
+        "updates": configuration.updates if is_whole else about.updates,
+        "seeds": given.seeds,
+        "torch_device": given.torch_device,
+        "device_name": given.device_name,
+        "gpus": _held_gpus(about, recorded, configuration.ranks_per_node),
+        "kinds": recorded.kinds,
+        "window": given.window and given.window.model_dump(),
+        "events_sha256": file_sha256(events) if events else None,
+        "lines": [
+            {"series": name, "label": label}
+            for name, label in {given.series or about.series: about.label, **given.lines}.items()
+        ],
+    }
+    return _Run(about, recorded, stages, configuration, facts)
 
 
 def _held_gpus(
     about: Description, recorded: Recorded, per_node: int
 ) -> dict[str, list[int]] | None:
     """GPUs that the run held, by host; None if fewer were recorded than it held."""
-    given = about.given.get("gpu_indices")
-    if about.torch_device == "cpu":
+    given = about.given.gpu_indices
+    if about.given.torch_device == "cpu":
         if given is not None:
             raise InputError(f"{about.where}: gpu_indices: {given}, but torch_device is cpu")
         return None
@@ -203,127 +230,153 @@ def _held_gpus(
     return held
 
 
-def _repeats(runs: list[_Run], known: list[Registered], folder: Path) -> list[int]:
-    """Number the runs: as one that is already there, as asked for, or with the next free repeat."""
+# --- runs among each other ------------------------------------------------------------------------
+
+
+def _number_repeats(runs: Sequence[_Run], known: Iterable[RegisteredRun]) -> list[int]:
+    """Number the runs: as one that is already there, or with the next free repeat."""
+    there = {tuple(run.provenance["identity"]): run for run in known}
     taken = {(run.configuration, run.repeat) for run in known}
-    repeats: dict[int, int] = {}
-    by_identity = {tuple(run.identity): run for run in reversed(known)}
-    for place, run in enumerate(runs):
-        there = by_identity.get(tuple(run.recorded.identity))
-        if there is not None:
-            _check_same(run, there, folder)
-            repeats[place] = there.repeat
-        if there is None and "repeat" in run.about.given:
-            repeat = run.about.given["repeat"]
-            if (run.id, repeat) in taken:
-                raise InputError(
-                    f"{run.about.where}: repeat: {repeat} of {run.id} is already another recording; "
-                    "allowed: another number, or none"
-                )
-            repeats[place] = repeat
-        if place in repeats:
-            taken.add((run.id, repeats[place]))
-    for place, run in enumerate(runs):
-        if place not in repeats:
-            free = next(r for r in range(1, len(taken) + 2) if (run.id, r) not in taken)
-            taken.add((run.id, free))
-            repeats[place] = free
-    return [repeats[place] for place in range(len(runs))]
+    numbers = {run.configuration.id: count(1) for run in runs}
+    repeats: list[int] = []
+    described: dict[tuple[str, ...], Description] = {}
+    for run in runs:
+        identity, id_ = tuple(run.recorded.identity), run.configuration.id
+        first = described.setdefault(identity, run.about)
+        if first is not run.about:
+            raise InputError(
+                f"{run.about.where}: {run.about.path} is the same recording as {first.path} "
+                f"({first.where}); allowed: each once"
+            )
+        if identity in there:
+            _check_same(run, there[identity])
+            repeats.append(there[identity].repeat)
+        else:
+            repeats.append(next(n for n in numbers[id_] if (id_, n) not in taken))
+    return repeats
 
 
-def _check_same(run: _Run, there: Registered, folder: Path) -> None:
+def _check_same(run: _Run, there: RegisteredRun) -> None:
     """Raise InputError if a recording is already registered under another description."""
-    place = folder / "runs" / there.configuration / str(there.repeat)
-    if there.configuration != run.id:
-        problem = f"as {there.configuration} repeat {there.repeat}, not as {run.id}"
+    known = there.provenance
+    other = [key for key, value in run.facts.items() if key != "lines" and known.get(key) != value]
+    if there.configuration != run.configuration.id:
+        problem = f"as {there.configuration} repeat {there.repeat}, not as {run.configuration.id}"
+    elif other:
+        problem = f"with {other[0]} {known.get(other[0])}, not {run.facts[other[0]]}"
     else:
-        described = description_of(run)
-        other = [key for key in described if there.description.get(key) != described[key]]
-        if not other:
-            return
-        key = other[0]
-        problem = f"with {key} {there.description.get(key)}, not {described[key]}"
+        return
     raise InputError(
         f"{run.about.where}: {run.about.path} is already registered {problem}; allowed: the same "
-        f"description, or delete {place} first"
+        f"description, or delete {there.folder} first"
     )
 
 
-def description_of(run: _Run) -> dict[str, Any]:
-    """Description of a registered run in its provenance, beside its configuration."""
-    return {
-        "metric": run.about.metric,
-        "metric_name": run.about.entry.get("metric_name"),
-        "samples": run.about.samples,
-        "torch_device": run.about.torch_device,
-        **{key: run.about.given[key] for key in _IF_GIVEN if key in run.about.given},
-        "device_name": run.about.given.get("device_name"),
-        "gpus": run.gpus,
-        "events": file_sha256(run.events) if run.events else None,
-    }
+def _check_lines(
+    runs: Sequence[_Run], known: Iterable[RegisteredRun], points: Mapping[str, Configuration]
+) -> None:
+    """Put runs on their configuration's series; `points` are the configurations of known runs.
 
-
-def _problems(run: _Run) -> list[str]:
-    """Problems of the recording, for the user."""
-    found = list(run.recorded.problems)
-    hosts = min(map(len, run.recorded.hosts.values()))
-    if hosts < run.nodes:
-        found.append(f"{run.about.path}: {hosts} of {run.nodes} nodes were recorded")
-    per_node = run.about.point["gpus"] // run.nodes
-    few = [host for host, found in run.recorded.gpus.items() if len(found) < per_node]
-    if few and run.about.torch_device != "cpu":
-        missing = f"power of fewer GPUs was recorded than the run held ({per_node})"
-        found.append(f"{run.about.path}: {', '.join(few)}: {missing}")
-    powers, gpus = run.recorded.powers, run.gpus
-    held = [g for g in powers if gpus is None or g.index in gpus.get(g.host, ())]
-    limits_w = _limits_w(run.about) if held else {}
-    found += [f"{run.about.path}: {text}" for gpu in held if (text := implausible(gpu, limits_w))]
-    return found
-
-
-def implausible(gpu: GpuPower, limits_w: dict[str, float]) -> str | None:
-    """Say why a GPU that trains cannot have its mean power: the wrong unit or device, most likely.
-
-    `limits_w`: what it draws at most, by where that comes from.
+    InputError if repeats are unlike, or a series would be of two things or have two points on as many GPUs.
     """
-    if gpu.mean_w < LEAST_W:
-        return (
-            f"GPU {gpu.index} of {gpu.host} drew {gpu.mean_w:.3g} W on average, which no GPU does that "
-            "trains; expected powers in W"
-        )
-    if np.isfinite(gpu.limit_w):
-        limits_w = {"its limit in the recording": gpu.limit_w, **limits_w}
-    for source, limit_w in limits_w.items():
-        if gpu.mean_w > (1 + READING_ERROR) * limit_w:
-            return (
-                f"GPU {gpu.index} of {gpu.host} drew {gpu.mean_w:.4g} W on average, more than "
-                f"{limit_w:g} W, {source}; expected powers in W, and the device that was used"
+    entries: list[tuple[Configuration, dict[str, Any], str, str | None]]
+    entries = [(points[run.configuration], run.provenance, "", None) for run in known]
+    entries += [
+        (run.configuration, run.facts, run.about.where, run.about.given.series) for run in runs
+    ]
+    main: dict[str, dict[str, str]] = {}
+    common: dict[tuple[str, str], Any] = {}
+    at: dict[tuple[str, int], str] = {}
+    for point, facts, where, asked in entries:
+        line = main.setdefault(point.id, facts["lines"][0])
+        if asked not in (None, line["series"]):
+            raise InputError(
+                f"{where}: series: '{asked}', but {point.id} is in series '{line['series']}'; allowed: "
+                f"{line['series']}, or a variant that sets this configuration apart"
             )
+        facts["lines"][0] = line
+        repeats = {key: facts[key] for key in _ALIKE}
+        _check_alike(where, f"another repeat of {point.id}", "variant", repeats, common)
+        for name in (each["series"] for each in facts["lines"]):
+            of = {"model": point.model, "phase": point.phase, "device": point.device}
+            of["metric_name"] = facts["metric_name"]
+            _check_alike(where, f"series '{name}'", "series", of, common)
+            there = at.setdefault((name, point.gpus), point.id)
+            if there != point.id:
+                raise InputError(
+                    f"{where}: series '{name}' has on {point.gpus} GPUs {there}, not {point.id}; allowed: "
+                    "another series for this run"
+                )
+
+
+def _check_alike(
+    where: str,
+    group: str,
+    remedy: str,
+    facts: Mapping[str, Any],
+    common: dict[tuple[str, str], Any],
+) -> None:
+    """Raise InputError if a fact differs from what the group has in common; what is not known does not."""
+    for key, value in facts.items():
+        if value is not None and (shared := common.setdefault((group, key), value)) != value:
+            raise InputError(
+                f"{where}: {key}: {value}, but {group} has {shared}; allowed: the same, or another {remedy}"
+            )
+
+
+# --- notes ----------------------------------------------------------------------------------------
+
+
+def _problems(run: _Run) -> Iterator[str]:
+    """Yield problems of the recording, for the user."""
+    about, recorded, point = run.about, run.recorded, run.configuration
+    yield from recorded.problems
+    hosts = min(map(len, recorded.hosts.values()))
+    if hosts < point.nodes:
+        yield f"{about.path}: {hosts} of {point.nodes} nodes were recorded"
+    gpus, per_node = recorded.gpus, point.ranks_per_node
+    few = [h for h in sorted(set(recorded.sensors["host"])) if len(gpus.get(h, ())) < per_node]
+    if few and about.given.torch_device != "cpu" and "node" not in recorded.kinds:
+        missing = f"power of fewer GPUs was recorded than the run held ({per_node})"
+        yield f"{about.path}: {', '.join(few)}: {missing}"
+    sensors, held = recorded.sensors, run.facts["gpus"]
+    powers = sensors[(sensors["kind"] == "gpu") & (sensors["quantity"] == "power")]
+    for gpu in powers.drop_duplicates(["segment", "host", "index"]).to_dict("records"):
+        if held is None or gpu["index"] in held.get(gpu["host"], ()):
+            limits_w = {"its limit in the recording": gpu["limit_w"], **_limits_w(about.given)}
+            if what := implausible(gpu["mean_w"], limits_w):
+                drew = f"GPU {gpu['index']} of {gpu['host']} drew {gpu['mean_w']:.4g} W on average"
+                yield f"{about.path}: {drew}, {what}"
+
+
+def implausible(mean_w: float, limits_w: Mapping[str, float]) -> str | None:
+    """Say why a GPU that trains cannot have a mean power: the wrong unit or device, most likely.
+
+    `limits_w`: what it draws at most, by where that comes from; NaN where it is not known.
+    """
+    if mean_w < LEAST_W:
+        return "which no GPU does that trains; expected powers in W"
+    for source, limit_w in limits_w.items():
+        if mean_w > (1 + READING_ERROR) * limit_w:
+            expected = "expected powers in W, and the device that was used"
+            return f"more than {limit_w:g} W, {source}; {expected}"
     return None
 
 
-def _limits_w(about: Description) -> dict[str, float]:
+def _limits_w(given: RunDescription) -> dict[str, float]:
     """Highest powers of one of a run's GPUs in W, by where they come from."""
-    limits, device = {}, about.entry["device"]
-    if "gpu_power_limit_w" in about.point:
-        limits["the gpu_power_limit_w of its description"] = float(about.point["gpu_power_limit_w"])
-    known = known_devices().get(device)
-    if known is not None and known.gpu is not None:
-        limits[f"the rated_w of '{device}' in config/*.yaml"] = known.gpu["rated_w"]
+    limits = {}
+    if given.gpu_power_limit_w is not None:
+        limits["the gpu_power_limit_w of its description"] = float(given.gpu_power_limit_w)
+    device = known_devices().get(given.device)
+    if device is not None and device.gpu is not None:
+        limits[f"the rated_w of '{given.device}' in config/*.yaml"] = device.gpu["rated_w"]
     return limits
 
 
-def _notes(folder: Path, content: dict[str, Any]) -> list[str]:
-    """Notes on the campaign for the user."""
-    names = campaign_file.not_drawn(content)
-    advice = "put it to a figure in the campaign file, or register it under another name"
-    notes = [f"note: series '{name}' is in no curve; {advice}" for name in names]
-    if len(names) > _MOST_NOTES:
-        notes = [f"note: {len(names)} series are in no curve, such as '{names[0]}'; {advice}"]
-    shared = [run for run in known_runs(folder) if run.concurrent_runs]
-    return notes + [
-        f"note: {run.configuration} repeat {run.repeat} shared {run.concurrent_runs[0]['host']} with "
-        f"{run.concurrent_runs[0]['run']}: their energies cannot be separated, but for those of GPUs that "
-        "only one of them held"
-        for run in shared
-    ]
+def _undrawn_note(campaign: Campaign) -> list[str]:
+    """Note on the series that no curve shows."""
+    drawn = {name for figure in campaign.figures.values() for name in figure.get("series", ())}
+    names = [name for name in campaign.series if name not in drawn]
+    advice = "name them in a figure of the campaign file, or register them under another name"
+    return [f"note: series in no curve: {listed(names, _MOST_NAMED)}; {advice}"] if names else []

@@ -5,116 +5,71 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.campaign.campaign_types import Campaign
-from scalewatt.campaign.run_spec import RunSpec, run_spec, text_sha256
+from scalewatt.campaign.registered_campaign import RegisteredRun
+from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import read_json_object, write_json, write_table, write_text
+from scalewatt.common.files import write_json, write_table, write_text
 from scalewatt.common.redaction import Redaction
 from scalewatt.recordings.node_names import same_node
 from scalewatt.recordings.stages import EVENTS_SCHEMA, STAGES_SCHEMA, read_stages
-from scalewatt.registration.recording_discovery import Recorded, Window, place
+from scalewatt.registration.recordings import Recorded, copy_recording
 from scalewatt.training.history import HISTORY_SCHEMA
-
-
-@dataclass(frozen=True)
-class Registered:
-    """A registered run, by its provenance."""
-
-    folder: Path
-    configuration: str
-    repeat: int
-    identity: list[str]
-    description: dict[str, Any]
-    windows: tuple[Window, ...]
-    concurrent_runs: list[dict[str, Any]]
-
-
-def known_runs(results: Path) -> list[Registered]:
-    """Find the registered runs below a campaign's results; InputError if there are trained ones."""
-    found = []
-    for path in sorted(results.glob("runs/*/*/provenance.json")):
-        if path.parent.name.startswith("."):
-            continue
-        provenance = read_json_object(path)
-        if not provenance.get("registered"):
-            raise InputError(f"{path.parent}: is a trained run; allowed: another campaign name")
-        try:
-            found.append(_registered(path.parent, provenance))
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(
-                f"{path}: is not what `scalewatt register` wrote ({error!r}); expected identity, "
-                "description and windows"
-            ) from error
-    return found
-
-
-def _registered(folder: Path, provenance: dict[str, Any]) -> Registered:
-    return Registered(
-        folder=folder,
-        configuration=folder.parent.name,
-        repeat=int(folder.name),
-        identity=provenance["identity"],
-        description=provenance["description"],
-        windows=tuple(Window(**window) for window in provenance["windows"]),
-        concurrent_runs=provenance.get("concurrent_runs") or [],
-    )
 
 
 def write_run(
     folder: Path,
-    campaign: Campaign,
+    spec: RunSpec,
     recorded: Recorded,
-    events: pa.Table,
-    description: dict[str, Any],
+    stages: pa.Table,
+    facts: Mapping[str, Any],
     source: Path,
-) -> None:
-    """Write a run folder, `<configuration>/<repeat>`, whole or not at all."""
-    configuration, repeat = folder.parent.name, int(folder.name)
-    spec = run_spec(campaign, configuration, repeat)
+) -> RegisteredRun:
+    """Write a run folder, `<configuration>/<repeat>`, whole or not at all.
+
+    `facts`: what the provenance says of the run besides its files.
+    """
     temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}.tmp")
+    provenance = {**facts, **_origin(spec, recorded, source)}
     try:
         (temporary / "perun").mkdir(parents=True)
         for file in recorded.files:
-            place(file, temporary / "perun")
+            copy_recording(file, temporary / "perun")
         write_text(temporary / "spec.json", spec.text + "\n")
-        write_table(_history(spec, recorded, description), temporary / "history.parquet")
-        write_table(events, temporary / "events.parquet")
-        provenance = _provenance(spec, recorded, description, source)
+        write_table(_history(spec, recorded, facts), temporary / "history.parquet")
+        write_table(stages, temporary / "events.parquet")
         write_json(temporary / "provenance.json", provenance)
         temporary.rename(folder)
     except OSError as error:
         raise InputError(f"{folder}: cannot be written ({error.strerror})") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+    return RegisteredRun(folder, provenance)
 
 
-def _history(spec: RunSpec, recorded: Recorded, description: dict[str, Any]) -> pa.Table:
-    """Make a history of the last epoch alone: what is known is the whole training's work and its end."""
+def _history(spec: RunSpec, recorded: Recorded, facts: Mapping[str, Any]) -> pa.Table:
+    """History of the last epoch alone: what is known is the whole training's work and its end."""
     row = {
         **dict.fromkeys(HISTORY_SCHEMA.names),
         "epoch": spec.epochs - 1,
-        "segment": recorded.segments[-1],
-        "metric": description["metric"],
-        "samples": description["samples"],
-        "updates": description.get("updates", spec.updates),
+        "segment": max(recorded.hosts),
+        **{name: facts[name] for name in ("metric", "samples", "updates")},
     }
     return pa.Table.from_pylist([row], schema=HISTORY_SCHEMA)
 
 
-def _provenance(
-    spec: RunSpec, recorded: Recorded, description: dict[str, Any], source: Path
-) -> dict[str, Any]:
-    last = recorded.segments[-1]
+def _origin(spec: RunSpec, recorded: Recorded, source: Path) -> dict[str, Any]:
+    """What the provenance says of the recording."""
+    last = max(recorded.hosts)
     return {
-        "spec_sha256": text_sha256(spec.text),
+        "spec_sha256": spec.sha256,
         "registered": True,
         "registered_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "source": Redaction.of(os.environ).text(str(source)),
@@ -125,64 +80,24 @@ def _provenance(
                 "original": file.path.name,
                 "sha256": file.sha256,
                 "part": "/".join(file.part) if file.part else None,
-                **({"options": dict(file.options)} if file.options else {}),
+                **({"options": dict(sorted(file.options.items()))} if file.options else {}),
             }
             for file in recorded.files
         ],
-        "description": description,
-        "hostnames": recorded.hostnames,
-        "gpus": description["gpus"],
-        "torch_device": description["torch_device"],
-        "device_name": description["device_name"],
-        "metric_name": description["metric_name"],
-        "metric_goal": description.get("metric_goal"),
-        "window": description.get("window"),
+        "hostnames": sorted(set(recorded.sensors["host"])),
         "metric_persistence": None,
         "parameters": None,
         "packages": {},
         "segments": [
             {"segment": n, "outcome": "finished" if n == last else "stopped"}
-            for n in recorded.segments
+            for n in recorded.hosts
         ],
-        "windows": [asdict(window) for window in recorded.windows],
+        "windows": list(recorded.windows),
         "concurrent_runs": [],
     }
 
 
-def write_concurrent_runs(results: Path) -> None:
-    """Note in each run's provenance which others were recorded on one of its hosts at the time.
-
-    Only where both state wall-clock times.
-    """
-    runs = known_runs(results)
-    for one in runs:
-        found = [met for other in runs if other is not one for met in _met(one, other)]
-        if found != one.concurrent_runs:
-            provenance = read_json_object(one.folder / "provenance.json")
-            write_json(one.folder / "provenance.json", {**provenance, "concurrent_runs": found})
-
-
-def _met(one: Registered, other: Registered) -> list[dict[str, Any]]:
-    met = []
-    for own in one.windows:
-        for theirs in other.windows:
-            begin, end = max(own.start_s, theirs.start_s), min(own.end_s, theirs.end_s)
-            if same_node(own.host, [theirs.host]) and begin < end:
-                run = f"{other.configuration} repeat {other.repeat}"
-                gpus = _gpus_on(theirs.host, other.description)
-                where = {"host": own.host, "run": run, "gpus": gpus}
-                met.append({**where, "start_s": begin, "end_s": end})
-    return met
-
-
-def _gpus_on(host: str, description: dict[str, Any]) -> list[int] | None:
-    """Indices of the GPUs that a run held on a host; None if not known."""
-    if description["torch_device"] == "cpu":
-        return []
-    return (description["gpus"] or {}).get(host)
-
-
-def stages_of(
+def read_run_stages(
     given: Path | None, folder: Path, segments: Sequence[int]
 ) -> tuple[Path | None, pa.Table]:
     """File with a run's stages, None without one, and the stages ordered by time.
@@ -202,3 +117,62 @@ def stages_of(
     full.sort(key=lambda row: (row["segment"], row["start_s"]))
     ended = all(row["end_s"] is not None for row in full)
     return path, pa.Table.from_pylist(full, schema=EVENTS_SCHEMA if ended else STAGES_SCHEMA)
+
+
+# --- runs that shared a node ----------------------------------------------------------------------
+
+
+def note_concurrent_runs(runs: Iterable[RegisteredRun]) -> list[RegisteredRun]:
+    """Note in each run's provenance which others were recorded on one of its hosts at the time.
+
+    Only where both state wall-clock times. Returns the runs that shared a host.
+    """
+    runs = list(runs)
+    notes: dict[Path, list[dict[str, Any]]] = defaultdict(list)
+    for first, second in _overlapping(runs):
+        for (run, window), (other, theirs) in ((first, second), (second, first)):
+            notes[run.folder].append(
+                {
+                    "host": window["host"],
+                    "run": f"{other.configuration} repeat {other.repeat}",
+                    "gpus": _held_gpus(theirs["host"], other.provenance),
+                    "start_s": max(window["start_s"], theirs["start_s"]),
+                    "end_s": min(window["end_s"], theirs["end_s"]),
+                }
+            )
+    shared = []
+    for run in runs:
+        found = sorted(notes[run.folder], key=lambda note: (note["run"], note["start_s"]))
+        if found != run.provenance["concurrent_runs"]:
+            run.provenance["concurrent_runs"] = found
+            write_json(run.folder / "provenance.json", run.provenance)
+        shared += [run] if found else []
+    return shared
+
+
+_Span = tuple[RegisteredRun, dict[str, Any]]
+
+
+def _overlapping(runs: Iterable[RegisteredRun]) -> Iterator[tuple[_Span, _Span]]:
+    """Yield pairs of windows of two runs on one host that overlap in time."""
+    by_host: dict[str, list[_Span]] = defaultdict(list)
+    for run in runs:
+        for window in run.provenance["windows"]:
+            by_host[window["host"].partition(".")[0]].append((run, window))
+    for spans in by_host.values():
+        open_spans: list[_Span] = []
+        for span in sorted(spans, key=lambda span: span[1]["start_s"]):
+            run, window = span
+            open_spans = [other for other in open_spans if other[1]["end_s"] > window["start_s"]]
+            for other in open_spans:
+                is_same_host = same_node(window["host"], [other[1]["host"]])
+                if other[0].folder != run.folder and is_same_host:
+                    yield other, span
+            open_spans.append(span)
+
+
+def _held_gpus(host: str, provenance: Mapping[str, Any]) -> list[int] | None:
+    """Indices of the GPUs that a run held on a host; None if not known."""
+    if provenance["torch_device"] == "cpu":
+        return []
+    return (provenance["gpus"] or {}).get(host)
