@@ -20,7 +20,7 @@ from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.common.redaction import absolute_paths
-from scalewatt.reproduction.manifests import MANIFEST, write_manifest
+from scalewatt.reproduction.manifest import MANIFEST, write_manifest
 from scalewatt.results.build import write_runs
 
 TWO = "resnet50-a100-n002-lbs0256-s0010009"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from statistics import stdev
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -23,7 +25,8 @@ from scalewatt.campaign.expansion import expand
 from scalewatt.campaign.run_spec import InitialWeights
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table_with_csv
-from scalewatt.reproduction.check_result import (
+from scalewatt.reproduction.file_check import difference
+from scalewatt.reproduction.findings import (
     DIFFERS,
     HISTORY,
     NOT_CHECKED,
@@ -32,22 +35,14 @@ from scalewatt.reproduction.check_result import (
     STORED,
     Finding,
     exit_code,
+    frame,
     verdict,
 )
-from scalewatt.reproduction.file_check import difference
-from scalewatt.reproduction.manifests import (
-    Manifest,
-    read_manifest,
-    record,
-    write_manifest,
-)
-from scalewatt.reproduction.provenance_check import (
-    lock_finding,
-)
+from scalewatt.reproduction.manifest import Manifest, read_manifest, write_manifest
+from scalewatt.reproduction.provenance_check import lock_finding
 from scalewatt.reproduction.rerun_check import (
     GPU_RELATIVE,
     energy_findings,
-    exactness,
     history_findings,
     prediction_interval,
 )
@@ -62,11 +57,8 @@ COUNTS = ("epoch", "samples", "updates", "learning_rate")
 
 
 def test_two_values_predict_a_third_as_the_textbook_says() -> None:
-    found = prediction_interval([10.0, 12.0])
-    assert found is not None
     half = 12.706204736432095 * math.sqrt(2.0) * math.sqrt(1.5)
-    assert found.low == pytest.approx(11 - half)
-    assert found.high == pytest.approx(11 + half)
+    assert prediction_interval([10.0, 12.0]) == pytest.approx((11 - half, 11 + half))
 
 
 values = st.lists(st.floats(1e-3, 1e3), min_size=2, max_size=9)
@@ -74,11 +66,12 @@ values = st.lists(st.floats(1e-3, 1e3), min_size=2, max_size=9)
 
 @given(values)
 def test_the_interval_is_around_the_mean_and_wider_than_that_of_the_mean(own: list[float]) -> None:
-    found = prediction_interval(own)
-    assert found is not None
-    assert found.low <= found.mean <= found.high
+    interval = prediction_interval(own)
+    assert interval is not None
+    low, high = interval
+    assert low <= sum(own) / len(own) * (1 + 1e-12) and sum(own) / len(own) <= high * (1 + 1e-12)
     half = float(stats.t.ppf(0.975, len(own) - 1)) * stdev(own) / math.sqrt(len(own))
-    assert found.high - found.low >= 2 * half * (1 - 1e-9) - 1e-9
+    assert high - low >= 2 * half * (1 - 1e-9) - 1e-9
 
 
 # --- energies ---------------------------------------------------------------------------------------
@@ -142,18 +135,23 @@ def test_energies_of_another_origin_scope_or_machine_do_not_count(other: dict[st
 # --- histories --------------------------------------------------------------------------------------
 
 
-def history(**changes: Any) -> pa.Table:
+def history(**changes: Any) -> pd.DataFrame:
     """Four epochs; `changes` of a column are values of its rows."""
     rows = epochs([40.0, 30.0, 20.0, 25.0])
     for name, column in changes.items():
         for row, value in zip(rows, column, strict=True):
             row[name] = value
-    return history_table(rows)
+    return history_table(rows).to_pandas()
 
 
-def differing(first: pa.Table, again: pa.Table, on_gpu: bool = False) -> list[str]:
+def differing(
+    first: pd.DataFrame,
+    again: pd.DataFrame,
+    on_gpu: bool = False,
+    metric_name: str = "top1_error_percent",
+) -> list[str]:
     """The columns that are said to differ."""
-    found = history_findings(RUN, first, again, on_gpu, "top1_error_percent")
+    found = history_findings(RUN, first, again, on_gpu, metric_name)
     return [one.what.removeprefix(f"{RUN}: ") for one in found if one.outcome == DIFFERS]
 
 
@@ -187,7 +185,7 @@ def test_null_is_only_null() -> None:
 
 
 def test_fewer_epochs_are_a_difference() -> None:
-    assert differing(history(), history().slice(0, 3)) == ["epochs"]
+    assert differing(history(), history()[:3]) == ["epochs"]
 
 
 def test_a_gpu_may_differ_by_the_tolerance_and_no_more() -> None:
@@ -200,10 +198,13 @@ def test_a_gpu_may_differ_by_the_tolerance_and_no_more() -> None:
 
 
 def test_a_small_error_in_percent_may_differ_by_a_point_on_a_gpu() -> None:
-    percent = exactness("metric", True, "top1_error_percent")
-    assert percent.holds(2.0, 2.9) and not percent.holds(2.0, 3.1)
-    assert not exactness("metric", True, "rmse").holds(2.0, 2.9)
-    assert not percent.holds(2.0, math.nan)
+    def metrics(last: float) -> pd.DataFrame:
+        return history(metric=[40.0, 30.0, 20.0, last])
+
+    assert differing(metrics(2.0), metrics(2.9), on_gpu=True) == []
+    for value in (3.1, math.nan):
+        assert differing(metrics(2.0), metrics(value), on_gpu=True) == ["metric"]
+    assert differing(metrics(2.0), metrics(2.9), True, "rmse") == ["metric"]
 
 
 # --- files ------------------------------------------------------------------------------------------
@@ -219,36 +220,57 @@ def results(tmp_path: Path) -> Path:
 
 
 def test_the_manifest_has_every_file_with_its_hash_and_is_the_same_each_time(results: Path) -> None:
-    path = write_manifest(results)
-    first = path.read_bytes()
+    run = results / "runs" / "resnet50" / "1" / "spec.json"
+    run.parent.mkdir(parents=True)
+    run.write_text("{}")
     write_manifest(results)
-    assert path.read_bytes() == first
-    found = read_manifest(results)
-    assert [one.path for one in found.files] == [
+    first = (results / "SHA256SUMS").read_bytes()
+    write_manifest(results)
+    assert (results / "SHA256SUMS").read_bytes() == first
+    files = read_manifest(results).files
+    assert [*files] == [
         *("tables/figure2.csv", "tables/figure2.parquet", "figures/figure2.svg"),
+        "runs/resnet50/1/spec.json",
     ]
     csv = results / "tables" / "figure2.csv"
-    assert found.files[0].sha256 == hashlib.sha256(csv.read_bytes()).hexdigest()
-    assert found.files[0].size_bytes == csv.stat().st_size
-    assert found == record(results)
+    assert files["tables/figure2.csv"] == hashlib.sha256(csv.read_bytes()).hexdigest()
+
+
+def test_anyone_checks_the_files_with_sha256sum(results: Path) -> None:
+    write_manifest(results)
+    check = ["sha256sum", "--check", "--strict", "SHA256SUMS"]
+    subprocess.run(check, cwd=results, check=True, capture_output=True)
+    (results / "figures" / "figure2.svg").write_text("<svg>")
+    done = subprocess.run(check, cwd=results, capture_output=True, text=True)
+    assert done.returncode == 1 and "figures/figure2.svg: FAILED" in done.stdout
 
 
 def test_a_folder_without_results_has_no_manifest(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="expected results/<campaign>"):
         write_manifest(tmp_path)
-    with pytest.raises(InputError, match=r"manifest\.json: does not exist"):
+    with pytest.raises(InputError, match=r"SHA256SUMS: does not exist"):
         read_manifest(tmp_path)
+
+
+def test_a_torn_manifest_is_refused(results: Path) -> None:
+    write_manifest(results)
+    (results / "SHA256SUMS").write_text("0123\n")
+    with pytest.raises(InputError, match="SHA256SUMS: is damaged; `snakemake all` writes it"):
+        read_manifest(results)
 
 
 def test_a_differing_table_names_row_column_and_both_values(tmp_path: Path) -> None:
     one, two = tmp_path / "one.csv", tmp_path / "two.csv"
     one.write_text("a,b\n1,0.30000000000000004\n2,5\n")
     two.write_text("a,b\n1,0.3\n2,5\n")
-    assert difference(one, two) == "row 1, b: '0.30000000000000004' is now '0.3'"
+    assert difference(one, two) == (
+        'DataFrame.iloc[:, 1] (column name="b") values are different (50.0 %) At positional index 0, '
+        "first diff: '0.30000000000000004' != '0.3'"
+    )
     write_table_with_csv(pa.table({"a": [0.1 + 0.2]}), one.with_suffix(".parquet"))
     write_table_with_csv(pa.table({"a": [0.3]}), two.with_suffix(".parquet"))
     said = difference(one.with_suffix(".parquet"), two.with_suffix(".parquet"))
-    assert said == "row 1, a: 0.30000000000000004 is now 0.3"
+    assert 'name="a"' in said and "index 0, first diff: '0.30000000000000004' != '0.3'" in said
 
 
 def test_of_other_files_the_first_differing_byte_is_shown(tmp_path: Path) -> None:
@@ -260,7 +282,7 @@ def test_of_other_files_the_first_differing_byte_is_shown(tmp_path: Path) -> Non
 
 # --- environment and outcome ------------------------------------------------------------------------
 
-MANIFEST = Manifest("made", "0", None, "3.11.2", "a" * 64, ())
+MANIFEST = Manifest("made", "0", None, "3.11.2", "a" * 64, {})
 
 
 def test_another_lock_differs_and_no_lock_is_not_checked() -> None:
@@ -270,12 +292,12 @@ def test_another_lock_differs_and_no_lock_is_not_checked() -> None:
     assert [same.outcome, other.outcome, none.outcome] == [SAME, DIFFERS, NOT_CHECKED]
 
 
-def findings(*outcomes: str) -> list[Finding]:
+def findings(*outcomes: str) -> pd.DataFrame:
     """Of a stored file, of a regenerated one, and of what a run learnt."""
-    return [
-        Finding(check, "x", one)
-        for check, one in zip((STORED, REGENERATED, HISTORY), outcomes, strict=True)
-    ]
+    checks = (STORED, REGENERATED, HISTORY)
+    return frame(
+        Finding(check, "x", outcome) for check, outcome in zip(checks, outcomes, strict=True)
+    )
 
 
 @pytest.mark.parametrize(
@@ -283,11 +305,11 @@ def findings(*outcomes: str) -> list[Finding]:
     [
         ((SAME, SAME, SAME), 0, "nothing differs in 3 checks"),
         ((SAME, SAME, NOT_CHECKED), 0, "nothing differs in 2 checks; 1 could not be done"),
-        ((SAME, SAME, DIFFERS), 1, "1 of 3 checks finds a difference"),
+        ((SAME, SAME, DIFFERS), 1, "differences: 1 in 3 checks"),
         (
             (DIFFERS, NOT_CHECKED, DIFFERS),
             1,
-            "2 of 2 checks find a difference; 1 could not be done",
+            "differences: 2 in 2 checks; 1 could not be done",
         ),
         ((NOT_CHECKED, SAME, SAME), 1, "too little could be checked"),
         ((SAME, NOT_CHECKED, SAME), 1, "too little could be checked"),
@@ -299,7 +321,7 @@ def test_the_exit_code_is_0_only_where_files_are_the_same_and_nothing_differs(
     found = findings(*outcomes)
     assert exit_code(found) == code
     assert verdict(found).startswith(said)
-    assert exit_code([]) == 1
+    assert exit_code(frame([])) == 1
 
 
 # --- the run to repeat --------------------------------------------------------------------------------

@@ -13,14 +13,14 @@ from run_files import NAME, WHOLE, make_run
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.files import write_json
 from scalewatt.provenance import versions
-from scalewatt.reproduction.check_result import DIFFERS, NOT_CHECKED, SAME, Finding
-from scalewatt.reproduction.manifests import Manifest
+from scalewatt.reproduction.findings import DIFFERS, NOT_CHECKED, SAME, Finding
+from scalewatt.reproduction.manifest import Manifest
 from scalewatt.reproduction.provenance_check import run_findings
 from scalewatt.reproduction.rerun_check import made_alike
 
 RUN = f"{NAME}/1"
 COMMIT, DATA, LOCK = "0123456789ab", "d" * 64, "a" * 64
-MANIFEST = Manifest("made", "1.0", COMMIT, "3.11.7", LOCK, ())
+MANIFEST = Manifest("made", "1.0", COMMIT, "3.11.7", LOCK, {})
 SAID: dict[str, Any] = {
     "commit": COMMIT,
     "dataset_sha256": DATA,
@@ -35,13 +35,13 @@ def found(results: Path, manifest: Manifest = MANIFEST, **said: Any) -> list[Fin
     dataset = read_spec(files.folder / "spec.json").dataset["name"]
     (results / "datasets").mkdir()
     write_json(results / "datasets" / f"{dataset}.json", {"content_sha256": DATA})
-    return run_findings(manifest, results)
+    return list(run_findings(manifest, results))
 
 
 def test_a_run_as_it_was_recorded_is_the_same(tmp_path: Path) -> None:
     (one,) = found(tmp_path)
     assert (one.what, one.outcome) == (RUN, SAME)
-    assert one.detail == "the same: spec, data, commit, lock, packages"
+    assert one.detail == "the same: spec, data, lock, packages, commit"
 
 
 @pytest.mark.parametrize(
@@ -93,26 +93,25 @@ def commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return found
 
 
-def test_a_commit_of_exclusions_is_no_other_code_and_one_of_the_code_is(
+def test_a_run_is_compared_with_what_made_it_and_not_with_the_clone(
     tmp_path: Path, commits: dict[str, str]
 ) -> None:
     first, exclusions, other = commits.values()
-    (one,) = found(tmp_path / "excluded", replace(MANIFEST, commit=exclusions), commit=first)
+    (one,) = found(tmp_path / "later", replace(MANIFEST, commit=other), commit=first)
     assert (one.what, one.outcome) == (RUN, SAME)
-    for said in (
-        {"commit": first},
-        {"commit": other, "segments": [{"commit": exclusions}, {"commit": other}]},
-    ):
-        folder = tmp_path / f"other-{len(said)}"
-        (one,) = found(folder, replace(MANIFEST, commit=other), **said)
-        assert (one.what, one.outcome, one.expected) == (f"{RUN}: commit", DIFFERS, other)
-        assert one.detail == "src, workflow, envs, Snakefile differ between the commits: other code"
+    segments = [{"commit": first}, {"commit": exclusions}]
+    (one,) = found(tmp_path / "excluded", commit=exclusions, segments=segments)
+    assert (one.what, one.outcome) == (RUN, SAME)
+    segments = [{"commit": exclusions}, {"commit": other}]
+    (one,) = found(tmp_path / "other", commit=other, segments=segments)
+    assert (one.what, one.outcome, one.expected) == (f"{RUN}: commit", DIFFERS, other)
+    assert one.detail == "src, workflow, envs, Snakefile differ between the commits: other code"
 
 
 def test_what_a_run_does_not_record_is_not_checked_and_named(tmp_path: Path) -> None:
     (one,) = found(tmp_path, commit=None, lock=None)
     assert (one.what, one.outcome) == (RUN, NOT_CHECKED)
-    assert one.detail == "provenance.json does not record: commit, lock, packages"
+    assert one.detail == "provenance.json does not record: lock, packages, commit"
 
 
 def outcomes(own: dict[str, Any], again: dict[str, Any]) -> dict[str, str]:

@@ -130,7 +130,7 @@ WORKS = {RESULTS: WORK, AGAIN: f"{WORK}.reproduce"}
 # Written before the first job; no input, so that a change of the machine makes no finished run again, and
 # among the logs, so that no archive takes it: it has paths.
 CLUSTER_JSON = f"{LOGS}/cluster.json"
-MANIFEST = f"{RESULTS}/manifest.json"
+MANIFEST = [f"{RESULTS}/SHA256SUMS", f"{RESULTS}/manifest.json"]
 SETUP = shell_setup(CLUSTER.setup)
 
 # What is left out of the tables. A job on a cluster makes none: it does not read the list.

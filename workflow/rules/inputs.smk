@@ -163,9 +163,9 @@ def report_content(wildcards):
 
 def files_of_rerun(wildcards):
     """Return the files of the run that is repeated; none if none can be: the page says why."""
-    if not Path(MANIFEST).exists():
+    if not Path(MANIFEST[0]).exists():
         refuse(
-            f"{MANIFEST}: does not exist, so there is nothing to compare results with; make them first"
+            f"{MANIFEST[0]}: does not exist, so there is nothing to compare results with; make them first"
             " (snakemake all), or import an archive of them"
         )
     run = checked(choose_run, CAMPAIGN, CLUSTER, Path(RESULTS)).run

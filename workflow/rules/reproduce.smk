@@ -1,10 +1,14 @@
 # Whether the results can be reproduced: the manifest, which records what they were; one run that is
 # repeated; and the page that says what differs.
 #   in   tables/, figures/; of the run that is repeated its spec, dataset and initial weights
-#   out  manifest.json; reproduction/{runs,energy,traces}/ (one run more, which belongs to no table),
-#        reproduction/index.html and reproduction.json
+#   out  SHA256SUMS, manifest.json; reproduction/{runs,energy,traces}/ (one run more, which belongs to no
+#        table), reproduction/index.html and reproduction.json
 # Nothing of the campaign itself is an input or an output of it but the manifest: `reproduce` compares
-# what is there with it, and rebuilds nothing.
+# what is there with it. A Snakemake of its own makes tables and figures again in a temporary folder.
+AGAIN_COMMAND = [sys.executable, "-m", "snakemake"]
+if WITH_CONDA:
+    CONDA_ENVS = workflow.deployment_settings.conda_prefix or ".snakemake/conda"
+    AGAIN_COMMAND += ["--sdm", "conda", "--conda-prefix", os.path.abspath(CONDA_ENVS)]
 
 
 rule manifest:
@@ -37,6 +41,7 @@ rule reproduce:
     params:
         campaign=str(CAMPAIGN.path),
         results=str(Path(RESULTS).parent),
+        snakemake=AGAIN_COMMAND,
     message:
         "compare environment, files and the repeated run with what was recorded"
     script:

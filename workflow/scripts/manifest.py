@@ -1,8 +1,8 @@
-"""Write the manifest of a campaign's tables and figures."""
+"""Write the manifest of a campaign's tables, figures and runs."""
 
 from pathlib import Path
 
-from scalewatt.reproduction.manifests import write_manifest
+from scalewatt.reproduction.manifest import write_manifest
 from scalewatt.targets.step import logged
 
 with logged(snakemake.log[0]):

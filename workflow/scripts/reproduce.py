@@ -3,12 +3,11 @@
 import sys
 from pathlib import Path
 
-from scalewatt.campaign.cluster import parse_cluster
 from scalewatt.reproduction.reproduce import as_text, reproduce
 
-cluster = parse_cluster(snakemake.config, "cluster")
-results = Path(snakemake.params.results)
-done = reproduce(cluster, Path(snakemake.params.campaign), results)
+params = snakemake.params
+paths = Path(params.campaign), Path(params.results)
+done = reproduce(snakemake.config, *paths, params.snakemake)
 text = as_text(done)
 Path(snakemake.log[0]).write_text(f"{text}\n", encoding="utf-8")
 print(text, flush=True)

@@ -11,7 +11,8 @@ from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.exclusions import exclusions_path
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256
-from scalewatt.reproduction.manifests import ALL_RUNS, MANIFEST, Given, read_manifest
+from scalewatt.reproduction.manifest import FOLDERS, SUMS, read_manifest
+from scalewatt.reproduction.manifests import Given
 from scalewatt.results.tables.read_table import RUN_KEY, read_checked
 from scalewatt.results.tables.run_row import RunFiles
 from scalewatt.results.tables.table_schema import RUNS
@@ -21,6 +22,8 @@ _OF_RUN = ("spec.json", "history.parquet", "events.parquet", "provenance.json")
 """Files of a run folder; without its recordings (perun/), weights and log."""
 _OF_SET_ASIDE = ("set-aside.json", "energy.parquet", "run/spec.json", "run/provenance.json")
 
+_TABLES = ("runs", "configurations", "scaling", "comparisons", "cross_checks")
+"""Tables of all runs; everything else is made from these and the runs."""
 _FOLDERS = (
     *("runs", "energy", "traces", "tables", "figures", "datasets", "idle"),
     "superseded",
@@ -38,7 +41,7 @@ def belongs(path: str) -> bool:
     place = PurePosixPath(path)
     hidden = any(part.startswith(".") for part in place.parts)
     known = len(place.parts) == 1 or place.parts[0] in _FOLDERS
-    return known and place.suffix in _SUFFIXES and not hidden
+    return known and (place.suffix in _SUFFIXES or path == SUMS) and not hidden
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,7 @@ def _waits_for_others(campaign: Campaign, finished: int) -> bool:
 
 
 def _check_tables(results: Path, runs: tuple[Run, ...], command: str) -> None:
-    for name in ALL_RUNS:  # everything else is made from these and the runs
+    for name in _TABLES:
         path = results / "tables" / f"{name}.parquet"
         if not path.exists():
             raise InputError(f"{path}: is missing; `{command}` makes it")
@@ -124,18 +127,19 @@ def _check_tables(results: Path, runs: tuple[Run, ...], command: str) -> None:
 
 def _check_recorded(results: Path, command: str) -> None:
     """Refuse files that differ from the campaign's manifest: an importer would find the difference."""
-    if not (results / MANIFEST).exists():
+    if not (results / SUMS).exists():
         return
     other = [
-        entry.path
-        for entry in read_manifest(results).files
-        if not (results / entry.path).is_file() or file_sha256(results / entry.path) != entry.sha256
+        path
+        for path, sha256 in read_manifest(results).files.items()
+        if path.startswith(FOLDERS)  # what can be made again
+        if not (results / path).is_file() or file_sha256(results / path) != sha256
     ]
     if other:
         one = len(other) == 1
         it = "it" if one else "them"
         raise InputError(
-            f"{results / MANIFEST}: {count(len(other), 'file')} {'is' if one else 'are'} not as it recorded "
+            f"{results / SUMS}: {count(len(other), 'file')} {'is' if one else 'are'} not as it recorded "
             f"{it}: {listed(other, 5)}; delete {it} and `{command}` regenerates {it}, or, if "
             f"{'it is' if one else 'they are'} correct, `{command} --forcerun manifest` records {it}"
         )
@@ -149,7 +153,7 @@ def _files(results: Path, runs: tuple[Run, ...]) -> Iterator[tuple[str, Given]]:
         yield from _named(results, paths)
     for folder in ("tables", "figures"):
         yield from _named(results, (results / folder).rglob("*"))
-    yield from _named(results, [results / "report.html", *results.glob("*.json")])
+    yield from _named(results, [results / "report.html", results / SUMS, *results.glob("*.json")])
     yield from _named(results, (results / "datasets").rglob("*.json"))
     yield from _named(results, (results / "idle").rglob("*.json"))
     for aside in (results / "superseded").glob("*/*/*"):
@@ -183,7 +187,7 @@ def _missing(campaign: Campaign, results: Path, runs: tuple[Run, ...]) -> Iterat
     if pages:
         yield f"pages of {len(pages)} of {count(len(runs), 'run')}"
     claims = ("tables/claims.csv",) if campaign.has_papers_models else ()
-    for path in (*claims, "report.html", "manifest.json"):
+    for path in (*claims, "report.html", SUMS):
         if not (results / path).exists():
             yield path
 

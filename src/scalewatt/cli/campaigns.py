@@ -311,9 +311,11 @@ def reproduce(arguments: argparse.Namespace) -> int:
 
     Exit code 1 if something differs.
     """
-    from scalewatt.campaign.cluster import load_site
+    from scalewatt.campaign.cluster import site_file
+    from scalewatt.common.yaml_files import read_yaml
     from scalewatt.reproduction.reproduce import as_text, reproduce
 
-    done = reproduce(load_site(arguments.site), arguments.campaign, arguments.results)
+    config = read_yaml(site_file(arguments.site))
+    done = reproduce(config, arguments.campaign, arguments.results)
     print(as_text(done))
     return done.exit_code

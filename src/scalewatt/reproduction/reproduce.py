@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from scalewatt import __version__
 from scalewatt.campaign.campaign_types import Campaign
-from scalewatt.campaign.cluster import Cluster, campaign_path
+from scalewatt.campaign.cluster import Cluster, campaign_path, parse_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.common.files import write_json, write_text
 from scalewatt.report.html_tables import STYLE, templates
-from scalewatt.reproduction.check_result import (
+from scalewatt.reproduction.file_check import file_findings
+from scalewatt.reproduction.findings import (
     CHECKS,
     DIFFERS,
     ENERGY,
@@ -25,28 +29,20 @@ from scalewatt.reproduction.check_result import (
     SAME,
     STORED,
     Finding,
+    counts,
     exit_code,
+    frame,
     not_checked,
     verdict,
 )
-from scalewatt.reproduction.file_check import file_findings
-from scalewatt.reproduction.manifests import Manifest, read_manifest
+from scalewatt.reproduction.manifest import read_manifest
 from scalewatt.reproduction.provenance_check import environment_findings, run_findings
-from scalewatt.reproduction.regenerate import Remaking
-from scalewatt.reproduction.rerun_check import (
-    GPU_POINTS,
-    GPU_RELATIVE,
-    OF_THE_MACHINE,
-    Repeat,
-    found_repeats,
-    repeat_findings,
-)
+from scalewatt.reproduction.regenerate import regenerate
+from scalewatt.reproduction.rerun_check import found_repeats, repeat_findings
 from scalewatt.reproduction.run_selection import again_folder, choose_run
 from scalewatt.results.text.number_format import listed
 
-_FOLDER = Path(__file__).parent
 LABELS = {SAME: "same", DIFFERS: "differs", NOT_CHECKED: "not checked"}
-REPORT_VERSION = 1
 JSON_NAME = "reproduction.json"
 PAGE_NAME = "index.html"
 _MOST_LINES, _MOST_NAMED = 40, 3
@@ -58,60 +54,56 @@ class Reproduction:
     """The findings about a campaign."""
 
     campaign: str
-    """Its name here; the manifest has its name when it was made."""
-    manifest: Manifest
     cluster: str
-    findings: tuple[Finding, ...]
-    repeats: tuple[Repeat, ...]
+    findings: pd.DataFrame
+    repeats: list[dict[str, Any]]
+    """The re-runs."""
     folder: Path
     """Where the page is."""
 
     @property
     def exit_code(self) -> int:
-        """Return 0 where files are as recorded and nothing differs, else 1 (`check_result.exit_code`)."""
+        """0 where files are as recorded and nothing differs, else 1."""
         return exit_code(self.findings)
 
-    def counts(self, check: str) -> dict[str, int]:
-        """Return how many findings of a check have each outcome."""
-        own = [one.outcome for one in self.findings if one.check == check]
-        return {outcome: own.count(outcome) for outcome in OUTCOMES}
 
-    def counted(self, check: str) -> str:
-        """Return the same in words."""
-        counts = self.counts(check).items()
-        words = ", ".join(f"{count} {LABELS[name]}" for name, count in counts if count)
-        return words or "nothing to check"
-
-
-def reproduce(cluster: Cluster, campaign: Path | None, results: Path) -> Reproduction:
+def reproduce(
+    config: Mapping[str, Any],
+    campaign: Path | None,
+    results: Path,
+    snakemake: Sequence[str] = (sys.executable, "-m", "snakemake"),
+) -> Reproduction:
     """Run all checks of a campaign and write its page; its stored files are only read.
 
-    `campaign`: its file, by default the cluster's;
-    `results`: the folder of all campaigns. InputError if there is no manifest, or a file is wrong.
+    `config`: the cluster file's content; `campaign`: its file, by default the cluster's; `results`: the
+    folder of all campaigns. InputError if there is no manifest, or a file is wrong.
     """
-    found = load_campaign(campaign or campaign_path(cluster), cluster, to_run=False)
-    folder = results / found.name
+    cluster = parse_cluster(dict(config), "cluster")
+    loaded = load_campaign(campaign or campaign_path(cluster), cluster, to_run=False)
+    folder = results / loaded.name
     manifest = read_manifest(folder)
-    findings = environment_findings(manifest)
+    findings = [*environment_findings(manifest)]
     with tempfile.TemporaryDirectory(prefix="scalewatt-reproduce-") as temporary:
-        place = Remaking(folder, found, cluster, manifest.campaign, Path(temporary))
-        findings += file_findings(manifest, place)
+        remade, failure = None, None
+        if Path("Snakefile").is_file():
+            place, name = Path(temporary), manifest.campaign
+            remade, failure = regenerate(place, loaded, folder, name, config, snakemake)
+        findings += file_findings(manifest, folder, remade, failure)
     findings += run_findings(manifest, folder)
-    findings += repeat_findings(folder, found) or _none_repeated(found, cluster, folder)
+    findings += repeat_findings(folder, loaded) or _none_repeated(loaded, cluster, folder)
     done = Reproduction(
-        found.name,
-        manifest,
+        loaded.name,
         cluster.name,
-        tuple(findings),
-        tuple(found_repeats(folder)),
+        frame(findings),
+        found_repeats(folder),
         again_folder(folder),
     )
-    _write(done)
+    _write(done, {**asdict(manifest), "files": None})
     return done
 
 
 def _none_repeated(campaign: Campaign, cluster: Cluster, folder: Path) -> list[Finding]:
-    """Return why there is no re-run."""
+    """Say why there is no re-run."""
     choice = choose_run(campaign, cluster, folder)
     why = choice.reason
     if choice.run is not None:
@@ -120,100 +112,99 @@ def _none_repeated(campaign: Campaign, cluster: Cluster, folder: Path) -> list[F
     return [not_checked(check, "a re-run", why) for check in (HISTORY, ENERGY)]
 
 
-def _write(done: Reproduction) -> None:
+def _write(done: Reproduction, manifest: Mapping[str, Any]) -> None:
     """Write the page, one self-contained HTML file, and the JSON file."""
-    environment = templates(_FOLDER)
-    environment.filters["shown"] = shown
-    page = environment.get_template("page.html.j2").render(
-        campaign=done.campaign,
-        manifest=done.manifest,
-        cluster=done.cluster,
-        repeats=done.repeats,
-        parts=[_part(done, check) for check in CHECKS],
-        verdict=verdict(done.findings),
-        labels=LABELS,
-        gpu_relative=GPU_RELATIVE,
-        gpu_points=GPU_POINTS,
-        of_the_machine=OF_THE_MACHINE,
-        style=STYLE.read_text(encoding="utf-8"),
-    )
-    write_text(done.folder / PAGE_NAME, page)
-    write_json(done.folder / JSON_NAME, as_json(done))
-
-
-def _part(done: Reproduction, check: str) -> dict[str, Any]:
-    """Return one check on the page: first what differs, then what was not checked, then the same."""
-    own = {
-        outcome: [one for one in done.findings if (one.check, one.outcome) == (check, outcome)]
-        for outcome in OUTCOMES
-    }
-    return {
-        "name": check,
-        "counts": done.counted(check),
-        "loud": own[DIFFERS] + own[NOT_CHECKED],
-        "quiet": own[SAME],
-    }
-
-
-def as_json(done: Reproduction) -> dict[str, object]:
-    """Return the findings, JSON-ready."""
-    return {
-        "report_version": REPORT_VERSION,
+    content = {
         "campaign": done.campaign,
         "cluster": done.cluster,
         "scalewatt": __version__,
         "exit_code": done.exit_code,
-        "counts": {check: done.counts(check) for check in CHECKS},
-        "repeats": [asdict(one) for one in done.repeats],
-        "findings": [asdict(one) for one in done.findings],
+        "counts": counts(done.findings).to_dict("index"),
+        "repeats": done.repeats,
+        "findings": done.findings.to_dict("records"),
     }
+    page = (
+        templates(Path(__file__).parent)
+        .get_template("page.html.j2")
+        .render(
+            content,
+            manifest=manifest,
+            verdict=verdict(done.findings),
+            tables={check: _tables(done.findings, check) for check in CHECKS},
+            totals={check: _totals(done.findings, check) for check in CHECKS},
+            style=STYLE.read_text(encoding="utf-8"),
+        )
+    )
+    write_text(done.folder / PAGE_NAME, page)
+    write_json(done.folder / JSON_NAME, content)
 
 
-def as_text(done: Reproduction) -> str:
-    """Return counts by check, each difference, why checks were skipped, and the page, for a terminal."""
-    lines = [f"{done.campaign}: {verdict(done.findings)}"]
-    for check in CHECKS:
-        lines.append(f"  {check:<12} {done.counted(check)}")
-    told = _told(done.findings)
-    lines += told[:_MOST_LINES]
-    if len(told) > _MOST_LINES:
-        lines.append(f"{len(told) - _MOST_LINES} more lines: on the page")
-    for one in done.repeats:
-        unlike = listed(one.circumstances, _MOST_NAMED)
-        more = f"; unlike the first run:  {unlike}" if unlike else ""
-        lines.append(f"re-run: {one.configuration}/{one.repeat}, {one.made}{more}")
-    return "\n".join([*lines, str(done.folder / PAGE_NAME)])
-
-
-def _told(findings: Iterable[Finding]) -> list[str]:
-    """Return what differs, then what was not checked, one line for all that have one reason."""
-    groups: dict[tuple[str, str, str], list[str]] = {}
-    for one in findings:
-        groups.setdefault((one.outcome, one.check, _why(one)), []).append(one.what)
+def _tables(findings: pd.DataFrame, check: str) -> list[str]:
+    """A check's findings as HTML: what differs or was not checked, then what is the same."""
+    rows = findings[findings["check"] == check].drop(columns="check")
+    shown = rows.assign(
+        outcome=rows["outcome"].map(LABELS),
+        expected=rows["expected"].map(_shown),
+        found=rows["found"].map(_shown),
+        detail=rows["detail"].fillna(""),
+    )
+    order = rows["outcome"].map(OUTCOMES.index)
+    parts = (order[order < OUTCOMES.index(SAME)].sort_values(kind="stable"), order[order == 2])
     return [
-        f"{LABELS[outcome]}: {check}: {listed(names, _MOST_NAMED)}: {why}"
-        for outcome in (DIFFERS, NOT_CHECKED)
-        for (of, check, why), names in groups.items()
-        if of == outcome
+        shown.loc[part.index].to_html(index=False, border=0) if len(part) else "" for part in parts
     ]
 
 
-def _why(one: Finding) -> str:
-    """Return in what a finding differs; hashes of files are not shown, as they mean nothing to a reader."""
-    of_file = one.check in (STORED, REGENERATED)
-    without = of_file or one.outcome == NOT_CHECKED or one.expected is one.found is None
-    if one.detail and without:
-        return one.detail
-    values = f"{shown(one.expected)} expected, {shown(one.found)} found"
-    return f"{values}: {one.detail}" if one.detail else values
+def _totals(findings: pd.DataFrame, check: str) -> str:
+    """How many findings of a check have each outcome, in words."""
+    totals = counts(findings).loc[check]
+    words = [
+        f"{totals[outcome]} {LABELS[outcome]}" for outcome in OUTCOMES[::-1] if totals[outcome]
+    ]
+    return ", ".join(words) or "nothing to check"
 
 
-def shown(value: Any) -> str:
-    """Return an expected or found value, shortened: of a hash its first digits."""
+def as_text(done: Reproduction) -> str:
+    """Counts by check, each difference, why checks were skipped, and the page, for a terminal."""
+    lines = [f"{done.campaign}: {verdict(done.findings)}"]
+    lines += [f"  {check:<12} {_totals(done.findings, check)}" for check in CHECKS]
+    loud = done.findings[done.findings["outcome"] != SAME]
+    loud = loud.assign(why=[_why(Finding(*row)) for row in loud.itertuples(index=False)])
+    reasons = [
+        f"{LABELS[outcome]}: {check}: {listed(rows['what'], _MOST_NAMED)}: {why}"
+        for outcome in OUTCOMES[:2]
+        for (check, why), rows in loud[loud["outcome"] == outcome].groupby(
+            ["check", "why"], sort=False
+        )
+    ]
+    lines += reasons[:_MOST_LINES]
+    if len(reasons) > _MOST_LINES:
+        lines.append(f"{len(reasons) - _MOST_LINES} more lines: on the page")
+    for repeat in done.repeats:
+        unlike = listed(repeat["unlike"], _MOST_NAMED)
+        more = f"; unlike the first run: {unlike}" if unlike else ""
+        lines.append(
+            f"re-run: {repeat['configuration']}/{repeat['repeat']}, {repeat['made']}{more}"
+        )
+    return "\n".join([*lines, str(done.folder / PAGE_NAME)])
+
+
+def _why(finding: Finding) -> str:
+    """Say in what a finding differs; hashes of files are not shown, as they mean nothing to a reader."""
+    of_file = finding.check in (STORED, REGENERATED)
+    without = of_file or finding.outcome == NOT_CHECKED
+    if finding.detail and (without or finding.expected is finding.found is None):
+        return finding.detail
+    values = f"{_shown(finding.expected)} expected, {_shown(finding.found)} found"
+    return f"{values}: {finding.detail}" if finding.detail else values
+
+
+def _shown(value: Any) -> str:
+    """An expected or found value, shortened: of a hash its first digits."""
     if value is None:
         return "–"
     if isinstance(value, list | tuple):
-        return " to ".join(map(shown, value))
+        return " to ".join(map(_shown, value))
     if isinstance(value, float):
         return f"{value:.6g}"
     text = str(value)
