@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
@@ -243,12 +245,27 @@ def describe(where: str, folder: Path, path: Path, values: dict[str, Any]) -> De
             f"{where}: missing key 'metric_name', which says what the metric is; allowed: a name with "
             "its unit, such as top1_error_percent"
         )
+    low, high = _metric_range(given.metric_key or "")
+    if given.metric is not None and not low <= given.metric <= high:
+        expected = f"{low:g} to {high:g}" if high < math.inf else f"{low:g} or more"
+        raise InputError(
+            f"{where}: metric is {given.metric:g}, but {given.metric_key} is {expected}; expected: a metric "
+            "in that range"
+        )
     if given.window and not given.window.start_s < given.window.end_s:
         raise InputError(f"{where}: window: ends before it starts; allowed: an end_s after start_s")
     check_replicas(given.gpus, given.gpus_per_replica, where)
     local = _local_batch_size(given, where)
     check_accumulation(local, given.gradient_accumulation_steps, where)
     return Description(where, path, folder, given, local, *_work(given, where))
+
+
+def _metric_range(name: str) -> tuple[float, float]:
+    """Least and largest value of a metric of this name; infinite where unknown."""
+    words = name.split("_")
+    if "percent" in words and re.search(r"accuracy|top\d", name):
+        return 0.0, 100.0
+    return (0.0 if {"rmse", "mse", "mae"} & {*words} else -math.inf), math.inf
 
 
 def _local_batch_size(given: RunDescription, where: str) -> int:
