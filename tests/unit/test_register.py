@@ -705,32 +705,24 @@ def test_what_is_no_recording_is_refused(place: Place, content: bytes) -> None:
     assert "a.hdf5" in place.refused(place.describe(file))
 
 
-def test_a_folder_of_nothing_or_of_a_muddle_is_refused(place: Place) -> None:
+def test_a_folder_without_files_named_by_their_segment_is_refused(place: Place) -> None:
     folder = place.folder / "run"
     folder.mkdir()
     place.describe(folder, gpus=2)
-    assert "neither a perun file nor a journal" in place.refused(folder)
     place.perun("run/a.hdf5")
     place.journal("run/c.csv")
-    place.journal("run/d.csv", "n2")
-    before = place.files()
-    place.done(folder)
-    assert len(place.runs()) == 1 and before.items() <= place.files().items()
-    place.journal("run/e.csv", start=T0 + 1000)
-    assert "journals of one host or of different times; expected names" in place.refused(folder)
-    (folder / "e.csv").unlink()
-    place.perun("run/b.hdf5")
-    assert "journals of one host or of different times; expected names" in place.refused(folder)
+    message = place.refused(folder)
+    assert "neither a perun file nor a journal named by its segment" in message
+    assert "segment-000.<host>.csv" in message
 
 
 def test_a_damaged_recording_in_a_folder_is_no_file_of_others(place: Place) -> None:
-    place.journal("run/a.csv")
+    place.journal("run/segment-000.n1.csv")
     place.describe(place.folder / "run")
-    torn = place.perun("run/a.hdf5")
-    torn.write_bytes(torn.read_bytes()[:3000])
-    assert "a.hdf5: cannot be read" in place.refused(place.folder / "run")
-    torn.write_bytes(b"")
-    assert "a.hdf5: cannot be read" in place.refused(place.folder / "run")
+    torn = place.perun("run/segment-000.hdf5")
+    for content in (torn.read_bytes()[:3000], b""):
+        torn.write_bytes(content)
+        assert "segment-000.hdf5: cannot be read" in place.refused(place.folder / "run")
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def make_recordings(folder: Path) -> Path:
     for name, (hosts, gpus, watts, offset) in RECORDINGS.items():
         path = f"{name}.csv" if len(hosts) == 1 else name
         for host in hosts:
-            file = path if len(hosts) == 1 else f"{path}/{host}.csv"
+            file = path if len(hosts) == 1 else f"{path}/segment-000.{host}.csv"
             write_journal(folder / file, host, gpus, watts, T0 + offset)
         rows.append({"path": path, "gpus": gpus * len(hosts), "metric": 20 + len(rows)})
     common = {

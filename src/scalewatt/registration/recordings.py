@@ -6,7 +6,6 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -165,13 +164,11 @@ def _read_folder(path: Path) -> Recorded:
     folder = path / "perun" if (path / "perun").is_dir() else path
     files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
     named = {p: int(match[1]) for p in files if (match := _NAMED.match(p.name))}
-    recordings = [p for p in named or files if _is_recording(p)]
+    recordings = [p for p in named if _is_recording(p)]
     if not recordings:
-        raise InputError(f"{path}: holds neither a perun file nor a journal")
-    if not named:
-        recorded = _together([_read(p, 0, None) for p in recordings])
-        _check_one_segment(recorded, path)
-        return recorded
+        raise InputError(
+            f"{path}: holds neither a perun file nor a journal named by its segment; expected {_NAMES}"
+        )
     recorded = _together([_read(p, named[p], p.name) for p in recordings])
     read = {file.path for file in recorded.files}
     others = [RecordedFile(p, file_sha256(p), p.name) for p in named if p not in read]
@@ -207,19 +204,6 @@ def _read(
         recording = replace(recording, nodes=nodes)
     problems = [f"{path}: {each['detail']}" for each in recording.flags]
     return _recorded(number, recording.nodes, files, problems, lambda host: recording.clock_known)
-
-
-def _check_one_segment(recorded: Recorded, path: Path) -> None:
-    """Raise InputError unless files whose names say no segment can be of one."""
-    names = [file.target for file in recorded.files]
-    windows = sorted((window["start_s"], window["end_s"]) for window in recorded.windows)
-    ends_s = accumulate((end_s for _, end_s in windows), max)
-    apart = any(start_s > end_s for (start_s, _), end_s in zip(windows[1:], ends_s, strict=False))
-    if apart or len(set(names)) < len(names):
-        raise InputError(
-            f"{path}: holds several perun files, or journals of one host or of different times; expected "
-            f"names that say their segment: {_NAMES}"
-        )
 
 
 # --- other tools' files ---------------------------------------------------------------------------
