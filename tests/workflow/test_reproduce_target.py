@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -295,4 +294,4 @@ def test_a_cluster_that_trains_makes_no_simulated_run(again: Path) -> None:
     found = choose_run(campaign, load_cluster("config/horeka.yaml"), again)
     assert found.run is None and "the run was simulated" in found.reason
     with pytest.raises(InputError, match="expected CONFIGURATION/REPEAT"):
-        choose_run(campaign, replace(here, reproduce_run="wrong"), again)
+        choose_run(campaign, here.model_copy(update={"reproduce_run": "wrong"}), again)
