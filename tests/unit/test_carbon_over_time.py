@@ -44,7 +44,7 @@ class Made:
         write_carbon(
             self.folder, self.traces, self.energy, file, "a test", carbon_path(self.energy)
         )
-        return emitted(self.energy, self.totals).grams
+        return emitted(self.energy, self.totals)[0]
 
 
 def made(
@@ -64,10 +64,10 @@ def made(
     return Made(run, run / "made-traces.parquet", energy)
 
 
-def grid(folder: Path, *rows: tuple[float, float]) -> Path:
+def grid(folder: Path, *rows: tuple[float, float | None]) -> Path:
     """A file of intensity; times from T0."""
     path = folder / "grid.csv"
-    lines = [f"{T0 + time:.6f},{value!r}" for time, value in rows]
+    lines = [f"{T0 + time:.6f},{'' if value is None else value}" for time, value in rows]
     path.write_text("\n".join(["time,g_per_kwh", *lines]) + "\n")
     return path
 
@@ -135,16 +135,16 @@ def test_lost_work_counts_as_its_energy_does(tmp_path: Path) -> None:
     [
         [(100.0, 100.0), (250, 100.0), (400, 100.0)],  # begins within the training
         [(-600, 100.0), (-300, 100.0)],  # ended before it
-        [(-200, 100.0), (-100, 100.0), (0, 100.0), (250, 100.0), (350, 100.0)],  # a gap
+        [(-200, 100.0), (-100, 100.0), (0, 100.0), (100, None), (200, 100.0), (300, 100.0)],
     ],
     ids=["begins later", "ended before", "has a gap"],
 )
 def test_outside_of_the_cover_it_is_null_with_the_reason(
-    rows: list[tuple[float, float]], tmp_path: Path
+    rows: list[tuple[float, float | None]], tmp_path: Path
 ) -> None:
     run = made(tmp_path, wave())
     assert run.grams(grid(tmp_path, *rows)) is None
-    (flag,) = emitted(run.energy, run.totals).flags
+    ((flag,),) = emitted(run.energy, run.totals)[1:]
     assert flag["code"] == "carbon_unknown"
     assert "grid.csv, " in flag["detail"] and "outside of it" in flag["detail"]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from energy_files import Accounted, accounted, codes, counter, gpu, make_run, write_journal
 from energy_files import write_telemetry as write_readings
@@ -15,6 +16,7 @@ import scalewatt
 from scalewatt.energies.tables import BOUNDS
 from scalewatt.recordings.terms import J_PER_KWH
 from scalewatt.results.other_sources import sums_of
+from scalewatt.results.tables import frames
 
 N = 601
 STAGES = [(0, "startup", 0.0, 10.0), (0, "train", 10.0, 590.0)]
@@ -117,8 +119,18 @@ def row(node: str, energy_j: float | None = 3e6, **others: Any) -> dict[str, Any
     return made | counted | others
 
 
+def sum_of(rows: list[dict[str, Any]], segments: set[int]) -> dict[str, Any]:
+    """The sum of one source's rows of a run on two nodes, which has a row in each of the segments."""
+    others = [row("n1", source="nvml_counter") | {"segment": segment} for segment in segments]
+    run = {"campaign": "made", "configuration": "c", "repeat": 1, "model": "m", "device": "d"}
+    run |= {"gpus": 8, "nodes": 2, "device_kind": "node"}
+    checks = pd.DataFrame([run | one for one in (*rows, *others)])
+    found = frames.records(sums_of(checks)[lambda sums: sums["source"] == rows[0]["source"]])
+    return found[0]
+
+
 def test_the_sum_over_nodes_states_what_the_parts_miss() -> None:
-    sums = sums_of([row("n1"), row("n2", 4e6)], 2, {0})
+    sums = sum_of([row("n1"), row("n2", 4e6)], {0})
     assert sums["energy_kwh"] == pytest.approx(7e6 / J_PER_KWH)
     assert sums["difference"] == pytest.approx(0.75)
     assert (sums["recorded_scope"], sums["extra_w"]) == ("gpu+cpu+ram", 1500)
@@ -136,5 +148,5 @@ def test_the_sum_over_nodes_states_what_the_parts_miss() -> None:
 def test_a_sum_that_lacks_a_node_or_a_segment_is_unknown(
     rows: list[dict[str, Any]], segments: set[int]
 ) -> None:
-    sums = sums_of(rows, 2, segments)
+    sums = sum_of(rows, segments)
     assert sums["energy_kwh"] is sums["difference"] is sums["extra_w"] is None

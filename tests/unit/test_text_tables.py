@@ -65,7 +65,7 @@ BOTH = pytest.mark.parametrize("form", [markdown, latex])
 def test_markdown_has_a_head_a_rule_and_a_line_for_each_row() -> None:
     lines = markdown(made(row(), row(gpus=32))).splitlines()
     assert cells(lines[0])[:7] == HEADS
-    assert cells(lines[0])[7:] == ["GPUh (h)", "Z500 RMSE (m²/s²)"]
+    assert cells(lines[0])[7:] == ["GPU hours (h)", "Z500 RMSE (m²/s²)"]
     assert set(cells(lines[1])) == {"---", "--:"}
     assert cells(lines[2]) == [
         "a100", "16", "1", "16", "144.87", "36.218", "43.28", "692.55", "91.25",

@@ -1,7 +1,7 @@
 # Idle probes: what the nodes of each device draw while their GPUs are held and nothing is done.
 # Only where the campaign has the key idle_probe.
 #   in   the campaign's idle_probe and the cluster's devices
-#   out  idle/<device>/<repeat>/ (perun/, probe.json, probe.log), idle/<device>.json, tables/idle
+#   out  idle/<device>/<repeat>/ (perun/, probe.json, probe.log), tables/idle
 PROBE = f"{RESULTS}/idle/{{device}}/{{repeat}}"
 PROBES = RESULT_SET.probes
 IDLE_TABLE = RESULT_SET.idle_table
@@ -50,7 +50,6 @@ if PROBES:
         output:
             table=IDLE_TABLE[0],
             csv=IDLE_TABLE[1],
-            devices=[f"{RESULTS}/idle/{device}.json" for device in PROBES],
         log:
             f"{LOGS}/idle_table.log",
         localrule: True

@@ -36,8 +36,6 @@ _SCHEMAS: dict[str, pa.Schema] = {
     **SCHEMAS,
 }
 """The columns of each table."""
-_EMPTY = {"plan": ("series", "configuration", "repeat", "gpus")}
-"""Columns that a table's sums have not."""
 _GUESSED = "top1_error_percent"
 """The metric that guessing has a level of."""
 _IMAGES = (("svg", "svg+xml"), ("png", "png"))
@@ -92,13 +90,7 @@ def read_results(folder: Path) -> Results:
     """Read what the report shows. InputError: a file that is there is not what it should be."""
     paths = {name: folder / "tables" / f"{name}.parquet" for name in _SCHEMAS}
     tables = {
-        name: read_frame(
-            path,
-            _SCHEMAS[name],
-            empty=_EMPTY.get(name, ()),
-        )
-        for name, path in paths.items()
-        if path.is_file()
+        name: read_frame(path, _SCHEMAS[name]) for name, path in paths.items() if path.is_file()
     }
     runs = records(tables["runs"][list(RUN_KEY)]) if "runs" in tables else []
     return Results(folder, tables, read_provenances(runs, folder), _guessed(tables, folder))

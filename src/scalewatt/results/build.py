@@ -10,6 +10,7 @@ import pandas as pd
 from scalewatt.campaign.campaign_types import SAME, VARIED
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.files import read_json_object
+from scalewatt.results.columns import SEVERAL
 from scalewatt.results.figures.figure_schema import SCHEMAS
 from scalewatt.results.figures.figure_tables import builder
 from scalewatt.results.figures.footnotes import notes
@@ -22,12 +23,7 @@ from scalewatt.results.tables.idle import without_baseline
 from scalewatt.results.tables.repeat_statistics import configurations_of, unlike_energies
 from scalewatt.results.tables.run_row import RunFiles, run_record, runs_of
 from scalewatt.results.tables.scaling import scaling_of
-from scalewatt.results.tables.table_schema import (
-    COMPARISONS,
-    CONFIGURATIONS,
-    RUNS,
-    SCALING,
-)
+from scalewatt.results.tables.table_schema import COMPARISONS, CONFIGURATIONS, RUNS, SCALING
 from scalewatt.results.text.flag_labels import (
     FLAG_WORDS,
     NULL_ENERGY,
@@ -36,91 +32,94 @@ from scalewatt.results.text.flag_labels import (
     read_flags,
 )
 
-
-def _runs(definition: dict[str, Any], results: Path) -> pd.DataFrame:
-    facility = Facility(**definition.get("facility", {}))
-    reasons = {
-        (e["configuration"], e["repeat"]): e["reason"] for e in definition.get("excluded", [])
-    }
-    over_time = bool(definition.get("carbon_over_time"))
-    given = [
-        (RunFiles(results, *run), definition["campaign"], reasons.get(run), over_time)
-        for run in map(tuple, definition["runs"])
-    ]
-    records = [run_record(*one) for one in given]
-    return runs_of(records, facility, _idle(definition, results))
+Row = dict[str, Any]
 
 
-def _files(definition: dict[str, Any], results: Path) -> list[RunFiles]:
-    return [RunFiles(results, *run) for run in map(tuple, definition["runs"])]
-
-
-def _idle(definition: dict[str, Any], results: Path) -> Path | None:
-    """Return the table of idle probes, where the campaign has them and they count for this table."""
-    return results / "tables" / "idle.parquet" if definition.get("idle") else None
-
-
-def write_runs(definition: dict[str, Any], results: Path, out: Path) -> None:
+def write_runs(definition: Row, results: Path, out: Path) -> None:
     """Write `out`/runs and the other tables of all of a campaign's runs, as Parquet and CSV."""
     runs = _runs(definition, results)
     configurations = configurations_of(runs)
-    no_energy = _without_energy(records(runs)) | unlike_energies(runs)
+    metadata = _metadata(definition, runs, results)
     tables = {
         "runs": (runs, RUNS),
         "configurations": (configurations, CONFIGURATIONS),
         "scaling": (scaling_of(definition["series"], configurations), SCALING),
-        "comparisons": (comparisons_of(runs, no_energy), COMPARISONS),
+        "comparisons": (comparisons_of(runs, metadata["no_energy"]), COMPARISONS),
         "cross_checks": (cross_checks_of(runs, _files(definition, results)), CROSS_CHECKS),
     }
-    metadata = _metadata(definition, _told(definition, runs), runs, results)
     for name, (frame, columns) in tables.items():
         write_frame(frame, out / f"{name}.parquet", columns, metadata)
 
 
-def write_figure_table(definition: dict[str, Any], results: Path, out: Path) -> None:
+def write_figure_table(definition: Row, results: Path, out: Path) -> None:
     """Write the table of one figure (or Table 1), from its own runs and no others."""
     figure = definition["figure"]
     # The overview is of the campaign, not of its results.
     runs = frame_of([], RUNS) if figure == "figure1" else _runs(definition, results)
-    told = _told(definition, runs)
-    frame = builder(figure, results)(told, configurations_of(runs))
-    metadata = _metadata(definition, told, runs, results)
-    write_frame(frame, out, SCHEMAS[figure], metadata)
+    complete = {**definition, "excluded": _excluded(definition, runs)}
+    frame = builder(figure, results)(complete, configurations_of(runs))
+    write_frame(frame, out, SCHEMAS[figure], _metadata(definition, runs, results))
 
 
-def _told(definition: dict[str, Any], runs: pd.DataFrame) -> dict[str, Any]:
-    """Return the definition with the runs that their own flags leave out beside those a user excluded."""
+def _files(definition: Row, results: Path) -> list[RunFiles]:
+    return [RunFiles(results, *run) for run in definition["runs"]]
+
+
+def _runs(definition: Row, results: Path) -> pd.DataFrame:
+    reasons = {
+        (run["configuration"], run["repeat"]): run["reason"]
+        for run in definition.get("excluded", [])
+    }
+    over_time = bool(definition.get("carbon_over_time"))
+    found = [
+        run_record(
+            files,
+            definition["campaign"],
+            reasons.get((files.configuration, files.repeat)),
+            over_time,
+        )
+        for files in _files(definition, results)
+    ]
+    return runs_of(found, Facility(**definition.get("facility", {})), _idle(definition, results))
+
+
+def _idle(definition: Row, results: Path) -> Path | None:
+    """Path of the table of idle probes, where the campaign has them and they count for this table."""
+    return results / "tables" / "idle.parquet" if definition.get("idle") else None
+
+
+def _excluded(definition: Row, runs: pd.DataFrame) -> list[Row]:
+    """Runs that a user excluded, and those that their own flags leave out."""
+    names = ["configuration", "repeat"]
     excluded = list(definition.get("excluded", []))
-    known = {(one["configuration"], one["repeat"]) for one in excluded}
-    for row in records(runs):
-        run = row["configuration"], row["repeat"]
-        if row["excluded"] is not None and run not in known:
-            excluded.append({"configuration": run[0], "repeat": run[1], "reason": row["excluded"]})
-    return {**definition, "excluded": excluded}
+    known = [(run["configuration"], run["repeat"]) for run in excluded]
+    left_out = runs[runs["excluded"].notna()][[*names, "excluded"]]
+    rows = records(left_out.rename(columns={"excluded": "reason"}))
+    return excluded + [row for row in rows if (row["configuration"], row["repeat"]) not in known]
 
 
-def _metadata(
-    definition: dict[str, Any], told: dict[str, Any], runs: pd.DataFrame, results: Path
-) -> dict[str, Any]:
-    """Return what is stored with a table; `told`: its definition with all that is left out."""
-    rows = records(runs)
-    of_runs = definition.get("figure") != "figure1"
+# --- what is stored with a table ------------------------------------------------------------------
+
+
+def _metadata(definition: Row, runs: pd.DataFrame, results: Path) -> Row:
+    rows, figure = records(runs), definition.get("figure")
+    of_runs = figure != "figure1"
+    excluded = _excluded(definition, runs)
     idle = _idle(definition, results)
     no_idle = without_baseline(idle, runs) if idle else {}
-    of_idle = no_idle if definition.get("figure") == "breakdown" else {}
+    sentences = notes({**definition, "excluded": excluded}, rows, _seeds(runs, results))
+    if figure == "breakdown":
+        sentences += [f"No idle baseline of {device}: {why}." for device, why in no_idle.items()]
     return {
-        "figure": definition.get("figure"),
+        "figure": figure,
         "campaign": definition["campaign"],
         "missing": definition["missing"] if of_runs else [],
-        "excluded": told["excluded"] if of_runs else [],
+        "excluded": excluded if of_runs else [],
         "options": definition.get("options", {}),
-        "notes": [
-            *notes(told, rows, _seeds(rows, results)),
-            *(f"No idle baseline of {device}: {why}." for device, why in of_idle.items()),
-        ],
+        "notes": sentences,
         "gpu_word": _gpu_word(definition, rows),
-        "metric_name": _metric_name(rows),
-        "no_energy": _without_energy(rows) | unlike_energies(runs),
+        "metric_name": _metric_name(runs),
+        "no_energy": _without_energy(runs) | unlike_energies(runs),
         **({"no_idle": no_idle} if idle else {}),
         **_of_figure5(definition, rows),
         # All that the table depends on besides its runs: whoever has those can make it again.
@@ -128,19 +127,15 @@ def _metadata(
     }
 
 
-def _seeds(rows: list[dict[str, Any]], results: Path) -> dict[str, str | None]:
+def _seeds(runs: pd.DataFrame, results: Path) -> dict[str, str | None]:
     """Return the seeds of repeats that count and have an error, by configuration: same, varied, or null."""
-    found: dict[str, list[int | None]] = {}
-    for row in rows:
-        if row["excluded"] is None and row["metric_last"] is not None:
-            files = RunFiles(results, row["configuration"], row["repeat"])
-            seed = _seed(files)
-            found.setdefault(row["configuration"], []).append(seed)
-    return {
-        configuration: None if None in seeds else SAME if len(set(seeds)) == 1 else VARIED
-        for configuration, seeds in found.items()
-        if len(seeds) > 1
-    }
+    counted = runs[runs["excluded"].isna() & runs["metric_last"].notna()]
+    found: dict[str, str | None] = {}
+    for id_, own in counted.groupby("configuration", sort=False):
+        seeds = {_seed(RunFiles(results, str(id_), repeat)) for repeat in own["repeat"]}
+        if len(own) > 1:
+            found[str(id_)] = None if None in seeds else SAME if len(seeds) == 1 else VARIED
+    return found
 
 
 def _seed(files: RunFiles) -> int | None:
@@ -148,12 +143,11 @@ def _seed(files: RunFiles) -> int | None:
     seed = read_spec(files.folder / "spec.json").seed
     path = files.folder / "provenance.json"
     if seed is None and path.is_file():
-        told = read_json_object(path).get("description") or {}
-        seed = told.get("seed")
+        return (read_json_object(path).get("description") or {}).get("seed")
     return seed
 
 
-def _gpu_word(definition: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+def _gpu_word(definition: Row, rows: list[Row]) -> str:
     """Return what n counts; by the campaign's devices where there are no runs to tell, if those settle it."""
     if "torch_devices" in definition:
         words = {"cpu": "processes", "cuda": "GPUs"}
@@ -163,43 +157,35 @@ def _gpu_word(definition: dict[str, Any], rows: list[dict[str, Any]]) -> str:
     return "ranks" if len(names) > 1 else next(iter(names), "GPUs")
 
 
-def _without_energy(rows: list[dict[str, Any]]) -> dict[str, str]:
+def _without_energy(runs: pd.DataFrame) -> dict[str, str]:
     """Return why the energy of a configuration is not known, by the flags of its runs that count, and of how
     many of these."""
-    found: dict[str, dict[str, None]] = {}
-    counted = [row["configuration"] for row in rows if row["excluded"] is None]
-    unknown = [
-        row["configuration"]
-        for row in rows
-        if row["energy_kwh"] is None and row["excluded"] is None
-    ]
-    for row in rows:
-        if row["energy_kwh"] is None and row["excluded"] is None:
+    found: dict[str, str] = {}
+    for id_, own in runs[runs["excluded"].isna()].groupby("configuration", sort=False):
+        unknown = records(own[own["energy_kwh"].isna()])
+        words: dict[str, None] = {}
+        for row in unknown:
             codes = [flag["code"] for flag in read_flags(row["flags"])]
-            words = [FLAG_WORDS[code] for code in NULL_ENERGY if code in codes]
-            nothing = "absent" if row["energy_scope"] is None else "not_recorded"
-            found.setdefault(row["configuration"], {}).update(
-                dict.fromkeys(words or [FLAG_WORDS[nothing]])
-            )
-    of = {
-        id_: f" in {unknown.count(id_)} of {counted.count(id_)} runs"
-        for id_ in found
-        if counted.count(id_) > unknown.count(id_)
-    }
-    return {id_: "; ".join(words) + of.get(id_, "") for id_, words in found.items()}
+            usual = "absent" if row["energy_scope"] is None else "not_recorded"
+            given = [code for code in NULL_ENERGY if code in codes] or [usual]
+            words |= dict.fromkeys(FLAG_WORDS[code] for code in given)
+        if unknown:
+            some = f" in {len(unknown)} of {len(own)} runs" if len(unknown) < len(own) else ""
+            found[str(id_)] = "; ".join(words) + some
+    return found
 
 
-def _metric_name(rows: list[dict[str, Any]]) -> str | None:
+def _metric_name(runs: pd.DataFrame) -> str | None:
     """Return the metric that all runs have, `several` where they differ or do not say, null without runs."""
-    names = {row["metric_name"] for row in rows}
-    if not names:
+    names = runs["metric_name"].unique()
+    if len(names) == 0:
         return None
-    return names.pop() or "several" if len(names) == 1 else "several"
+    return SEVERAL if len(names) > 1 or pd.isna(names[0]) else str(names[0])
 
 
-def _of_figure5(definition: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _of_figure5(definition: Row, rows: list[Row]) -> Row:
     """Return figure 5's panels, and its configurations whose runs do not say when training began."""
     if definition.get("figure") != "figure5":
         return {}
-    without = sorted({r["configuration"] for r in rows if details_of(r, "no_events")})
+    without = sorted({row["configuration"] for row in rows if details_of(row, "no_events")})
     return {"panels": panels(definition)} | ({"no_stages": without} if without else {})

@@ -6,7 +6,7 @@ The Arrow schema is the contract where a table is read and where it is written; 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,9 @@ FLOAT = pd.ArrowDtype(pa.float64())
 TEXT = pd.ArrowDtype(pa.string())
 
 
-def read_frame(
-    path: Path | str,
-    schema: pa.Schema,
-    *,
-    empty: Sequence[str] = (),
-) -> pd.DataFrame:
+def read_frame(path: Path | str, schema: pa.Schema) -> pd.DataFrame:
     """Read a table that has the columns of `schema`; InputError as of `read_checked`."""
-    return to_frame(read_checked(path, schema, empty=empty))
+    return to_frame(read_checked(path, schema))
 
 
 def to_frame(stored: pa.Table) -> pd.DataFrame:
@@ -38,21 +33,19 @@ def to_frame(stored: pa.Table) -> pd.DataFrame:
     return frame
 
 
-class _SharedDict(dict[str, Any]):
-    """An object of the metadata that copies of a frame share.
+class _Shared:
+    """What copies of a frame share: pandas deep-copies `attrs` in every operation, which takes long."""
 
-    pandas deep-copies `attrs` in every operation, which takes longer than most operations.
-    """
-
-    def __deepcopy__(self, memo: object) -> _SharedDict:
+    def __deepcopy__(self, memo: object) -> Any:
         return self
 
 
-class _SharedList(list[Any]):
-    """A list of the metadata that copies of a frame share."""
+class _SharedDict(_Shared, dict[str, Any]):
+    """An object of the metadata."""
 
-    def __deepcopy__(self, memo: object) -> _SharedList:
-        return self
+
+class _SharedList(_Shared, list[Any]):
+    """A list of the metadata."""
 
 
 def _shared(value: Any) -> Any:

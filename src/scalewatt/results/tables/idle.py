@@ -1,4 +1,4 @@
-"""The idle power of devices, by probes (`idle/<device>.json`, `tables/idle`), and the baseline of runs.
+"""The idle power of devices, by probes (`tables/idle`), and the baseline of runs.
 
 A probe's mean power is its energy over its known seconds, per device kind of the node. The mean of
 a device is that of its probes, with their spread; it is null if one of them may not be stated,
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import read_json, write_json, write_table_with_csv
+from scalewatt.common.files import read_json, write_table_with_csv
 from scalewatt.energies.checks import gpu_loads
 from scalewatt.energies.estimate import node_utilisation
 from scalewatt.energies.node import (
@@ -40,7 +40,7 @@ from scalewatt.results.tables.frames import frame_of
 from scalewatt.results.tables.read_table import read_checked
 from scalewatt.results.tables.repeat_statistics import summarise
 from scalewatt.results.tables.table_schema import table
-from scalewatt.results.text.flag_labels import details_of, read_flags
+from scalewatt.results.text.flag_labels import details_of
 
 BIN_S = 10.0
 """Length of the means whose spread within a probe is told."""
@@ -76,7 +76,7 @@ class ProbePowers:
 
 
 def write_idle(definition: dict[str, Any], results: Path, out: Path) -> None:
-    """Write the table `out` (Parquet and CSV) and `idle/<device>.json` of the definition's probes.
+    """Write the table `out` (Parquet and CSV) of the definition's probes.
 
     `definition` = {"campaign", "devices": {name: {"repeats": [number], "powers": rated powers}}}.
     """
@@ -84,9 +84,7 @@ def write_idle(definition: dict[str, Any], results: Path, out: Path) -> None:
     for device, entry in definition["devices"].items():
         folder = results / "idle" / device
         probes = [probe_powers(folder / str(n), entry["powers"]) for n in entry["repeats"]]
-        of_device = device_rows(definition["campaign"], device, probes)
-        rows += of_device
-        write_json(results / "idle" / f"{device}.json", _described(device, probes, of_device))
+        rows += device_rows(definition["campaign"], device, probes)
     write_table_with_csv(table(rows, IDLE), out)
 
 
@@ -203,50 +201,47 @@ def device_rows(campaign: str, device: str, probes: Sequence[ProbePowers]) -> li
     names = list(dict.fromkeys(name for probe in probes for name in probe.kinds))
     differences = {name: _differences(name, probes) for name in names}
     flags = [
-        {**one, "detail": f"repeat {probe.probe['repeat']}: {one['detail']}"}
+        {**found, "detail": f"repeat {probe.probe['repeat']}: {found['detail']}"}
         for probe in probes
-        for one in probe.flags
-    ] + [one for found in differences.values() for one in found]
+        for found in probe.flags
+    ]
     device_names = {probe.probe["device_name"] for probe in probes}
     common = {
         "campaign": campaign,
         "device": device,
         "device_name": device_names.pop() if len(device_names) == 1 else "several",
         "repeats": len(probes),
-        "window_s": _mean([probe.probe["seconds"] for probe in probes]),
-        "flags": json.dumps(flags),
+        "window_s": float(np.mean([probe.probe["seconds"] for probe in probes])),
+        "flags": json.dumps([*flags, *(one for found in differences.values() for one in found)]),
     }
     return [common | _kind_row(name, probes, not differences[name]) for name in names]
 
 
 def _kind_row(name: str, probes: Sequence[ProbePowers], alike: bool) -> dict[str, Any]:
-    found = [probe.kinds.get(name) for probe in probes]
-    known = _known(name, probes) if alike else []
-    s = summarise([kind.mean_w if kind and alike else None for kind in found])
+    """Columns of a device kind; without a power if the probes' nodes are not `alike`."""
+    kinds = [probe.kinds.get(name) for probe in probes]
+    known = [kind for kind in kinds if alike and kind and kind.mean_w is not None]
+    power = summarise([kind.mean_w if alike and kind else None for kind in kinds])
     devices = known[0].devices if known else None
-    within = [kind.within_sd_w for kind in known if kind.within_sd_w is not None]
+    within = [kind.within_sd_w**2 for kind in known if kind.within_sd_w is not None]
     return {
         "device_kind": name,
         "devices": devices,
-        "mean_w": s.mean,
-        "mean_per_device_w": s.mean / devices if s.mean is not None and devices else None,
-        "sd_w": s.sd,
-        "low_w": s.low,
-        "high_w": s.high,
-        "within_sd_w": math.sqrt(_mean([sd**2 for sd in within])) if within else None,
+        "mean_w": power.mean,
+        "mean_per_device_w": power.mean / devices if power.mean is not None and devices else None,
+        "sd_w": power.sd,
+        "low_w": power.low,
+        "high_w": power.high,
+        "within_sd_w": math.sqrt(np.mean(within)) if within else None,
         "energy_origin": known[0].energy_origin if known else None,
-        "coverage": min(kind.coverage if kind else 0.0 for kind in found),
+        "coverage": min(kind.coverage if kind else 0.0 for kind in kinds),
     }
-
-
-def _known(name: str, probes: Sequence[ProbePowers]) -> list[KindPower]:
-    found = [probe.kinds.get(name) for probe in probes]
-    return [kind for kind in found if kind is not None and kind.mean_w is not None]
 
 
 def _differences(name: str, probes: Sequence[ProbePowers]) -> list[Flag]:
     """Return a flag for each way in which the probes' nodes are unlike in a device kind."""
-    known = _known(name, probes)
+    kinds = [probe.kinds[name] for probe in probes if name in probe.kinds]
+    known = [kind for kind in kinds if kind.mean_w is not None]
     lacking = [str(p.probe["repeat"]) for p in probes if p.kinds and name not in p.kinds]
     found = [
         f"{what} {', '.join(sorted(map(str, values)))}"
@@ -259,29 +254,6 @@ def _differences(name: str, probes: Sequence[ProbePowers]) -> list[Flag]:
     return [
         flag("probes_differ", None, f"{name}: {words}: no mean of unlike nodes") for words in found
     ]
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
-
-
-def _described(
-    device: str, probes: Sequence[ProbePowers], rows: list[dict[str, Any]]
-) -> dict[str, Any]:
-    """Return the device's rows and its single probes, for JSON."""
-    return {
-        "device": device,
-        "kinds": [{**row, "flags": read_flags(row["flags"], _FILE)} for row in rows],
-        "probes": [
-            {
-                **{key: probe.probe.get(key) for key in ("repeat", "seconds", "hostnames")},
-                "window": probe.probe["window"],
-                "kinds": {name: asdict(kind) for name, kind in probe.kinds.items()},
-                "flags": list(probe.flags),
-            }
-            for probe in probes
-        ],
-    }
 
 
 # --- the idle baseline of runs --------------------------------------------------------------------
@@ -318,13 +290,12 @@ def without_baseline(table_path: Path | str, runs: pd.DataFrame) -> dict[str, st
 def _why(rows: Sequence[Mapping[str, Any]]) -> str:
     if not rows:
         return "no idle probe of it has finished"
-    busy = details_of(rows[0], "not_idle", _FILE)
-    if busy:
-        more = f" (and {len(busy) - 1} more)" if len(busy) > 1 else ""
-        return f"its nodes were not idle: {busy[0]}{more}"
-    unlike = details_of(rows[0], "probes_differ", _FILE)
-    if unlike:
-        return f"its probes found unlike nodes: {unlike[0]}"
+    for code, words in (
+        ("not_idle", "its nodes were not idle"),
+        ("probes_differ", "its probes found unlike nodes"),
+    ):
+        if details := details_of(rows[0], code, _FILE):
+            return f"{words}: {details[0]}"
     unknown = [row["device_kind"] for row in rows if row["mean_w"] is None]
     if unknown:
         return f"its probes do not state the power of {', '.join(unknown)}"

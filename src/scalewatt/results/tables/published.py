@@ -29,7 +29,7 @@ from scalewatt.results.tables.frames import (
     values,
 )
 from scalewatt.results.tables.read_table import PUBLISHED
-from scalewatt.results.tables.repeat_statistics import from_population_sd, inverse, moved
+from scalewatt.results.tables.repeat_statistics import half_width, inverse
 from scalewatt.results.tables.scaling import TRAINING
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, ESTIMATE_BOUNDS
 
@@ -183,7 +183,7 @@ def _quantities(
     n = published["repeats"]
     hours = from_population_sd(n, published["gpu_hours"], published["gpu_hours_popstd"])
     energy = from_population_sd(n, published["energy_kwh"], published["energy_popstd_kwh"])
-    runtime = moved(hours.mul(1 / published["gpus"], axis=0), published["runtime_h"])
+    runtime = around(hours.mul(1 / published["gpus"], axis=0), published["runtime_h"])
     samples, updates = (
         column_of(counts, pa.int64()) for counts in zip(*map(_work, configurations), strict=True)
     )
@@ -218,6 +218,23 @@ def _quantities(
         name: parts.assign(population_sd=parts["sd"] * population) if "sd" in parts else parts
         for name, parts in found.items()
     }
+
+
+def from_population_sd(n: pd.Series, mean: pd.Series, population_sd: pd.Series) -> pd.DataFrame:
+    """Return the columns SUMMARY of n values each, by their standard deviation with n in place of n − 1."""
+    several = n.where(n > 1)
+    widths = (half_width(k or 1) for k in values(several))
+    sd = population_sd.where(mean.notna()) * (several / (several - 1)) ** 0.5
+    half = column_of(widths, pa.float64(), n.index) * sd
+    return pd.DataFrame({"mean": mean, "sd": sd, "low": mean - half, "high": mean + half})
+
+
+def around(found: pd.DataFrame, mean: pd.Series) -> pd.DataFrame:
+    """Return the same spreads (columns SUMMARY) around other means where these are known."""
+    by = (mean - found["mean"]).fillna(0.0)
+    return found.assign(
+        mean=mean.fillna(found["mean"]), low=found["low"] + by, high=found["high"] + by
+    )
 
 
 def _work(configuration: Configuration) -> tuple[int, int]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scalewatt.common.errors import InputError
 from scalewatt.results.tables.table_schema import (
     CONFIGURATIONS,
     ESTIMATE_BOUNDS,
@@ -20,8 +19,6 @@ from scalewatt.results.tables.table_schema import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from scalewatt.statistics import Floats
-
 
 @dataclass(frozen=True)
 class Summary:
@@ -33,11 +30,6 @@ class Summary:
     low: float | None = None
     high: float | None = None
 
-    @property
-    def population_sd(self) -> float | None:
-        """Return the standard deviation with n in place of n − 1: what the paper printed."""
-        return None if self.sd is None else self.sd * math.sqrt((self.n - 1) / self.n)
-
 
 def summarise(values: Sequence[float | None]) -> Summary:
     """Return mean, sample sd (n − 1) and 95 % t interval; null if any value is missing."""
@@ -45,20 +37,20 @@ def summarise(values: Sequence[float | None]) -> Summary:
     if not found or len(found) < len(values):
         return Summary(len(values), None)
     n = len(found)
-    # Rounding would give equal values a mean beside them, and so a spread.
+    # Rounding would give equal values another mean than themselves, and so a spread.
     mean = min(max(math.fsum(found) / n, min(found)), max(found))
     if n == 1:
         return Summary(1, mean)
     sd = math.sqrt(math.fsum((v - mean) ** 2 for v in found) / (n - 1))
-    half = _half_width(n) * sd
+    half = half_width(n) * sd
     return Summary(n, mean, sd, mean - half, mean + half)
 
 
-def _half_width(n: int) -> float:
+def half_width(n: int) -> float:
     """Return half the interval of a mean of n values, over their standard deviation."""
     from scalewatt.statistics import quantile  # numpy takes long to import
 
-    return quantile(n - 1) / math.sqrt(n)
+    return quantile(n - 1) / math.sqrt(n) if n > 1 else math.nan
 
 
 def summary_of(row: Mapping[str, Any], name: str) -> Summary:
@@ -69,42 +61,95 @@ def summary_of(row: Mapping[str, Any], name: str) -> Summary:
 # --- of many configurations, as DataFrames --------------------------------------------------------
 
 
-def summary_columns(name: str, summaries: Iterable[Summary], index: pd.Index) -> pd.DataFrame:
-    """Return the columns `name`_mean, _sd, … of a quantity, a row for each of its summaries."""
+def statistics_of(runs: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Statistics of columns over the runs of each configuration, one row per configuration and quantity.
+
+    Columns n, known and PARTS; a mean is null if one of its values is, a spread of a single run too.
+    """
+    import numpy as np
     import pandas as pd
-    import pyarrow as pa
 
-    from scalewatt.results.tables.frames import column_of
-
-    found = list(summaries)
-    return pd.DataFrame(
-        {
-            f"{name}_{part}": column_of((getattr(s, part) for s in found), pa.float64(), index)
-            for part in PARTS
-        },
-        index=index,
+    tidy = runs[["configuration"]].join(runs[list(names)].astype("float64"))
+    tidy = tidy.melt("configuration", var_name="quantity")
+    groups = tidy.groupby(["configuration", "quantity"], sort=False)["value"]
+    found = pd.DataFrame(
+        groups.agg(n="size", known="count", mean="mean", sd="std", least="min", most="max")
     )
+    # Rounding would give equal values another mean than themselves, and so a spread.
+    alike = found["least"] == found["most"]
+    found["mean"] = found["mean"].where(~alike, found["least"])
+    found["sd"] = found["sd"].where(~alike | found["sd"].isna(), 0.0)
+    half = found["n"].map(half_width) * found["sd"]
+    found["low"], found["high"] = found["mean"] - half, found["mean"] + half
+    found["population_sd"] = found["sd"] * np.sqrt((found["n"] - 1) / found["n"])
+    parts = list(PARTS)
+    found[parts] = found[parts].where(found["known"] == found["n"])
+    return found
 
 
-def from_population_sd(n: pd.Series, mean: pd.Series, population_sd: pd.Series) -> pd.DataFrame:
-    """Return the columns SUMMARY of n values each, by their standard deviation with n in place of n − 1."""
+def configurations_of(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per configuration from the table of runs; runs that are excluded do not count.
+
+    Energies of repeats that differ in origin or scope have no mean, and neither is named (see
+    `unlike_energies`); of repeats on different kinds of devices nothing has.
+    """
     import pandas as pd
-    import pyarrow as pa
 
-    from scalewatt.results.tables.frames import column_of, values
+    from scalewatt.results.tables.frames import to_frame, to_table
 
-    several = n.where(n > 1)
-    widths = (None if k is None else _half_width(k) for k in values(several))
-    sd = population_sd.where(mean.notna()) * (several / (several - 1)) ** 0.5
-    half = column_of(widths, pa.float64(), n.index) * sd
-    return pd.DataFrame({"mean": mean, "sd": sd, "low": mean - half, "high": mean + half})
+    counted = runs[runs["excluded"].isna()]
+    unlike = unlike_energies(counted)
+    known = counted.groupby("configuration", sort=False)[["energy_kwh", "metric_last"]].count()
+    several = counted.groupby("configuration", sort=False)["torch_device"].nunique() > 1
+    masked = {
+        **dict.fromkeys(QUANTITIES, counted["configuration"].map(several)),
+        **dict.fromkeys(
+            [*OF_ENERGY, *ESTIMATE_BOUNDS, "energy_origin", "energy_scope"],
+            counted["configuration"].isin(unlike),
+        ),
+    }
+    counted = counted.assign(**{name: counted[name].mask(rows) for name, rows in masked.items()})
+    # A run whose energy is unknown may have no origin and scope.
+    by_energy = counted.sort_values("energy_kwh", key=lambda e: e.isna(), kind="stable")
+    first = by_energy.drop_duplicates("configuration").set_index("configuration").loc[known.index]
+    for name in ("device_name", "precision_used", "torch_device"):
+        differs = counted.groupby("configuration")[name].nunique(dropna=False) > 1
+        first[name] = first[name].mask(differs.reindex(first.index), "several")
+    statistics = statistics_of(counted, [*QUANTITIES, *ESTIMATE_BOUNDS])
+    means = statistics["mean"].unstack("quantity")
+    parts = [
+        statistics[part].unstack("quantity")[list(QUANTITIES)].add_suffix(f"_{part}")
+        for part in PARTS
+    ]
+    wide = pd.concat([means[list(ESTIMATE_BOUNDS)], *parts], axis=1)
+    first = first.drop(columns=[*QUANTITIES, *ESTIMATE_BOUNDS]).assign(
+        n_repeats=statistics["n"].groupby("configuration").first(),
+        n_energies=known["energy_kwh"],
+        n_metrics=known["metric_last"],
+        energy_unlike=pd.Series(unlike, first.index, dtype=object),
+    )
+    found = first.join(wide).reset_index().reindex(columns=CONFIGURATIONS.names)
+    return to_frame(to_table(found, CONFIGURATIONS))
 
 
-def moved(found: pd.DataFrame, mean: pd.Series) -> pd.DataFrame:
-    """Return the same spreads (columns SUMMARY) around other means where these are known."""
-    by = (mean - found["mean"]).fillna(0.0)
-    mean = mean.fillna(found["mean"])
-    return found.assign(mean=mean, low=found["low"] + by, high=found["high"] + by)
+def unlike_energies(runs: pd.DataFrame) -> dict[str, str]:
+    """Return the configurations whose energies have no mean, and in what their repeats differ.
+
+    A sensor that one node lacks makes a repeat's energy `mixed` next to `measured` ones. Neither excluded
+    runs count, nor energies that are not known.
+    """
+    known = runs[runs["excluded"].isna() & runs["energy_kwh"].notna()]
+    found: dict[str, list[str]] = {}
+    for name in ("energy_origin", "energy_scope", "torch_device"):
+        for key, column in known.groupby("configuration", sort=False)[name]:
+            if column.nunique() > 1:
+                texts = ", ".join(map(str, column.unique()))
+                words = f"repeats differ in {name.removeprefix('energy_')} ({texts})"
+                found.setdefault(str(key), []).append(words)
+    return {key: "; ".join(words) for key, words in found.items()}
+
+
+# --- quotients ------------------------------------------------------------------------------------
 
 
 def inverse(found: pd.DataFrame, top: pd.Series) -> pd.DataFrame:
@@ -131,98 +176,24 @@ def quotients(
     from scalewatt.results.tables.derived_quantities import ratio
     from scalewatt.statistics import relative_halves
 
+    sides = {"top": top, "bottom": bottom}
     mean = ratio(factor * top[f"{name}_mean"], bottom[f"{name}_mean"])
     apart = (top["configuration"] != bottom["configuration"]).fillna(False)
     apart |= (top["campaign"] != bottom["campaign"]).fillna(False)
-    sides: dict[str, tuple[Floats, Floats]] = {}
+    relative = {
+        side: ratio(rows[f"{name}_sd"], rows[f"{name}_mean"]).astype("float64").to_numpy()
+        for side, rows in sides.items()
+    }
     known = apart.to_numpy(bool)
-    for side, rows in (("top", top), ("bottom", bottom)):
-        value, spread, n = (
-            rows[column].astype("float64").to_numpy()
-            for column in (f"{name}_mean", f"{name}_sd", "n_repeats")
+    for side, rows in sides.items():
+        known &= np.isfinite(relative[side]) & (rows[f"{name}_mean"] > 0).fillna(False).to_numpy(
+            bool
         )
-        ready = (value > 0) & (n > 1) & np.isfinite(spread)
-        value, n = np.where(ready, value, 1.0), np.where(ready, n, 2.0).astype(float)
-        sides[side] = (np.where(ready, spread, 0.0) / value) ** 2 / n, np.asarray(n - 1.0, float)
-        known &= ready
-    halves = pd.Series(relative_halves(sides), mean.index)
-    low, high = ((mean * np.exp(side * halves)).where(known) for side in (-1, 1))
-    own, other = (ratio(rows[f"{name}_sd"], rows[f"{name}_mean"]) for rows in (top, bottom))
-    sd = (mean.abs() * (own**2 + other**2) ** 0.5).where(low.notna())
-    return pd.DataFrame({"mean": mean, "sd": sd, "low": low, "high": high})
-
-
-def configurations_of(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per configuration from the table of runs; runs that are excluded do not count.
-
-    Energies of repeats that differ in origin or scope have no mean, and neither is named (see
-    `unlike_energies`). InputError if repeats ran on different kinds of devices.
-    """
-    import pandas as pd
-    import pyarrow as pa
-
-    from scalewatt.results.tables.frames import column_of, values
-
-    counted = runs[runs["excluded"].isna()]
-    unlike = unlike_energies(counted)
-    without_mean = counted["configuration"].isin(unlike)
-    of_energy = [*OF_ENERGY, *ESTIMATE_BOUNDS, "energy_origin", "energy_scope"]
-    counted = counted.assign(**{name: counted[name].mask(without_mean) for name in of_energy})
-    # A run whose energy is unknown may have no origin and scope.
-    by_energy = counted.sort_values("energy_kwh", key=lambda e: e.isna(), kind="stable")
-    first = by_energy.drop_duplicates("configuration").set_index("configuration", drop=False)
-    _check_devices(counted, first)
-    groups = counted.groupby("configuration", sort=False)
-    first = first.loc[list(groups.groups)]
-    first["energy_unlike"] = column_of(map(unlike.get, first.index), pa.string(), first.index)
-    for name in ("device_name", "precision_used"):
-        several = groups[name].nunique(dropna=False) > 1
-        first.loc[several[several].index, name] = "several"
-    first["n_repeats"] = column_of(groups.size(), pa.int32(), first.index)
-    for count, name in (("n_energies", "energy_kwh"), ("n_metrics", "metric_last")):
-        # Before those of unlike origin were left out.
-        known = runs.loc[counted.index, name].notna().groupby(counted["configuration"]).sum()
-        first[count] = column_of(known.loc[first.index], pa.int32(), first.index)
-    repeats = {name: [values(own) for _, own in groups[name]] for name in QUANTITIES}
-    columns = [
-        summary_columns(name, map(summarise, found), first.index) for name, found in repeats.items()
-    ]
-    for name in ESTIMATE_BOUNDS:
-        means = (summarise(values(own)).mean for _, own in groups[name])
-        first[name] = column_of(means, pa.float64(), first.index)
-    found = pd.concat([first.drop(columns=list(QUANTITIES)), *columns], axis=1)
-    return found[CONFIGURATIONS.names].reset_index(drop=True)
-
-
-def unlike_energies(runs: pd.DataFrame) -> dict[str, str]:
-    """Return the configurations whose energies have no mean, and in what their repeats differ.
-
-    A sensor that one node lacks makes a repeat's energy `mixed` beside `measured` ones. Neither excluded
-    runs count, nor energies that are not known.
-    """
-    known = runs[runs["excluded"].isna() & runs["energy_kwh"].notna()]
-    found: dict[str, str] = {}
-    for name in ("energy_origin", "energy_scope"):
-        for key, own in known.groupby("configuration", sort=False)[name]:
-            texts, configuration = own.unique(), str(key)
-            if len(texts) < 2:
-                continue
-            words = (
-                f"repeats differ in {name.removeprefix('energy_')} ({', '.join(map(str, texts))})"
-            )
-            found[configuration] = "; ".join(filter(None, (found.get(configuration), words)))
-    return found
-
-
-def _check_devices(runs: pd.DataFrame, first: pd.DataFrame) -> None:
-    from scalewatt.results.tables.frames import equal
-
-    usual = first.loc[runs["configuration"]].set_axis(runs.index)
-    unlike = ~equal(runs["torch_device"], usual["torch_device"])
-    if unlike.any():
-        run, other = runs[unlike].iloc[0], usual[unlike].iloc[0]
-        raise InputError(
-            f"{run['configuration']}: repeats {other['repeat']} and {run['repeat']} differ in "
-            f"torch_device ({other['torch_device']}, {run['torch_device']}); leave one out by "
-            "`scalewatt exclude`"
-        )
+    errors = {}
+    for side, rows in sides.items():
+        n = np.where(known, rows["n_repeats"].astype("float64"), 2.0)
+        errors[side] = np.where(known, relative[side], 0.0) ** 2 / n, n - 1.0
+    halves = pd.Series(relative_halves(errors), mean.index)
+    low, high = ((mean * np.exp(sign * halves)).where(known) for sign in (-1, 1))
+    sd = mean.abs() * np.sqrt(relative["top"] ** 2 + relative["bottom"] ** 2)
+    return pd.DataFrame({"mean": mean, "sd": sd.where(low.notna()), "low": low, "high": high})

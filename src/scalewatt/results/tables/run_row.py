@@ -26,7 +26,7 @@ from scalewatt.energies.tables import (
     known_sum,
 )
 from scalewatt.recordings.terms import DEVICE_KINDS, J_PER_KWH, NODE, Flag, flag
-from scalewatt.results.carbon import Emitted, emitted
+from scalewatt.results.carbon import emitted
 from scalewatt.results.columns import tagged
 from scalewatt.results.tables.derived_quantities import (
     Facility,
@@ -179,7 +179,7 @@ def run_record(
         )
     history = read_history(files.folder / "history.parquet")
     energy = EnergyTotals(read_energy(files), with_staging=spec.protocol != "paper")
-    carbon = emitted(files.energy, energy) if over_time else Emitted()
+    grams, carbon_flags = emitted(files.energy, energy) if over_time else (None, [])
     metrics = [row["metric"] for row in history]
     goal = "max" if provenance.get("metric_goal") == "max" else "min"
     start = spec.initial_weights
@@ -188,7 +188,7 @@ def run_record(
         *shared_gpus(spec, provenance),
         *script_flags(spec, provenance, history),
         *_simulation_flags(provenance),
-        *carbon.flags,
+        *carbon_flags,
     ]
     identity = {
         "campaign": campaign,
@@ -220,7 +220,7 @@ def run_record(
         "validation_loss": history[-1]["validation_loss"],
         **_step_columns(history),
     }
-    return {**identity, **work, **energies, "over_time_g": carbon.grams}
+    return {**identity, **work, **energies, "over_time_g": grams}
 
 
 def read_energy(files: RunFiles) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Table 1 as Markdown and LaTeX."""
+"""Table 1 as Markdown and LaTeX, and sentences that stand under tables and figures."""
 
 from __future__ import annotations
 
@@ -9,48 +9,49 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.results.columns import SEVERAL, metric_label
+from scalewatt.results.columns import label, metric_label, with_unit_of
 from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.tables.table_schema import metadata
 
 Row = dict[str, Any]
 
-_COUNTS = ("gpus", "local_batch_size", "global_batch_size", "n_repeats")
 UNKNOWN = "–"
 UNEQUAL_SCOPES = "Totals of unequal scope are not comparable."
+_MEANS = ("energy_kwh", "energy_per_node_kwh", "runtime_h", "gpu_hours", "metric_last")
 
 
 def markdown(table: pa.Table) -> str:
     """Return a Markdown table, with notes on its numbers and on what is missing."""
-    columns = _columns(table)
-    rules = ["---" if name in _WORDS else "--:" for name in columns]
-    lines = [list(columns.values()), rules, *_cells(table, columns)]
-    escaped = ["| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |" for cells in lines]
-    return "\n".join([*escaped, "", *("\n".join([s, ""]) for s in _sentences(table))])
+    heads, rows = _cells(table)
+    rules = ["---" if head in _WORDS else "--:" for head in heads]
+    lines = [
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+        for cells in (heads, rules, *rows)
+    ]
+    return "\n".join([*lines, "", *(f"{sentence}\n" for sentence in _sentences(table))])
 
 
 def latex(table: pa.Table) -> str:
     """Return a booktabs table for a `table` environment, with its notes below in a box of the same width."""
-    columns = _columns(table)
-    align = "".join("l" if name in _WORDS else "r" for name in columns)
-    rows = [[escaped_latex(cell) for cell in cells] for cells in _cells(table, columns)]
-    heads = [_two_lines(head) for head in columns.values()]
-    lines = [" & ".join(cells) + r" \\" for cells in (heads, *rows)]
+    heads, rows = _cells(table)
+    head, *lines = (
+        " & ".join(cells) + r" \\"
+        for cells in (
+            [_two_lines(head) for head in heads],
+            *([escaped_latex(cell) for cell in cells] for cells in rows),
+        )
+    )
     return "\n".join(
         [
             "% needs \\usepackage{booktabs}",
             "\\begingroup\\setlength{\\tabcolsep}{3pt}",
-            f"\\begin{{tabular}}{{{align}}}",
-            "\\toprule",
-            lines[0],
-            "\\midrule",
-            *lines[1:],
-            "\\bottomrule",
+            f"\\begin{{tabular}}{{{''.join('l' if head in _WORDS else 'r' for head in heads)}}}",
+            *("\\toprule", head, "\\midrule", *lines, "\\bottomrule"),
             "\\end{tabular}\\endgroup",
             "",
             "\\smallskip",
             "\\begin{minipage}{\\linewidth}\\footnotesize",
-            *(escaped_latex(sentence) for sentence in _sentences(table)),
+            *map(escaped_latex, _sentences(table)),
             "\\end{minipage}",
             "",
         ]
@@ -59,49 +60,30 @@ def latex(table: pa.Table) -> str:
 
 # --- columns and cells ----------------------------------------------------------------------------
 
-_WORDS = ("device", "energy", "interval")
-"""Columns of words; all others are of numbers."""
+_ORIGIN, _INTERVAL = "Energy origin", "Estimated: truly within (kWh)"
+_WORDS = ("Device", _ORIGIN, _INTERVAL)
+"""Heads of columns of words; all others are of numbers."""
 
 
-def _columns(table: pa.Table) -> dict[str, str]:
-    """Return columns and their heads; runs and origin only where rows differ in them."""
-    processes = metadata(table).get("gpu_word") == "processes"
-    name = metadata(table).get("metric_name")
+def _cells(table: pa.Table) -> tuple[list[str], list[list[str]]]:
+    """Return heads and rows of cells; runs and origin only where rows differ in them."""
     rows = table.to_pylist()
-    columns = {
-        "device": "Device",
-        "gpus": "Processes" if processes else "GPUs",
-        "local_batch_size": "LBS",
-        "global_batch_size": "GBS",
-        "energy_kwh": "Energy (kWh)",
-        "energy_per_node_kwh": "Energy per node (kWh)",
-        "runtime_h": "Run time (h)",
-        "gpu_hours": "Process hours (h)" if processes else "GPUh (h)",
-        "metric_last": "Metric" if name == SEVERAL else metric_label("fourcastnet", name),
-    }
+    gpu_word = metadata(table).get("gpu_word") or "GPUs"
+    columns = {"Device": [row["device"] for row in rows]}
+    for name in ("gpus", "local_batch_size", "global_batch_size"):
+        columns[label(name, gpu_word)] = [str(row[name]) for row in rows]
+    for name in _MEANS:
+        head = with_unit_of(name, gpu_word)
+        if name == "metric_last":
+            head = metric_label("fourcastnet", metadata(table).get("metric_name"))
+        columns[head] = [_with_half(row[name], row[f"{name}_high"]) for row in rows]
     if len({row["n_repeats"] for row in rows}) > 1:
-        columns["n_repeats"] = "Runs"
+        columns["Runs"] = [str(row["n_repeats"]) for row in rows]
     if len({_pair(row) for row in rows}) > 1:
-        columns["energy"] = "Energy origin"
+        columns[_ORIGIN] = [_origin_words(*_pair(row)) for row in rows]
     if any(row["energy_origin"] in ORIGINS for row in rows):
-        columns["interval"] = "Estimated: truly within (kWh)"
-    return columns
-
-
-def _cells(table: pa.Table, columns: Mapping[str, str]) -> list[list[str]]:
-    return [[_cell(row, name) for name in columns] for row in table.to_pylist()]
-
-
-def _cell(row: Row, name: str) -> str:
-    if name == "device":
-        return str(row["device"])
-    if name == "energy":
-        return _origin_words(*_pair(row))
-    if name in _COUNTS:
-        return str(row[name])
-    if name == "interval":
-        return _interval(row)
-    return _with_half(row[name], row[f"{name}_high"])
+        columns[_INTERVAL] = [_interval(row) for row in rows]
+    return list(columns), [list(cells) for cells in zip(*columns.values(), strict=True)]
 
 
 def _interval(row: Row) -> str:
@@ -147,7 +129,7 @@ def left_out_sentences(table_metadata: Mapping[str, Any]) -> list[str]:
     """Return, from a table's metadata, configurations without a finished run and excluded runs with why."""
     found = []
     if table_metadata.get("missing"):
-        found.append(f"No finished run of {_enumerated(shortened_ids(table_metadata['missing']))}.")
+        found.append(f"No finished run of {', '.join(shortened_ids(table_metadata['missing']))}.")
     if table_metadata.get("excluded"):
         found.append(excluded_sentence(table_metadata["excluded"]))
     return found
@@ -184,31 +166,27 @@ def closing_sentences(table: pa.Table, *sentences: str) -> list[str]:
 
 
 def _sentences(table: pa.Table) -> list[str]:
-    sentences = [_spread_sentence(table.to_pylist())]
-    if metadata(table).get("gpu_word") == "processes":
-        sentences.append("n counts processes, and hours are those of processes.")
-    sentences += metadata(table).get("notes", [])
+    stored = metadata(table)
+    processes = stored.get("gpu_word") == "processes"
+    sentences = [
+        _spread_sentence(table.to_pylist()),
+        "n counts processes, and hours are those of processes." if processes else "",
+        *stored.get("notes", []),
+    ]
     return [sentence for sentence in closing_sentences(table, *sentences) if sentence]
 
 
 def _spread_sentence(rows: Sequence[Row]) -> str:
-    if not rows:
-        return ""
+    """Say what the numbers behind ± are."""
     repeats = {row["n_repeats"] for row in rows}
-    if repeats == {1}:
-        return "Single runs, so without a spread."
-    single = " single runs have none." if 1 in repeats else ""
+    if len(repeats - {1}) == 0:
+        return "Single runs, so without a spread." if rows else ""
     count = f"{min(repeats)} " if len(repeats) == 1 else ""
-    means = f"Means of {count}repeats ± half of the 95 % t interval"
-    alike = " ± 0: all repeats gave this very number." if _without_spread(rows) else ""
-    return (f"{means};{single}" if single else f"{means}.") + alike
-
-
-def _without_spread(rows: Sequence[Row]) -> bool:
-    """Return True if a column of the table is ± 0 in a row."""
-    shown = ("energy_kwh", "energy_per_node_kwh", "runtime_h", "gpu_hours", "metric_last")
-    pairs = [(row[name], row[f"{name}_high"]) for row in rows for name in shown]
-    return any(None not in pair and pair[1] <= pair[0] for pair in pairs)
+    end = "; single runs have none." if 1 in repeats else "."
+    pairs = [(row[name], row[f"{name}_high"]) for row in rows for name in _MEANS]
+    exact = any(None not in pair and pair[1] <= pair[0] for pair in pairs)
+    alike = " ± 0: all repeats gave this very number." if exact else ""
+    return f"Means of {count}repeats ± half of the 95 % t interval{end}{alike}"
 
 
 def _origin_words(origin: str | None, scope: str | None) -> str:
@@ -217,10 +195,6 @@ def _origin_words(origin: str | None, scope: str | None) -> str:
 
 def _pair(row: Row) -> tuple[str | None, str | None]:
     return row["energy_origin"], row["energy_scope"]
-
-
-def _enumerated(words: Sequence[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 _LATEX = {
