@@ -7,14 +7,13 @@ them: null is what they do not say, and what does not follow.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
-from scalewatt.campaign.campaign_types import Configuration
+from scalewatt.campaign.campaign_types import epoch_work
 from scalewatt.campaign.expansion import configuration_id
 from scalewatt.campaign.model_registry import defaults_of, model_key
 from scalewatt.common.project_files import PROJECT_ROOT
@@ -22,7 +21,6 @@ from scalewatt.recordings.terms import J_PER_KWH
 from scalewatt.results.tables.derived_quantities import Facility, Work, energy_columns
 from scalewatt.results.tables.frames import (
     column_of,
-    read_frame,
     records,
     to_frame,
     to_table,
@@ -42,23 +40,6 @@ _BOUND = re.compile("_(low|high)(?=_kwh$)")
 GPUS_PER_NODE, SOCKETS_PER_NODE = 4, 2
 SCOPES = {"a100": "gpu+cpu+ram", "h100": "gpu+cpu"}
 DEVICE_NAMES = {"a100": "A100-40GB", "h100": "H100-94GB"}
-_COLUMNS = pa.schema(
-    [
-        *((name, pa.string()) for name in ("source", "model", "phase", "device")),
-        *((name, pa.int32()) for name in ("gpus", "local_batch_size", "global_batch_size")),
-        ("dataset_samples", pa.int64()),
-        *((name, pa.int32()) for name in ("epochs", "repeats")),
-        *(
-            (name, pa.float64())
-            for name in (
-                *("runtime_h", "gpu_hours", "gpu_hours_popstd", "energy_kwh"),
-                *("energy_popstd_kwh", "gpu_energy_kwh", "cpu_energy_kwh"),
-            )
-        ),
-        ("metric_name", pa.string()),
-        ("metric_value", pa.float64()),
-    ]
-)
 
 
 def published_configurations() -> pd.DataFrame:
@@ -101,37 +82,51 @@ def is_overlaid(definition: Row) -> bool:
 @cache
 def _merged() -> pd.DataFrame:
     """Return one row per configuration: its time and its energy's parts may stand in two of the reference."""
-    read = read_frame(REFERENCE, _COLUMNS)
-    ids = [_configuration(row).id for row in records(read)]
-    by_id = read.assign(configuration=column_of(ids, pa.string())).groupby(
+    read = pd.read_csv(REFERENCE, dtype_backend="pyarrow")
+    ids = [_id(row) for row in records(read)]
+    groups = read.assign(configuration=column_of(ids, pa.string())).groupby(
         "configuration", sort=False
     )
-    return by_id.first().assign(source=by_id["source"].agg("; ".join)).reset_index()
+    return groups.first().assign(source=groups["source"].agg("; ".join)).reset_index()
+
+
+def _id(row: Row) -> str:
+    """Return the id of a row's configuration, as a campaign of the paper's names it."""
+    key = model_key(row["model"], row["phase"])
+    whole = row["dataset_samples"] == FULL_SAMPLES[row["model"]]
+    changed = row["epochs"] != defaults_of(key)["epochs"]
+    return configuration_id(
+        key,
+        row["device"],
+        row["gpus"],
+        row["local_batch_size"],
+        None if whole else row["dataset_samples"],
+        {"epochs": row["epochs"]} if changed else {},
+    )
 
 
 @cache
 def _configurations() -> pd.DataFrame:
     published = _merged()
-    configurations = [_configuration(row) for row in records(published)]
+    kinds = zip(published["model"], published["phase"], strict=True)
+    nodes = -(-published["gpus"] // GPUS_PER_NODE)
     identity: dict[str, Any] = {
         "campaign": PUBLISHED,
         "device_name": published["device"].map(DEVICE_NAMES),
-        "nodes": [one.nodes for one in configurations],
-        "protocol": [one.protocol for one in configurations],
-        "precision": [one.settings["precision"] for one in configurations],
+        "nodes": nodes,
+        "protocol": "paper",
+        "precision": [defaults_of(model_key(*kind))["precision"] for kind in kinds],
         "energy_origin": PUBLISHED,
         "energy_scope": published["device"].map(SCOPES),
         "metric_goal": "min",
         "torch_device": "cuda",
         "n_repeats": published["repeats"],
     }
+    parts = _quantities(published, nodes)
     found = pd.concat(
         [
             published[["configuration", *TRAINING, "metric_name"]].assign(**identity),
-            *(
-                parts.add_prefix(f"{name}_")
-                for name, parts in _quantities(published, configurations).items()
-            ),
+            *(columns.add_prefix(f"{name}_") for name, columns in parts.items()),
         ],
         axis=1,
     )
@@ -140,41 +135,7 @@ def _configurations() -> pd.DataFrame:
     return to_frame(to_table(empty, CONFIGURATIONS))
 
 
-def _configuration(row: Row) -> Configuration:
-    """Return the paper's configuration of a row, named as a campaign of the paper's names it."""
-    model, phase, gpus = row["model"], row["phase"], row["gpus"]
-    key = model_key(model, phase)
-    whole = row["dataset_samples"] == FULL_SAMPLES[model]
-    changed = row["epochs"] != defaults_of(key)["epochs"]
-    return Configuration(
-        id=configuration_id(
-            key,
-            row["device"],
-            gpus,
-            row["local_batch_size"],
-            None if whole else row["dataset_samples"],
-            {"epochs": row["epochs"]} if changed else {},
-        ),
-        model=model,
-        phase=phase,
-        device=row["device"],
-        gpus=gpus,
-        nodes=-(-gpus // GPUS_PER_NODE),
-        ranks_per_node=min(gpus, GPUS_PER_NODE),
-        local_batch_size=row["local_batch_size"],
-        global_batch_size=row["global_batch_size"],
-        dataset={"name": PUBLISHED, "format": PUBLISHED},
-        dataset_fraction="1",
-        dataset_samples=row["dataset_samples"],
-        protocol="paper",
-        epochs=row["epochs"],
-        settings={"precision": defaults_of(key)["precision"]},
-    )
-
-
-def _quantities(
-    published: pd.DataFrame, configurations: Sequence[Configuration]
-) -> dict[str, pd.DataFrame]:
+def _quantities(published: pd.DataFrame, nodes: pd.Series) -> dict[str, pd.DataFrame]:
     """Return columns of PARTS: what is published, and what follows from it; spreads where they follow.
 
     A quotient of energy and time has none: both were of the same runs, and how they vary together
@@ -185,9 +146,9 @@ def _quantities(
     energy = from_population_sd(n, published["energy_kwh"], published["energy_popstd_kwh"])
     runtime = around(hours.mul(1 / published["gpus"], axis=0), published["runtime_h"])
     samples, updates = (
-        column_of(counts, pa.int64()) for counts in zip(*map(_work, configurations), strict=True)
+        column_of(counts, pa.int64())
+        for counts in zip(*map(_work, records(published)), strict=True)
     )
-    nodes = column_of((one.nodes for one in configurations), pa.int32())
     seconds = 3600 * runtime["mean"].fillna(0.0)
     joules = {kind: published[f"{kind}_energy_kwh"] * J_PER_KWH for kind in ("gpu", "cpu")}
     work = Work(
@@ -237,8 +198,7 @@ def around(found: pd.DataFrame, mean: pd.Series) -> pd.DataFrame:
     )
 
 
-def _work(configuration: Configuration) -> tuple[int, int]:
+def _work(row: Row) -> tuple[int, int]:
     """Return the samples and updates of the whole training."""
-    each, updates = configuration.samples_per_epoch, configuration.updates
-    assert each is not None and updates is not None
-    return each * configuration.epochs, updates
+    samples, updates = epoch_work(row["dataset_samples"], row["gpus"], row["local_batch_size"])
+    return samples * row["epochs"], updates * row["epochs"]
