@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scalewatt.energies.run_inputs import PlannedRun, Run
+from scalewatt.energies.segments import PlannedRun, Run
 
 
 def run_of(provenance: dict[str, object]) -> Run:

@@ -38,8 +38,14 @@ from scalewatt.energies.node import (
     sensors_of,
     shared_kinds,
 )
-from scalewatt.energies.run_inputs import Run, read_planned_run
-from scalewatt.energies.segments import NodeRecording, Segment, open_segment, segment_numbers
+from scalewatt.energies.segments import (
+    NodeRecording,
+    Run,
+    Segment,
+    open_segment,
+    read_planned_run,
+    segment_numbers,
+)
 from scalewatt.energies.stages import (
     STAGES,
     UNATTRIBUTED,

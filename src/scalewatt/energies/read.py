@@ -21,8 +21,14 @@ import pyarrow as pa
 from scalewatt.common.errors import InputError
 from scalewatt.energies.account import account, account_segment
 from scalewatt.energies.node import UNUSED_GPU
-from scalewatt.energies.run_inputs import PlannedRun, Run, read_planned_run
-from scalewatt.energies.segments import Segment, segment_numbers
+from scalewatt.energies.segments import (
+    PlannedRun,
+    Run,
+    Segment,
+    read_planned_run,
+    recordings_of,
+    segment_numbers,
+)
 from scalewatt.energies.stages import STAGES, UNATTRIBUTED, segment_events
 from scalewatt.energies.tables import ALL, BOUNDS, Accounts, EnergyTotals, records
 from scalewatt.energies.traces import Traces
@@ -146,7 +152,7 @@ def read_account(
     events = read_stages(Path(reading.stages)) if reading.stages else None
     files: list[tuple[Path, Options]] = []
     if path.is_dir():
-        is_run = segment_numbers(_perun_folder(path)) or (path / "spec.json").exists()
+        is_run = segment_numbers(recordings_of(path)) or (path / "spec.json").exists()
         files = [] if is_run else files_in(path, reading.options(path), reading.nodes)
         perun_file = None if is_run or files else _only_perun_file(path)
         if not files and perun_file is None:
@@ -166,10 +172,6 @@ def _refuse_choice(path: Path, reading: Reading, recording: Recording) -> None:
     for name in ("run", "round"):
         if getattr(reading, name) is not None and getattr(recording, name) is None:
             raise InputError(f"{path}: holds no {name}s to choose from; leave out --{name}")
-
-
-def _perun_folder(path: Path) -> Path:
-    return path / "perun" if (path / "perun").is_dir() else path
 
 
 def _only_perun_file(folder: Path) -> Path | None:

@@ -6,7 +6,7 @@ they are set forward, is no time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any
@@ -107,14 +107,6 @@ def within(seconds: Floats) -> Floats:
     return np.where((seconds > 0) & (seconds < LATEST_S), seconds, np.nan)
 
 
-def unread(texts: Iterable[str], seconds: Iterable[float]) -> str:
-    """First text that is no time, in quotes, for a message; "" where all are."""
-    for text, second in zip(texts, seconds, strict=False):
-        if not np.isfinite(second):
-            return f" (such as {shown(text[:40])})"
-    return ""
-
-
 def zone_named(name: str | None, where: str) -> tzinfo | None:
     """Zone of a name; None, this machine's zone, for None. Raises InputError."""
     if name is None:
@@ -137,7 +129,9 @@ def read_times(rules: Mapping[str, Any], texts: pd.Series, time_zone: str | None
         raise InputError("its rows have no times; record them (docs/recordings.md)")
     stamps = _parse_column(texts, rule, decimal, zone)
     if stamps is None or not np.isfinite(stamps.seconds).any():
-        what = f"has no unix times, or dates with a time of day{unread(texts[:1], [np.nan])}"
+        what = (
+            f"has no unix times, or dates with a time of day (such as {shown(texts.iloc[0][:40])})"
+        )
         raise InputError(f"its column of times {what}; state its unit or format")
     return stamps
 

@@ -19,7 +19,7 @@ from scalewatt.campaign.cluster import CARBON_BOUNDS
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256, write_table
 from scalewatt.common.tabular_files import csv_rows
-from scalewatt.energies.run_inputs import Run, read_planned_run
+from scalewatt.energies.segments import Run, read_planned_run
 from scalewatt.energies.stages import Window, segment_events, tile_window
 from scalewatt.energies.tables import ENERGY_SCHEMA, EnergyTotals
 from scalewatt.recordings.terms import J_PER_KWH, Flag, Floats, flag

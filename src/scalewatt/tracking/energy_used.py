@@ -22,8 +22,7 @@ from scalewatt.campaign.run_spec import RunSpec, read_spec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.energies.account import account
 from scalewatt.energies.node import MAX_UNCOVERED
-from scalewatt.energies.run_inputs import PlannedRun, Run
-from scalewatt.energies.segments import segment_numbers
+from scalewatt.energies.segments import PlannedRun, Run, segment_numbers
 from scalewatt.energies.tables import BOUNDS, ENERGY_SCHEMA, EnergyTotals
 from scalewatt.monitoring.running_total import TOTAL_EVERY_S, read_total
 from scalewatt.recordings.journal import journal_files, last_stamps
