@@ -229,7 +229,7 @@ def device(**values: Any) -> dict[str, Any]:
 
 
 def write_traces(files: RunFiles, rows: list[dict[str, Any]]) -> None:
-    """Write a run's traces, and the energy of its devices: a second of each known sample."""
+    """Write a run's traces, and the energy of its devices: a second of each known sample, none of others."""
     keys = ("segment", "node", "device_kind", "device_index")
     devices: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:
@@ -251,8 +251,11 @@ def write_traces(files: RunFiles, rows: list[dict[str, Any]]) -> None:
             )
     names = ("segment", "node", "device_kind", "device_index", "stage", "energy_origin")
     energies = [
-        device(**{name: row[name] for name in names}, recorded_j=row["power_w"])
+        device(
+            **{name: row[name] for name in names},
+            recorded_j=row["power_w"] or 0.0,
+            covered_s=float(row["power_w"] is not None),
+        )
         for row in rows
-        if row["power_w"] is not None
     ]
     write_table(pa.Table.from_pylist(energies, DEVICES_SCHEMA), files.devices)

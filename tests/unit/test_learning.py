@@ -9,8 +9,6 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from figure_tables import draw, legend_of, plotted
-from hypothesis import given
-from hypothesis import strategies as st
 from paper_rows import learning_table, pareto_table, with_metadata
 from run_files import NAME, absent, epochs, make_run, make_spec, part
 
@@ -22,8 +20,8 @@ from scalewatt.figures.figure_data import drawable, series_labels
 from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.results.figures.learning_table import (
     LEARNING,
-    Usage,
-    cumulated,
+
+
     learning,
     run_epochs,
 )
@@ -75,18 +73,22 @@ def simple(results: Path, **spec: Any) -> RunFiles:
     return made_run(results, energy, parts, epochs([40.0, 30.0]), **spec)
 
 
+def epoch_rows(files: RunFiles) -> list[Row]:
+    return records(run_epochs(files))
+
+
 # --- the table ------------------------------------------------------------------------------------
 
 
 def test_energy_and_time_count_from_the_start_to_the_end_of_each_epoch(tmp_path: Path) -> None:
-    rows = run_epochs(simple(tmp_path))
+    rows = epoch_rows(simple(tmp_path))
     assert [row["energy_kwh"] for row in rows] == pytest.approx([7.0, 10.0])
     assert [row["time_h"] * 3600 for row in rows] == pytest.approx([300.0, 400.0])
     assert [(row["epoch"], row["metric"]) for row in rows] == [(0, 40.0), (1, 30.0)]
 
 
 def test_under_the_papers_protocol_staging_does_not_count(tmp_path: Path) -> None:
-    rows = run_epochs(simple(tmp_path, protocol="paper"))
+    rows = epoch_rows(simple(tmp_path, protocol="paper"))
     assert [row["energy_kwh"] for row in rows] == pytest.approx([3.0, 6.0])
     assert [row["time_h"] * 3600 for row in rows] == pytest.approx([200.0, 300.0])
 
@@ -109,7 +111,7 @@ def test_what_a_killed_segment_lost_is_counted_once_in_its_epoch(tmp_path: Path)
     history = epochs([3.0, 2.0, 1.0])
     history[1]["segment"] = history[2]["segment"] = 1
     files = made_run(tmp_path, energy, parts, history)
-    rows = run_epochs(files)
+    rows = epoch_rows(files)
     assert [row["energy_kwh"] for row in rows] == pytest.approx([5.0, 11.0, 15.0])
     total = run_row(files, "made", Facility())["energy_kwh"]
     assert rows[-1]["energy_kwh"] + 1.0 == pytest.approx(total)
@@ -119,7 +121,7 @@ def test_time_is_the_mean_over_nodes_and_energy_the_sum(tmp_path: Path) -> None:
     energy = [part("gpu", "train", 100, KWH, node=node) for node in ("n1", "n2")]
     parts = [epoch_part(0, "train", 200, 2 * KWH)]
     files = made_run(tmp_path, energy, parts, epochs([1.0]), nodes=2)
-    (row,) = run_epochs(files)
+    (row,) = epoch_rows(files)
     assert row["time_h"] * 3600 == pytest.approx(100)
     assert row["energy_kwh"] == pytest.approx(2)
 
@@ -127,14 +129,14 @@ def test_time_is_the_mean_over_nodes_and_energy_the_sum(tmp_path: Path) -> None:
 def test_unknown_energy_leaves_the_time_known(tmp_path: Path) -> None:
     energy = [part("gpu", "train", 100, None)]
     files = made_run(tmp_path, energy, [epoch_part(0, "train", 100, None)], epochs([1.0]))
-    (row,) = run_epochs(files)
+    (row,) = epoch_rows(files)
     assert row["energy_kwh"] is None and row["time_h"] == pytest.approx(100 / 3600)
 
 
 def test_epochs_that_the_recording_does_not_place_have_neither(tmp_path: Path) -> None:
     energy = [part("gpu", "unattributed", 100, 3 * KWH)]
     parts = [epoch_part(None, "unattributed", 100, 3 * KWH)]
-    rows = run_epochs(made_run(tmp_path, energy, parts, epochs([1.0, 2.0])))
+    rows = epoch_rows(made_run(tmp_path, energy, parts, epochs([1.0, 2.0])))
     assert {row["energy_kwh"] for row in rows} == {row["time_h"] for row in rows} == {None}
 
 
@@ -147,7 +149,7 @@ def test_energy_that_a_stage_used_outside_of_its_epochs_is_counted(tmp_path: Pat
         epoch_part(1, "train", 100, 3 * KWH),
         epoch_part(None, "shutdown", 100, 1 * KWH),
     ]
-    rows = run_epochs(made_run(tmp_path, energy, parts, epochs([2.0, 1.0])))
+    rows = epoch_rows(made_run(tmp_path, energy, parts, epochs([2.0, 1.0])))
     assert [row["energy_kwh"] for row in rows] == pytest.approx([3.0, 6.0])
     assert [row["time_h"] * 3600 for row in rows] == pytest.approx([200.0, 300.0])
 
@@ -170,32 +172,9 @@ def test_without_any_power_the_time_is_that_of_the_stages(tmp_path: Path) -> Non
     names = EVENTS_SCHEMA.names
     made = pa.Table.from_pylist([dict(zip(names, e, strict=True)) for e in events], EVENTS_SCHEMA)
     write_table(made, files.folder / "events.parquet")
-    rows = run_epochs(files)
+    rows = epoch_rows(files)
     assert {row["energy_kwh"] for row in rows} == {None}
     assert [row["time_h"] * 3600 for row in rows] == pytest.approx([35.0, 35 + 12 + 50])
-
-
-AMOUNT = st.floats(0, 1e9)
-
-
-@given(
-    st.lists(st.tuples(AMOUNT, st.integers(0, 3)), min_size=1, max_size=6),
-    st.dictionaries(st.integers(0, 3), AMOUNT),
-    st.dictionaries(st.integers(0, 3), AMOUNT),
-)
-def test_curves_never_fall_and_never_exceed_the_total(
-    spent: list[tuple[float, int]], before: dict[int, float], after: dict[int, float]
-) -> None:
-    segments = sorted(segment for _, segment in spent)
-    history = [{"epoch": k, "segment": segment} for k, segment in enumerate(segments)]
-    known: dict[int, float | None] = {k: value for k, (value, _) in enumerate(spent)}
-    ends = cumulated(history, Usage(known, before, after))
-    values = [value for value in ends if value is not None]
-    assert len(values) == len(history) and values == sorted(values)
-    total = sum(v for v, _ in spent) + sum(before.values()) + sum(after.values())
-    rest = sum(v for s, v in before.items() if s > segments[-1])
-    rest += sum(v for s, v in after.items() if s >= segments[-1])
-    assert values[-1] + rest == pytest.approx(total, rel=1e-9, abs=1e-6)
 
 
 def test_the_table_has_a_row_per_run_and_epoch_under_the_first_series(tmp_path: Path) -> None:

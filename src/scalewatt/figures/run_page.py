@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 
-from scalewatt.figures import prose, style
+from scalewatt.figures import figure_data as data
+from scalewatt.figures import prose, style, traces
 from scalewatt.figures.output.save_figure import save
 from scalewatt.recordings.terms import NODE, SIMULATED
 from scalewatt.results.figures.footnotes import ASSUMED
-from scalewatt.results.figures.run_page_table import (
-    BINS,
-    Band,
-    RunPage,
-    Segment,
-    Span,
-    Trace,
-)
+from scalewatt.results.figures.run_page_table import KINDS, MOST_NODES, RunPage
 from scalewatt.results.text.flag_labels import (
     FLAG_WORDS,
     absent_kinds,
@@ -50,60 +43,62 @@ STAGES: dict[str, tuple[str, str]] = {
     "shutdown": ("#b0b0b0", "\\\\\\"),
 }
 """Colour and hatch of each stage in the strip; panels are shaded in a paler tint."""
-TINT = 0.82
+TINT, BAND_TINT = 0.82, 0.55
 MOST_FLAGS = 8
-PAGE_FORMATS = ("svg",)
-"""What a page is drawn as unless others are asked for; there may be hundreds of pages."""
-_POWER, _CLOCK = "\npower (W)", "\nGPU clock (MHz)"
 TITLE_SIZE = 7.5
-# Where a run's page has its small words: its panels are lower than those of other figures.
 _SMALL = 6.0
+"""Size of small words: the panels of a page are lower than those of other figures."""
 
 
-def save_pages(
-    pages: Iterable[RunPage], results: Path, formats: Sequence[str] = PAGE_FORMATS
-) -> list[Path]:
-    """Write figures/runs/<configuration>/<repeat> below `results` for each page, in each of `formats`."""
+def save_pages(pages: Iterable[RunPage], results: Path) -> list[Path]:
+    """Write figures/runs/<configuration>/<repeat>.svg below `results` for each page."""
     folder = results / "figures" / "runs"
     return [
         path
         for page in pages
         for path in save(
-            draw(page), folder / page.row["configuration"] / str(page.row["repeat"]), formats
+            draw(page), folder / page.row["configuration"] / str(page.row["repeat"]), ["svg"]
         )
     ]
 
 
 def draw(page: RunPage) -> Figure:
     """Draw a strip of stages, and a panel for each node and device kind, or of many nodes for each kind."""
-    panels = _panels(page)
-    heights = [4.0, *([max(17.0, min(38.0, 190.0 / max(len(panels), 1)))] * max(len(panels), 1))]
+    order = {kind: place for place, kind in enumerate(KINDS)}
+    bands = page.bands.assign(place=page.bands["device_kind"].map(order))
+    panels = [rows for _, rows in bands.groupby(["node", "place"])]
+    count = max(len(panels), 1)
+    heights = [4.0, *[max(17.0, min(38.0, 190.0 / count))] * count]
     sentences = note_sentences(page)
     with style.applied():
-        small = style.lines_mm(len(style.note_lines(sentences, style.PAGE)), style.PAGE.note_size)
-        small += style.lines_mm(title(page).count("\n") - 1, 1.5 * TITLE_SIZE)
-        figure = style.new_figure(sum(heights) + small + 34)
+        words_mm = style.lines_mm(
+            len(style.note_lines(sentences, style.PAGE)), style.PAGE.note_size
+        )
+        words_mm += style.lines_mm(title(page).count("\n") - 1, 1.5 * TITLE_SIZE)
+        figure = style.new_figure(sum(heights) + words_mm + 34)
         grid = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
         figure.suptitle(title(page), x=0.012, ha="left", fontsize=TITLE_SIZE, linespacing=1.5)
         _draw_strip(grid[0], page)
         if not panels:
             style.say_instead(grid[1], "No power of any device was recorded.")
-        for axes, (words, lines) in zip(grid[1:], panels, strict=False):
-            _draw_panel(axes, words, lines, page)
-            if words.endswith(_CLOCK):
-                asked = {"color": style.INK, "linewidth": 0.7, "linestyle": (0, (4, 2))}
-                axes.axhline(page.row["gpu_clock_mhz"], gid="asked", **asked)
-        _time_axis(grid, page)
+        for axes, rows in zip(grid[1:], panels, strict=False):
+            _draw_panel(axes, rows, page)
+        traces.time_axis(grid[-1], page.length_s, "the run began", 10)
+        if len(page.segments) > 1:
+            _name_segments(grid[1], page)
         place: Any = {"loc": "lower right", "bbox_to_anchor": (1, 1.1), "borderaxespad": 0}
         grid[0].legend(handles=_handles(page), ncols=6, handlelength=1.6, **place)
         style.notes(figure, sentences, most=None)
     return figure
 
 
+# --- words ----------------------------------------------------------------------------------------
+
+
 def title(page: RunPage) -> str:
-    """Return two or three lines: which run, its totals with their origin and scope, why it is excluded."""
+    """Say in two or three lines which run it is, its totals with origin and scope, why it is excluded."""
     row = page.row
-    nodes = f"{len(page.nodes)} node{'s' if len(page.nodes) != 1 else ''}"
+    nodes = f"{page.nodes} node{'s' if page.nodes != 1 else ''}"
     ranks = prose.counted(row["gpus"], "processes" if counts_processes(row) else "GPUs")
     lines = [
         f"{row['configuration']}, repeat {row['repeat']}: {ranks} on {nodes},"
@@ -112,18 +107,14 @@ def title(page: RunPage) -> str:
     ]
     if row["excluded"] is not None:
         lines.append(f"Excluded from tables and figures: {row['excluded']}")
-    return "\n".join(part for line in lines for part in _wrapped(line))
-
-
-def _wrapped(line: str) -> list[str]:
-    """Return the lines of a title that is as wide as the page at most; configurations stay whole."""
     characters = int(style.PAGE.note_characters * style.PAGE.note_size / TITLE_SIZE)
-    return textwrap.wrap(line, characters, break_on_hyphens=False)
+    # Configurations stay whole.
+    wrapped = (textwrap.wrap(line, characters, break_on_hyphens=False) for line in lines)
+    return "\n".join(part for line in wrapped for part in line)
 
 
 def energy_words(row: Mapping[str, Any]) -> str:
-    """Return energy with origin, interval, scope and coverage, or what was recorded where
-    the energy is unknown."""
+    """State the energy with origin, interval, scope and coverage, or what was recorded where it is unknown."""
     scope, coverage = row["energy_scope"], row["coverage"]
     covered = "" if coverage is None else f", coverage {percent(coverage)}"
     if scope is None:
@@ -139,240 +130,130 @@ def energy_words(row: Mapping[str, Any]) -> str:
 
 
 def note_sentences(page: RunPage) -> list[str]:
-    """Return notes: what is shown, waiting between segments, discarded energy, and quality flags."""
-    sentences = [_shown_sentence(page)]
-    waited = sum(one.waited_s for one in page.segments)
+    """Make the notes: what is shown, waiting between segments, discarded energy, and quality flags."""
+    shown = "the devices" if page.nodes > MOST_NODES else "a device's samples"
+    sentences = [
+        f"Band: least to greatest power; line: mean of {shown}. Gaps shorter than "
+        f"{with_unit(page.place_s / 3600, 'h', 3)} are not seen."
+    ]
     if len(page.segments) > 1:
+        waited = with_unit(page.segments["waited_s"].sum() / 3600, "h", 3)
         sentences.append(
             f"{len(page.segments)} segments, one after another; the waiting between them"
-            f" ({with_unit(waited / 3600, 'h', 3)}) is left out."
+            f" ({waited}) is left out."
         )
-    if page.clocks is not None:
-        sentences.append("Dashed: the clock that was asked for.")
-    lost = page.row["discarded_energy_kwh"]
-    if lost:
+    if lost := page.row["discarded_energy_kwh"]:
         sentences.append(f"{with_unit(lost, 'kWh')} of it were lost work, which was repeated.")
     if page.row["energy_origin"] == SIMULATED:
         sentences.append(ASSUMED)
-    flags = read_flags(page.row["flags"])
-    found = _flag_sentences(one for one in flags if one["code"] != "absent")
-    sentences += found[:MOST_FLAGS]
-    if len(found) > MOST_FLAGS:
+    flags = pd.DataFrame(read_flags(page.row["flags"]), columns=["code", "device", "detail"])
+    kinds = [rows for _, rows in flags[flags["code"] != "absent"].groupby("code", sort=False)]
+    sentences += map(_flag_sentence, kinds[:MOST_FLAGS])
+    if len(kinds) > MOST_FLAGS:
         sentences.append(
-            f"… and {len(found) - MOST_FLAGS} more kinds of flags, in the energy table."
+            f"… and {len(kinds) - MOST_FLAGS} more kinds of flags, in the energy table."
         )
     if absent := absent_kinds(page.row):
         sentences.append(f"Neither a sensor nor an estimate: {', '.join(absent)}.")
-    return sentences if flags else [*sentences, "No flags."]
+    return [*sentences, *(["No flags."] if flags.empty else [])]
 
 
-def _shown_sentence(page: RunPage) -> str:
-    """Return what lines and bands stand for, and what they cannot show."""
-    if page.place_s is None:
-        return "Every sample; gaps are gaps."
-    unseen = f"Gaps shorter than {with_unit(page.place_s / 3600, 'h', 3)} are not seen."
-    if page.bands:
-        return f"Band: least to greatest power of a device; line: mean of the devices. {unseen}"
-    return f"Strokes reach from the least to the greatest sample of their place. {unseen}"
+def _flag_sentence(flags: pd.DataFrame) -> str:
+    """State the first flag of a kind, and how many more of the kind there are."""
+    code, device, detail = flags[["code", "device", "detail"]].iloc[0]
+    words = FLAG_WORDS.get(code, code.replace("_", " "))
+    more = f" (and {len(flags) - 1} more of this kind)" if len(flags) > 1 else ""
+    return f"{words[:1].upper()}{words[1:]}{f' ({device})' if device else ''}: {detail}{more}"
 
 
-def _flag_sentences(flags: Iterable[Mapping[str, str]]) -> list[str]:
-    """Return a sentence for each flag of a kind once, and how many more of the kind there are."""
-    by_code: dict[str, list[Mapping[str, str]]] = {}
-    for one in flags:
-        by_code.setdefault(one["code"], []).append(one)
-    return [
-        _flag_sentence(own[0]) + (f" (and {len(own) - 1} more of this kind)" if own[1:] else "")
-        for own in by_code.values()
-    ]
-
-
-def _flag_sentence(one: Mapping[str, str]) -> str:
-    words = FLAG_WORDS.get(one["code"], one["code"].replace("_", " "))
-    device = f" ({one['device']})" if one["device"] else ""
-    return f"{words[:1].upper()}{words[1:]}{device}: {one['detail']}"
-
-
-def visible_spans(spans: Sequence[Span], length_s: float) -> list[Span]:
-    """Return the stages in at most BINS parts of the time: each part shows the stage that fills most of it.
-
-    Short runs keep their stages as they are.
-    """
-    if not spans or len(spans) < 40 or length_s <= 0:
-        return list(spans)
-    width = length_s / BINS
-    names = sorted({span.stage for span in spans})
-    filled = np.zeros((len(names), BINS))
-    for span in spans:
-        edges = np.arange(BINS + 1) * width
-        first = min(int(span.start_s / width), BINS - 1)
-        last = min(int(span.end_s / width), BINS - 1)
-        low = np.maximum(edges[first : last + 1], span.start_s)
-        high = np.minimum(edges[first + 1 : last + 2], span.end_s)
-        filled[names.index(span.stage), first : last + 1] += np.maximum(high - low, 0.0)
-    winners = np.where(filled.max(axis=0) > 0, filled.argmax(axis=0), -1)
-    cuts = [0, *(np.flatnonzero(np.diff(winners)) + 1).tolist(), BINS]
-    return [
-        Span(names[winners[start]], start * width, end * width)
-        for start, end in pairwise(cuts)
-        if winners[start] >= 0
-    ]
-
-
-Lines = Sequence[Trace] | Band
-
-
-def _panels(page: RunPage) -> list[tuple[str, Lines]]:
-    """Return the label of each panel, and what it shows; a clock that was asked for comes last."""
-    if page.bands:
-        nodes = len(page.nodes)
-        apart = {NODE: f"\n({nodes} nodes)"}
-        found: list[tuple[str, Lines]] = [
-            (
-                PANEL_WORDS[one.device_kind]
-                + apart.get(one.device_kind, f"\n({one.devices} on {nodes} nodes)")
-                + _POWER,
-                one,
-            )
-            for one in page.bands
-        ]
-    else:
-        found = [
-            (words + _POWER, own)
-            for (_, kind), own in _by_node(page.traces)
-            for words in [PANEL_WORDS[kind] + _on_node(own, page)]
-        ]
-    if isinstance(page.clocks, Band):
-        found.append((_CLOCK, page.clocks))
-    elif page.clocks is not None:
-        found += [(_on_node(own, page).strip() + _CLOCK, own) for _, own in _by_node(page.clocks)]
-    return found
-
-
-def _by_node(traces: Iterable[Trace]) -> Iterable[tuple[tuple[str, str], list[Trace]]]:
-    """Return the traces of each node and device kind."""
-    groups: dict[tuple[str, str], list[Trace]] = {}
-    for trace in traces:
-        groups.setdefault(trace.device[:2], []).append(trace)
-    return groups.items()
-
-
-def _on_node(traces: Sequence[Trace], page: RunPage) -> str:
-    return f"\n{traces[0].device[0]}" if len(page.nodes) > 1 else ""
-
-
-def _length(page: RunPage) -> float:
-    return page.segments[-1].end_s if page.segments else 0.0
+# --- drawing --------------------------------------------------------------------------------------
 
 
 def _draw_strip(axes: Axes, page: RunPage) -> None:
     """Draw the stages in full colour, labelled where there is room."""
-    length = _length(page)
-    shown = visible_spans(page.spans, length)
     for stage, (colour, hatch) in STAGES.items():
-        ranges = [(one.start_s, one.end_s - one.start_s) for one in shown if one.stage == stage]
-        if ranges:
-            axes.broken_barh(
-                ranges, (0, 1), facecolor=colour, hatch=hatch, edgecolor="white", linewidth=0
-            )
-    for one in shown:
-        words = one.stage.replace("_", " ")
-        if one.end_s - one.start_s > 0.0125 * len(words) * length:
-            middle = (one.start_s + one.end_s) / 2
-            box = {"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.5}
-            place: Any = {"ha": "center", "va": "center_baseline", "fontsize": _SMALL, "bbox": box}
+        look: Any = {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0}
+        axes.broken_barh(_ranges(page, stage), (0, 1), **look)
+    box = {"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.5}
+    place: Any = {"ha": "center", "va": "center_baseline", "fontsize": _SMALL, "bbox": box}
+    for span in data.each(page.spans):
+        words = span.stage.replace("_", " ")
+        if span.end_s - span.start_s > 0.0125 * len(words) * page.length_s:
+            middle = (span.start_s + span.end_s) / 2
             axes.text(middle, 0.5, words, **place).set_in_layout(False)
     axes.set_ylim(0, 1)
     axes.set_axis_off()
-    if not page.spans:
+    if page.spans.empty:
         axes.text(0, 0.5, "no stages were recorded", color=style.GREY, fontsize=_SMALL, va="center")
 
 
-def _draw_panel(axes: Axes, words: str, lines: Lines, page: RunPage) -> None:
-    axes.set_ylabel(words, fontsize=_SMALL + 0.5)
-    shown = visible_spans(page.spans, _length(page))
+def _ranges(page: RunPage, stage: str) -> list[tuple[float, float]]:
+    spans = page.spans[page.spans["stage"] == stage]
+    return list(zip(spans["start_s"], spans["end_s"] - spans["start_s"], strict=True))
+
+
+def _draw_panel(axes: Axes, bands: pd.DataFrame, page: RunPage) -> None:
+    """Draw the devices of a kind of a node, or of all nodes, over the tints of the stages."""
+    axes.set_ylabel(_label(bands, page), fontsize=_SMALL + 0.5)
+    tinted: Any = {"transform": axes.get_xaxis_transform(), "linewidth": 0, "zorder": 0}
     for stage, (colour, _) in STAGES.items():
-        ranges = [(one.start_s, one.end_s - one.start_s) for one in shown if one.stage == stage]
-        if ranges:
-            axes.broken_barh(
-                ranges,
-                (0, 1),
-                transform=axes.get_xaxis_transform(),
-                facecolor=style.paler(colour, TINT),
-                linewidth=0,
-                zorder=0,
-            )
-    if isinstance(lines, Band):
-        colour = style.COLOURS[0]
-        axes.fill_between(
-            lines.time_s, lines.low_w, lines.high_w, color=style.paler(colour, 0.55), linewidth=0
-        )
-        axes.plot(lines.time_s, lines.mean_w, color=colour, linewidth=0.7)
-        values = np.concatenate([lines.low_w, lines.high_w])
-    else:
-        for place, trace in enumerate(lines):
-            look: Any = {"color": style.COLOURS[place % len(style.COLOURS)], "linewidth": 0.6}
-            axes.plot(trace.time_s, trace.power_w, **look, alpha=0.9)
-        values = np.concatenate([trace.power_w for trace in lines])
-    known = values[np.isfinite(values)]
-    if len(known):
-        style.linear_axis(axes, [float(known.min()), float(known.max())], from_zero=True)
+        tint = style.paler(colour, TINT)
+        axes.broken_barh(_ranges(page, stage), (0, 1), facecolor=tint, **tinted)
+    for index, band in bands.groupby("device_index"):
+        colour = _colour(index)
+        fill = style.paler(colour, BAND_TINT)
+        axes.fill_between(band["time_s"], band["low_w"], band["high_w"], color=fill, linewidth=0)
+        axes.plot(band["time_s"], band["mean_w"], color=colour, linewidth=0.7, alpha=0.9)
+    traces.power_axis(axes, pd.concat([bands["low_w"], bands["high_w"]]))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=4, steps=style.ROUND))
-    for segment in page.segments[1:]:
-        axes.axvline(segment.start_s, color=style.INK, linewidth=0.8, linestyle=(0, (2, 2)))
+    for start_s in page.segments["start_s"].iloc[1:]:
+        axes.axvline(start_s, color=style.INK, linewidth=0.8, linestyle=(0, (2, 2)))
 
 
-def _time_axis(grid: Sequence[Axes], page: RunPage) -> None:
-    """Set the same time on all axes, in a unit that suits it; label segments over the first panel."""
-    length = _length(page) or 1.0
-    unit, words = next(
-        (unit, words)
-        for unit, words, least in ((3600.0, "h", 7200.0), (60.0, "min", 180.0), (1.0, "s", 0.0))
-        if length >= least
-    )
-    last = grid[-1]
-    last.set_xlim(0, length)
-    last.set_xlabel(f"Time since the start ({words})")
-    steps = MaxNLocator(nbins=10, steps=style.ROUND).tick_values(0, length / unit)
-    last.set_xticks([step * unit for step in steps if 0 <= step * unit <= length])
-    last.xaxis.set_major_formatter(
-        FuncFormatter(lambda value, _: style.plain_number(round(value / unit, 6)))
-    )
-    if len(page.segments) > 1:
-        for segment in page.segments:
-            _name_segment(grid[1], segment, length)
+def _label(bands: pd.DataFrame, page: RunPage) -> str:
+    """Name the device kind, and the node or how many nodes and devices."""
+    node, kind = bands[["node", "device_kind"]].iloc[0]
+    devices = int((page.devices["device_kind"] == kind).sum())
+    nodes = f"({page.nodes} nodes)" if kind == NODE else f"({devices} on {page.nodes} nodes)"
+    where = node or nodes
+    return "\n".join([PANEL_WORDS[kind], *([where] if page.nodes > 1 else []), "power (W)"])
 
 
-def _name_segment(axes: Axes, segment: Segment, length: float) -> None:
-    text = f"segment {segment.number}"
-    if segment.end_s - segment.start_s < 0.0095 * len(text) * length:
-        text = f"{segment.number}"
-    axes.annotate(
-        text,
-        (segment.start_s, 1),
-        (2, -1),
-        xycoords=axes.get_xaxis_transform(),
-        textcoords="offset points",
-        va="top",
-        fontsize=_SMALL,
-        bbox={"facecolor": "white", "alpha": 0.6, "linewidth": 0, "pad": 0.3},
-    ).set_in_layout(False)
+def _name_segments(axes: Axes, page: RunPage) -> None:
+    for segment in data.each(page.segments):
+        text = f"segment {segment.Index}"
+        if segment.end_s - segment.start_s < 0.0095 * len(text) * page.length_s:
+            text = f"{segment.Index}"
+        axes.annotate(
+            text,
+            (segment.start_s, 1),
+            (2, -1),
+            xycoords=axes.get_xaxis_transform(),
+            textcoords="offset points",
+            va="top",
+            fontsize=_SMALL,
+            bbox={"facecolor": "white", "alpha": 0.6, "linewidth": 0, "pad": 0.3},
+        ).set_in_layout(False)
 
 
 def _handles(page: RunPage) -> list[Any]:
-    """Return legend entries of the stages that occur, and of the devices' colours."""
-    there = {span.stage for span in page.spans}
+    """Legend entries of the stages that occur, and of the devices' colours."""
+    stages = set(page.spans["stage"])
     handles: list[Any] = [
         Patch(facecolor=colour, hatch=hatch, edgecolor="white", linewidth=0, label=_words(stage))
         for stage, (colour, hatch) in STAGES.items()
-        if stage in there
+        if stage in stages
     ]
-    indices = sorted({trace.device[2] for trace in page.traces})
+    indices = sorted(page.bands["device_index"].unique())
     if len(indices) > 1:
-        for place, index in enumerate(indices):
-            colour = style.COLOURS[place % len(style.COLOURS)]
-            handles.append(Line2D([], [], color=colour, label=f"device {index}"))
+        handles += [
+            Line2D([], [], color=_colour(index), label=f"device {index}") for index in indices
+        ]
     return handles
+
+
+def _colour(device_index: int) -> str:
+    return style.COLOURS[max(device_index, 0) % len(style.COLOURS)]
 
 
 def _words(stage: str) -> str:

@@ -6,7 +6,7 @@ The rows of a configuration add up to its mean energy_kwh: what is out of a run'
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.energies.stages import STAGES, UNATTRIBUTED
-from scalewatt.energies.tables import BOUNDS, EnergyTotals, records
+from scalewatt.energies.tables import BOUNDS, EnergyTotals
 from scalewatt.recordings.terms import ALL_KINDS, J_PER_KWH
 from scalewatt.results.figures.figure_schema import BREAKDOWN
 from scalewatt.results.tables.derived_quantities import ratio
 from scalewatt.results.tables.estimates import quantity_bounds
-from scalewatt.results.tables.frames import TEXT, column_of, frame_of, to_frame, to_table
+from scalewatt.results.tables.frames import FLOAT, to_frame, to_table
 from scalewatt.results.tables.idle import idle_energies_j
 from scalewatt.results.tables.run_row import RunFiles, read_energy
 from scalewatt.results.tables.scaling import lines_of
@@ -49,7 +49,7 @@ _ENERGIES = {
 def breakdown(
     definition: dict[str, Any], configurations: pd.DataFrame, results: Path
 ) -> pd.DataFrame:
-    """Return one row per configuration, device kind in its scope, and stage: means over its repeats.
+    """Build one row per configuration, device kind in its scope, and stage: means over its repeats.
 
     A configuration that several series share is under the first of them. Energies of one whose
     energy is not known are null.
@@ -59,22 +59,21 @@ def breakdown(
     repeats = counted_repeats(definition)
     files = [RunFiles(results, id_, r) for id_ in chosen["configuration"] for r in repeats[id_]]
     means = part_means(run_parts(files, idle), {id_: len(own) for id_, own in repeats.items()})
+    estimates = quantity_bounds(chosen, "energy_kwh").add_prefix("total_kwh_estimate_")
     totals = {f"total_kwh_{end}": chosen[f"energy_kwh_{end}"] for end in PARTS[1:]}
-    open_ = quantity_bounds(chosen, "energy_kwh")
-    totals |= {f"total_kwh_estimate_{end}": open_[end] for end in open_}
-    # Of the configurations' own columns a part has its own instead.
+    # A part has its own columns in place of the configuration's.
     heads = chosen.drop(columns=list(_ENERGIES), errors="ignore")
-    heads = heads.assign(figure=definition["figure"], **totals)
-    found = heads.merge(means, on="configuration", how="left")
+    heads = heads.assign(figure=definition["figure"], **totals, **estimates)
+    rows = heads.merge(means, on="configuration", how="left")
     # Repeats of unlike origin or scope have no mean.
-    unlike = found["energy_unlike"].notna()
-    found = found.assign(**{n: found[n].mask(unlike) for n in (*_ENERGIES, "energy_share")})
-    return to_frame(to_table(found[BREAKDOWN.names], BREAKDOWN))
+    energies = [*_ENERGIES, "energy_share"]
+    rows[energies] = rows[energies].mask(rows["energy_unlike"].notna())
+    return to_frame(to_table(rows[BREAKDOWN.names], BREAKDOWN))
 
 
-def counted_repeats(definition: dict[str, Any]) -> dict[str, list[int]]:
-    """Return the repeats of each configuration that are not excluded."""
-    out = {(one["configuration"], one["repeat"]) for one in definition.get("excluded", [])}
+def counted_repeats(definition: Mapping[str, Any]) -> dict[str, list[int]]:
+    """List the repeats of each configuration that are not excluded."""
+    out = {(row["configuration"], row["repeat"]) for row in definition.get("excluded", [])}
     repeats: dict[str, list[int]] = {}
     for configuration, repeat in definition["runs"]:
         if (configuration, repeat) not in out:
@@ -83,70 +82,62 @@ def counted_repeats(definition: dict[str, Any]) -> dict[str, list[int]]:
 
 
 def run_parts(files: Iterable[RunFiles], idle: Path | None) -> pd.DataFrame:
-    """Return energy, idle and discarded energy in J of runs, by segment, node, device kind and stage.
+    """Read energy, idle and discarded energy in J of runs, by segment, node, device kind and stage.
 
     Kinds out of a run's scope have no row. All energies are null if the run's is. `short`: the
     stage was too short for its energy to be told from that of others. `idle`: the table of the
     campaign's idle probes.
     """
-    rows = []
-    for one in files:
-        device, energy = _totals(one)
-        known = energy.total_j is not None
-        origins = energy.kinds["energy_origin"]
-        rows += [
-            {
-                "configuration": one.configuration,
-                "repeat": one.repeat,
-                "device": device,
-                **{name: row[name] for name in ("device_kind", "stage", "short")},
-                **{
-                    name: row[name] if known else None
-                    for name in ("energy_j", *BOUNDS, "discarded_j")
-                },
-                "device_s": row["duration_s"] * (row["devices"] or 0) if known else None,
-                "energy_origin": origins[kind],
-            }
-            for kind in energy.scope
-            for row in records(energy.of_kind(kind))
-        ]
-    parts = frame_of(rows, _PART)
+    tables = [_PART.empty_table(), *map(_parts_of_run, files)]
+    parts = to_frame(pa.concat_tables(tables))
     return parts.assign(idle_j=idle_energies_j(idle, parts))
 
 
-def _totals(one: RunFiles) -> tuple[str, EnergyTotals]:
-    """Return a run's device, and its energies as far as they count."""
-    spec = read_spec(one.folder / "spec.json")
-    return spec.device, EnergyTotals(read_energy(one), with_staging=spec.protocol != "paper")
+def _parts_of_run(files: RunFiles) -> pa.Table:
+    spec = read_spec(files.folder / "spec.json")
+    energy = EnergyTotals(read_energy(files), with_staging=spec.protocol != "paper")
+    rows = energy.in_scope
+    rows = rows.assign(
+        configuration=files.configuration,
+        repeat=files.repeat,
+        device=spec.device,
+        device_s=rows["duration_s"] * rows["devices"].astype("float64").fillna(0.0),
+        energy_origin=rows["device_kind"].map(energy.kinds["energy_origin"]),
+    )
+    if energy.total_j is None:
+        rows[["energy_j", *BOUNDS, "discarded_j", "device_s"]] = None
+    return pa.Table.from_pandas(rows[_PART.names], _PART, preserve_index=False)
 
 
-def part_means(parts: pd.DataFrame, repeats: dict[str, int]) -> pd.DataFrame:
-    """Return the mean energies of each configuration's parts, in the order of kinds and stages.
+def part_means(parts: pd.DataFrame, repeats: Mapping[str, int]) -> pd.DataFrame:
+    """Average the energies of each configuration's parts, in the order of kinds and stages.
 
     A stage that a run did not go through counts 0. Where it is too short, as in a segment that was soon
     killed, what it used there is `unattributed`. `repeats`: how many runs each configuration has.
     """
     short = parts["short"]
-    parts = parts.assign(stage=parts["stage"].mask(short, UNATTRIBUTED), own_stage=parts["stage"])
-    unknown = parts["energy_j"].isna().groupby(parts["configuration"]).any()
-    recorded = parts.groupby("configuration")["repeat"].nunique()
-    lacking = {id_ for id_ in recorded.index if unknown[id_] or recorded[id_] < repeats[id_]}
-    groups = parts.groupby(_OF_PART, sort=False)
-    found = groups.size().index.to_frame(index=False)
-    count = column_of([repeats[id_] for id_ in found["configuration"]], pa.int64())
-    for name, joules in _ENERGIES.items():
-        total = groups[joules].sum()
-        null = parts[joules].isna().groupby([parts[key] for key in _OF_PART], sort=False).any()
-        mean = total.mask(null).reset_index(drop=True) / count / J_PER_KWH
-        found[name] = mean.mask(found["configuration"].isin(lacking))
-    total = found.groupby("configuration")["energy_kwh"].transform("sum")
-    found["energy_share"] = ratio(found["energy_kwh"], total)
-    names = [
-        ", ".join(sorted(set(own["own_stage"][own["folded"]]), key=STAGES.index)) or pd.NA
-        for _, own in parts.assign(folded=short).groupby(_OF_PART, sort=False)
-    ]
-    found["short_stages"] = pd.Series(names, dtype=TEXT)
-    order = [found["device_kind"].map(ALL_KINDS.index), found["stage"].map(STAGES.index)]
-    return found.assign(kind_place=order[0], stage_place=order[1]).sort_values(
-        ["kind_place", "stage_place"], kind="stable"
+    parts = parts.assign(
+        short_stage=parts["stage"].where(short), stage=parts["stage"].mask(short, UNATTRIBUTED)
     )
+    groups = parts.groupby(_OF_PART, sort=False)
+    sums = groups[list(_ENERGIES.values())].sum(skipna=False).reset_index()
+    recorded = parts.groupby("configuration")["repeat"].nunique()
+    unknown = set(parts["configuration"][parts["energy_j"].isna()])
+    lacking = [id_ for id_ in recorded.index if id_ in unknown or recorded[id_] < repeats[id_]]
+    count = sums["configuration"].map(repeats).astype(FLOAT)
+    means = sums[_OF_PART].assign(
+        **{
+            name: (sums[joules] / count / J_PER_KWH).mask(sums["configuration"].isin(lacking))
+            for name, joules in _ENERGIES.items()
+        },
+        short_stages=groups["short_stage"].agg(_listed).to_numpy(),
+    )
+    total = means.groupby("configuration")["energy_kwh"].transform("sum")
+    means["energy_share"] = ratio(means["energy_kwh"], total)
+    order = [*ALL_KINDS, *STAGES]
+    by_place = {"key": lambda names: names.map(order.index), "kind": "stable"}
+    return means.sort_values(["device_kind", "stage"], **by_place)
+
+
+def _listed(stages: pd.Series) -> str | None:
+    return ", ".join(sorted(stages.dropna().unique(), key=STAGES.index)) or None

@@ -21,6 +21,7 @@ from scalewatt.energies.tables import DEVICES_SCHEMA
 from scalewatt.energies.traces import TRACES_SCHEMA, read_samples
 from scalewatt.recordings.block import sampling_period
 from scalewatt.recordings.terms import MEAN, NODE, Floats, bridge_s
+from scalewatt.results.figures.breakdown_table import counted_repeats
 from scalewatt.results.figures.figure_schema import POWER, panel_letter
 from scalewatt.results.tables.frames import frame_of, records
 from scalewatt.results.tables.read_table import opened_parquet, read_checked
@@ -33,6 +34,10 @@ POWER_TRACE_S = 300.0
 """Length of Figure 5's power traces."""
 LEAST_COVERED = 0.5
 """Share of a window that must be known for its mean to be stated."""
+_COPIED = (
+    *("configuration", "device", "device_name", "gpus"),
+    *("local_batch_size", "global_batch_size"),
+)
 
 
 def power(definition: dict[str, Any], configurations: pd.DataFrame, results: Path) -> pd.DataFrame:
@@ -43,7 +48,7 @@ def power(definition: dict[str, Any], configurations: pd.DataFrame, results: Pat
     power has one row without, and a run that never trained one without time as well.
     """
     by_id = {row["configuration"]: row for row in records(configurations)}
-    runs = _first_runs(definition)
+    repeats = counted_repeats(definition)
     window_s = definition.get("options", {}).get("power_window_s")
     labels = {point["configuration"]: point["label"] for point in reversed(definition["points"])}
     rows: list[Row] = []
@@ -51,110 +56,65 @@ def power(definition: dict[str, Any], configurations: pd.DataFrame, results: Pat
         if id_ in by_id:
             head = {"figure": "figure5", "panel": letter, "label": labels[id_]}
             head |= {name: by_id[id_][name] for name in _COPIED}
-            on_cpus = by_id[id_]["torch_device"] == "cpu"
-            files = RunFiles(results, id_, runs[id_])
-            rows += [head | one for one in _points(files, window_s, on_cpus)]
+            kind = "cpu" if by_id[id_]["torch_device"] == "cpu" else "gpu"
+            points = _points(RunFiles(results, id_, min(repeats[id_])), window_s, kind)
+            rows += [head | point for point in points]
     return frame_of(rows, POWER)
 
 
-_COPIED = (
-    *("configuration", "device", "device_name", "gpus"),
-    *("local_batch_size", "global_batch_size"),
-)
-
-
 def panels(definition: dict[str, Any]) -> dict[str, str]:
-    """Return the letter of each panel, with or without a run, and its configuration."""
+    """Name the configuration of each panel, with or without a run, by the panel's letter."""
     ids = dict.fromkeys(point["configuration"] for point in definition["points"])
     return {panel_letter(place): id_ for place, id_ in enumerate(ids)}
 
 
-def _first_runs(definition: dict[str, Any]) -> dict[str, int]:
-    """Return the first repeat of each configuration that is not excluded."""
-    out = {(one["configuration"], one["repeat"]) for one in definition.get("excluded", [])}
-    first: dict[str, int] = {}
-    for configuration, repeat in definition["runs"]:
-        if (configuration, repeat) not in out:
-            first[configuration] = min(repeat, first.get(configuration, repeat))
-    return first
-
-
-def _points(files: RunFiles, window_s: float | None, on_cpus: bool) -> list[Row]:
-    """Return the points of a run: its device's samples, or one without power that says what is known."""
+def _points(files: RunFiles, window_s: float | None, expected_kind: str) -> list[Row]:
+    """Read the points of a run: its device's samples, or a row without power that says what is known."""
     unknown: Row = dict.fromkeys(
         ("power_w", "mean_power_w", "mean_power_all_w", "energy_origin", "quantity")
     )
-    facts = _facts(files.traces)
-    if facts is None:
-        return [unknown | {"time_s": 0.0, "device_kind": "cpu" if on_cpus else "gpu"}]
-    kind = facts["device_kind"].iloc[0]
-    begun = facts[facts["begun"]]
-    known = facts[facts["known"] & facts["segment"].isin(begun["segment"])]
+    devices: pd.DataFrame = read_checked(files.devices, DEVICES_SCHEMA).to_pandas()
+    measured = devices[devices["covered_s"] > 0]
+    kinds = [kind for kind in ("gpu", "cpu", NODE) if kind in set(measured["device_kind"])]
+    if not kinds:
+        return [unknown | {"time_s": 0.0, "device_kind": expected_kind}]
+    of_kind = devices[devices["device_kind"] == kinds[0]]
+    # A recording without stages counts as training throughout.
+    trains = (of_kind["stage"] == "train") | (of_kind["stage"] == NO_STAGE).all()
+    of_kind = of_kind.assign(before=~trains)
+    in_segment = of_kind["segment"].isin(of_kind["segment"][trains])
+    known = of_kind[in_segment & (of_kind["covered_s"] > 0)]
     if known.empty:
-        return [unknown | {"time_s": None if begun.empty else 0.0, "device_kind": kind}]
-    keys = ["segment", "node", "device_index"]
-    first = records(known.sort_values(["known_begun", *keys], ascending=[False, *[True] * 3]))[0]
-    own = _samples(files.traces, kind, *(first[key] for key in keys))
-    devices = read_checked(files.devices, DEVICES_SCHEMA).to_pandas()
-    of_kind = devices[devices["device_kind"] == kind]
-    place = (of_kind["node"] == first["node"]) & (of_kind["device_index"] == first["device_index"])
-    first |= records(own.head(1))[0]
-    fixed = {
-        "mean_power_w": _mean_w(of_kind[place]),
-        "mean_power_all_w": _mean_w(of_kind),
-        **{name: first[name] for name in ("device_kind", "energy_origin", "quantity")},
-    }
-    begins = own[own["stage"] == "train"]
-    start_s = float((own if begins.empty else begins)["time_s"].iloc[0])
-    times, watts = _shown(own, start_s, window_s, first["quantity"] == MEAN)
-    return [fixed | {"time_s": t, "power_w": w} for t, w in zip(times, watts, strict=True)]
-
-
-def _facts(traces: Path) -> pd.DataFrame | None:
-    """Return what is known of each GPU, else each CPU, else each node's meter; None if none has a power.
-
-    A row for each device and segment: `known`: it has a power; `begun`: it has samples from training or, in a
-    recording without stages, any; `known_begun`: some of these have a power.
-    """
-    for kind in ("gpu", "cpu", NODE):
-        with opened_parquet(traces, TRACES_SCHEMA.names) as file:
-            facts = pd.DataFrame(map(_facts_of, read_samples(file, f"device_kind == '{kind}'")))
-        if not facts.empty and facts["known"].any():
-            if not facts["begun"].any() and not facts["staged"].any():
-                facts = facts.assign(begun=True, known_begun=facts["known"])
-            return facts
-    return None
-
-
-def _facts_of(samples: pd.DataFrame) -> Row:
-    known, training = samples["power_w"].notna(), samples["stage"] == "train"
-    keys = ("segment", "node", "device_kind", "device_index")
-    return {
-        **{key: samples[key].iloc[0] for key in keys},
-        "known": known.any(),
-        "begun": training.any(),
-        "known_begun": (known & training).any(),
-        "staged": (samples["stage"] != NO_STAGE).any(),
-    }
+        return [unknown | {"time_s": 0.0 if trains.any() else None, "device_kind": kinds[0]}]
+    place = ["segment", "node", "device_index"]
+    segment, node, index = known.sort_values(["before", *place], kind="stable")[place].iloc[0]
+    samples = _samples(files.traces, kinds[0], segment, node, index)
+    is_device = (of_kind["node"] == node) & (of_kind["device_index"] == index)
+    first = records(samples[["device_kind", "energy_origin", "quantity"]].head(1))[0]
+    first |= {"mean_power_w": _mean_w(of_kind[is_device]), "mean_power_all_w": _mean_w(of_kind)}
+    in_training = samples["time_s"][samples["stage"] == "train"]
+    start_s = in_training.iloc[0] if len(in_training) else samples["time_s"].iloc[0]
+    times, watts = _shown(samples, start_s, window_s, first["quantity"] == MEAN)
+    return [first | {"time_s": t, "power_w": w} for t, w in zip(times, watts, strict=True)]
 
 
 def _samples(traces: Path, kind: str, segment: int, node: str, index: int) -> pd.DataFrame:
-    """Return a device's samples in order; `time_s` is Unix time in s, and an unknown power is NaN."""
+    """Read a device's samples in order; `time_s` is Unix time in s, and an unknown power is NaN."""
     device = f"device_kind == {kind!r} and segment == {segment} and node == {node!r}"
     with opened_parquet(traces, TRACES_SCHEMA.names) as file:
-        own = pd.concat(read_samples(file, f"{device} and device_index == {index}"))
-    own = own.assign(time_s=own["time"].astype("int64") / 1e6, power_w=own["power_w"].astype(float))
-    return own.sort_values("time_s", kind="stable")
+        rows = pd.concat(read_samples(file, f"{device} and device_index == {index}"))
+    time_s, power_w = rows["time"].astype("int64") / 1e6, rows["power_w"].astype(float)
+    return rows.assign(time_s=time_s, power_w=power_w).sort_values("time_s", kind="stable")
 
 
 def _shown(
-    own: pd.DataFrame, start_s: float, window_s: float | None, mean: bool
+    samples: pd.DataFrame, start_s: float, window_s: float | None, mean: bool
 ) -> tuple[list[float], list[float | None]]:
-    """Return times since `start_s` in s and powers in W of what is drawn; None is a gap.
+    """Times since `start_s` in s and powers in W of what is drawn; None is a gap.
 
     `mean`: a sample is the mean since the one before.
     """
-    time_s, power_w = own["time_s"].to_numpy() - start_s, own["power_w"].to_numpy()
+    time_s, power_w = samples["time_s"].to_numpy() - start_s, samples["power_w"].to_numpy()
     if window_s is None:
         shown = (time_s >= 0) & (time_s <= POWER_TRACE_S)
         time_s, power_w = time_s[shown], power_w[shown]
@@ -192,6 +152,6 @@ def windows(curve: EnergyCurve, window_s: float, until_s: float) -> tuple[Floats
 
 
 def _mean_w(devices: pd.DataFrame) -> float | None:
-    """Return the mean power over the run, in W over the known time of devices."""
+    """Mean power over the run, in W over the known time of devices."""
     covered_s = devices["covered_s"].sum()
     return float(devices["recorded_j"].sum() / covered_s) if covered_s > 0 else None
