@@ -13,7 +13,6 @@ from scalewatt.energies.estimate import FACTOR
 from scalewatt.results.figures import pareto_table
 from scalewatt.results.figures.figure_schema import PARETO
 from scalewatt.results.figures.footnotes import estimate_notes
-from scalewatt.results.figures.variants_table import variants
 from scalewatt.results.tables.comparisons import comparisons_of
 from scalewatt.results.tables.estimates import (
     quantity_bounds,
@@ -130,23 +129,6 @@ def test_figures_say_within_what_true_energies_lie() -> None:
     assert note.startswith("Some energies are estimated")
     (note,) = estimate_notes([run | {"energy_low_kwh": None}])
     assert note == "Energies are estimated, in part without an interval."
-
-
-def test_variants_say_what_estimates_leave_open_of_energies_and_no_ratio_of_them() -> None:
-    joules = {"a": 5.0, "b": 15.0}
-    rows = [
-        configuration(name, cpu, energy_per_sample_j_mean=joules[name], energy_kwh_mean=cpu)
-        for name, cpu in (("a", 1.0), ("b", 3.0))
-    ]
-    entry = dict.fromkeys(("series", "label"), "x") | {"baseline": "a"}
-    made = {"variants": [entry | {"configuration": name} for name in "ab"]}
-    _, other = records(variants(made, frame_of(rows, CONFIGURATIONS)))
-    for end, factor in (("low", 1 / FACTOR), ("high", FACTOR)):
-        assert other[f"energy_kwh_estimate_{end}"] == pytest.approx(3 * factor)
-        assert other[f"energy_per_sample_j_estimate_{end}"] == pytest.approx(15 * factor)
-        assert other[f"mean_cpu_socket_power_w_estimate_{end}"] == pytest.approx(100 * factor)
-        assert other[f"mean_gpu_power_w_estimate_{end}"] is None
-    assert other["energy_ratio"] is other["energy_per_sample_ratio"] is None
 
 
 # --- statements -----------------------------------------------------------------------------------

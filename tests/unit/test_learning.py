@@ -20,8 +20,6 @@ from scalewatt.figures.figure_data import drawable, series_labels
 from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.results.figures.learning_table import (
     LEARNING,
-
-
     learning,
     run_epochs,
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +14,9 @@ from hypothesis import strategies as st
 from run_files import WHOLE, absent, make_run, make_spec, trace, write_traces
 
 from scalewatt.common.files import write_table
-from scalewatt.energies.tables import TELEMETRY_SCHEMA
 from scalewatt.figures import run_page as figure_module
 from scalewatt.recordings.stages import EVENTS_SCHEMA
-from scalewatt.results.figures.run_page_table import (
-    BINS,
-    Band,
-    RunPage,
-    Span,
-    power_by_place,
-    read_page,
-    read_pages,
-)
+from scalewatt.results.figures.run_page_table import BINS, RunPage, power_by_place, read_pages
 from scalewatt.results.tables.run_row import RunFiles
 
 Row = dict[str, Any]
@@ -70,85 +60,65 @@ def made(
 
 
 def page_of(files: RunFiles, excluded: str | None = None) -> RunPage:
-    return read_page(files.results, files.configuration, files.repeat, excluded)
-
-
-def with_clocks(files: RunFiles, nodes: list[str], mhz: list[float | None]) -> RunFiles:
-    """The run with telemetry: the clock of GPU 0 of each node, a reading a second."""
-    rows = [
-        {
-            "segment": 0,
-            "time": round((CLOCK + second) * 1e6),
-            **{"node": node, "device_kind": "gpu", "device_index": 0},
-            **{"quantity": quantity, "unit": "MHz", "value": value},
-        }
-        for node in nodes
-        for second, value in enumerate(mhz)
-        for quantity in ("clock_sm", "temperature")
-    ]
-    table = pa.Table.from_pylist(rows, TELEMETRY_SCHEMA)
-    write_table(table, files.energy.with_suffix(".telemetry.parquet"))
-    return files
+    reasons = {} if excluded is None else {str(files.repeat): excluded}
+    return next(read_pages(files.results, files.configuration, [files.repeat], reasons))
 
 
 # --- what a page shows ----------------------------------------------------------------------------
 
 
-def test_every_sample_of_a_short_run_is_there_device_by_device(tmp_path: Path) -> None:
+def test_a_short_run_has_places_of_two_samples_device_by_device(tmp_path: Path) -> None:
     rows = [*seconds(10, kind="cpu", watts=50.0), *seconds(10), *seconds(10, index=1, watts=200.0)]
     page = page_of(made(tmp_path, rows))
-    assert [one.device for one in page.traces] == [
-        ("n1", "gpu", 0),
-        ("n1", "gpu", 1),
-        ("n1", "cpu", 0),
-    ]
-    assert page.traces[1].power_w.tolist() == [200.0 + k % 7 for k in range(10)]
-    assert page.traces[0].time_s.tolist() == list(range(10))
+    assert page.place_s == 2.0
+    devices = page.bands.groupby(["device_kind", "device_index"])
+    assert set(devices.groups) == {("gpu", 0), ("gpu", 1), ("cpu", 0)}
+    band = devices.get_group(("gpu", 1))
+    assert band["time_s"].tolist() == [1.0, 3.0, 5.0, 7.0, 9.0]
+    assert band["low_w"].tolist() == [200.0, 202.0, 204.0, 200.0, 201.0]
+    assert band["mean_w"].tolist() == [200.5, 202.5, 204.5, 203.0, 201.5]
+    assert band["high_w"].tolist() == [201.0, 203.0, 205.0, 206.0, 202.0]
 
 
-def test_lost_samples_and_gaps_break_the_line(tmp_path: Path) -> None:
+def test_lost_samples_break_the_line(tmp_path: Path) -> None:
     rows = seconds(10)
-    rows[3]["power_w"] = None
-    rows[6]["flag"] = "gap"
-    (one,) = page_of(made(tmp_path, rows)).traces
-    broken = [t for t, w in zip(one.time_s, one.power_w, strict=True) if np.isnan(w)]
-    assert broken == [3.0, 6.0]
-    assert np.isfinite(one.power_w).sum() == 9
+    for lost in (4, 5):
+        rows[lost]["power_w"] = None
+    bands = page_of(made(tmp_path, [*rows[:2], *rows[4:]])).bands
+    assert bands["time_s"][bands["mean_w"].isna()].tolist() == [3.0, 5.0]
 
 
 def test_waiting_between_segments_is_left_out_and_told(tmp_path: Path) -> None:
     rows = [*seconds(10), *seconds(10, start=1000, segment=1)]
     events = [event("train", 0, 9), event("train", 1000, 1009, segment=1)]
     page = page_of(made(tmp_path, rows, events))
-    first, second = page.segments
-    assert (first.start_s, first.end_s, second.start_s, second.end_s) == (0, 9, 9, 18)
-    assert second.waited_s == 991
-    (one,) = page.traces
-    assert np.isnan(one.power_w).sum() == 1 and one.time_s.max() == 18
-    assert [(span.start_s, span.end_s) for span in page.spans] == [(0, 9), (9, 18)]
+    assert page.segments[["start_s", "end_s"]].to_numpy().tolist() == [[0, 9], [9, 18]]
+    assert page.segments["waited_s"].tolist() == [0, 991]
+    assert page.bands["time_s"].max() == 17 and page.bands["mean_w"].notna().all()
+    assert page.spans[["start_s", "end_s"]].to_numpy().tolist() == [[0, 9], [9, 18]]
     assert any("(16.5 min) is left out" in said for said in figure_module.note_sentences(page))
 
 
 def test_devices_of_many_nodes_are_shown_together(tmp_path: Path) -> None:
     rows = [row for n in range(5) for row in seconds(40, node=f"n{n}", watts=100.0 + 10 * n)]
     page = page_of(made(tmp_path, rows))
-    assert page.traces == () and len(page.nodes) == 5
-    (band,) = page.bands
-    assert (band.device_kind, band.devices) == ("gpu", 5)
-    assert band.low_w.min() == 100.0 and band.high_w.max() == 146.0
-    assert np.nanmean(band.mean_w) == pytest.approx(120 + 3, abs=1)
-    assert "Gaps shorter than 2.05 s are not seen." in figure_module.note_sentences(page)[0]
+    assert page.nodes == 5
+    assert set(page.bands["device_kind"]) == {"gpu"} and set(page.bands["device_index"]) == {-1}
+    assert page.bands["low_w"].min() == 100.0 and page.bands["high_w"].max() == 146.0
+    assert page.bands["mean_w"].mean() == pytest.approx(120 + 3, abs=1)
+    assert "Gaps shorter than 2 s are not seen." in figure_module.note_sentences(page)[0]
+    label = figure_module.draw(page).axes[1].get_ylabel()
+    assert label == "GPU\n(5 on 5 nodes)\npower (W)"
 
 
 def test_a_long_run_is_thinned_out_and_keeps_its_extremes(tmp_path: Path) -> None:
     rows = seconds(9000)
     rows[4321]["power_w"], rows[77]["power_w"] = 999.0, 1.0
     page = page_of(made(tmp_path, rows, [event("train", 0, 9000)]))
-    (one,) = page.traces
-    assert len(one.time_s) == 2 * BINS and page.place_s == 7.5
-    assert "Gaps shorter than 7.5 s are not seen." in figure_module.note_sentences(page)[0]
-    assert (np.nanmin(one.power_w), np.nanmax(one.power_w)) == (1.0, 999.0)
-    assert one.time_s[np.nanargmax(one.power_w)] == pytest.approx(4321, abs=9000 / BINS)
+    assert len(page.bands) == BINS and page.place_s == 9000 / BINS
+    assert (page.bands["low_w"].min(), page.bands["high_w"].max()) == (1.0, 999.0)
+    peak = page.bands["time_s"][page.bands["high_w"].idxmax()]
+    assert peak == pytest.approx(4321, abs=9000 / BINS)
 
 
 POWERS = st.lists(st.one_of(st.none(), st.floats(0, 1000, width=32)), min_size=1, max_size=60)
@@ -162,8 +132,8 @@ def test_parts_of_the_time_hold_the_least_greatest_and_mean_of_their_samples(
     times = np.arange(len(watts), dtype=float)
     place_s, half = len(watts) / count, len(watts) // 2
     samples = pd.DataFrame({"kind": "gpu", "time_s": times, "power_w": watts})
-    batches = (own for own in (samples[:half], samples[half:]) if len(own))
-    ((_, found),) = power_by_place(batches, ["kind"], place_s, count)
+    batches = (rows for rows in (samples[:half], samples[half:]) if len(rows))
+    found = power_by_place(batches, ["kind"], place_s, count)
     places = np.minimum((times / place_s).astype(int), count - 1)
     for place in range(count):
         inside = watts[(places == place) & np.isfinite(watts)]
@@ -213,26 +183,6 @@ def test_each_node_and_kind_has_a_panel_and_unheld_gpus_too(tmp_path: Path) -> N
     ]
 
 
-@given(st.lists(st.floats(0.01, 100), min_size=40, max_size=200))
-def test_many_stages_are_put_together_without_overlap_and_keep_their_time(
-    lengths: list[float],
-) -> None:
-    ends = np.cumsum(lengths)
-    names = ("train", "validate")
-    spans = [
-        Span(names[k % 2], float(end - length), float(end))
-        for k, (end, length) in enumerate(zip(ends, lengths, strict=True))
-    ]
-    total = float(ends[-1])
-    shown = figure_module.visible_spans(spans, total)
-    assert all(a.end_s <= b.start_s + 1e-9 for a, b in pairwise(shown))
-    assert sum(one.end_s - one.start_s for one in shown) == pytest.approx(total)
-    for name in names:
-        own = sum(s.end_s - s.start_s for s in spans if s.stage == name)
-        kept = sum(s.end_s - s.start_s for s in shown if s.stage == name)
-        assert abs(own - kept) <= total / BINS * len(spans)
-
-
 def test_pages_are_written_for_each_repeat_with_the_same_bytes_again(tmp_path: Path) -> None:
     for repeat in (1, 2):
         made(tmp_path, seconds(10), repeat=repeat)
@@ -243,35 +193,3 @@ def test_pages_are_written_for_each_repeat_with_the_same_bytes_again(tmp_path: P
     before = [path.read_bytes() for path in first]
     figure_module.save_pages(read_pages(tmp_path, name, [1, 2], {"2": "no"}), tmp_path)
     assert [path.read_bytes() for path in first] == before
-    pages = read_pages(tmp_path, name, [1], {})
-    more = figure_module.save_pages(pages, tmp_path, ["pdf", "png"])
-    assert sorted(folder.iterdir()) == sorted([*first, *more])
-
-
-@pytest.mark.parametrize("nodes", [1, 5])
-def test_a_clock_that_was_asked_for_is_shown_beside_the_power(tmp_path: Path, nodes: int) -> None:
-    names = [f"n{number}" for number in range(1, nodes + 1)]
-    samples = [row for name in names for row in seconds(10, node=name)]
-    files = made(
-        tmp_path,
-        samples,
-        nodes=nodes,
-        gpus=nodes,
-        ranks_per_node=1,
-        operating_point={"gpu_clock_mhz": 1200.0},
-    )
-    page = page_of(with_clocks(files, names, [1410.0, None, *[1200.0] * 8]))
-    if nodes == 1:
-        assert isinstance(page.clocks, tuple)
-        (trace_,) = page.clocks
-        assert trace_.power_w[0] == 1410 and np.isnan(trace_.power_w[1])
-        assert trace_.time_s == pytest.approx(np.arange(10))
-    else:
-        assert isinstance(page.clocks, Band)
-        assert (page.clocks.devices, page.clocks.high_w.max()) == (nodes, 1410)
-    figure = figure_module.draw(page)
-    labelled = [axes for axes in figure.axes if "GPU clock (MHz)" in axes.get_ylabel()]
-    assert labelled == figure.axes[-1:]
-    (asked,) = [line for line in labelled[0].lines if line.get_gid() == "asked"]
-    assert set(asked.get_ydata()) == {1200.0}
-    assert "Dashed: the clock that was asked for." in figure_module.note_sentences(page)

@@ -24,12 +24,10 @@ from scalewatt.campaign.table_definitions import (
 from scalewatt.common.errors import InputError
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.results.build import write_figure_table
-from scalewatt.results.figures.figure_schema import VARIANTS as VARIANTS_SCHEMA
 from scalewatt.results.figures.table_text import table_text
 from scalewatt.results.figures.variants_table import markdown, ratios_of
 from scalewatt.results.tables.frames import frame_of, records
 from scalewatt.results.tables.table_schema import CONFIGURATIONS
-from scalewatt.results.tables.table_schema import table as schema_table
 
 VARIANTS = ROOT / "campaigns" / "variants.yaml"
 
@@ -217,43 +215,9 @@ def test_the_table_in_markdown_says_what_differs_and_where_energy_comes_from(res
     assert said.count("**") == 4  # one heading for each model
 
 
-def made_table(*kinds: str, **changes: Any) -> Any:
-    """A table of baselines alone, one of each model in `kinds`."""
-    known = {
-        "phase": "train", "device": "local", "gpus": 1, "local_batch_size": 8, "n_repeats": 1,
-        "energy_origin": "measured", "energy_scope": "gpu",
-        "metric_goal": "min", "runtime_h_mean": 1.0,
-        "energy_kwh_mean": 1.0, "energy_per_sample_j_mean": 1.0, "step_data_share_mean": 0.1,
-        "mean_gpu_power_w_mean": 100.0, "metric_last_mean": 2.0, "metric_best_mean": 1.0,
-    }  # fmt: skip
-    ids = ("series", "label", "configuration", "baseline", "model")
-    rows = [
-        dict.fromkeys(VARIANTS_SCHEMA.names) | known | dict.fromkeys(ids, kind) | changes
-        for kind in kinds
-    ]
-    return schema_table(rows, VARIANTS_SCHEMA)
-
-
-def open_by(factor: float) -> dict[str, Any]:
-    """What the table has of an estimated energy of 1 kWh, whose error may be × or ÷ a factor."""
-    of_kwh = {"energy_kwh_estimate_low": 1 / factor, "energy_kwh_estimate_high": factor}
-    return {"energy_origin": "estimated", **of_kwh}
-
-
-def test_estimates_have_their_interval_in_markdown_and_nothing_else_has() -> None:
-    said = markdown(made_table("mine", **open_by(5.0)))
-    assert "| 1000 (200 to 5e+03) |" in said
-    assert "In round brackets: between what the true value of an estimate lies." in said
-    said = markdown(made_table("mine"))
-    assert " to " not in said and "In round brackets" not in said
-
-
 def test_a_campaign_without_finished_runs_has_an_empty_table(tmp_path: Path) -> None:
     out = tmp_path / "tables" / "variants.parquet"
     write_figure_table(definition_of(load_campaign(VARIANTS), []), tmp_path, out)
     assert len(pq.read_table(out)) == 0
     said = markdown(pq.read_table(out))
     assert said.startswith("No finished run of resnet50-local-n001-lbs0032-full,")
-
-
-# --- the target -----------------------------------------------------------------------------------

@@ -106,7 +106,7 @@ def bars_of(parts: pd.DataFrame, kind: str) -> tuple[pd.DataFrame, dict[float, s
     )
     bars = bars.join(data.error_bars(bars, kind, "total_kwh").add_prefix("bar_"))
     tops = bars.groupby("series", sort=False)["y"].max() + 1
-    return bars, {float(y): labels[series] for series, y in tops.items()}
+    return bars, {float(y): labels[str(series)] for series, y in tops.items()}
 
 
 def pieces(parts: pd.DataFrame, bars: pd.DataFrame) -> pd.DataFrame:
@@ -156,8 +156,8 @@ def _draw_energies(axes: Axes, bars: pd.DataFrame, drawn: pd.DataFrame) -> None:
     if not reach > 0:
         reach = 1.0
     barred = ends[ends["bar_low"].notna()]
-    around = abs(barred[["bar_low", "bar_high"]].sub(barred["total_kwh"], axis=0)).T
-    place = {"fmt": "none", "ecolor": "black", "elinewidth": 0.8, "capsize": 1.6, "zorder": 3}
+    around = abs(barred[["bar_low", "bar_high"]].sub(barred["total_kwh"], axis=0)).to_numpy().T
+    place: Any = {"fmt": "none", "ecolor": "black", "elinewidth": 0.8, "capsize": 1.6, "zorder": 3}
     spreads = axes.errorbar(barred["total_kwh"], bars["y"][barred.index], xerr=around, **place)
     spreads.lines[2][0].set_gid("spreads")
     for bar in data.each(ends.assign(y=bars["y"])[totals > 0]):
@@ -182,7 +182,7 @@ def _draw_bars(axes: Axes, bars: pd.DataFrame, drawn: pd.DataFrame, units: pd.Se
     unit = drawn["configuration"].map(units)
     left, right = drawn["start"] * unit, (drawn["start"] + drawn["energy_kwh"]) * unit
     _boxes(axes, left, right, drawn["y"], facecolors=drawn["colour"], linewidths=0, gid="pieces")
-    idle = np.minimum(right, drawn["idle_end"] * unit)
+    idle = right.clip(upper=drawn["idle_end"] * unit)
     pale = drawn["colour"].map(style.luma) > 0.6
     for edge, rows in (("white", ~pale), (style.GREY, pale)):
         rows &= idle > left
@@ -193,8 +193,8 @@ def _draw_bars(axes: Axes, bars: pd.DataFrame, drawn: pd.DataFrame, units: pd.Se
     axes.vlines(left[border], *ends, colors=style.INK, linewidths=0.7)
     lost = bars[bars["discarded_kwh"] > 0]
     lost_end = lost["discarded_kwh"] * units[lost.index]
-    edge = {"facecolors": "black", "edgecolors": "white", "linewidths": 0.4, "height": 0.25}
-    _boxes(axes, 0.0 * lost_end, lost_end, lost["y"] - BAR / 2 + 0.125, **edge)
+    black: Any = {"facecolors": "black", "edgecolors": "white", "linewidths": 0.4, "height": 0.25}
+    _boxes(axes, 0.0 * lost_end, lost_end, lost["y"] - BAR / 2 + 0.125, **black)
     for bar in data.each(bars[~(bars["total_kwh"] > 0)]):
         text = "0" if bar.total_kwh == 0 else "energy not known"
         layout.write_beside(axes, 0.0, bar.y, text, color=style.GREY)
@@ -206,7 +206,7 @@ def _boxes(
     """Draw boxes around `y` from `left` to `right`."""
     low, high = y - height / 2, y + height / 2
     corners = np.array([[left, low], [right, low], [right, high], [left, high]], dtype=float)
-    axes.add_collection(PolyCollection(corners.transpose(2, 0, 1), **look))
+    axes.add_collection(PolyCollection(list(corners.transpose(2, 0, 1)), **look))
 
 
 def _label_bars(axes: Axes, bars: pd.DataFrame, headings: dict[float, str]) -> None:

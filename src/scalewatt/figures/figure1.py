@@ -89,7 +89,11 @@ def _letters(rows: pd.DataFrame) -> pd.Series:
 def _is_linear(drawn: pd.DataFrame) -> bool:
     """Whether linear bars would show the smallest value in all rows of the figure."""
     values = drawn[list(QUANTITIES)].where(lambda values: values > 0).groupby(drawn["series"])
-    return bool((values.max() <= MOST_LINEAR * values.min()).where(values.max().notna(), True).all(axis=None))
+    return bool(
+        (values.max() <= MOST_LINEAR * values.min())
+        .where(values.max().notna(), True)
+        .all(axis=None)
+    )
 
 
 def _draw_cell(axes: Axes, height: float, letter: str, rows: pd.DataFrame, linear: bool) -> None:
@@ -157,7 +161,7 @@ def _draw_row(
         axes.add_patch(Rectangle((centre - BAR_WIDTH / 2, base), BAR_WIDTH, height, **look))
         number = prose.abbreviated(value)
         axes.text(centre, base + height + 0.5, number, fontsize=6, ha="center", va="bottom")
-    trend = prose.trend(list(values.items()))
+    trend = prose.trend(list(zip(values.index, values, strict=True)))
     axes.text(TREND_LEFT, base + 1.4, trend, va="center", fontweight="bold", fontsize=6)
 
 
@@ -169,17 +173,19 @@ def _note_sentences(rows: pd.DataFrame, drawn: pd.DataFrame) -> list[str]:
     also = "; ".join(f"{letter}: {names}" for letter, names in named.items())
     scale = "proportional to the values" if _is_linear(drawn) else "logarithmic"
     return [
-        f"Drawn from the campaign's definitions alone; n counts {data.gpu_word(rows)}. LBS and GBS: local and "
-        f"global batch size. N: optimiser updates in the whole training. Bar heights are {scale} within a row.",
+        f"Drawn from the campaign's definitions alone; n counts {data.gpu_word(rows)}. LBS and GBS: "
+        "local and global batch size. N: optimiser updates in the whole training. Bar heights are "
+        f"{scale} within a row.",
         f"Also – {also}." if also else "",
         f"In no panel, as neither LBS nor GBS is constant: {nowhere}." if nowhere else "",
     ]
 
 
 def _extents(rows: pd.DataFrame) -> list[str]:
-    """Name series with their smallest and largest n, the longest first; without a break inside of brackets."""
+    """Name series with their smallest and largest n, the longest first; no break inside of brackets."""
     lines = rows.groupby("series", sort=False)["gpus"].agg(["size", "min", "max"])
+    lines = lines.sort_values("size", ascending=False, kind="stable")
     return [
-        f"{row.Index} (n\u00a0=\u00a0{row.min if row.min == row.max else f'{row.min}…{row.max}'})"
-        for row in lines.sort_values("size", ascending=False, kind="stable").itertuples()
+        f"{series} (n\u00a0=\u00a0{low if low == high else f'{low}…{high}'})"
+        for series, low, high in zip(lines.index, lines["min"], lines["max"], strict=True)
     ]

@@ -51,8 +51,9 @@ def plotted(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _panels(samples: pd.DataFrame) -> dict[str, str]:
     """Name the configuration of each panel, those without a run among them."""
-    drawn = samples.drop_duplicates("panel").set_index("panel")["configuration"].to_dict()
-    return samples.attrs.get("panels") or drawn or {panel_letter(0): ""}
+    drawn = dict(zip(samples["panel"], samples["configuration"], strict=True))
+    named: dict[str, str] = samples.attrs.get("panels") or drawn
+    return named or {panel_letter(0): ""}
 
 
 def _why_empty(rows: pd.DataFrame, configuration: str) -> str:
@@ -95,8 +96,8 @@ def _draw_panel(axes: Axes, rows: pd.DataFrame) -> None:
     first = next(data.each(rows))
     # NaN, where a sample is missing, breaks the line; a sample between two lost ones shows as a marker.
     look: Any = {"color": style.COLOURS[5], "linewidth": 0.8, "marker": ".", "markersize": 1.2}
-    name = {"label": _setting(rows), "gid": f"points-{first.panel}"}
-    axes.plot(rows["time_s"], rows["power_w"], **look, **name)
+    look |= {"label": _setting(rows), "gid": f"points-{first.panel}"}
+    axes.plot(rows["time_s"], rows["power_w"], **look)
     kind = prose.KIND_WORDS[first.device_kind]
     every = f"mean of all {kind}s of the run" if kind != "memory" else "mean of all memory"
     means = [(first.mean_power_all_w, every, 6, (2, 2))]
@@ -125,7 +126,11 @@ def _note_sentences(samples: pd.DataFrame) -> list[str]:
     known = samples[samples["power_w"].notna()]
     named = "; ".join(f"{row.panel}:\u00a0{row.configuration}" for row in data.each(runs))
     facts = [f"Runs: {named}."] if named else []
-    return [*(_device_sentences(known, runs) if len(known) else []), *facts, *prose.table_notes(samples)]
+    return [
+        *(_device_sentences(known, runs) if len(known) else []),
+        *facts,
+        *prose.table_notes(samples),
+    ]
 
 
 def _device_sentences(known: pd.DataFrame, runs: pd.DataFrame) -> list[str]:
@@ -148,4 +153,3 @@ def _device_sentences(known: pd.DataFrame, runs: pd.DataFrame) -> list[str]:
         f"time, of the whole run. {prose.device_sentence(runs)}",
         " ".join([f"Points: {points}.", *filter(None, said)]),
     ]
-

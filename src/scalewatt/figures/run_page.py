@@ -43,7 +43,7 @@ STAGES: dict[str, tuple[str, str]] = {
     "shutdown": ("#b0b0b0", "\\\\\\"),
 }
 """Colour and hatch of each stage in the strip; panels are shaded in a paler tint."""
-TINT, BAND_TINT = 0.82, 0.55
+TINT, BAND_ALPHA = 0.82, 0.3
 MOST_FLAGS = 8
 TITLE_SIZE = 7.5
 _SMALL = 6.0
@@ -114,7 +114,7 @@ def title(page: RunPage) -> str:
 
 
 def energy_words(row: Mapping[str, Any]) -> str:
-    """State the energy with origin, interval, scope and coverage, or what was recorded where it is unknown."""
+    """State the energy with origin, interval, scope and coverage, or what was recorded of an unknown one."""
     scope, coverage = row["energy_scope"], row["coverage"]
     covered = "" if coverage is None else f", coverage {percent(coverage)}"
     if scope is None:
@@ -199,10 +199,10 @@ def _draw_panel(axes: Axes, bands: pd.DataFrame, page: RunPage) -> None:
     for stage, (colour, _) in STAGES.items():
         tint = style.paler(colour, TINT)
         axes.broken_barh(_ranges(page, stage), (0, 1), facecolor=tint, **tinted)
-    for index, band in bands.groupby("device_index"):
-        colour = _colour(index)
-        fill = style.paler(colour, BAND_TINT)
-        axes.fill_between(band["time_s"], band["low_w"], band["high_w"], color=fill, linewidth=0)
+    for index in sorted(bands["device_index"].unique()):
+        band, colour = bands[bands["device_index"] == index], _colour(index)
+        ends = band["time_s"], band["low_w"], band["high_w"]
+        axes.fill_between(*ends, color=colour, alpha=BAND_ALPHA, linewidth=0)
         axes.plot(band["time_s"], band["mean_w"], color=colour, linewidth=0.7, alpha=0.9)
     traces.power_axis(axes, pd.concat([bands["low_w"], bands["high_w"]]))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=4, steps=style.ROUND))

@@ -15,11 +15,12 @@ _UNITS = ((7200.0, 3600.0, "h"), (600.0, 60.0, "min"), (0.0, 1.0, "s"))
 
 
 def time_axis(axes: Axes, length_s: float, since: str, most_ticks: int = 7) -> None:
-    """Show times from 0 to `length_s`, which are in s, in a unit that suits; `since` is what they count from."""
+    """Show times from 0 to `length_s` in a unit that suits; `since` is what they count from."""
     length_s = length_s or 1.0
     unit_s, name = next((unit, name) for least, unit, name in _UNITS if length_s >= least)
     axes.set(xlim=(0, length_s), xlabel=f"Time since {since} ({name})")
-    ticks = MaxNLocator(most_ticks, steps=style.ROUND).tick_values(0, length_s / unit_s) * unit_s
+    locator = MaxNLocator(most_ticks, steps=style.ROUND)
+    ticks = np.asarray(locator.tick_values(0, length_s / unit_s)) * unit_s
     axes.set_xticks(ticks[(ticks >= 0) & (ticks <= length_s * (1 + 1e-9))])
     axes.xaxis.set_major_formatter(
         FuncFormatter(lambda value, _: style.plain_number(round(value / unit_s, 6)))

@@ -135,8 +135,9 @@ def part_means(parts: pd.DataFrame, repeats: Mapping[str, int]) -> pd.DataFrame:
     total = means.groupby("configuration")["energy_kwh"].transform("sum")
     means["energy_share"] = ratio(means["energy_kwh"], total)
     order = [*ALL_KINDS, *STAGES]
-    by_place = {"key": lambda names: names.map(order.index), "kind": "stable"}
-    return means.sort_values(["device_kind", "stage"], **by_place)
+    return means.sort_values(
+        ["device_kind", "stage"], key=lambda names: names.map(order.index), kind="stable"
+    )
 
 
 def _listed(stages: pd.Series) -> str | None:

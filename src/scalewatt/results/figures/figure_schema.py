@@ -65,8 +65,6 @@ RATIOS = {
     "energy_per_sample_ratio": "energy_per_sample_j",
 }
 """What is divided by the baseline's."""
-OPEN = ("energy_kwh", "energy_per_sample_j", "mean_gpu_power_w", "mean_cpu_socket_power_w")
-"""What has the interval of an estimate."""
 PREDICTION_IDENTITY = (
     *("campaign", "configuration", "model", "phase", "device", "gpus", "nodes"),
     *("local_batch_size", "global_batch_size", "dataset_samples", "epochs", "n_repeats"),

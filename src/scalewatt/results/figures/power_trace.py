@@ -80,7 +80,7 @@ def _points(files: RunFiles, window_s: float | None, expected_kind: str) -> list
         return [unknown | {"time_s": 0.0, "device_kind": expected_kind}]
     of_kind = devices[devices["device_kind"] == kinds[0]]
     # A recording without stages counts as training throughout.
-    trains = (of_kind["stage"] == "train") | (of_kind["stage"] == NO_STAGE).all()
+    trains = (of_kind["stage"] == "train") | bool((of_kind["stage"] == NO_STAGE).all())
     of_kind = of_kind.assign(before=~trains)
     in_segment = of_kind["segment"].isin(of_kind["segment"][trains])
     known = of_kind[in_segment & (of_kind["covered_s"] > 0)]

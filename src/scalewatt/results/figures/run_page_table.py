@@ -45,7 +45,7 @@ class RunPage:
     spans: pd.DataFrame
     """Columns stage, start_s, end_s."""
     bands: pd.DataFrame
-    """Columns DEVICE, and as of `power_by_place`; node is "" and device_index -1 for all devices of a kind."""
+    """Columns DEVICE, and as of `power_by_place`; node is "" and device_index -1 of all devices."""
     place_s: float
     """Length of the places that samples were put together in."""
 
@@ -114,12 +114,12 @@ def _segments(times: pd.DataFrame, events: pd.DataFrame) -> pd.DataFrame:
 
 
 def _samples(path: Path, shifts: pd.Series, together: bool) -> Iterator[pd.DataFrame]:
-    """Yield the samples of each device, `time_s` on the page; `together`: those of a kind as of one device."""
+    """Yield the samples of each device, `time_s` on the page; `together`: as of one device of a kind."""
     with opened_parquet(path, TRACES_SCHEMA.names) as file:
         for samples in read_samples(file):
             time_s = samples["time"].astype("int64") / 1e6 + samples["segment"].map(shifts)
-            place = {"node": "", "device_index": -1} if together else {}
-            yield samples.assign(time_s=time_s, **place)
+            samples = samples.assign(time_s=time_s)
+            yield samples.assign(node="", device_index=-1) if together else samples
 
 
 def power_by_place(
@@ -137,9 +137,10 @@ def power_by_place(
         parts.append(power.agg(["min", "max", "sum", "count"]).reset_index())
     ways = {"min": "min", "max": "max", "sum": "sum", "count": "sum"}
     sums = pd.concat(parts[1:] or parts).groupby([*keys, "place"]).agg(ways)
-    whole = sums.index.droplevel("place").unique()
-    everywhere = whole.to_frame(index=False).merge(pd.Series(range(count), name="place"), "cross")
-    sums = everywhere.merge(sums.reset_index(), "left", [*keys, "place"])
+    sums = sums.reset_index()
+    places = pd.DataFrame({"place": range(count)})
+    everywhere = sums[keys].drop_duplicates().merge(places, how="cross")
+    sums = everywhere.merge(sums, how="left", on=[*keys, "place"])
     return sums[keys].assign(
         time_s=(sums["place"] + 0.5) * place_s,
         low_w=sums["min"],

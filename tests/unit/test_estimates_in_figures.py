@@ -1,4 +1,4 @@
-"""Intervals of estimated energies in the figures breakdown and learning, and tables that have none yet."""
+"""Intervals of estimated energies in the tables of the figures breakdown and learning."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from figure_tables import draw, texts
-from matplotlib.axes import Axes
-from paper_rows import breakdown_table, learning_table
 from run_files import NAME, epochs, make_run, part
 
 from scalewatt.common.files import write_table
@@ -60,11 +57,8 @@ def breakdown_rows(file: RunFiles) -> list[Row]:
     return records(breakdown(definition, configurations, file.results))
 
 
-# --- the tables -----------------------------------------------------------------------------------
-
-
 def test_an_epochs_interval_is_open_by_what_is_estimated_of_it_alone(tmp_path: Path) -> None:
-    rows = run_epochs(mixed_run(tmp_path))
+    rows = records(run_epochs(mixed_run(tmp_path)))
     assert [row["energy_kwh"] for row in rows] == pytest.approx([3.3, 5.5])
     for end, factor in (("low", 1 / FACTOR), ("high", FACTOR)):
         found = [row[f"energy_kwh_estimate_{end}"] for row in rows]
@@ -80,58 +74,3 @@ def test_rows_of_a_breakdown_have_the_interval_of_their_total(tmp_path: Path) ->
         for row in rows:
             own = factor if row["device_kind"] == "cpu" else 1.0
             assert row[f"energy_{end}_kwh"] == pytest.approx(own * row["energy_kwh"])
-
-
-# --- the figures ----------------------------------------------------------------------------------
-
-
-def estimated(table: pa.Table, name: str, factor: float) -> pa.Table:
-    """A table whose energies are estimated, within × or ÷ a factor."""
-    rows = table.to_pylist()
-    totals: dict[str, float] = {}
-    for row in rows:
-        own = totals.get(row["configuration"], 0.0)
-        totals[row["configuration"]] = own + row["energy_kwh"]
-    for row in rows:
-        of_bar = name.startswith("total")
-        middle = totals[row["configuration"]] if of_bar else row["energy_kwh"]
-        row |= {"energy_origin": "estimated", f"{name}_low": middle / factor}
-        row[f"{name}_high"] = middle * factor
-    return pa.Table.from_pylist(rows, schema=table.schema)
-
-
-def pale_bars(axes: Axes) -> list[tuple[float, float]]:
-    """The ends of the bars over estimates in a panel."""
-    drawn = [one for one in axes.collections if str(one.get_gid()).startswith("estimates")]
-    boxes = [path.get_extents() for one in drawn for path in one.get_paths()]
-    return [(box.x0, box.x1) for box in boxes]
-
-
-def test_a_bars_total_has_a_pale_bar_from_end_to_end_of_its_interval() -> None:
-    table = estimated(breakdown_table(), "total_kwh_estimate", 1.5)
-    figure = draw("breakdown", table)
-    ends = {
-        (row["total_kwh_estimate_low"], row["total_kwh_estimate_high"]) for row in table.to_pylist()
-    }
-    found = pale_bars(figure.axes[0])
-    assert len(found) == len(set(table["configuration"].to_pylist()))
-    for low, high in ends:
-        assert any((low, high) == pytest.approx(one) for one in found)
-    assert pale_bars(figure.axes[1]) == []
-    said = texts(figure)
-    assert "Broad pale bars" in said
-
-
-def test_the_end_of_a_learning_curve_has_a_pale_bar_in_energy_and_none_in_time() -> None:
-    table = estimated(learning_table(epochs=3), "energy_kwh_estimate", FACTOR)
-    figure = draw("learning", table)
-    energy, time = figure.axes[4:]
-    found = pale_bars(energy)
-    rows = [r for r in table.to_pylist() if (r["phase"], r["epoch"]) == ("finetune", 2)]
-    assert len(found) == len({row["configuration"] for row in rows})
-    for row in rows:
-        ends = (row["energy_kwh_estimate_low"], row["energy_kwh_estimate_high"])
-        assert any(ends == pytest.approx(one) for one in found)
-    low, high = energy.get_xlim()
-    assert all(low <= one[0] and one[1] <= high for one in found)
-    assert pale_bars(time) == []
