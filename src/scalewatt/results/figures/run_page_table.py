@@ -132,7 +132,7 @@ def power_by_place(
     """
     parts = [pd.DataFrame(columns=[*keys, "place", "min", "max", "sum", "count"])]
     for samples in batches:
-        place = (samples["time_s"] // place_s).astype(int).clip(0, count - 1).rename("place")
+        place = (samples["time_s"] / place_s).astype(int).clip(0, count - 1).rename("place")
         power = samples["power_w"].astype(float).groupby([*(samples[key] for key in keys), place])
         parts.append(power.agg(["min", "max", "sum", "count"]).reset_index())
     ways = {"min": "min", "max": "max", "sum": "sum", "count": "sum"}
