@@ -98,6 +98,8 @@ def configurations_of(runs: pd.DataFrame) -> pd.DataFrame:
     from scalewatt.results.tables.frames import to_frame, to_table
 
     counted = runs[runs["excluded"].isna()]
+    if counted.empty:
+        return to_frame(CONFIGURATIONS.empty_table())
     unlike = unlike_energies(counted)
     known = counted.groupby("configuration", sort=False)[["energy_kwh", "metric_last"]].count()
     several = counted.groupby("configuration", sort=False)["torch_device"].nunique() > 1
