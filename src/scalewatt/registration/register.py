@@ -172,13 +172,15 @@ def _read_run(about: Description) -> _Run:
     events = about.folder / given.events if given.events else None
     events, stages = read_run_stages(events, about.path, [*recorded.hosts])
     configuration = about.configuration(nodes)
-    is_whole = about.samples == about.dataset_samples * about.epochs
+    samples, updates = given.trained_samples, configuration.updates
+    if samples != given.training_set * configuration.epochs:  # of a training to a target
+        updates = samples and round(samples / configuration.global_batch_size)
     facts = {
         "metric": None if given.metric is None else float(given.metric),
         "metric_name": given.metric_key,
         "metric_goal": given.metric_goal,
-        "samples": about.samples,
-        "updates": configuration.updates if is_whole else about.updates,
+        "samples": samples,
+        "updates": updates,
         "seeds": given.seeds,
         "torch_device": given.torch_device,
         "device_name": given.device_name,

@@ -38,8 +38,6 @@ from scalewatt.common.yaml_files import read_yaml
 from scalewatt.recordings.tables import Options
 from scalewatt.results.columns import METRIC_OF_MODEL
 
-LARGEST_BATCH = 10**9
-
 Text = Annotated[str, Field(min_length=1)]
 Words = Annotated[str, matching(r"[A-Za-z0-9._]{1,100}", "letters, digits, '.' and '_'")]
 Name = Annotated[
@@ -51,7 +49,7 @@ FileName = Annotated[
 ]
 Gpus = Annotated[int, Field(ge=1, le=100_000)]
 Indices = Annotated[list[Annotated[int, Field(ge=0, le=65_535)]], Field(min_length=1), EachOnce]
-Batch = Annotated[int, Field(ge=1, le=LARGEST_BATCH)]
+Batch = Annotated[int, Field(ge=1, le=10**9)]
 
 
 def _as_text(value: Any) -> str:
@@ -118,10 +116,25 @@ class RunDescription(Settings):
         """Name of the metric, of our models without being given."""
         return self.metric_name or METRIC_OF_MODEL.get(self.model)
 
+    @property
+    def batch(self) -> int:
+        """Samples per copy of the model and update."""
+        return self.local_batch_size or (self.global_batch_size or 0) // self.replicas
+
+    @property
+    def training_set(self) -> int:
+        """Samples of the training set; `samples` alone are one epoch."""
+        return self.dataset_samples or self.samples or 0
+
+    @property
+    def trained_samples(self) -> int | None:
+        """Samples trained on in the whole run; None if not known."""
+        return self.training_set * self.epochs if self.epochs else self.samples
+
 
 @dataclass(frozen=True)
 class Description:
-    """A run as it is described; counts in samples."""
+    """A run as it is described."""
 
     where: str
     """File and row, for messages."""
@@ -129,11 +142,6 @@ class Description:
     folder: Path
     """What paths in the description are relative to."""
     given: RunDescription
-    local_batch_size: int
-    dataset_samples: int
-    epochs: int
-    samples: int | None
-    """Trained on in the whole run; None if not known."""
 
     @property
     def options(self) -> Options:
@@ -142,12 +150,6 @@ class Description:
         columns = self.folder / given.columns if given.columns else None
         return Options(given.host, given.time_zone, columns, given.run)
 
-    @property
-    def updates(self) -> int | None:
-        """Updates of the whole run, where they do not follow from its epochs; None if not known."""
-        batch = self.local_batch_size * self.given.replicas
-        return None if self.samples is None else round(self.samples / batch)
-
     def configuration(self, nodes: int) -> Configuration:
         """Configuration of the run, with all that tells it apart in its id."""
         given = self.given
@@ -155,7 +157,7 @@ class Description:
             id="-".join(
                 [
                     *(model_key(given.model, given.phase), given.device),
-                    f"n{given.gpus:03d}-lbs{self.local_batch_size:04d}",
+                    f"n{given.gpus:03d}-lbs{given.batch:04d}",
                     self._work,
                     *([f"nodes{nodes}"] if nodes > 1 else []),
                     *self._extras,
@@ -167,13 +169,13 @@ class Description:
             gpus=given.gpus,
             nodes=nodes,
             ranks_per_node=given.gpus // nodes,
-            local_batch_size=self.local_batch_size,
-            global_batch_size=self.local_batch_size * given.replicas,
+            local_batch_size=given.batch,
+            global_batch_size=given.batch * given.replicas,
             dataset=DATASET,
             dataset_fraction="1",
-            dataset_samples=self.dataset_samples,
+            dataset_samples=given.training_set,
             protocol=given.protocol,
-            epochs=self.epochs,
+            epochs=given.epochs or 1,
             seeds=given.seeds,
             settings={
                 "precision": given.precision,
@@ -200,15 +202,16 @@ class Description:
     @property
     def _batch(self) -> tuple[str, int]:
         """The batch size that was given: local (L) or global (G)."""
-        if self.given.local_batch_size is not None:
-            return "L", self.local_batch_size
-        return "G", self.local_batch_size * self.given.replicas
+        given = self.given
+        is_local = given.local_batch_size is not None
+        return ("L", given.batch) if is_local else ("G", given.batch * given.replicas)
 
     @property
     def _work(self) -> str:
         """Samples of the training set and epochs, as ids show them."""
         target = self.given.protocol == TARGET_PROTOCOL
-        return f"s{self.dataset_samples:07d}-" + ("target" if target else f"e{self.epochs:03d}")
+        epochs = "target" if target else f"e{self.given.epochs or 1:03d}"
+        return f"s{self.given.training_set:07d}-{epochs}"
 
     @property
     def _operating_point(self) -> dict[str, float] | None:
@@ -255,9 +258,10 @@ def describe(where: str, folder: Path, path: Path, values: dict[str, Any]) -> De
     if given.window and not given.window.start_s < given.window.end_s:
         raise InputError(f"{where}: window: ends before it starts; allowed: an end_s after start_s")
     check_replicas(given.gpus, given.gpus_per_replica, where)
-    local = _local_batch_size(given, where)
-    check_accumulation(local, given.gradient_accumulation_steps, where)
-    return Description(where, path, folder, given, local, *_work(given, where))
+    _check_batch_size(given, where)
+    check_accumulation(given.batch, given.gradient_accumulation_steps, where)
+    _check_work(given, where)
+    return Description(where, path, folder, given)
 
 
 def _metric_range(name: str) -> tuple[float, float]:
@@ -268,44 +272,33 @@ def _metric_range(name: str) -> tuple[float, float]:
     return (0.0 if {"rmse", "mse", "mae"} & {*words} else -math.inf), math.inf
 
 
-def _local_batch_size(given: RunDescription, where: str) -> int:
+def _check_batch_size(given: RunDescription, where: str) -> None:
     local, total, replicas = given.local_batch_size, given.global_batch_size, given.replicas
     if local is None and total is None:
         raise InputError(
             f"{where}: no batch size given; allowed: local_batch_size (samples per GPU and update) or "
             "global_batch_size (over all GPUs)"
         )
-    if total is not None and total % replicas:
-        raise InputError(f"{where}: global_batch_size: {total}; allowed: a multiple of {replicas}")
-    if local is None:
-        return (total or 0) // replicas
-    if local * replicas > LARGEST_BATCH or total not in (None, local * replicas):
-        allowed = f"{local * replicas}, or one of the two keys"
-        raise InputError(
-            f"{where}: global_batch_size: {total or local * replicas} with local_batch_size {local} on "
-            f"{given.gpus} GPUs; allowed: {allowed if total else f'at most {LARGEST_BATCH}'}"
+    if total is not None and (total % replicas or local not in (None, total // replicas)):
+        allowed = (
+            f"a multiple of {replicas}" if local is None else f"{local * replicas}, or one key"
         )
-    return local
+        raise InputError(f"{where}: global_batch_size: {total}; allowed: {allowed}")
 
 
-def _work(given: RunDescription, where: str) -> tuple[int, int, int | None]:
-    """Samples of the training set, epochs, and samples trained on (None: not known).
-
-    `samples` alone are one epoch. A training to a target has one epoch by convention.
-    """
-    dataset, epochs, samples = given.dataset_samples, given.epochs, given.samples
-    if dataset is not None and epochs is not None and samples is None:
-        return dataset, epochs, dataset * epochs
-    if dataset is None and epochs is None and samples is not None:
-        return samples, 1, samples
-    if dataset is not None and epochs is None and given.protocol == TARGET_PROTOCOL:
-        return dataset, 1, samples
-    names = [n for n in ("dataset_samples", "epochs", "samples") if getattr(given, n) is not None]
-    raise InputError(
-        f"{where}: {' and '.join(names) or 'neither samples nor epochs'} given; allowed: "
-        "dataset_samples and epochs, or samples (trained on in the whole run); of a training to a "
-        "target dataset_samples, and samples where they are known"
-    )
+def _check_work(given: RunDescription, where: str) -> None:
+    """Raise InputError unless the samples of the training set and the epochs follow."""
+    keys = ("dataset_samples", "epochs", "samples")
+    names = [key for key in keys if getattr(given, key) is not None]
+    allowed = [["dataset_samples", "epochs"], ["samples"]]
+    if given.protocol == TARGET_PROTOCOL:  # has one epoch by convention
+        allowed += [["dataset_samples"], ["dataset_samples", "samples"]]
+    if names not in allowed:
+        raise InputError(
+            f"{where}: {' and '.join(names) or 'neither samples nor epochs'} given; allowed: "
+            "dataset_samples and epochs, or samples (trained on in the whole run); of a training to a "
+            "target dataset_samples, and samples where they are known"
+        )
 
 
 # --- files ----------------------------------------------------------------------------------------

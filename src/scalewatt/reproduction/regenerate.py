@@ -71,9 +71,9 @@ def regenerate(
     )
     if done.returncode == 0:
         return made, None
-    lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
-    ours = [n for n, line in enumerate(lines) if line.startswith("scalewatt: ")]
-    return made, " / ".join(lines[ours[0] :] if ours else lines)[:_LONGEST]
+    # The first job that failed, as our onerror says it; else Snakemake's own words.
+    said = done.stdout.split("scalewatt: failed: ", 2)[1:2] or [done.stdout[-_LONGEST:]]
+    return made, " / ".join(filter(None, map(str.strip, said[0].splitlines())))[:_LONGEST]
 
 
 def kept_tables(results: Path) -> list[Path]:
