@@ -126,14 +126,14 @@ def _recorded(
     rows: list[dict[str, Any]] = []
     windows = []
     for host, blocks in nodes.items():
-        place = {"segment": segment, "host": host}
-        rows.append({**place, **dict.fromkeys(("kind", "index", "quantity", "mean_w", "limit_w"))})
+        at = {"segment": segment, "host": host}
+        rows.append({**at, **dict.fromkeys(("kind", "index", "quantity", "mean_w", "limit_w"))})
         for block in blocks:
             for sensor, column in zip(block.rows, block.values.T, strict=True):
                 known = column[np.isfinite(column)]
                 rows.append(
                     {
-                        **place,
+                        **at,
                         "kind": sensor.kind,
                         "index": sensor.index,
                         "quantity": sensor.quantity,

@@ -122,12 +122,12 @@ def _write(
 ) -> list[str]:
     """Write the runs that are not there yet; return what was done."""
     lines = []
-    there = {(run.configuration, run.repeat) for run in known}
+    registered = {(run.configuration, run.repeat) for run in known}
     numbers = count(1 + max((run.provenance["number"] for run in known), default=0))
     written = list(known)
     for run, repeat in zip(runs, repeats, strict=True):
         id_, source = run.configuration.id, run.about.path
-        if (id_, repeat) in there:
+        if (id_, repeat) in registered:
             lines.append(f"already there: {id_} repeat {repeat} ({source})")
             continue
         facts = {**run.facts, "number": next(numbers)}
@@ -237,7 +237,7 @@ def _held_gpus(
 
 def _number_repeats(runs: Sequence[_Run], known: Iterable[RegisteredRun]) -> list[int]:
     """Number the runs: as one that is already there, or with the next free repeat."""
-    there = {tuple(run.provenance["identity"]): run for run in known}
+    registered = {tuple(run.provenance["identity"]): run for run in known}
     taken = {(run.configuration, run.repeat) for run in known}
     numbers = {run.configuration.id: count(1) for run in runs}
     repeats: list[int] = []
@@ -250,27 +250,27 @@ def _number_repeats(runs: Sequence[_Run], known: Iterable[RegisteredRun]) -> lis
                 f"{run.about.where}: {run.about.path} is the same recording as {first.path} "
                 f"({first.where}); allowed: each once"
             )
-        if identity in there:
-            _check_same(run, there[identity])
-            repeats.append(there[identity].repeat)
+        if identity in registered:
+            _check_same(run, registered[identity])
+            repeats.append(registered[identity].repeat)
         else:
             repeats.append(next(n for n in numbers[id_] if (id_, n) not in taken))
     return repeats
 
 
-def _check_same(run: _Run, there: RegisteredRun) -> None:
+def _check_same(run: _Run, registered: RegisteredRun) -> None:
     """Raise InputError if a recording is already registered under another description."""
-    known = there.provenance
+    known = registered.provenance
     other = [key for key, value in run.facts.items() if key != "lines" and known.get(key) != value]
-    if there.configuration != run.configuration.id:
-        problem = f"as {there.configuration} repeat {there.repeat}, not as {run.configuration.id}"
+    if registered.configuration != run.configuration.id:
+        problem = f"as {registered.configuration} repeat {registered.repeat}, not as {run.configuration.id}"
     elif other:
         problem = f"with {other[0]} {known.get(other[0])}, not {run.facts[other[0]]}"
     else:
         return
     raise InputError(
         f"{run.about.where}: {run.about.path} is already registered {problem}; allowed: the same "
-        f"description, or delete {there.folder} first"
+        f"description, or delete {registered.folder} first"
     )
 
 
@@ -303,10 +303,10 @@ def _check_lines(
             of = {"model": point.model, "phase": point.phase, "device": point.device}
             of["metric_name"] = facts["metric_name"]
             _check_alike(where, f"series '{name}'", "series", of, common)
-            there = at.setdefault((name, point.gpus), point.id)
-            if there != point.id:
+            first = at.setdefault((name, point.gpus), point.id)
+            if first != point.id:
                 raise InputError(
-                    f"{where}: series '{name}' has on {point.gpus} GPUs {there}, not {point.id}; allowed: "
+                    f"{where}: series '{name}' has on {point.gpus} GPUs {first}, not {point.id}; allowed: "
                     "another series for this run"
                 )
 

@@ -102,11 +102,11 @@ def read_run_stages(
 ) -> tuple[Path | None, pa.Table]:
     """File with a run's stages, None without one, and the stages ordered by time.
 
-    The file is the `given` one, else the run folder's own. A table that states no segment is of the
+    The file is the `given` one, else that of a run folder of ours. A table that states no segment is of the
     only one. InputError names the file, the row and the key.
     """
-    own = folder / "events.parquet"
-    path = given or (own if (folder / "perun").is_dir() and own.exists() else None)
+    events = folder / "events.parquet"
+    path = given or (events if (folder / "perun").is_dir() and events.exists() else None)
     if path is None:
         return None, EVENTS_SCHEMA.empty_table()
     rows = read_stages(path, segments=segments, own=given is None).to_pylist()
@@ -142,11 +142,11 @@ def note_concurrent_runs(runs: Iterable[RegisteredRun]) -> list[RegisteredRun]:
             )
     shared = []
     for run in runs:
-        found = sorted(notes[run.folder], key=lambda note: (note["run"], note["start_s"]))
-        if found != run.provenance["concurrent_runs"]:
-            run.provenance["concurrent_runs"] = found
+        others = sorted(notes[run.folder], key=lambda note: (note["run"], note["start_s"]))
+        if others != run.provenance["concurrent_runs"]:
+            run.provenance["concurrent_runs"] = others
             write_json(run.folder / "provenance.json", run.provenance)
-        shared += [run] if found else []
+        shared += [run] if others else []
     return shared
 
 

@@ -72,8 +72,8 @@ def regenerate(
     if done.returncode == 0:
         return made, None
     # The first job that failed, as our onerror says it; else Snakemake's own words.
-    said = done.stdout.split("scalewatt: failed: ", 2)[1:2] or [done.stdout[-_LONGEST:]]
-    return made, " / ".join(filter(None, map(str.strip, said[0].splitlines())))[:_LONGEST]
+    words = done.stdout.split("scalewatt: failed: ", 2)[1:2] or [done.stdout[-_LONGEST:]]
+    return made, " / ".join(filter(None, map(str.strip, words[0].splitlines())))[:_LONGEST]
 
 
 def kept_tables(results: Path) -> list[Path]:

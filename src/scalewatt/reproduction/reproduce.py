@@ -86,8 +86,8 @@ def reproduce(
     with tempfile.TemporaryDirectory(prefix="scalewatt-reproduce-") as temporary:
         remade, failure = None, None
         if Path("Snakefile").is_file():
-            place, name = Path(temporary), manifest.campaign
-            remade, failure = regenerate(place, loaded, folder, name, config, snakemake)
+            fresh, name = Path(temporary), manifest.campaign
+            remade, failure = regenerate(fresh, loaded, folder, name, config, snakemake)
         findings += file_findings(manifest, folder, remade, failure)
     findings += run_findings(manifest, folder)
     findings += repeat_findings(folder, loaded) or _none_repeated(loaded, cluster, folder)
