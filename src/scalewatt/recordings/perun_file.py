@@ -256,7 +256,18 @@ def _read_host(
             numbers = number_devices({row["name"]: row["index"] for row in of_kind})
             of_kind = [row | {"index": numbers[row["name"]], "origin": origin} for row in of_kind]
             rows += sorted(of_kind, key=lambda row: (row["index"], row["name"]))
+        for name in _children(kinds.get("socket")):
+            _flag_parts(rows, name)
     return blocks_by_time(host, rows)
+
+
+def _flag_parts(rows: Sequence[Row], socket: str) -> None:
+    """Flag the power of the CPU of a socket that was recorded as a whole, too."""
+    detail = f"the CPU alone; {socket}, its socket with memory and I/O, is recorded but not counted"
+    for row in rows:
+        is_part = (row["kind"], row["index"]) == ("cpu", index_in_name(socket, "cpu"))
+        if is_part and row["quantity"] == "power" and row["values"].size:
+            row["flags"].append(flag("second_sensor", row["name"], detail))
 
 
 def _row(name: str, kind: str) -> Row:
