@@ -51,30 +51,22 @@ def test_a_second_plan_has_nothing_to_do_and_another_campaign_makes_it_anew(
     assert workspace.jobs("plan", *HERE, profile="horeka")["plan_table"] == 1
 
 
-def test_another_version_of_a_step_makes_its_results_anew(
+def test_of_no_finished_run_there_is_an_empty_prediction_that_another_version_makes_anew(
     planned: tuple[Workspace, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace = planned[0].copy(tmp_path / "project")
     monkeypatch.setenv("PYTHONPATH", first_on_path(workspace.path / "src"))
-    versions = "src/scalewatt/targets/versions.py"
-    workspace.edit(versions, "PLAN = 3", "PLAN = 4")
-    assert workspace.jobs("plan", *HERE, profile="horeka")["plan_table"] == 1
-    only = ("--config", "results_only=true")
-    assert workspace.snakemake("prediction", *HERE, *only, profile="horeka")[0] == 0
-    workspace.edit(versions, "FIGURES = 1", "FIGURES = 2")
-    found = workspace.jobs("prediction", *HERE, *only, profile="horeka")
-    assert found == {"draw_figure": 1, "prediction": 1}
-
-
-def test_of_no_finished_run_there_is_an_empty_prediction(
-    planned: tuple[Workspace, str], tmp_path: Path
-) -> None:
-    workspace = planned[0].copy(tmp_path / "project")
     only = ("--config", "results_only=true")
     code, output = workspace.snakemake("prediction", *HERE, *only, profile="horeka")
     assert code == 0, output
     assert pq.read_table(tables(workspace) / "prediction.parquet").num_rows == 0
     assert (workspace.path / "results/paper/figures/prediction.png").stat().st_size > 1000
+    versions = "src/scalewatt/targets/versions.py"
+    workspace.edit(versions, "PLAN = 3", "PLAN = 4")
+    workspace.edit(versions, "FIGURES = 1", "FIGURES = 2")
+    assert workspace.jobs("plan", *HERE, profile="horeka")["plan_table"] == 1
+    jobs = workspace.jobs("prediction", *HERE, *only, profile="horeka")
+    assert jobs == {"draw_figure": 1, "prediction": 1}
 
 
 @pytest.mark.parametrize("target", ["plan", "prediction"])

@@ -30,12 +30,6 @@ _LAUNCHER = re.compile(
 """Programs, and modules of Python, that start ranks. What a script starts is not looked at."""
 
 
-def is_command(content: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
-    """True if the model of a series is a command."""
-    model = content["models"].get(entry["model"])
-    return isinstance(model, dict) and model.get("workload") == COMMAND
-
-
 def is_command_spec(spec: RunSpec) -> bool:
     """True if a run is that of a command."""
     return spec.dataset["format"] == COMMAND

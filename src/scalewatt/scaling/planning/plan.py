@@ -43,10 +43,6 @@ POINT, RUN, DEVICE, CAMPAIGN = "point", "run", "device", "campaign"
 """Levels of rows: a point of a series, a run, and sums over the runs of a device or of all."""
 ENDS = ("", "_low", "_high")
 """Endings of a quantity's columns: its median, and the ends of its nominal 90 % interval."""
-AMOUNTS = (
-    *("runtime_h", "gpu_hours", "node_hours", "energy_kwh"),
-    *("facility_energy_kwh", "carbon_kg", "cost"),
-)
 GAINS = ("speedup", "extra_gpu_hours", "extra_energy_kwh")
 """What a point of a series buys and costs, compared with the next smaller n."""
 _OF_CONFIGURATION = (
