@@ -23,11 +23,7 @@ FileName = Annotated[
     ),
 ]
 """A name that is also the name of a file."""
-Label = Annotated[
-    str,
-    Field(max_length=200),
-    matching(r"[^\x00-\x09\x0b-\x1f\x7f]*", "text; a line break is kept"),
-]
+Label = Annotated[str, Field(max_length=200)]
 CampaignName = Annotated[
     str,
     matching(
@@ -302,8 +298,7 @@ class CampaignFile(Settings):
     """A campaign: what is trained."""
 
     name: CampaignName
-    """Names the results folder: lower-case letters, digits and hyphens, at most 100, not ending in
-    -simulated, which names simulated results."""
+    """Names the results folder: lower-case letters, digits and hyphens."""
     protocol: Protocol | None = None
     """paper: as the authors' code does; corrected: evaluation as it should be (docs/protocols.md). Needed
     unless all models are commands, whose protocol is their own affair."""
@@ -317,15 +312,13 @@ class CampaignFile(Settings):
     """Energy that the campaign may use, in kWh: once it is used up nothing more is trained, and
     running ones go on. Without this key there is no limit."""
     datasets: dict[FileName, Dataset] = Field({}, min_length=1)
-    """The datasets, by name (at most 200 letters, without '/', '\\', '{', '}', line breaks and control
-    characters, and no '.' first); none is needed where all models are commands."""
+    """The datasets, by name; none is needed where all models are commands."""
     models: dict[str, Any] = Field(min_length=1)
     """Settings of each model; what is not named keeps its default, the paper's value. Further models:
     each a file of yours (docs/add-a-model.md), and entries of any name with workload: command
     (docs/your-script.md)."""
     series: dict[FileName, SeriesEntry] = Field(min_length=1, max_length=1000)
-    """The lines of the figures, by name: at most 200 letters, without '/', '\\', '{', '}', line breaks
-    and control characters, and no '.' first."""
+    """The lines of the figures, by name."""
     figures: Figures
 
     @property

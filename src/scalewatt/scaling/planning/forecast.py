@@ -92,15 +92,9 @@ def check_any(campaign: Campaign, forecaster: Forecaster) -> None:
     raise InputError(f"{campaign.path}: no run can be predicted: {first}{more}")
 
 
-def model_path(path: str | Path | None) -> Path | None:
-    """Path of a cluster's `scaling_model`; None without one."""
-    return None if path is None else given_file(path)
-
-
 def forecaster_of(path: str | Path | None) -> Forecaster | None:
     """Forecaster of a cluster's `scaling_model`; None without one, InputError if it is damaged."""
-    file = model_path(path)
-    return None if file is None else Forecaster(read_model(file))
+    return None if path is None else Forecaster(read_model(given_file(path)))
 
 
 def no_model(where: str, campaign: Campaign) -> InputError:

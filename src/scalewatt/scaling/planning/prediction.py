@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.terms import J_PER_KWH, SIMULATED
 from scalewatt.results.figures.figure_schema import PREDICTION, PREDICTION_IDENTITY
-from scalewatt.results.tables.frames import read_frame, records, to_frame, to_table
+from scalewatt.results.tables.frames import frame_of, read_frame, records
 from scalewatt.results.tables.table_schema import CONFIGURATIONS
 from scalewatt.scaling.model.predict import estimate
+from scalewatt.scaling.model.terms import Array
 from scalewatt.scaling.planning.forecast import Forecaster
 
 Row = dict[str, Any]
@@ -33,18 +35,13 @@ def prediction_table(results: Path, campaign: Campaign, forecaster: Forecaster) 
     found = read_frame(results / "tables" / "configurations.parquet", CONFIGURATIONS)
     of_campaign = found["configuration"].isin(list(campaign.configurations))
     measured = found[of_campaign & (found["energy_origin"].fillna("") != SIMULATED)]
+    empty = dict.fromkeys(PREDICTION.names)
     rows = [
-        {
-            **dict.fromkeys(PREDICTION.names),
-            **{name: row[name] for name in PREDICTION_IDENTITY},
-            **more,
-        }
+        {**empty, **{name: row[name] for name in PREDICTION_IDENTITY}, **more}
         for row in records(measured)
         for more in _predictions(row, campaign, forecaster)
     ]
-    table = to_frame(
-        to_table(pd.DataFrame(rows, columns=PREDICTION.names, dtype=object), PREDICTION)
-    )
+    table = frame_of(rows, PREDICTION)
     table.attrs = {
         **{key: value for key, value in found.attrs.items() if key != "definition"},
         "figure": "prediction",
@@ -58,7 +55,7 @@ def prediction_table(results: Path, campaign: Campaign, forecaster: Forecaster) 
 def _predictions(row: Row, campaign: Campaign, forecaster: Forecaster) -> Iterator[Row]:
     """What a row of configurations is compared with, by quantity."""
     spec = run_spec(campaign, row["configuration"], 1)
-    draws: dict[str, Any] = dict.fromkeys((TIME, ENERGY, ENERGY_AT_TIME))
+    draws: dict[str, Array | None] = dict.fromkeys((TIME, ENERGY, ENERGY_AT_TIME))
     common: Row = {"calibrated_on": False}
     unequal = None
     try:
@@ -69,33 +66,24 @@ def _predictions(row: Row, campaign: Campaign, forecaster: Forecaster) -> Iterat
         known = {(point.campaign, point.configuration) for point in model.points}
         common["calibrated_on"] = (row["campaign"], row["configuration"]) in known
         common["warnings"] = "; ".join(forecaster.warnings(spec)) or None
-        draws[TIME] = predicted.runtime_s[:, 0] / 3600
+        draws[TIME] = predicted.runtime_s / 3600
         if row["energy_scope"] not in (None, model.scope):
             scope = model.scope or "no scope"
             unequal = f"the model's energies are of {scope}, these of {row['energy_scope']}"
         elif predicted.energy_j is not None:
-            draws[ENERGY] = predicted.energy_j[:, 0] / J_PER_KWH
+            draws[ENERGY] = predicted.energy_j / J_PER_KWH
             hours = row["runtime_h_mean"]
             at_time = None if hours is None else forecaster.energy_at(spec, hours * 3600)
-            draws[ENERGY_AT_TIME] = None if at_time is None else at_time[:, 0] / J_PER_KWH
+            draws[ENERGY_AT_TIME] = None if at_time is None else at_time / J_PER_KWH
     for quantity, of_quantity in draws.items():
         column = TIME if quantity == TIME else ENERGY
         found, low, high = (row[f"{column}_{end}"] for end in ("mean", "low", "high"))
-        compared = {"quantity": quantity, "found": found, "found_low": low, "found_high": high}
+        result = {"quantity": quantity, "found": found, "found_low": low, "found_high": high}
         if quantity != TIME and unequal:
-            compared["reason"] = unequal
-        yield {**common, **compared, **_compared(found, of_quantity)}
-
-
-def _compared(value: float | None, draws: Any) -> Row:
-    if draws is None:
-        return {}
-    found = estimate(draws)
-    row: Row = {
-        "predicted": found.median,
-        "predicted_low": found.low,
-        "predicted_high": found.high,
-    }
-    if value is not None:
-        row |= {"error": found.median / value - 1, "in_interval": found.holds(value)}
-    return row
+            result["reason"] = unequal
+        if of_quantity is not None:
+            median, low, high = astuple(interval := estimate(of_quantity[:, 0]))
+            result |= {"predicted": median, "predicted_low": low, "predicted_high": high}
+            if found is not None:
+                result |= {"error": median / found - 1, "in_interval": interval.holds(found)}
+        yield {**common, **result}
