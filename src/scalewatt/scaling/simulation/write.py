@@ -31,8 +31,6 @@ from scalewatt.scaling.simulation.run import WORKING, Simulation, simulation
 from scalewatt.scaling.simulation.sensors import NodeSamples, sample_nodes
 from scalewatt.training.history import history_table
 
-_UNDER_WAY = ".simulating"
-"""Is there while a folder is written: what a simulation that was broken off left is made anew."""
 _UNKNOWN = (
     *("dataset_sha256", "nodes", "software", "perun", "environment_variables", "precision_used"),
     *("metric_persistence", "metric_climatology", "parameters"),
@@ -53,10 +51,8 @@ def simulate_run(spec_path: Path, out: Path, cluster: Cluster, model_path: Path)
 
 def check_replaceable(folder: Path) -> None:
     """Raise InputError if a run folder holds more than its spec and what a simulation has written."""
-    if (folder / _UNDER_WAY).exists() or not folder.exists():
-        return
-    is_simulated = json_object(folder / "provenance.json").get("simulated")
-    if not is_simulated and not {*os.listdir(folder)} <= {"spec.json"}:
+    held = {path.name for path in folder.glob("*")} - {"spec.json"}
+    if held and not json_object(folder / "provenance.json").get("simulated"):
         raise InputError(
             f"{folder}: holds what is not known to be simulated; expected nothing but spec.json"
         )
@@ -66,7 +62,6 @@ def write_run(run: Simulation, out: Path, model_path: Path) -> None:
     """Write the files of a simulated run; the provenance comes last."""
     recordings = out / "perun"
     out.mkdir(parents=True, exist_ok=True)
-    (out / _UNDER_WAY).touch()
     (out / "provenance.json").unlink(missing_ok=True)
     shutil.rmtree(recordings, ignore_errors=True)
     recordings.mkdir()
@@ -77,7 +72,6 @@ def write_run(run: Simulation, out: Path, model_path: Path) -> None:
     model = project_path(model_path)
     write_text(out / "train.log", f"{run.spec.name}: simulated with {model}, not trained\n")
     write_json(out / "provenance.json", _provenance(run, model_path))
-    (out / _UNDER_WAY).unlink()
 
 
 def write_samples(run: Simulation, node: NodeSamples, folder: Path) -> None:
