@@ -63,14 +63,6 @@ def test_a_deadline_and_a_carbon_budget_are_kept_or_none_is_advised(tmp_path: Pa
         advise(found.assign(carbon_kg_mean=None), Limits(carbon_kg=1.0))
 
 
-def test_settings_of_another_n_are_compared_only_where_any_may_be_taken(tmp_path: Path) -> None:
-    found = settings(tmp_path)
-    assert advise(found, Limits(slowdown=0.1))["training"].nunique() == 2
-    fastest = advise(found, Limits(slowdown=0.0), any_setting=True)
-    assert len(fastest) == 1
-    assert fastest["configuration"].iloc[0].startswith("resnet50-local-n002")
-
-
 @pytest.mark.parametrize(
     "limits", [Limits(), Limits(slowdown=-0.1), Limits(carbon_kg=float("nan"))]
 )

@@ -112,11 +112,10 @@ def plan(arguments: argparse.Namespace) -> None:
     option("--slowdown", "PERCENT", "how much more time than the fastest", float),
     option("--deadline-h", "H", "the longest that a run may take", float),
     option("--carbon-kg", "KG", "the most that a run may emit, in CO2e", float),
-    flag("--any", "compare all devices, n and batch sizes too"),
     flag("--json", "one JSON object"),
     examples=(
         "scalewatt advise --campaign campaigns/demo.yaml --slowdown 10",
-        "scalewatt advise --site horeka --deadline-h 24 --any",
+        "scalewatt advise --site horeka --deadline-h 24",
     ),
 )
 def advise(arguments: argparse.Namespace) -> int:
@@ -133,7 +132,7 @@ def advise(arguments: argparse.Namespace) -> int:
     folders = arguments.campaign, arguments.results, arguments.work
     settings = settings_in(find_place(arguments.site, *folders).results)
     limits = Limits(slowdown, arguments.deadline_h, arguments.carbon_kg)
-    kept = advise(settings, limits, arguments.any)
+    kept = advise(settings, limits)
     if unknown := settings.loc[settings["energy_kwh_mean"].isna(), "configuration"].tolist():
         print(f"scalewatt: energy not known, not compared: {', '.join(unknown)}", file=sys.stderr)
     if arguments.json:

@@ -14,8 +14,6 @@ from scalewatt.results.tables.estimates import is_estimated
 from scalewatt.results.tables.frames import read_frame
 from scalewatt.results.tables.table_schema import CONFIGURATIONS
 
-SAME_WORK = ["model", "phase", "dataset_samples", "epochs", "protocol", "energy_scope"]
-"""What two settings have in common where either may be taken in place of the other, with `--any`."""
 COLUMNS = {
     "training": "training",
     "configuration": "setting",
@@ -49,12 +47,11 @@ def settings_in(results: Path) -> pd.DataFrame:
     return read_frame(path, CONFIGURATIONS)
 
 
-def advise(settings: pd.DataFrame, limits: Limits, any_setting: bool = False) -> pd.DataFrame:
+def advise(settings: pd.DataFrame, limits: Limits) -> pd.DataFrame:
     """COLUMNS of the settings that keep the limits by their means, of each training the least energy first.
 
-    Exchanged are the operating points of a training, or with `any_setting` all settings that do the same
-    work, on whatever device, n and batch size; trainings of a single setting are left out. InputError for
-    no limit, one that is no number from 0, and one of carbon that no setting states.
+    Exchanged are the operating points of a training; trainings of a single one are left out. InputError
+    for no limit, one that is no number from 0, and one of carbon that no setting states.
     """
     given = {name: value for name, value in vars(limits).items() if value is not None}
     if not given:
@@ -67,10 +64,8 @@ def advise(settings: pd.DataFrame, limits: Limits, any_setting: bool = False) ->
         raise InputError(
             "--carbon-kg: no carbon is known; expected pue and carbon_intensity in the cluster file"
         )
-    lines = known["configuration"].map(without_point)
-    names = known["model"] + " " + known["phase"] if any_setting else lines
-    known = known.assign(training=names, line="" if any_setting else lines)
-    groups = known.groupby(["line", *SAME_WORK], sort=False, dropna=False)
+    known = known.assign(training=known["configuration"].map(without_point))
+    groups = known.groupby(["training", "energy_scope"], sort=False, dropna=False)
     trainings = [_compared(rows) for _, rows in groups if len(rows) > 1]
     if not trainings:
         raise InputError("advise: no training has several settings to choose from")
