@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from plan_files import MODEL, UNKNOWN, forecaster, small
 from request_files import paper
@@ -25,13 +24,6 @@ def test_the_published_run_takes_about_what_is_forecast() -> None:
     assert 7.1 < upper_s / 3600 < 7.6
     found = estimate(forecaster().runs(spec).runtime_s[:, 0])
     assert upper_s == found.high
-
-
-def test_all_repeats_have_one_wall_time() -> None:
-    one, other = (run_spec(paper(), ID, repeat) for repeat in (1, 5))
-    assert forecaster().upper_runtime_s(one) == forecaster().upper_runtime_s(other)
-    same = forecaster().runs(one).runtime_s
-    assert np.array_equal(same, forecaster().runs(other).runtime_s)
 
 
 def test_the_upper_bound_of_a_configuration_is_the_same_whoever_asks_first() -> None:

@@ -12,8 +12,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from campaign_files import DEMO, replaced
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from simulated_runs import (
     J_PER_KWH,
     MODEL,
@@ -41,8 +39,8 @@ from scalewatt.scaling.simulation.learning_curves import (
     final_metric,
     published_errors,
 )
-from scalewatt.scaling.simulation.run import Course, check_simulations, draw_run
-from scalewatt.scaling.simulation.sensors import counted, sample_nodes
+from scalewatt.scaling.simulation.run import check_simulations, draw_run
+from scalewatt.scaling.simulation.sensors import sample_nodes
 
 FULL_1, FULL_4 = "resnet50-a100-n001-lbs0256-full", "resnet50-a100-n004-lbs0256-full"
 SHORT = "resnet50-a100-n008-lbs0256-s0040036"
@@ -253,26 +251,6 @@ def test_beyond_four_times_the_calibrated_n_and_on_wider_nodes_a_run_is_marked(
 
 
 # --- sensors --------------------------------------------------------------------------------------
-
-STEPS = Course(
-    np.array([0.0, 10.0, 10.4, 30.0]),
-    np.array([100.0, 300.0, 50.0, 200.0]),
-    np.ones(4, dtype=bool),
-    0.0,
-    100.0,
-)
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.floats(0.1, 60.0), st.integers(0, 1000))
-def test_a_counter_counts_all_energy_however_seldom_it_is_read(period_s: float, seed: int) -> None:
-    times = np.append(np.arange(0.0, 100.0, period_s), 100.0)
-    joules = counted(STEPS, times, 3, np.random.default_rng(seed))
-    assert joules[:, 0] == pytest.approx([0, 0, 0])
-    assert joules[:, -1] == pytest.approx([STEPS.total_j] * 3)
-    # What it has counted by then is near the true energy by then: only noise lies between.
-    assert np.abs(joules - STEPS.joules(times)).max() < 0.3 * joules[0, -1]
-    assert (np.diff(joules, axis=1) > 0).all()
 
 
 @pytest.mark.parametrize(
