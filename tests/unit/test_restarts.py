@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 from run_files import make_spec
 
+from scalewatt.campaign.cluster import load_cluster
 from scalewatt.common.errors import InputError
 from scalewatt.common.exit_codes import ExitCode
+from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.execution import launch
 from scalewatt.execution.launch import LaunchOptions, run_training
 from scalewatt.execution.rank import End, outcome_of
@@ -35,8 +37,9 @@ def work(tmp_path: Path) -> Iterator[WorkDir]:
         yield work
 
 
-def options(folder: Path, **changes: Any) -> LaunchOptions:
-    return LaunchOptions(folder, folder / "work", "mpiexec", "cpu", 1, **changes)
+def options(folder: Path, requeue: bool = False, **changes: Any) -> LaunchOptions:
+    cluster = load_cluster(PROJECT_ROOT / "config.yaml").model_copy(update={"requeue": requeue})
+    return LaunchOptions(cluster, cluster.devices["local"], folder / "work", folder, **changes)
 
 
 def end_as(segment: launch._Segment, outcome: str, lost: bool, code: int = 0) -> int:

@@ -34,10 +34,16 @@ EPOCHS = 40
 DRIVER = """
 import json, sys
 from pathlib import Path
+from scalewatt.campaign.cluster import load_cluster
+from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.execution.launch import LaunchOptions, run_training
 spec, out, data, work, launcher, limits = sys.argv[1:]
+limits = json.loads(limits)
+changes = {"launcher": launcher, "closing_s": limits["closing_s"], "checkpoint_every_s": 0}
+cluster = load_cluster(PROJECT_ROOT / "config.yaml").model_copy(update=changes)
+device = cluster.devices["local"].model_copy(update={"torch_device": "cpu", "cpus_per_rank": 1})
 options = LaunchOptions(
-    Path(data), Path(work), launcher, "cpu", 1, checkpoint_every_s=0, **json.loads(limits)
+    cluster, device, Path(work), Path(data), silence_s=limits["silence_s"]
 )
 sys.exit(run_training(Path(spec), Path(out), options))
 """

@@ -127,7 +127,7 @@ class Levers(TypedDict, total=False):
 
 
 def launcher_options(
-    point: Mapping[str, float] | None, ways: Mapping[str, Mapping[str, str]]
+    point: Mapping[str, float] | None, ways: Mapping[str, Any]
 ) -> list[str]:
     """Options of the launcher that set an operating point."""
     return [
@@ -139,7 +139,7 @@ def launcher_options(
 
 
 def commands_of(
-    point: Mapping[str, float] | None, ways: Mapping[str, Mapping[str, str]]
+    point: Mapping[str, float] | None, ways: Mapping[str, Any]
 ) -> list[dict[str, str]]:
     """Commands {"set", "undo"} of an operating point, where {gpus} stays."""
     return [

@@ -92,7 +92,7 @@ def _definition(text: str) -> Any:
 )
 def train(arguments: argparse.Namespace) -> int:
     """Train (the next segment of) a run under perun."""
-    from scalewatt.campaign.cluster import device_of_run, load_site, powers
+    from scalewatt.campaign.cluster import device_of_run, load_site
     from scalewatt.campaign.external_command import is_command_spec
     from scalewatt.campaign.run_spec import read_spec
     from scalewatt.execution.launch import LaunchOptions, run_training
@@ -110,22 +110,10 @@ def train(arguments: argparse.Namespace) -> int:
             results = arguments.out.absolute().parents[2]  # runs/<configuration>/<repeat>
             check_budget(campaign, cluster.devices, results, work, spec)
 
+    data = None if is_command_spec(spec) else Path(cluster.data_folder(spec.dataset))
     options = LaunchOptions(
-        None if is_command_spec(spec) else Path(cluster.data_folder(spec.dataset)),
-        work,
-        cluster.launcher,
-        device.torch_device,
-        device.cpus_per_rank,
-        closing_s=cluster.closing_s,
-        scratch=cluster.scratch,
-        initial_weights=arguments.initial_weights,
-        max_updates=arguments.max_updates,
-        checkpoint_every_s=cluster.checkpoint_every_s,
-        levers=cluster.levers,
-        rated_powers=powers(device),
-        check_budget=check,
-        crash_retries=cluster.crash_retries,
-        requeue=cluster.requeue,
+        *(cluster, device, work, data),
+        *(arguments.initial_weights, arguments.max_updates, check),
     )
     return run_training(arguments.spec, arguments.out, options)
 

@@ -33,14 +33,8 @@ def run_probe(
     `probe.json` is written last: a folder with it has a finished probe.
     """
     torch_device, ranks = _geometry(device)
-    options = LaunchOptions(
-        None,
-        out / WORK,
-        cluster.launcher,
-        torch_device,
-        device.cpus_per_rank,
-        closing_s=cluster.closing_s,
-    )
+    device = device.model_copy(update={"torch_device": torch_device})
+    options = LaunchOptions(cluster, device, out / WORK)
     spec = _spec(device, torch_device, ranks, seconds, period_s, repeat)
     work, run = out / WORK, out / WORK / "run"
     shutil.rmtree(work, ignore_errors=True)

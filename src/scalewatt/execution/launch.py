@@ -14,12 +14,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from scalewatt.campaign.cluster import Cluster, Device, powers
 from scalewatt.campaign.external_command import (
     check_unchanged,
     command_files,
@@ -68,34 +69,21 @@ _LOG_LINES = 25
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """Where, with which resources and from which weights a training is started."""
+    """Where and from which weights a training is started."""
 
-    data_folder: Path | None
-    """None if the run has no prepared dataset."""
+    cluster: Cluster
+    device: Device
     work_root: Path
-    launcher: str
-    torch_device: str
-    cpus_per_rank: int
-    closing_s: float = 120.0
-    """From a training's return to the end of its ranks."""
-    silence_s: float = SILENCE_S
-    """How long a sampler may take no sample; ten of its periods if that is longer."""
-    scratch: str | None = None
-    """Folder of the nodes for a copy of the images; None for no copy."""
+    data_folder: Path | None = None
+    """None if the run has no prepared dataset."""
     initial_weights: Path | None = None
     """`weights.pt` of the run whose weights this one starts from."""
     max_updates: int | None = None
     """Stop each segment after so many updates."""
-    checkpoint_every_s: float = 600.0
-    levers: Mapping[str, Any] = field(default_factory=dict)
-    """How the cluster sets clocks and power limits."""
-    rated_powers: Mapping[str, Any] = field(default_factory=dict)
-    """Powers of the device's parts in W, as the cluster file states them."""
     check_budget: Callable[[], None] = lambda: None
     """Raises InputError if the campaign's energy budget is used up."""
-    crash_retries: int = 3
-    requeue: bool = False
-    """Put the job back into Slurm's queue if it stops because Slurm warned it."""
+    silence_s: float = SILENCE_S
+    """How long a sampler may take no sample; ten of its periods if that is longer."""
 
 
 def run_training(spec_path: Path, out: Path, options: LaunchOptions) -> int:
@@ -108,7 +96,7 @@ def run_training(spec_path: Path, out: Path, options: LaunchOptions) -> int:
     data_folder = options.data_folder
     dataset_sha256 = None if data_folder is None else content_of_prepared(data_folder)
     files = _checked_files(spec, options) if is_command_spec(spec) else None
-    if reason := no_further_try(options.work_root, spec, options.crash_retries):
+    if reason := no_further_try(options.work_root, spec, options.cluster.crash_retries):
         raise InputError(reason)
     with open_workdir(options.work_root, spec, dataset_sha256, files) as work:
         if already_published(out, work):
@@ -123,7 +111,7 @@ def run_training(spec_path: Path, out: Path, options: LaunchOptions) -> int:
                 f"{spec_path}: is of another run by now; this one stays in {work.path}"
             )
         try:
-            publish(work, out, options.rated_powers)
+            publish(work, out, powers(options.device))
         except Exception as error:
             work.note_unpublished(one_line(f"{out}: {error}"))
             raise
@@ -139,8 +127,8 @@ def _train(work: WorkDir, options: LaunchOptions) -> int:
     except InputError as error:
         work.refuse(str(error))
         raise
-    is_further = reason_to_end(work.record(), work.spec, options.crash_retries) is None
-    if options.requeue and is_further and segment.was_stopped_by_warning_alone():
+    is_further = reason_to_end(work.record(), work.spec, options.cluster.crash_retries) is None
+    if options.cluster.requeue and is_further and segment.was_stopped_by_warning_alone():
         _requeue()
     return code
 
@@ -149,11 +137,11 @@ def _check_startable(work: WorkDir, options: LaunchOptions) -> None:
     """Raise InputError if the ranks cannot start."""
     spec = work.spec
     options.check_budget()
-    require_launcher(options.launcher)
-    require_ways(spec.operating_point or (), options.levers, spec.configuration)
+    require_launcher(options.cluster.launcher)
+    require_ways(spec.operating_point or (), options.cluster.levers, spec.configuration)
     if work.files is not None:  # waiting for the lock may take long
         check_unchanged(spec, work.files)
-    if options.data_folder is not None and is_staged(spec, options.scratch):
+    if options.data_folder is not None and is_staged(spec, options.cluster.scratch):
         from scalewatt.data.node_copy import check_packed  # with numpy and pyarrow
 
         check_packed(options.data_folder)
@@ -231,15 +219,19 @@ class _Segment:
 
     def _order(self) -> dict[str, Any]:
         """What the ranks are to do: fields of their `Job`."""
-        options, work = self.options, self.work
-        copied = ("scratch", "torch_device", "max_updates", "checkpoint_every_s")
+        options, work, cluster = self.options, self.work, self.options.cluster
         data, weights = options.data_folder, options.initial_weights
         return {
-            **{name: getattr(options, name) for name in (*copied, "closing_s", "silence_s")},
+            **{
+                key: getattr(cluster, key) for key in ("scratch", "checkpoint_every_s", "closing_s")
+            },
+            "torch_device": options.device.torch_device,
+            "max_updates": options.max_updates,
+            "silence_s": options.silence_s,
             "data_folder": str(data.resolve()) if data else "",
             "initial_weights": str(weights.resolve()) if weights else None,
             "token": work.token,
-            "lever_commands": commands_of(work.spec.operating_point, options.levers),
+            "lever_commands": commands_of(work.spec.operating_point, options.cluster.levers),
         }
 
     def run(self) -> int:
@@ -263,20 +255,20 @@ class _Segment:
 
     def _command(self) -> list[str]:
         spec = self.work.spec
-        launcher = self.options.launcher.format(
+        launcher = self.options.cluster.launcher.format(
             gpus=spec.gpus,
             nodes=spec.nodes,
             ranks_per_node=spec.ranks_per_node,
-            cpus_per_rank=self.options.cpus_per_rank,
+            cpus_per_rank=self.options.device.cpus_per_rank,
         )
         # The signals are ignored until the rank has installed its own handlers.
         shell = ["sh", "-c", 'trap "" USR1 TERM; exec "$@"', "sh"]
         rank = [sys.executable, "-m", "scalewatt.execution.rank", str(self.work.path.resolve())]
-        levers = launcher_options(spec.operating_point, self.options.levers)
+        levers = launcher_options(spec.operating_point, self.options.cluster.levers)
         return [*shlex.split(launcher), *levers, *shell, *rank]
 
     def _environment(self) -> dict[str, str]:
-        threads = str(self.options.cpus_per_rank)
+        threads = str(self.options.device.cpus_per_rank)
         return {
             **forking(self.work.spec.nodes),
             "OMP_NUM_THREADS": threads,
@@ -320,7 +312,7 @@ class _Segment:
             self._looked_s = now_s
             if self._returned_s == math.inf and self._outcome():
                 self._returned_s = now_s
-        closing_s = self.options.closing_s + CLOSING_MARGIN_S
+        closing_s = self.options.cluster.closing_s + CLOSING_MARGIN_S
         return now_s - self._returned_s > closing_s or self.times_asked_to_stop > 1
 
     # --- ends -------------------------------------------------------------------------------------

@@ -118,11 +118,7 @@ def _request(
     runtime_min: int,
     options: tuple[str, ...] = (),
 ) -> Request:
-    if device.partition is None:
-        raise InputError(
-            f"cluster '{cluster.name}': devices.{device.name}: missing key 'partition'; expected "
-            "where jobs are submitted"
-        )
+    assert device.partition is not None  # of all devices of a cluster where jobs are submitted
     excluded = [f"--exclude={','.join(cluster.exclude_nodes)}"] if cluster.exclude_nodes else []
     # All GPUs of a node, because nodes are exclusive.
     gres = f"{device.gres}:{device.gpus_per_node}" if device.gres else None
@@ -167,10 +163,7 @@ def wall_time_min(
     InputError if less than an epoch fits into the limit.
     """
     limit = device.time_limit_min
-    if limit is None:
-        raise InputError(
-            f"devices.{device.name}: missing key 'time_limit_min'; expected where jobs are submitted"
-        )
+    assert limit is not None  # of all devices of a cluster where jobs are submitted
     warning_min, where = stop_warning_s / 60, f"{spec.configuration}: this run cannot make progress"
     where = f"{where}: devices.{device.name}.time_limit_min is {limit}"
     if warning_min >= limit:
