@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import signal
 import subprocess
@@ -10,7 +9,6 @@ import sys
 import sysconfig
 from functools import partial
 from importlib.util import find_spec
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -111,13 +109,6 @@ def work(project: MiniProject, gpus: int, study: str = "vit-study") -> Path:
     return path
 
 
-def logged(folder: Path, name: str) -> list[float]:
-    """A metric by epoch as Lightning's own logger wrote it."""
-    (path,) = folder.glob("lightning_logs/version_*/metrics.csv")
-    with open(path, newline="") as file:
-        return [float(row[name]) for row in csv.DictReader(file) if row.get(name)]
-
-
 @pytest.fixture(scope="module")
 def project(slurm: MiniSlurm, tmp_path_factory: pytest.TempPathFactory) -> MiniProject:
     """A checkout with the page's files."""
@@ -146,39 +137,6 @@ def test_the_pages_commands_measure_the_script_on_one_and_two_nodes(measured: Mi
         assert row["throughput_samples_per_s"] > 0
         assert row["metric_name"] == "top1_error_percent"
     assert (results(measured) / "figures" / "figure2.svg").stat().st_size
-
-
-@pytest.mark.parametrize("gpus", PLACES)
-def test_metric_and_losses_are_those_that_lightning_logged(
-    measured: MiniProject, gpus: int
-) -> None:
-    history = rows(results(measured) / "runs" / configuration(gpus) / "1" / "history.parquet")
-    folder = work(measured, gpus)
-    assert [row["epoch"] for row in history] == [0, 1, 2]
-    for key, name in (
-        ("metric", "val_error"),
-        ("validation_loss", "val_loss"),
-        ("train_loss", "train_loss"),
-    ):
-        assert [row[key] for row in history] == logged(folder, name), key
-    assert history[-1]["train_loss"] < history[0]["train_loss"], "it learns"
-    updates = SAMPLES // (64 * gpus)
-    assert {(row["samples"], row["updates"]) for row in history} == {(SAMPLES, updates)}
-    for row in history:
-        assert row["throughput_samples_per_s"] == pytest.approx(SAMPLES / row["train_s"])
-
-
-@pytest.mark.parametrize("gpus", PLACES)
-def test_stages_are_marked_and_have_their_energy(measured: MiniProject, gpus: int) -> None:
-    folder = results(measured) / "runs" / configuration(gpus) / "1"
-    names = [name for name, _ in groupby(row["stage"] for row in rows(folder / "events.parquet"))]
-    epoch = ["train", "validate", "checkpoint"]
-    assert names == ["startup", *epoch * 3, "shutdown"]
-    energy = rows(results(measured) / "energy" / configuration(gpus) / "1.parquet")
-    of_cpus = [row for row in energy if row["device_kind"] == "cpu"]
-    assert len({row["node"] for row in of_cpus}) == PLACES[gpus][0]
-    known = {row["stage"] for row in of_cpus if row["energy_j"] is not None}
-    assert {"startup", "train", "validate"} <= known
 
 
 def test_the_script_ran_in_the_environment_that_setup_activates(measured: MiniProject) -> None:

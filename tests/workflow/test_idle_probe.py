@@ -145,7 +145,6 @@ def test_a_probe_that_is_killed_leaves_no_process_and_no_result(tmp_path: Path) 
 # --- in the workflow ----------------------------------------------------------------------------
 
 KEY = "idle_probe: {seconds: 10, repeats: 2}\n"
-PROBES = {"probe": 2, "idle_table": 1}
 
 
 @pytest.fixture(scope="module")
@@ -197,12 +196,3 @@ def test_with_results_only_finished_probes_are_used_and_none_is_started(
     rows = pq.read_table(fewer.results / "tables" / "idle.parquet").to_pylist()
     assert {row["repeats"] for row in rows} == {1}
     assert {row["sd_w"] for row in rows} == {None}
-
-
-def test_with_the_key_all_probes(tmp_path: Path) -> None:
-    workspace = Workspace.create(tmp_path / "project")
-    before = workspace.jobs("all")
-    assert not set(PROBES) & set(before)
-    workspace.edit("campaigns/tiny.yaml", "protocol: corrected\n", f"protocol: corrected\n{KEY}")
-    after = workspace.jobs("all")
-    assert after == before | PROBES

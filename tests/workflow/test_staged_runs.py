@@ -10,11 +10,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from test_resume import IMAGES, assert_same_training
-from training import CLUSTER, Training, launcher_in, slow_removal
+from training import Training
 
-from scalewatt.common.files import read_json
 from scalewatt.data.node_copy import pack
-from scalewatt.recordings.stage_log import read_json_lines, stages_between
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 SUBSET = "resnet50-local-n001-lbs0032-s0000051"
@@ -53,27 +51,6 @@ def test_a_staged_run_learns_the_same_from_the_nodes_disk(
     assert [e["stage"] for e in events][-2:] == ["shutdown", "stage_data"]
     assert all(one["end_s"] <= other["start_s"] for one, other in pairwise(events))
     assert "stage_data" not in pq.read_table(plain.out / "events.parquet")["stage"].to_pylist()
-
-
-@pytest.mark.nightly
-@pytest.mark.long
-def test_a_removal_longer_than_the_time_for_closing_costs_nothing(
-    tmp_path: Path, data: Path, own_data: Path, scratch: Path
-) -> None:
-    pack(own_data / "scans")
-    closing_s, removal_s = 10, 15
-    launcher = launcher_in(slow_removal(removal_s), CLUSTER["launcher"])
-    training = Training.of(tmp_path / "run", own_data, IMAGES)
-    training = replace(training, scratch=scratch, launcher=launcher, closing_s=closing_s)
-    code, output = training.run("--max-updates", "2")
-    assert code == 75, output
-    assert list(scratch.iterdir()) == []
-    (segment,) = read_json(training.work / "run.json")["segments"]
-    assert segment["outcome"] == "stopped" and "detail" not in segment, segment
-    assert len(list((training.work / "perun").glob("*.hdf5"))) == 1
-    *_, last = stages_between(read_json_lines(training.work / "events.jsonl"), {})
-    assert last["stage"] == "stage_data"
-    assert last["end_s"] - last["start_s"] >= removal_s
 
 
 def test_without_the_packed_file_nothing_is_trained(

@@ -126,9 +126,7 @@ class Levers(TypedDict, total=False):
     """The CPUs' clock."""
 
 
-def launcher_options(
-    point: Mapping[str, float] | None, ways: Mapping[str, Any]
-) -> list[str]:
+def launcher_options(point: Mapping[str, float] | None, ways: Mapping[str, Any]) -> list[str]:
     """Options of the launcher that set an operating point."""
     return [
         word
@@ -138,9 +136,7 @@ def launcher_options(
     ]
 
 
-def commands_of(
-    point: Mapping[str, float] | None, ways: Mapping[str, Any]
-) -> list[dict[str, str]]:
+def commands_of(point: Mapping[str, float] | None, ways: Mapping[str, Any]) -> list[dict[str, str]]:
     """Commands {"set", "undo"} of an operating point, where {gpus} stays."""
     return [
         {key: ways[lever][key].format(**_values(value), gpus="{gpus}") for key in ("set", "undo")}
