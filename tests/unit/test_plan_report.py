@@ -10,7 +10,7 @@ from request_files import paper
 from test_prediction import knows, measured
 
 from scalewatt.report.build_report import write_report
-from scalewatt.report.report_request import Definition
+from scalewatt.report.definition import Definition
 from scalewatt.results.figures.figure_schema import PREDICTION
 from scalewatt.results.tables.frames import write_frame
 from scalewatt.scaling.model.fit import SENTENCE
@@ -30,7 +30,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_plan_is_on_the_page_before_any_run_is_there(results: Path, tmp_path: Path) -> None:
     out = tmp_path / "report.html"
-    write_report(results, out, Definition("paper", profile="profiles/horeka"))
+    write_report(results, out, Definition("paper", "snakemake --profile profiles/horeka {}"))
     page = out.read_text()
     assert 'id="plan"' in page and 'id="plan-sums"' in page
     assert "No run has finished" in page

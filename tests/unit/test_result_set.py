@@ -12,7 +12,7 @@ from campaign_files import DEMO, replaced
 from scalewatt.campaign.cluster import known_devices, load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.common.project_files import PROJECT_ROOT
-from scalewatt.report.report_request import report_definition
+from scalewatt.report.definition import report_definition
 from scalewatt.targets.obstacles import figure_obstacle, idle_obstacle, notices, plan_obstacle
 from scalewatt.targets.result_set import ROW_FILES, ResultSet
 
@@ -57,8 +57,8 @@ def test_claims_are_part_of_a_campaign_with_a_model_of_the_paper_alone(results: 
     series = {n: replace(one, model="mynet") for n, one in results.campaign.series.items()}
     other = replace(results.campaign, series=series)
     assert replace(results, campaign=other).claims_files == []
-    assert report_definition(results.campaign, results.cluster, [], False)["claims"] is True
-    assert report_definition(other, results.cluster, [], False)["claims"] is False
+    assert report_definition(results.campaign, results.cluster, []).claims
+    assert not report_definition(other, results.cluster, []).claims
 
 
 CARBON = {"file": "grid.csv", "source": "the grid"}

@@ -5,7 +5,7 @@ from scalewatt.campaign.cluster import basis, is_made_here, powers
 from scalewatt.campaign.exclusions import remeasured_runs
 from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.data.era5_years import all_years
-from scalewatt.report.report_request import report_definition
+from scalewatt.report.definition import report_definition
 from scalewatt.reproduction.run_selection import choose_run, weights_of
 from scalewatt.run_files.inventory import published_run
 from scalewatt.run_files.record import done_updates
@@ -154,8 +154,7 @@ def report_content(wildcards):
     devices = [DEVICES[name] for name in sorted(CAMPAIGN.devices())]
     left_out = [f"{sentence}." for sentence in CAMPAIGN.left_out]
     facts = left_out + basis(CLUSTER, devices)
-    remeasured = remeasured_runs(EXCLUSIONS)
-    return report_definition(CAMPAIGN, CLUSTER, facts, RESULTS_ONLY, remeasured)
+    return report_definition(CAMPAIGN, CLUSTER, facts, remeasured_runs(EXCLUSIONS))
 
 
 # --- a run that is repeated -----------------------------------------------------------------------

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from scalewatt.report.build_report import write_report
-from scalewatt.report.report_request import parse_definition
 from scalewatt.targets.step import logged
 
 with logged(snakemake.log[0]):
     page = Path(snakemake.output[0])
-    write_report(page.parent, page, parse_definition(snakemake.params.definition))
+    write_report(page.parent, page, snakemake.params.definition)

@@ -2,75 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import pandas as pd
 
-from scalewatt.claims.check_claims import (
-    FURTHER_WORDS,
-    MEANINGS,
-    WORDS,
-    stands_text,
-)
-from scalewatt.claims.reference_tables import (
-    TESTED,
-    unlisted_inconsistencies,
-)
-from scalewatt.report.html_tables import Cell, Part, texts
-from scalewatt.results.tables.frames import records
-from scalewatt.results.text.number_format import count
+from scalewatt.claims.check_claims import FURTHER_WORDS, MEANINGS, WORDS, stands_text
+from scalewatt.claims.reference_tables import TESTED, unlisted_inconsistencies
+from scalewatt.report.html_tables import Part, grid
+from scalewatt.results.text.number_format import MISSING
 
-Row = dict[str, Any]
 _FURTHER = "further"
+_HEADINGS = {
+    "id": "Claim",
+    "claim": "In words",
+    "value": "Found",
+    "p": "p",
+    "expected": "Expected",
+    "detail": "Detail",
+}
 
 
-def claims_of(frame: pd.DataFrame) -> list[Part]:
-    """Return the claims in the order of verdicts; an unknown verdict comes last, under its own name.
-
-    Inconsistencies that are no claims of the paper's list stand apart.
-    """
-    groups: dict[str, list[Row]] = {verdict: [] for verdict in (*WORDS, _FURTHER)}
-    further = unlisted_inconsistencies()
-    for row in records(frame):
-        group = _FURTHER if row["id"] in further else row["verdict"]
-        groups.setdefault(group, []).append(row)
-    return [_part(verdict, own) for verdict, own in groups.items() if own]
-
-
-def _part(verdict: str, rows: Sequence[Row]) -> Part:
-    heading = FURTHER_WORDS if verdict == _FURTHER else WORDS.get(verdict, verdict)
-    kind = ("inconsistency", "inconsistencies") if verdict == _FURTHER else ("claim", "claims")
-    is_test = verdict in TESTED
-    p = ["p"] if is_test else []
-    headings = ["claim", "in words", "found", *p, "expected", "detail"]
-    cells = [_cells(row, [_p(row)] if is_test else []) for row in rows]
-    grid = texts(f"claims-{verdict}", f"Claims, {heading.lower()}", headings, cells)
-    meaning = MEANINGS.get(verdict, "")
-    says = f"{count(len(rows), *kind)}. {meaning}" if meaning else count(len(rows), *kind)
-    return Part(heading, says, grid, verdict, folded=not is_test)
+def claims_of(claims: pd.DataFrame) -> list[Part]:
+    """Claims in the order of verdicts; inconsistencies that are no claims of the paper's list come last."""
+    is_further = claims["id"].isin(unlisted_inconsistencies())
+    verdicts = claims["verdict"].mask(is_further, _FURTHER)
+    claims = claims.assign(p=[_p(*row) for row in zip(claims["p"], claims["stands"], strict=True)])
+    parts = []
+    for verdict in dict.fromkeys([*WORDS, *verdicts]):
+        rows = claims[verdicts == verdict]
+        if len(rows):
+            heading = FURTHER_WORDS if verdict == _FURTHER else WORDS.get(verdict, verdict)
+            sentence = f"{len(rows)}. {MEANINGS.get(verdict, '')}".strip()
+            shown = [name for name in _HEADINGS if name != "p" or verdict in TESTED]
+            table = grid(rows, shown, _HEADINGS)
+            parts.append(Part(verdict, heading, sentence, table, folded=verdict not in TESTED))
+    return parts
 
 
-def _cells(row: Row, p: Sequence[Cell | None]) -> list[Any]:
-    return [
-        *(row["id"], row["claim"], _found(row["value"])),
-        *p,
-        *(row["expected"], row["detail"]),
-    ]
-
-
-def _p(row: Row) -> Cell | None:
-    """Return the probability of such data were the claim true, and whether a contradiction stands."""
-    p = row["p"]
-    stands = "" if row["stands"] is None else f" ({stands_text(row['stands'])})"
-    return None if p is None else Cell(f"{p:.2g}{stands}", p)
-
-
-def _found(value: str | None) -> Cell | None:
-    """Return what was found, sorted by its number where it is one."""
-    if not value:
-        return None
-    try:
-        return Cell(value, float(value))
-    except ValueError:
-        return Cell(value)
+def _p(p: float | None, stands: bool | None) -> str:
+    """Probability of such data were the claim true, and whether a contradiction stands."""
+    if p is None or pd.isna(p):
+        return MISSING
+    return f"{p:.2g}" if stands is None else f"{p:.2g} ({stands_text(bool(stands))})"

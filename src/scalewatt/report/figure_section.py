@@ -1,24 +1,30 @@
-"""The figures on the page: titles, captions as the figures' own files have them, and the drawings."""
+"""The figures on the page: titles, captions of the figures' own files, and drawings whose points answer."""
 
 from __future__ import annotations
 
+import base64
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 import pandas as pd
+from markupsafe import Markup
 
-from scalewatt.report.html_tables import csv_uri
-from scalewatt.report.report_inputs import Results
+from scalewatt.figures import figure_data as data
+from scalewatt.report.results import Results
+from scalewatt.results.columns import metric_label, with_unit_of
+from scalewatt.results.text.number_format import number
 
-_TITLES = {
+TITLES = {
     "figure1": "The campaign's scaling procedures",
-    "figure2": "ResNet50, full dataset",
-    "figure3": "ResNet50, dataset growing with n",
-    "figure4": "FourCastNet",
+    "figure2": "speed-up, metric and energy",
+    "figure3": "dataset growing with n",
+    "figure4": "speed-up, metric and energy",
     "figure5": "Power against time",
-    "figure6": "ResNet50: power and throughput",
-    "figure7": "FourCastNet: power and throughput",
+    "figure6": "power and throughput",
+    "figure7": "power and throughput",
     "breakdown": "Where the energy went",
     "learning": "Learning against energy and time",
     "pareto": "Quality against energy and run time",
@@ -26,70 +32,140 @@ _TITLES = {
     "operating_points": "What clocks and power limits cost and save",
     "prediction": "Measured and predicted",
 }
-ORDER = tuple(_TITLES)
-"""In which figures stand on the page."""
-_PAPERS_MODEL = {
-    "figure2": "resnet50",
-    "figure3": "resnet50",
-    "figure4": "fourcastnet",
-    "figure6": "resnet50",
-    "figure7": "fourcastnet",
-}
-_WITHOUT_MODEL = {
-    "figure2": "speed-up, metric and energy",
-    "figure3": "dataset growing with n",
-    "figure4": "speed-up, metric and energy",
-    "figure6": "power and throughput",
-    "figure7": "power and throughput",
-}
+"""Titles in the order of the page; one in lower case follows the names of the figure's models."""
 _ESCAPE = re.compile(r"\\([!-/:-@[-`{-~])")
 """Of a sign that Markdown would take for its own."""
+MOST_SVG_BYTES = 1_500_000
+"""A larger drawing is shown as PNG."""
+_POINT = ["panel", "series", "energy_origin", "x", "y"]
 
 
 @dataclass(frozen=True)
 class FigureEntry:
-    """One figure on the page."""
+    """A figure as the page shows it."""
 
     name: str
     label: str
     title: str
     caption: str
-    image: str | None
-    """A data URI, or None if nothing was drawn."""
-    points: str | None
-    """Its table as a data URI of CSV, or None if there is none."""
+    drawing: Markup | None
+    """None if nothing was drawn."""
 
 
 def figure_entry(name: str, results: Results) -> FigureEntry:
-    """Return a figure of the campaign with its caption."""
-    table = results.tables.get(name)
+    """A figure of the campaign with its caption."""
+    table = results.table(name)
+    stem = results.folder / "figures" / name
     return FigureEntry(
         name,
-        label(name),
-        title(name, table),
-        caption(results.folder / "figures" / f"{name}.caption.md"),
-        results.image(name),
-        None if table is None else csv_uri(table),
+        figure_label(name),
+        _title(name, table),
+        _caption(stem.with_name(f"{name}.caption.md")),
+        _drawing(stem, table),
     )
 
 
-def label(name: str) -> str:
-    """Return the name of a figure: `Figure 2`, `Breakdown`."""
-    number = name.removeprefix("figure")
-    return f"Figure {number}" if number != name else name.capitalize().replace("_", " ")
+def figure_label(name: str) -> str:
+    """Name of a figure: `Figure 2`, `Breakdown`."""
+    digits = name.removeprefix("figure")
+    return f"Figure {digits}" if digits != name else name.capitalize().replace("_", " ")
 
 
-def title(name: str, frame: pd.DataFrame | None) -> str:
-    """Return the figure's title; a campaign may show other models than the paper."""
-    shows_model = name in _PAPERS_MODEL and frame is not None
-    models = list(frame["model"].unique()) if shows_model and frame is not None else []
-    if not models or models == [_PAPERS_MODEL[name]]:
-        return _TITLES[name]
-    return f"{', '.join(models)}: {_WITHOUT_MODEL[name]}"
+def _title(name: str, table: pd.DataFrame | None) -> str:
+    title = TITLES[name]
+    models = [] if table is None or not title[0].islower() else list(table["model"].unique())
+    return f"{', '.join(models)}: {title}" if models else title[0].upper() + title[1:]
 
 
-def caption(path: Path) -> str:
-    """Return the sentences of a caption file without Markdown's escapes; empty where it is missing."""
+def _caption(path: Path) -> str:
+    """Sentences of a caption file without Markdown's escapes; empty where it is missing."""
     if not path.is_file():
         return ""
     return _ESCAPE.sub(r"\1", " ".join(path.read_text(encoding="utf-8").splitlines()))
+
+
+# --- drawings -------------------------------------------------------------------------------------
+
+
+def _drawing(stem: Path, table: pd.DataFrame | None) -> Markup | None:
+    svg, png = (stem.with_name(f"{stem.name}.{end}") for end in ("svg", "png"))
+    if png.is_file() and not (svg.is_file() and svg.stat().st_size <= MOST_SVG_BYTES):
+        content = base64.b64encode(png.read_bytes()).decode()
+        return Markup('<img alt="" src="data:image/png;base64,{}">').format(content)
+    return _inline(svg, stem.name, table) if svg.is_file() else None
+
+
+def _inline(path: Path, name: str, table: pd.DataFrame | None) -> Markup:
+    """Drawing as an element of the page: ids begin with the figure's name, points tell what they are."""
+    root = ElementTree.parse(path).getroot()
+    for element in root.iter():
+        element.tag = element.tag.rpartition("}")[2]
+        for key in list(element.attrib):
+            value = element.attrib.pop(key)
+            value = re.sub(r"(?<=^#)|(?<=url\(#)", f"{name}-", value)
+            key = key.rpartition("}")[2]
+            element.set(key, f"{name}-{value}" if key == "id" else value)
+    for metadata in root.findall("metadata"):
+        root.remove(metadata)
+    for size in ("width", "height"):  # the page's, by viewBox
+        root.attrib.pop(size, None)
+    if table is not None and {*_POINT, "label", "configuration"} <= {*table}:
+        _mark_series(root, table)
+        _answer(root, table, name)
+    root.set("role", "group")
+    root.set("aria-label", figure_label(name))
+    return Markup(ElementTree.tostring(root, encoding="unicode"))
+
+
+def _mark_series(root: ElementTree.Element, table: pd.DataFrame) -> None:
+    """Name the series of each group that belongs to one, so that the page can hide it."""
+    labels = table.drop_duplicates("series").set_index("series")["label"]
+    for group in root.iter("g"):
+        for series, text in labels.items():
+            if re.search(rf"-{re.escape(str(series))}(-[a-z]+)?$", group.get("id", "")):
+                group.set("data-series", str(text))
+
+
+def _answer(root: ElementTree.Element, table: pd.DataFrame, name: str) -> None:
+    """Give each marker a tooltip, and a link to its configuration.
+
+    Groups named `points-<panel>-<series>-<origin>` have a marker for each row. Both are in the order of
+    x, and of y where x is equal; axes rise to the right and up. Where there are not as many markers as rows,
+    they stay as they are.
+    """
+    known, gpu_word = table.dropna(subset=["x", "y"]), data.gpu_word(table)
+    for (panel, series, origin), rows in known.groupby(_POINT[:3], sort=False):
+        id_ = f"{name}-points-{panel}-{series}-{origin}"
+        markers = [
+            (parent, marker)
+            for group in root.iter("g")
+            if group.get("id") == id_
+            for parent in group.iter("g")
+            for marker in parent.findall("use")
+        ]
+        markers.sort(key=lambda pair: (float(pair[1].get("x", 0)), -float(pair[1].get("y", 0))))
+        if len(markers) != len(rows):
+            continue
+        for (parent, marker), row in zip(
+            markers, rows.sort_values(["x", "y"]).itertuples(), strict=True
+        ):
+            link = ElementTree.Element("a", {"href": f"#configuration-{row.configuration}"})
+            ElementTree.SubElement(link, "title").text = _tooltip(row, gpu_word)
+            parent[list(parent).index(marker)] = link
+            link.append(marker)
+
+
+def _tooltip(row: Any, gpu_word: str) -> str:
+    """What a point is: series, n and local batch size, and both values with their units."""
+    values = [
+        f"{_axis(name, row.model, gpu_word)} {number(value)}"
+        for name, value in ((row.x_name, row.x), (row.y_name, row.y))
+        if name != "gpus"
+    ]
+    return f"{row.label}, n {row.gpus}, LBS {row.local_batch_size}: {', '.join(values)}"
+
+
+def _axis(name: str, model: str, gpu_word: str) -> str:
+    if name.startswith("metric_"):
+        return metric_label(model)
+    return with_unit_of(name, gpu_word).replace("_", " ")

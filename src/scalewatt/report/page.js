@@ -1,18 +1,23 @@
 "use strict";
-// Click a column heading to sort a table; filter its rows by text. Without this script the tables are static.
+// Sort a table by a click on a heading, filter its rows, hide series of a figure. Without this script all
+// of the page is there, and still.
+
+const NUMBER = /^[-+]?\d[\d\u202f]*(\.\d+)?(e[-+]?\d+)?(?= |$)/;
+const ENOUGH_ROWS = 12;
 
 // A cell's number, its text where it has none, or null where it is missing.
 function valueOf(cell) {
-  if (cell.dataset.v !== undefined) return Number(cell.dataset.v);
   const text = cell.textContent.trim();
+  const found = text.match(NUMBER);
+  if (found) return Number(found[0].replaceAll("\u202f", ""));
   return text === "–" ? null : text;
 }
 
 // Numbers come before texts.
-function compare(one, other) {
-  const numbers = [one, other].map((value) => typeof value === "number");
-  if (numbers[0] !== numbers[1]) return numbers[1] - numbers[0];
-  return numbers[0] ? one - other : one.localeCompare(other, "en", { numeric: true });
+function compare(a, b) {
+  const [isNumber, isOther] = [a, b].map((value) => typeof value === "number");
+  if (isNumber !== isOther) return isOther - isNumber;
+  return isNumber ? a - b : a.localeCompare(b, "en", { numeric: true });
 }
 
 // Missing values are last in both directions; rows that are alike stay in their order.
@@ -26,14 +31,19 @@ function sortBy(table, column, sign) {
   body.append(...rows.map(([row]) => row));
 }
 
+function button(text) {
+  const made = document.createElement("button");
+  made.type = "button";
+  made.textContent = text;
+  return made;
+}
+
 function makeSortable(table) {
   const heads = Array.from(table.tHead.rows[0].cells);
   heads.forEach((head, column) => {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.textContent = head.textContent;
-    head.replaceChildren(button);
-    button.addEventListener("click", () => {
+    const sorter = button(head.textContent);
+    head.replaceChildren(sorter);
+    sorter.addEventListener("click", () => {
       const down = head.getAttribute("aria-sort") === "ascending";
       heads.forEach((other) => other.removeAttribute("aria-sort"));
       head.setAttribute("aria-sort", down ? "descending" : "ascending");
@@ -42,29 +52,45 @@ function makeSortable(table) {
   });
 }
 
-const ENOUGH_ROWS = 12;
-
 function makeFilterable(table, bar) {
   const rows = Array.from(table.tBodies[0].rows);
   if (rows.length < ENOUGH_ROWS) return;
-  const label = document.createElement("label");
-  const input = document.createElement("input");
-  const status = document.createElement("span");
+  const [label, input, status] = ["label", "input", "span"].map((tag) => document.createElement(tag));
   input.type = "search";
-  input.autocomplete = "off";
   status.setAttribute("role", "status");
   label.append("Show rows with ", input);
   bar.append(label, status);
   const texts = rows.map((row) => row.textContent.toLowerCase());
   input.addEventListener("input", () => {
     const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-    let shown = 0;
-    rows.forEach((row, place) => {
-      row.hidden = !words.every((word) => texts[place].includes(word));
-      shown += !row.hidden;
+    rows.forEach((row, number) => {
+      row.hidden = !words.every((word) => texts[number].includes(word));
     });
+    const shown = rows.filter((row) => !row.hidden).length;
     status.textContent = words.length ? `${shown} of ${rows.length} rows` : "";
   });
+}
+
+// A button for each series of a figure hides it and shows it again.
+function addLegend(figure) {
+  const groups = Array.from(figure.querySelectorAll("[data-series]"));
+  const names = new Set(groups.map((group) => group.dataset.series));
+  if (names.size < 2) return;
+  const legend = document.createElement("p");
+  legend.className = "legend screen";
+  legend.append("Series: ");
+  for (const name of names) {
+    const toggle = button(name);
+    toggle.setAttribute("aria-pressed", "true");
+    toggle.addEventListener("click", () => {
+      const isShown = toggle.getAttribute("aria-pressed") !== "true";
+      toggle.setAttribute("aria-pressed", String(isShown));
+      const own = groups.filter((group) => group.dataset.series === name);
+      own.forEach((group) => group.style.setProperty("display", isShown ? "" : "none"));
+    });
+    legend.append(toggle, " ");
+  }
+  figure.querySelector("h3").after(legend);
 }
 
 // A link to a part that is folded away opens it.
@@ -81,11 +107,9 @@ for (const part of document.querySelectorAll(".grid")) {
   makeSortable(table);
   makeFilterable(table, part.querySelector(".bar"));
 }
-// What is wider than its place says so.
-markWide();
-for (const image of document.images) image.addEventListener("load", markWide);
+document.querySelectorAll("figure").forEach(addLegend);
 window.addEventListener("hashchange", unfoldTarget);
 window.addEventListener("beforeprint", () => {
-  for (const folded of document.querySelectorAll("details:not(.long)")) folded.open = true;
+  document.querySelectorAll("details:not(#specifications)").forEach((folded) => (folded.open = true));
 });
 unfoldTarget();

@@ -21,8 +21,7 @@ from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
 from scalewatt.recordings.terms import J_PER_KWH
-from scalewatt.report.html_tables import STYLE, templates
-from scalewatt.report.page_scripts import script_of
+from scalewatt.report.html_tables import render
 from scalewatt.results.tables.derived_quantities import facility_of
 from scalewatt.scaling.model.predict import FAR, estimate
 from scalewatt.scaling.model.terms import Array, kind_of_spec
@@ -47,17 +46,17 @@ def write_plan_page(
         "begin": {"pue": pue, "carbon": carbon, "price": price, "deadline": deadline_h},
     }
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
-    style = STYLE.read_text(encoding="utf-8")
-    page = templates(_FOLDER).get_template("page.html.j2")
-    content = page.render(
+    content = render(
+        _FOLDER,
+        "page.html.j2",
+        "planner.js",
         campaign=campaign.name,
         cluster=cluster,
         # No text in it ends the element, whatever the names of models hold.
         embedded=text.replace("<", "\\u003c"),
         notes=notes_of(campaign, cluster, forecaster.model),
         version=__version__,
-        style=style + (_FOLDER / "planner.css").read_text(encoding="utf-8"),
-        script=script_of(_FOLDER / "planner.js"),
+        more_style=(_FOLDER / "planner.css").read_text(encoding="utf-8"),
     )
     write_text(out, content)
 

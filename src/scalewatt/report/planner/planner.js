@@ -88,7 +88,6 @@ function show() {
   );
   const warnings = shown.flatMap((row) => row.warnings.map((words) => `n = ${row.gpus}: ${words}.`));
   element("warnings").replaceChildren(...warnings.map((words) => made("li", words)));
-  markWide();
 }
 
 function changeTraining() {

@@ -1,0 +1,71 @@
+"""What the report reads: a campaign's tables, and its runs' provenance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from scalewatt.common.errors import InputError
+from scalewatt.figures import figure_data as data
+from scalewatt.results.tables.estimates import ORIGINS
+from scalewatt.results.tables.frames import records, to_frame
+from scalewatt.results.tables.run_row import read_provenances
+from scalewatt.results.tables.table_schema import RUNS
+from scalewatt.results.text.flag_labels import read_flags
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Results:
+    """A campaign's results. A table that has not been made is None."""
+
+    folder: Path
+
+    def table(self, name: str) -> pd.DataFrame | None:
+        """Table with numpy columns (figure_data.drawable); InputError if the file is damaged."""
+        path = self.folder / "tables" / f"{name}.parquet"
+        try:
+            frame = to_frame(pq.read_table(path)) if path.is_file() else None
+        except (OSError, pa.ArrowException) as error:
+            raise InputError(f"{path}: is damaged ({error}); delete it to make it again") from error
+        return None if frame is None else data.drawable(frame)
+
+    @cached_property
+    def runs(self) -> pd.DataFrame:
+        """Table of runs, with `run` (configuration/repeat) and `parsed` (its flags); empty if not made."""
+        table = self.table("runs")
+        runs = data.drawable(to_frame(RUNS.empty_table())) if table is None else table
+        run = runs["configuration"] + "/" + runs["repeat"].astype(str)
+        parsed = [
+            read_flags(flags, f"report: {name}")
+            for name, flags in zip(run, runs["flags"], strict=True)
+        ]
+        return runs.assign(run=run, parsed=pd.Series(parsed, runs.index, dtype=object))
+
+    @cached_property
+    def counting(self) -> pd.DataFrame:
+        """Runs that count: those that are not excluded."""
+        return self.runs[self.runs["excluded"].isna()]
+
+    @cached_property
+    def provenance(self) -> dict[tuple[str, int], Row]:
+        """Provenance of each run in the table of runs, by configuration and repeat."""
+        return read_provenances(records(self.runs[["configuration", "repeat"]]), self.folder)
+
+    @property
+    def gpu_word(self) -> str:
+        """What n counts."""
+        return data.gpu_word(self.runs)
+
+
+def estimated_ends(rows: pd.DataFrame) -> pd.DataFrame:
+    """Ends of the intervals of energies of which a part is estimated; null of others."""
+    ends = rows[["energy_low_kwh", "energy_high_kwh"]]
+    return ends.where(rows["energy_origin"].isin(ORIGINS))
