@@ -295,14 +295,11 @@ def test_all_of_a_measurement_is_set_aside_and_nothing_of_another(
     assert place.run(TWO, 1)["superseded"] == 1
 
 
-STEPS = [*range(1, 6), None]
-
-
-@pytest.mark.parametrize("step", STEPS)
-def test_killed_in_between_the_same_command_finishes_it(
-    step: int | None, place: Made, command: Command, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("step", range(1, 4))
+def test_killed_in_between_nothing_is_lost_and_the_same_command_moves_the_rest(
+    step: int, place: Made, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = everything_of_a_run(place)
+    before = sorted(files_of_runs(place).values())
     rename, done = os.rename, []
 
     def killed(source: Path, target: Path) -> None:
@@ -313,24 +310,12 @@ def test_killed_in_between_the_same_command_finishes_it(
 
     with monkeypatch.context() as patch:
         patch.setattr(remeasuring.os, "rename", killed)
-        code = command("remeasure", TWO, 1, "--reason", "a neighbour")[0]
-    assert code == (130 if step else 0)
-    assert (measurement_of(place.results, TWO, 1) is None) == (step is None), "moves last"
-    assert command("remeasure", TWO, 1)[0] == 0, "the reason is noted already"
-    assert files_of_runs(place) == expected
-    assert [one.reason for one in read_exclusions(place.campaign)] == ["a neighbour"]
-
-
-def test_tables_made_again_in_between_replace_none_of_those_set_aside(
-    place: Made, command: Command
-) -> None:
-    kept = place.results / "superseded" / TWO / "1" / "1"
-    kept.mkdir(parents=True)
-    (kept / "energy.parquet").write_bytes(b"moved before")
-    again = (place.results / "energy" / TWO / "1.parquet").read_bytes()
-    assert command("remeasure", TWO, 1, "--reason", "a")[0] == 0
-    assert (kept / "energy.parquet").read_bytes() == b"moved before"
-    assert (kept / "energy-2.parquet").read_bytes() == again
+        assert command("remeasure", TWO, 1, "--reason", "a neighbour")[0] == 130
+    assert measurement_of(place.results, TWO, 1), "the run folder moves last"
+    assert command("remeasure", TWO, 1, "--reason", "a neighbour")[0] == 0
+    assert measurement_of(place.results, TWO, 1) is None
+    kept = files_of_runs(place)
+    assert sorted(kept[path] for path in kept if not path.endswith("set-aside.json")) == before
 
 
 def test_what_was_set_aside_was_used_all_the_same(place: Made, command: Command) -> None:

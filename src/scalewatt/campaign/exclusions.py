@@ -10,7 +10,7 @@ import csv
 import hashlib
 import io
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -156,9 +156,3 @@ def check_run(campaign: Campaign, configuration: str, repeat: int, where: str) -
         raise InputError(
             f"{where}: {configuration} has no repeat {repeat}; allowed: 1 to {repeats[configuration]}"
         )
-
-
-def latest(exclusions: Sequence[Exclusion], run: tuple[str, int], action: str) -> Exclusion | None:
-    """Last row of a run with this action; None without any."""
-    rows = [row for row in exclusions if row.run == run and row.action == action]
-    return rows[-1] if rows else None

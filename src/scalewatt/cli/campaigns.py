@@ -182,6 +182,7 @@ def calibrate(arguments: argparse.Namespace) -> None:
     MAX_GPUS,
     flag("--all", "one line for each run"),
     flag("--json", "one JSON object, with all runs"),
+    option("--watch", "S", "print it again every S seconds", float),
     examples=(
         "scalewatt status",
         "scalewatt status --site horeka --max-gpus 16",
@@ -192,7 +193,8 @@ def status(arguments: argparse.Namespace) -> None:
     from scalewatt.tracking.status_text import show_status
 
     folders = arguments.campaign, arguments.results, arguments.work
-    show_status(arguments.site, *folders, arguments.all, arguments.json, arguments.max_gpus)
+    given = arguments.all, arguments.json, arguments.max_gpus, arguments.watch
+    show_status(arguments.site, *folders, *given)
 
 
 RUN = (

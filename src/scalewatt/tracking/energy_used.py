@@ -21,14 +21,13 @@ from scalewatt.campaign.cluster import Device, powers
 from scalewatt.campaign.run_spec import RunSpec, read_spec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.energies.account import account
-from scalewatt.energies.node import MAX_UNCOVERED
 from scalewatt.energies.segments import PlannedRun, Run, segment_numbers
 from scalewatt.energies.tables import BOUNDS, ENERGY_SCHEMA, EnergyTotals
 from scalewatt.monitoring.running_total import TOTAL_EVERY_S, read_total
 from scalewatt.recordings.journal import journal_files, last_stamps
 from scalewatt.recordings.node_names import same_node
 from scalewatt.recordings.stages import read_stages
-from scalewatt.recordings.terms import DEVICE_KINDS, J_PER_KWH, MEASURED, PLAUSIBLE_W
+from scalewatt.recordings.terms import DEVICE_KINDS, J_PER_KWH, MEASURED
 from scalewatt.results.tables.read_table import read_checked
 from scalewatt.run_files.inventory import (
     Inventory,
@@ -43,11 +42,10 @@ from scalewatt.run_files.record import description_path, read_segments
 if TYPE_CHECKING:
     from scalewatt.energies.read import Powers
 
-MOST_BEHIND = 0.01
-"""Share of a journal's time that its running total may lack; what was used then is in the interval."""
+MOST_BEHIND, MOST_BEHIND_S = 0.01, 2 * TOTAL_EVERY_S
+"""By how much a total may be older than its journal, as a share of it and in s; else the journal counts."""
 DAMAGED = (OSError, pa.ArrowException, InputError)
 _NOTHING_RATED: dict[str, Any] = dict.fromkeys(DEVICE_KINDS)
-_DEVICE, _SUMS = ["kind", "index", "uuid"], ["joules", "covered_s", "power_w"]
 
 
 @dataclass(frozen=True)
@@ -181,27 +179,18 @@ def _runs(results: Path, inventory: Inventory, rated: Powers) -> Iterator[tuple[
 
 
 def _is_at_work(run: Published, working: Mapping[str, list[WorkFolder]]) -> bool:
-    """Whether a superseded measurement still has its working directory."""
+    """True if a superseded measurement still has its working directory."""
     same = (each.path for each in working.get(run.key, ()) if each.path.name == run.work_name)
     return run.began_s is not None and any(began_s(read_segments(p)) == run.began_s for p in same)
 
 
 def _of_published(run: Published, table: Path, rated: Powers) -> Use:
-    """What a finished run used, by its energy table.
-
-    A table that is older than the results may be of an earlier measurement: then the run's recordings count,
-    and the table only without these, as copies lose the times of files.
-    """
-    by_table: Use | None = None
+    """What a finished run used, by its energy table; by its recordings where that is not there yet."""
     try:
         spec = read_spec(run.folder / "spec.json")
-        by_table = _of_table(read_checked(table, ENERGY_SCHEMA).to_pandas(), spec.gpus)
-        if table.stat().st_mtime_ns >= run.mtime_ns:
-            return by_table
+        return _of_table(read_checked(table, ENERGY_SCHEMA).to_pandas(), spec.gpus)
     except DAMAGED:
-        pass
-    recorded = _of_folder(run.folder, run.spec_sha256, rated)
-    return recorded if recorded.joules else by_table or recorded
+        return _of_folder(run.folder, run.spec_sha256, rated)
 
 
 def _of_table(energy: pd.DataFrame, gpus: int) -> Use:
@@ -282,40 +271,35 @@ def _of_probe(folder: Path, powers_w: dict[str, Any]) -> Use:
     return Use()
 
 
-# --- running totals -------------------------------------------------------------------------------
+# --- the samplers' totals -------------------------------------------------------------------------
 
 
 def _of_totals(run: Run, gpus: int) -> Use | None:
-    """What the samplers of a run have added up; None if that is not plainly all, to the last 1 %."""
+    """What the samplers of a run have added up; None where a node, a segment or a rated kind has no total."""
     files = journal_files(run.recordings)
     nodes = [node_totals(run, segment, journals) for segment, journals in files.items()]
     if not nodes or any(node is None for node in nodes):
         return None
     devices = pd.concat(nodes, ignore_index=True)
-    segments = {row["segment"] for row in run.provenance.get("segments") or []}
     needed = {kind for kind in DEVICE_KINDS if run.powers.get(kind)}
     kinds = devices.groupby(["segment", "host"])["kind"].agg(set)
+    segments = {row["segment"] for row in run.provenance.get("segments") or []}
     if segments - set(devices["segment"]) or not all(needed <= of_node for of_node in kinds):
         return None
-    due_s = (MOST_BEHIND * devices["seconds"]).clip(upper=TOTAL_EVERY_S + devices["period_s"])
-    # The first and the last step of a counter may be open.
-    device_s = (devices["seconds"] - 2 * devices["period_s"]).clip(lower=0) + devices["behind_s"]
-    uncovered_s = (device_s - devices["covered_s"]).clip(lower=0)
-    is_whole = devices["behind_s"].between(0, due_s) & (uncovered_s <= MAX_UNCOVERED * device_s)
-    if not is_whole.all():
+    due_s = (MOST_BEHIND * devices["seconds"]).clip(upper=MOST_BEHIND_S)
+    if devices["joules"].isna().any() or (devices["behind_s"] > due_s).any():
         return None
-    used_j = float(devices["joules"].sum())
-    high_j = used_j + float((uncovered_s * devices["kind"].map(PLAUSIBLE_W)).sum())
+    joules = float(devices["joules"].sum())
     seconds = devices.groupby("segment")["seconds"].max().sum()
-    return Use({MEASURED: used_j}, (used_j, high_j), float(gpus * seconds))
+    return Use({MEASURED: joules}, (joules, joules), float(gpus * seconds))
 
 
 def node_totals(run: Run, segment: int, journals: Mapping[str, Path]) -> pd.DataFrame | None:
-    """The samplers' running totals of a segment by its journals; None if a node has none.
+    """Samplers' running totals of a segment by its journals; None if a node has none.
 
-    A row a device that counts: kind, index, uuid, joules, covered_s, power_w (all NaN of a GPU that the run
-    held and no sensor saw), and segment, host, seconds, period_s, last_s (Unix s) of its node, and behind_s,
-    by how much the total is older than the journal.
+    A row for each device that the run held: kind, joules, power_w (NaN of a GPU that no sensor saw), and
+    segment, host, seconds, last_s (Unix s) of its node, and behind_s, by how much the total is older than the
+    journal.
     """
     hosts = run.hosts_of(segment) or [*journals]
     if len(hosts) != len(journals) or not all(same_node(host, journals) for host in hosts):
@@ -325,22 +309,18 @@ def node_totals(run: Run, segment: int, journals: Mapping[str, Path]) -> pd.Data
         total, last = read_total(path), last_stamps(path)
         if total is None or last is None:
             return None
-        node = {name: total[name] for name in ("host", "seconds", "period_s", "last_s")}
+        columns = ["kind", "index", "uuid", "joules", "power_w"]
+        devices = pd.DataFrame(total["sensors"], columns=columns)
+        devices = devices.astype({"joules": "float64", "power_w": "float64"})
+        is_gpu = devices["kind"] == "gpu"
+        pairs = devices.loc[is_gpu, ["index", "uuid"]].itertuples(index=False)
+        held = run.used_gpus(total["host"], pairs, segment)
+        if held is not None:
+            seen = devices.loc[is_gpu, "index"]
+            unseen = pd.DataFrame({"kind": "gpu", "index": sorted({*held} - {*seen})})
+            devices = devices[~is_gpu | devices["index"].isin(held)]
+            devices = pd.concat([devices, unseen]) if len(unseen) else devices
+        node = {name: total[name] for name in ("host", "seconds", "last_s")}
         behind_s = last[1] - total["mono"]  # by the clock that nobody sets
-        devices = _devices_held(run, segment, total)
         frames.append(devices.assign(segment=segment, behind_s=behind_s, **node))
     return pd.concat(frames, ignore_index=True) if frames else None
-
-
-def _devices_held(run: Run, segment: int, total: dict[str, Any]) -> pd.DataFrame:
-    """Devices of a node's total, of its GPUs those that the run held."""
-    devices = pd.DataFrame(total["sensors"], columns=[*_DEVICE, *_SUMS])
-    devices = devices.astype(dict.fromkeys(_SUMS, "float64"))  # null in all rows, too
-    gpus = devices[devices["kind"] == "gpu"]
-    pairs = gpus[["index", "uuid"]].itertuples(index=False)
-    held = run.used_gpus(total["host"], pairs, segment)
-    if held is None:
-        return devices
-    unseen = pd.DataFrame({"kind": "gpu", "index": sorted({*held} - {*gpus["index"]})})
-    others = devices[(devices["kind"] != "gpu") | devices["index"].isin(held)]
-    return pd.concat([others, unseen]) if len(unseen) else others

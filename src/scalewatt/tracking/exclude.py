@@ -19,7 +19,7 @@ from scalewatt.campaign.exclusions import (
 )
 from scalewatt.campaign.load import load_campaign
 from scalewatt.common.errors import InputError
-from scalewatt.tracking.remeasure import Place, remeasure
+from scalewatt.tracking.remeasure import Place, finished_measurement, remeasure
 
 
 def find_place(site: str, campaign: Path | None, results: Path, work: Path | None) -> Place:
@@ -60,12 +60,7 @@ def exclude(place: Place, run: tuple[str, int], reason: str | None) -> list[str]
     InputError if there is none, or it is left out already.
     """
     check_run(place.campaign, *run, "scalewatt exclude")
-    measurement = measurement_of(place.results, *run)
-    if measurement is None:
-        raise InputError(
-            f"{run[0]} repeat {run[1]}: is not finished, so there is nothing to leave out; "
-            "scalewatt status says what it does"
-        )
+    measurement = finished_measurement(place, run)
     with changing(place.results):
         rows = read_exclusions(place.campaign)
         for one in rows:

@@ -2,8 +2,8 @@
 
 Nothing is overwritten or deleted: what was measured moves by rename to
 `superseded/<configuration>/<repeat>/<k>/` below the campaign's results, and below its folder of working
-directories. The row in the table of exclusions is written first and the run folder moves last, in one
-rename: until then the run is finished, and the same command goes on with what was begun.
+directories. The run folder moves last, in one rename: until then the run is finished, and the same command
+moves the rest.
 
 Snakemake deletes a job's outputs before it starts: what it is going to train again (`trained_again`) is set
 aside before any job (`set_replaced_aside`), without a row in the table. The working directory of another
@@ -15,9 +15,9 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from scalewatt.campaign.campaign_types import Campaign
@@ -30,7 +30,6 @@ from scalewatt.campaign.exclusions import (
     check_run,
     exclusion,
     exclusions_path,
-    latest,
     measurement_of,
     read_exclusions,
     write_exclusions,
@@ -92,22 +91,38 @@ def remeasure(place: Place, run: tuple[str, int], reason: str | None) -> list[st
     InputError if the run is not there to be measured again, or it is in use.
     """
     check_run(place.campaign, *run, "scalewatt remeasure")
-    if measurement_of(place.results, *run) is None and _next_number(place, run) == 1:
+    finished_measurement(place, run)  # a refusal leaves nothing behind, not even a lock
+    with changing(place.results):
+        measurement = finished_measurement(place, run)
+        _check_trainable(place, run)
+        for each in (run, *place.started_from(run)):
+            _check_unused(place, each)
+        row = exclusion(run, REMEASURE, reason, measurement)
+        write_exclusions(place.campaign, (*read_exclusions(place.campaign), row))
+        kept = _set_aside(place, run, row)
+    lines = [
+        f"{_name(run)}: set aside: {kept}",
+        f"  the next start of Snakemake trains it again ({row.reason})",
+        *(
+            f"  {_name(other)} started from its weights and stays as it is"
+            for other in place.started_from(run)
+            if measurement_of(place.results, *other)
+        ),
+    ]
+    if any(row.run == run and row.excludes(None) for row in read_exclusions(place.campaign)):
+        lines.append("  it stays excluded: its row of exclude names no measurement")
+    return [*lines, f"  noted in {exclusions_path(place.campaign)}: keep it with the campaign file"]
+
+
+def finished_measurement(place: Place, run: tuple[str, int]) -> str:
+    """Name of a run's measurement; InputError if the run is not finished."""
+    measurement = measurement_of(place.results, *run)
+    if measurement is None:
         raise InputError(
-            f"{_name(run)}: is not finished, so there is nothing to measure again; "
+            f"{_name(run)}: is not finished, so there is nothing to leave out or to measure again; "
             "scalewatt status says what it does"
         )
-    with changing(place.results):
-        measurement = measurement_of(place.results, *run)
-        if measurement is None:
-            return _finish(place, run)
-        _check_trainable(place, run)
-        for one in (run, *place.started_from(run)):
-            _check_unused(place, one)
-        _note(place, run, reason, measurement)
-        number = _next_number(place, run)
-        _set_aside(place, run, number, latest(read_exclusions(place.campaign), run, REMEASURE))
-        return _summary(place, run, number)
+    return measurement
 
 
 @dataclass(frozen=True)
@@ -163,15 +178,9 @@ def set_replaced_aside(place: Place, replaced: Iterable[tuple[ToTrain, str]]) ->
                 row = exclusion(job.run, REPLACED, why, measurement)
                 # Of an incomplete working directory the run could not be published again.
                 with_work = job.forced or why == _INCOMPLETE
-                _set_aside(place, job.run, _next_number(place, job.run), row, with_work)
-                _leave_spec(place, job.run)
-
-
-def _leave_spec(place: Place, run: tuple[str, int]) -> None:
-    """Leave spec.json where the training reads it: Snakemake has already decided whether to make it."""
-    kept = superseded(place.results, run, _next_number(place, run) - 1) / RUN / SPEC
-    with suppress(FileNotFoundError), atomic_path(place.folder(run) / SPEC) as temporary:
-        shutil.copy2(kept, temporary)
+                kept = _set_aside(place, job.run, row, with_work)
+                # Where the training reads it: Snakemake has already decided whether to make it.
+                _leave(kept / RUN / SPEC, place.folder(job.run) / SPEC)
 
 
 def _check_trainable(place: Place, run: tuple[str, int]) -> None:
@@ -209,114 +218,46 @@ def _check_unused(place: Place, run: tuple[str, int]) -> None:
             raise InputError(problem)
 
 
-def _note(place: Place, run: tuple[str, int], reason: str | None, measurement: str) -> None:
-    """Append the row, unless an earlier call has."""
-    rows = read_exclusions(place.campaign)
-    noted = latest(rows, run, REMEASURE)
-    if noted is None or noted.measurement != measurement:
-        new = exclusion(run, REMEASURE, reason, measurement)
-        write_exclusions(place.campaign, (*rows, new))
+def superseded(folder: Path, run: tuple[str, int]) -> Path:
+    """Folder for the next measurement to be set aside, below the campaign's results or work."""
+    parent = folder / SUPERSEDED / run[0] / str(run[1])
+    return next(parent / str(n) for n in count(1) if not (parent / str(n)).exists())
 
 
-def _next_number(place: Place, run: tuple[str, int]) -> int:
-    """First number that no whole measurement has: the run folder moves last."""
-    number = 1
-    while (superseded(place.results, run, number) / RUN).exists():
-        number += 1
-    return number
-
-
-def superseded(folder: Path, run: tuple[str, int], number: int) -> Path:
-    """Folder of a measurement that was set aside, below the campaign's results or work."""
-    return folder / SUPERSEDED / run[0] / str(run[1]) / str(number)
-
-
-def _set_aside(
-    place: Place, run: tuple[str, int], number: int, row: Exclusion | None, with_work: bool = True
-) -> None:
+def _set_aside(place: Place, run: tuple[str, int], row: Exclusion, with_work: bool = True) -> Path:
     """Move all that belongs to a measurement, the run folder last; InputError if that fails."""
-    kept = superseded(place.results, run, number)
+    kept, folder = superseded(place.results, run), place.folder(run)
     try:
-        for source, name in _tables(place.results, run):
-            _move(source, kept / name)
-        if with_work:
-            _set_work_aside(place, run, number)
+        kept.mkdir(parents=True)
+        for kind in ("traces", "energy"):
+            for path in sorted((place.results / kind / run[0]).glob(f"{run[1]}.*")):
+                os.rename(path, kept / (kind + path.name.removeprefix(str(run[1]))))
+        working = work_folders(place.work).get(place.spec(run).key, ()) if with_work else ()
+        if working:
+            kept_work = superseded(place.work, run)
+            kept_work.mkdir(parents=True)
+            for each in working:
+                os.rename(each.path, kept_work / each.path.name)
         # Snakemake sees by it that the run is needed again: one that is missing alone does not make it
         # train, as long as all tables are there. Its time makes each note another one.
-        note = {**(row.model_dump() if row else {}), "set_aside_s": time.time()}
-        write_json(kept / SET_ASIDE, note)
-        _move(place.folder(run), kept / RUN)
-        _leave_weights(place, run, kept / RUN / WEIGHTS)
+        write_json(kept / SET_ASIDE, {**row.model_dump(), "set_aside_s": time.time()})
+        os.rename(folder, kept / RUN)
+        if any(measurement_of(place.results, *other) for other in place.started_from(run)):
+            # Snakemake would train finished runs that started from the weights again if they were missing.
+            _leave(kept / RUN / WEIGHTS, folder / WEIGHTS)
     except OSError as error:
         raise InputError(
-            f"{error.filename or place.folder(run)}: cannot be moved ({error.strerror}); "
-            "the same command goes on with what was begun"
+            f"{error.filename or folder}: cannot be moved ({error.strerror}); what was moved is in {kept}, "
+            "the same command moves the rest"
         ) from error
+    return kept
 
 
-def _set_work_aside(place: Place, run: tuple[str, int], number: int) -> None:
-    """Move a run's working directories."""
-    kept, key = superseded(place.work, run, number), place.spec(run).key
-    for folder in work_folders(place.work).get(key, ()):
-        _move(folder.path, kept / folder.path.name)
-
-
-def _tables(results: Path, run: tuple[str, int]) -> Iterator[tuple[Path, str]]:
-    """A run's tables of traces and energy, each with its name among what is set aside."""
-    for kind in ("traces", "energy"):
-        for path in sorted((results / kind / run[0]).glob(f"{run[1]}.*")):
-            yield path, kind + path.name.removeprefix(str(run[1]))
-
-
-def _move(source: Path, target: Path) -> None:
-    """Rename, to a free name where the target exists: a table may have been rebuilt."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    free, number = target, 2
-    while free.exists():
-        free = target.with_name(f"{target.stem}-{number}{target.suffix}")
-        number += 1
-    os.rename(source, free)
-
-
-def _leave_weights(place: Place, run: tuple[str, int], kept: Path) -> None:
-    """Leave the weights where finished runs that started from them look for them.
-
-    Snakemake would train these again if the file were missing. It takes it away when the run itself is
-    trained again.
-    """
-    target = place.folder(run) / WEIGHTS
-    finished = [one for one in place.started_from(run) if measurement_of(place.results, *one)]
-    if not finished or target.exists() or not kept.exists():
-        return
-    with atomic_path(target) as temporary:
-        try:
-            os.link(kept, temporary)
-        except OSError:  # its file system has no hard links
+def _leave(kept: Path, target: Path) -> None:
+    """Copy a file of what was set aside, if there is one, to where Snakemake looks for it."""
+    if kept.exists():
+        with atomic_path(target) as temporary:
             shutil.copy2(kept, temporary)
-
-
-def _finish(place: Place, run: tuple[str, int]) -> list[str]:
-    """Finish what an earlier call has begun: all is moved, and nothing has been trained since."""
-    number = _next_number(place, run) - 1
-    _check_unused(place, run)
-    with suppress(OSError):  # the next start says what is wrong
-        _leave_weights(place, run, superseded(place.results, run, number) / RUN / WEIGHTS)
-    return _summary(place, run, number)
-
-
-def _summary(place: Place, run: tuple[str, int], number: int) -> list[str]:
-    """Say what was done, and what follows from it."""
-    asked = latest(read_exclusions(place.campaign), run, REMEASURE)
-    lines = [
-        f"{_name(run)}: set aside: {superseded(place.results, run, number)}",
-        f"  the next start of Snakemake trains it again ({asked.reason if asked else 'no reason'})",
-    ]
-    for other in place.started_from(run):
-        if measurement_of(place.results, *other) is not None:
-            lines.append(f"  {_name(other)} started from its weights and stays as it is")
-    if any(row.run == run and row.excludes(None) for row in read_exclusions(place.campaign)):
-        lines.append("  it stays excluded: its row of exclude names no measurement")
-    return [*lines, f"  noted in {exclusions_path(place.campaign)}: keep it with the campaign file"]
 
 
 def _name(run: tuple[str, int]) -> str:

@@ -18,6 +18,8 @@ from scalewatt.tracking.run_state import STATES
 from scalewatt.tracking.status import Row, campaign_status
 
 WIDTH = 100
+_CLEAR = "\x1b[2J\x1b[H"
+"""Clears a terminal, and goes to its first line."""
 _BAR = 40
 _MEANING = {
     "queued": "submitted, not started",
@@ -38,17 +40,23 @@ def show_status(
     every_run: bool = False,
     as_json: bool = False,
     max_gpus: int | None = None,
+    watch_s: float | None = None,
 ) -> None:
-    """Print the status of a campaign.
+    """Print the status of a campaign; with `watch_s` again and again, so many seconds apart.
 
     `max_gpus`: larger points are left out; by default those that the cluster leaves out.
     InputError if the cluster file or the campaign is wrong.
     """
     cluster = load_site(site)
     loaded = load_campaign(campaign or campaign_path(cluster), cluster, max_gpus, to_run=False)
-    status = campaign_status(loaded, cluster, results, work or Path(cluster.work_root))
-    text = json.dumps(status, indent=1, allow_nan=False) if as_json else ""
-    print(text or status_text(status, every_run))
+    while True:
+        status = campaign_status(loaded, cluster, results, work or Path(cluster.work_root))
+        text = json.dumps(status, indent=1, allow_nan=False) if as_json else ""
+        print(text or status_text(status, every_run), flush=True)
+        if watch_s is None:
+            return
+        time.sleep(watch_s)
+        print(_CLEAR, end="")
 
 
 def status_text(status: Mapping[str, Any], every_run: bool = False) -> str:
