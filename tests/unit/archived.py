@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import zipfile
@@ -20,7 +19,6 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.campaign.table_definitions import runs_definition, table_definition
 from scalewatt.energies.account import write_energy
-from scalewatt.reproduction.manifests import MANIFEST
 from scalewatt.results.build import write_figure_table, write_runs
 
 ACCOUNT = "hk-project-secret"
@@ -125,24 +123,28 @@ def make_project(path: Path) -> Project:
 
 
 def content(archive: Path) -> dict[str, bytes]:
-    """The files of an archive by path, in its order."""
+    """The files of an archive by path in its payload, in its order."""
     with zipfile.ZipFile(archive) as one:
-        return {name: one.read(name) for name in one.namelist()}
+        names = [name for name in one.namelist() if "/data/" in name]
+        return {name.partition("/data/")[2]: one.read(name) for name in names}
 
 
-def manifest(archive: Path) -> dict[str, Any]:
-    """Its manifest."""
-    return json.loads(content(archive)[MANIFEST])
+def tag_file(archive: Path, name: str) -> str:
+    """A text beside the payload: bag-info.txt, manifest-sha256.txt."""
+    with zipfile.ZipFile(archive) as one:
+        return one.read(f"{one.namelist()[0].partition('/')[0]}/{name}").decode()
 
 
 def changed(archive: Path, change: Callable[[dict[str, bytes]], None]) -> Path:
-    """A copy of an archive with other files in it."""
-    files = content(archive)
+    """A copy of an archive with other files in it, by path in the ZIP without the bag's name."""
+    with zipfile.ZipFile(archive) as one:
+        top = one.namelist()[0].partition("/")[0]
+        files = {name.partition("/")[2]: one.read(name) for name in one.namelist()}
     change(files)
     out = archive.with_name("changed.zip")
     with zipfile.ZipFile(out, "w") as one:
         for name, data in files.items():
-            one.writestr(name, data)
+            one.writestr(f"{top}/{name}", data)
     return out
 
 

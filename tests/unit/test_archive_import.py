@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
 import os
 import re
 import subprocess
@@ -13,22 +13,21 @@ from pathlib import Path
 import pytest
 from archived import Project, below, changed, content, make_project
 
-from scalewatt.archive.archive_file import write_archive
+from scalewatt.archive.bag import BagInfo, write_bag
 from scalewatt.archive.cluster_facts import read_facts
 from scalewatt.archive.import_archive import check_archive
-from scalewatt.archive.package_reference import FOLDER, reference_texts
-from scalewatt.archive.ro_crate import METADATA, Description, metadata
+from scalewatt.archive.ro_crate import METADATA
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.exclusions import exclusions_path
 from scalewatt.campaign.load import is_results_only, load_campaign
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.project_files import PROJECT_ROOT
-from scalewatt.reproduction.manifests import MANIFEST, ArchiveManifest, entries_of
 
 TWO = "resnet50-a100-n002-lbs0256-s0010009"
 FOUR = "resnet50-a100-n004-lbs0256-s0020018"
 SPEC = f"results/small/runs/{FOUR}/1/spec.json"
+PAYLOAD, SUMS = f"data/{SPEC}", "manifest-sha256.txt"
 HOREKA = PROJECT_ROOT / "config" / "horeka.yaml"
 
 
@@ -65,7 +64,7 @@ def refused(other: Project, archive: Path, why: str) -> None:
 def test_what_comes_in_is_what_was_exported(made: Project, other: Project, archive: Path) -> None:
     other.import_(archive)
     for name, data in content(archive).items():
-        if name not in (MANIFEST, METADATA):
+        if name != METADATA:
             assert (other.path / name).read_bytes() == data, name
     assert below(other.path / "results") == sorted(
         {p.removeprefix("results/") for name in content(archive) for p in parents(name)}
@@ -189,16 +188,16 @@ def test_simulated_runs_stay_simulated(made: Project, tmp_path: Path) -> None:
 
 def test_one_flipped_byte_is_named(other: Project, archive: Path) -> None:
     def flip(files: dict[str, bytes]) -> None:
-        data = bytearray(files[SPEC])
+        data = bytearray(files[PAYLOAD])
         data[len(data) // 2] ^= 1
-        files[SPEC] = bytes(data)
+        files[PAYLOAD] = bytes(data)
 
     refused(other, changed(archive, flip), r"spec\.json: differs from the manifest")
 
 
 def test_a_flipped_byte_of_the_file_itself_is_found(other: Project, archive: Path) -> None:
     with zipfile.ZipFile(archive) as one:
-        info = one.getinfo(f"results/small/energy/{FOUR}/1.parquet")
+        info = one.getinfo(f"small/data/results/small/energy/{FOUR}/1.parquet")
     damaged = bytearray(archive.read_bytes())
     damaged[info.header_offset + 200] ^= 1
     archive.write_bytes(damaged)
@@ -213,36 +212,39 @@ def test_a_truncated_archive_is_none(other: Project, archive: Path, share: float
 
 
 def test_a_file_too_many_and_one_too_few_are_named(other: Project, archive: Path) -> None:
-    more = changed(archive, lambda files: files.update({"results/small/more.json": b"{}"}))
+    more = changed(archive, lambda files: files.update({"data/results/small/more.json": b"{}"}))
     refused(other, more, r"not in the manifest: results/small/more\.json")
-    less = changed(archive, lambda files: files.__delitem__(SPEC))
+    less = changed(archive, lambda files: files.__delitem__(PAYLOAD))
     refused(other, less, f"in the manifest, but missing: {SPEC}")
-    refused(other, changed(archive, lambda f: f.__delitem__(MANIFEST)), "has no manifest.json")
 
 
 @pytest.mark.parametrize(
-    "name", ["../outside.json", "/etc/outside", "results/small/../../x", "a\\b", "C:x", "a//b"]
+    ("name", "text"),
+    [(SUMS, None), (SUMS, b"{"), ("bag-info.txt", b"Runs: 1\n"), ("bagit.txt", None)],
+)
+def test_what_is_not_a_bag_of_a_campaign_is_refused(
+    other: Project, archive: Path, name: str, text: bytes | None
+) -> None:
+    def spoil(files: dict[str, bytes]) -> None:
+        if text is None:
+            del files[name]
+        else:
+            files[name] = text
+
+    refused(other, changed(archive, spoil), "is not a bag of a campaign")
+
+
+def add(files: dict[str, bytes], name: str) -> None:
+    """Add a file that the manifest names, too."""
+    files[f"data/{name}"] = b"{}"
+    files[SUMS] += f"{hashlib.sha256(b'{}').hexdigest()}  data/{name}\n".encode()
+
+
+@pytest.mark.parametrize(
+    "name", ["../outside.json", "results/small/../../x", "a\\b", "C:x", "a//b"]
 )
 def test_a_path_that_leads_outside_is_refused(other: Project, archive: Path, name: str) -> None:
-    refused(
-        other, changed(archive, lambda files: files.update({name: b"x"})), "outside of the arch"
-    )
-
-    def name_it(files: dict[str, bytes]) -> None:
-        files[name] = files[SPEC]
-        add_to_manifest(files, name)
-
-    refused(other, changed(archive, name_it), "outside of the archive's folder")
-
-
-def add_to_manifest(files: dict[str, bytes], *names: str) -> None:
-    """Have the manifest name files."""
-    told = json.loads(files[MANIFEST])
-    told["files"] |= {
-        name: {"sha256": entry.sha256, "bytes": entry.bytes}
-        for name, entry in entries_of({name: files[name] for name in names}).items()
-    }
-    files[MANIFEST] = json.dumps(told).encode()
+    refused(other, changed(archive, lambda files: add(files, name)), "outside of its folder")
 
 
 @pytest.mark.parametrize(
@@ -262,26 +264,7 @@ def add_to_manifest(files: dict[str, bytes], *names: str) -> None:
 def test_what_is_not_a_result_of_the_campaign_is_refused(
     other: Project, archive: Path, name: str
 ) -> None:
-    def add(files: dict[str, bytes]) -> None:
-        files[name] = b"{}"
-        add_to_manifest(files, name)
-
-    refused(other, changed(archive, add), re.escape(name))
-
-
-def test_folders_in_a_file_that_was_packed_again_are_skipped(other: Project, archive: Path) -> None:
-    again = changed(
-        archive, lambda files: files.update({"results/": b"", "results/small/runs/": b""})
-    )
-    other.import_(again)
-    assert (other.path / SPEC).read_bytes() == content(archive)[SPEC]
-
-
-def test_a_size_that_the_manifest_does_not_say_is_refused_unread(
-    other: Project, archive: Path
-) -> None:
-    bomb = changed(archive, lambda files: files.update({SPEC: bytes(50_000_000)}))
-    refused(other, bomb, f"of another size than in the manifest: {SPEC}")
+    refused(other, changed(archive, lambda files: add(files, name)), re.escape(name))
 
 
 def test_import_looks_at_free_space_before_it_writes(
@@ -292,19 +275,6 @@ def test_import_looks_at_free_space_before_it_writes(
     with pytest.raises(InputError, match=r"GB are free, the files of .*small\.crate\.zip need"):
         other.import_(archive)
     assert below(other.path) == []
-
-
-@pytest.mark.parametrize("manifest", [b"[]", b"{", b"{}", b'{"format": "scalewatt-archive"}'])
-def test_a_manifest_that_is_none_is_named(other: Project, archive: Path, manifest: bytes) -> None:
-    bad = changed(archive, lambda files: files.update({MANIFEST: manifest}))
-    refused(other, bad, r"manifest\.json: is not a manifest of an archive")
-
-
-def test_a_later_version_is_refused(other: Project, archive: Path) -> None:
-    def later(files: dict[str, bytes]) -> None:
-        files[MANIFEST] = json.dumps({**json.loads(files[MANIFEST]), "version": 2}).encode()
-
-    refused(other, changed(archive, later), "version 2; expected 1")
 
 
 def test_of_several_imports_at_a_time_one_wins_and_none_harms_it(
@@ -319,23 +289,16 @@ def test_of_several_imports_at_a_time_one_wins_and_none_harms_it(
     assert sorted(process.returncode for process in started) == [0, 1, 1]
     assert sum("exists already" in text for text in told) == 2, told
     for name, data in content(archive).items():
-        if name not in (MANIFEST, METADATA):
+        if name != METADATA:
             assert (other.path / name).read_bytes() == data, name
     assert sorted(path.name for path in (other.path / "results").iterdir()) == ["small"]
 
 
 def test_a_campaign_that_is_none_leaves_nothing(other: Project, archive: Path) -> None:
-    files = content(archive)
-    files["campaigns/small.yaml"] = b"name: small\n"
-    entries = entries_of({p: data for p, data in files.items() if p not in (MANIFEST, METADATA)})
-    described = metadata(entries, Description("small", "a campaign that is none", "2026-01-31"))
-    entries |= entries_of({METADATA: described})
+    files = {**content(archive), "campaigns/small.yaml": b"name: small\n"}
     bad = archive.with_name("bad.zip")
-    del files[MANIFEST]
-    write_archive(
-        {**files, METADATA: described}, ArchiveManifest("small", "campaign", entries), bad
-    )
-    assert check_archive(bad)[0].endswith("each as in its manifest")
+    write_bag(files, BagInfo("small", 2, False), bad)
+    assert "sound: campaign small, runs: 2" in check_archive(bad)[0]
     with pytest.raises(InputError, match=r"small\.yaml: missing key"):
         other.import_(bad)
     assert below(other.path) == ["results"]
@@ -358,34 +321,3 @@ def test_a_cluster_that_could_start_anything_is_refused(
     facts.write_text("\n".join([*kept, f"{key}: {value}"]))
     with pytest.raises(InputError, match=why):
         read_facts(facts)
-
-
-# --- the published rows ---------------------------------------------------------------------------
-
-
-def test_the_reference_matches_its_manifest() -> None:
-    for name, text in reference_texts().items():
-        assert (FOLDER / name).read_text(encoding="utf-8") == text, (
-            "make it again: python -m scalewatt.archive.package_reference"
-        )
-
-
-def test_the_reference_is_checked_as_any_archive(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    copy = tmp_path / "reference"
-    copy.mkdir()
-    for path in FOLDER.iterdir():
-        (copy / path.name).write_bytes(path.read_bytes())
-    assert main(["import", "--check", str(copy)]) == 0
-    assert "sound: reference published" in capsys.readouterr().out
-    monkeypatch.chdir(tmp_path)
-    assert main(["import", str(copy)]) == 0
-    assert "no runs, so nothing is imported" in capsys.readouterr().out
-    assert below(tmp_path) == sorted(
-        ["reference", *(f"reference/{p.name}" for p in copy.iterdir())]
-    )
-    rows = (copy / "published_results.csv").read_bytes()
-    (copy / "published_results.csv").write_bytes(rows.replace(b"5.1389", b"5.1398", 1))
-    assert main(["import", "--check", str(copy)]) == 1
-    assert "published_results.csv: differs from the manifest" in capsys.readouterr().err

@@ -25,6 +25,8 @@ from hypothesis import strategies as st
 from run_files import make_spec
 
 from scalewatt import energy
+from scalewatt.archive.bag import BagInfo, write_bag
+from scalewatt.archive.import_archive import check_archive
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import read_spec
@@ -33,7 +35,6 @@ from scalewatt.common.files import read_json, write_table
 from scalewatt.energies.tables import ENERGY_SCHEMA
 from scalewatt.recordings.stages import EVENTS_SCHEMA, read_stages
 from scalewatt.registration.run_descriptions import read_descriptions
-from scalewatt.reproduction.manifests import ARCHIVE_VERSION, FORMAT, parse_archive_manifest
 from scalewatt.results.carbon import read_intensity
 from scalewatt.results.tables.read_table import read_checked
 from scalewatt.scaling.model.model_file import read_model
@@ -133,12 +134,16 @@ RUN = {
     **{"path": "rec.hdf5", "model": "resnet50", "device": "h100", "gpus": 1},
     **{"local_batch_size": 256, "dataset_samples": 1000, "epochs": 3, "metric": 24.5},
 }
-MANIFEST = {
-    **{"format": FORMAT, "version": ARCHIVE_VERSION, "name": "a", "kind": "campaign"},
-    **{"runs": 1, "missing": [], "traces": False, "scalewatt": "0.1.0"},
-    "files": {"results/a/report.html": {"sha256": "0" * 64, "bytes": 10}},
-}
+PAYLOAD = ("campaigns/a.yaml", "campaigns/a.cluster.yaml", "ro-crate-metadata.json")
 INTENSITY = "time,g_per_kwh\n" + "".join(f"2026-01-01T{h:02d}:00Z,{300 + h}\n" for h in range(24))
+
+
+def archive() -> Reader:
+    """The reader of archives, with a small one."""
+    with TemporaryDirectory() as folder:
+        out = Path(folder) / "a.zip"
+        write_bag(dict.fromkeys(PAYLOAD, b"{}"), BagInfo("a", 1, False), out)
+        return Reader("a.zip", out.read_bytes(), check_archive)
 
 
 def readers() -> dict[str, Reader]:
@@ -146,7 +151,6 @@ def readers() -> dict[str, Reader]:
     stages = lambda path: read_stages(path).to_pylist()  # noqa: E731
     runs = lambda path: read_descriptions([], path)  # noqa: E731
     energies = lambda path: read_checked(path, ENERGY_SCHEMA).to_pylist()  # noqa: E731
-    manifest = lambda path: parse_archive_manifest(path.read_bytes(), str(path))  # noqa: E731
     model = ROOT / "reference" / "scaling_model.json"
     return {
         **{name: recording(name, text) for name, text in FILES.items()},
@@ -166,7 +170,7 @@ def readers() -> dict[str, Reader]:
         "cluster": Reader("k.yaml", LOCAL.read_bytes(), load_cluster),
         "spec": Reader("spec.json", make_spec().text.encode(), read_spec),
         "notes": Reader("n.json", json.dumps(EVENTS).encode(), read_json),
-        "manifest": Reader("manifest.json", json.dumps(MANIFEST).encode(), manifest),
+        "archive": archive(),
         "model": Reader("model.json", model.read_bytes(), read_model),
     }
 

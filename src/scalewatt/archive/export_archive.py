@@ -12,9 +12,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from scalewatt.archive.archive_file import write_archive
+from scalewatt.archive.bag import BagInfo, Given, sha256_of, write_bag
 from scalewatt.archive.cluster_facts import facts_text
-from scalewatt.archive.file_selection import Content, Run, campaign_files, results_content
+from scalewatt.archive.file_selection import Content, campaign_files, results_content
 from scalewatt.archive.ro_crate import METADATA, PAPER, Description, metadata
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import Cluster, load_cluster
@@ -23,21 +23,10 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import parse_json, read_json_object
 from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.common.redaction import absolute_paths, known_keys
-from scalewatt.reproduction.manifests import CAMPAIGN, ArchiveManifest, Given, entries_of
 from scalewatt.results.tables.run_row import RunFiles
-from scalewatt.results.text.number_format import count, part_of
+from scalewatt.results.text.number_format import listed
 
 SUFFIX = ".crate.zip"
-_FOLDERS = {
-    "runs": "Of each run: its spec, its history by epoch, the times of its stages, and its provenance",
-    "energy": "Energy of each run by node, device kind and stage, and by epoch; with flags",
-    "traces": "Power of each device against time, of each run",
-    "tables": "Runs, configurations, each figure's points, claims; as Parquet and CSV",
-    "figures": "Figures as PDF, SVG and PNG, with exactly the plotted points as CSV",
-    "datasets": "What the prepared datasets were, by hash",
-    "idle": "Idle power of each device, by its probes",
-    "superseded": "Measurements that were replaced: why, and their energy",
-}
 
 
 @dataclass(frozen=True)
@@ -69,18 +58,14 @@ def export_campaign(
     check_keys(files)
     if not options.allow_private:
         check_private(files, private_words(cluster))
-    entries = entries_of(files)
-    described = metadata(entries, _description_of(campaign, results, content, options))
-    entries |= entries_of({METADATA: described})
-    manifest = ArchiveManifest(
-        campaign.name, CAMPAIGN, entries, len(content.runs), content.missing, traces=options.traces
-    )
+    files[METADATA] = _metadata(files, campaign, results, content, options)
     out = options.out or Path(f"{campaign.name}{SUFFIX}")
-    size = write_archive({**files, METADATA: described}, manifest, out)
+    info = BagInfo(campaign.name, len(content.runs), options.traces, content.missing)
+    size = write_bag(files, info, out)
     return [
-        *(f"not in it: {one}" for one in content.missing),
+        *(f"not in it: {each}" for each in content.missing),
         *([] if options.allow_private else not_searched_for(cluster)),
-        f"{out}: {_size(size)}, {count(len(content.runs), 'run')}, {count(len(entries), 'file')}",
+        f"{out}: {_size(size)}, runs: {len(content.runs)}, files: {len(files)}",
     ]
 
 
@@ -92,46 +77,37 @@ def _snakemake(cluster_file: Path) -> str:
     return f"snakemake --configfile={cluster_file}"  # with a space it takes the target, too
 
 
-def _description_of(
-    campaign: Campaign, results: Path, content: Content, options: ExportOptions
-) -> Description:
-    base = f"results/{campaign.name}"
-    runs = [_provenance(results / campaign.name, run) for run in content.runs]
-    folders = sorted({path.split("/")[0] for path in content.files if "/" in path})
-    day = _last_day(runs)
-    planned = sum(campaign.repeats.values())
-    simulated = sum(bool(run.get("simulated")) for run in runs)
-    dated = (
-        "the day of the last run's end" if day else "the day of the export: no run records its time"
-    )
-    sentences = [
-        f"{len(content.runs)} of {count(planned, 'run')} of "
-        f"{count(len(campaign.configurations), 'configuration')} on "
-        f"{', '.join(sorted(campaign.devices()))}: specs, energies, tables, figures and provenance.",
-        f"{part_of(simulated, len(runs), 'run')} simulated with a scaling model, not trained."
-        if simulated
-        else "",
-        f"The study follows {PAPER}.",
-        f"Date: {dated}.",
-        "`scalewatt import` imports it; manifest.json has the SHA-256 of every other file.",
+def _metadata(
+    files: Mapping[str, Given],
+    campaign: Campaign,
+    results: Path,
+    content: Content,
+    options: ExportOptions,
+) -> bytes:
+    runs = [
+        read_json_object(RunFiles(results / campaign.name, *run).folder / "provenance.json")
+        for run in content.runs
     ]
-    return Description(
+    day, simulated = _last_day(runs), sum(bool(run.get("simulated")) for run in runs)
+    dated = "the last run's end" if day else "the export, as no run records its time"
+    sentences = [
+        f"Specs, energies, tables, figures and provenance of {len(runs)} of "
+        f"{sum(campaign.repeats.values())} planned runs on {', '.join(sorted(campaign.devices()))}.",
+        f"Runs simulated with a scaling model, not trained: {simulated}." if simulated else "",
+        f"The study follows {PAPER}. The date is that of {dated}. `scalewatt import` imports it.",
+    ]
+    description = Description(
         name=f"scalewatt: results of the campaign {campaign.name}",
         description=" ".join(filter(None, sentences)),
         date_published=day or datetime.now(UTC).strftime("%Y-%m-%d"),
         license=options.license,
         authors=options.authors,
-        descriptions={
-            "campaigns/": "What was asked for, what is left out of the tables, and the cluster's facts",
-            f"{base}/": "The report, and the folders of all other results",
-            **{f"{base}/{name}/": _FOLDERS.get(name, "Further files") for name in folders},
-            f"{base}/report.html": "All results on one self-contained page",
-        },
     )
-
-
-def _provenance(results: Path, run: Run) -> dict[str, Any]:
-    return read_json_object(RunFiles(results, *run).folder / "provenance.json")
+    sizes = {
+        path: len(given) if isinstance(given, bytes) else given.stat().st_size
+        for path, given in files.items()
+    }
+    return metadata(sha256_of(files), sizes, description)
 
 
 def _last_day(runs: Iterable[dict[str, Any]]) -> str | None:
@@ -226,10 +202,7 @@ def check_private(files: Mapping[str, Given], words: Mapping[str, str]) -> None:
 def _refuse(why: str, found: Sequence[str], allowed: str) -> None:
     """Raise InputError, naming the first of what was found, if anything was."""
     if found:
-        rest = f" and {len(found) - 5} more" if len(found) > 5 else ""
-        raise InputError(
-            f"not exported, as {why}: {'; '.join(found[:5])}{rest}; allowed: {allowed}"
-        )
+        raise InputError(f"not exported, as {why}: {listed(found, 5)}; allowed: {allowed}")
 
 
 def _private(name: str, given: Given, words: Mapping[str, str]) -> Iterator[str]:

@@ -12,13 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from scalewatt import __version__
-from scalewatt.archive.archive_file import (
-    Opened,
-    check_content,
-    opened,
-    read_manifest,
-    write_content,
-)
+from scalewatt.archive.bag import Bag, BagInfo, opened
 from scalewatt.archive.cluster_facts import SUFFIX, read_facts
 from scalewatt.archive.file_selection import belongs
 from scalewatt.archive.ro_crate import METADATA
@@ -29,18 +23,19 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import require_space, write_text
 from scalewatt.common.settings import validated
 from scalewatt.common.yaml_files import read_yaml
-from scalewatt.reproduction.manifests import REFERENCE, ArchiveManifest
-from scalewatt.results.text.number_format import count
 
 _REQUIRED = (".yaml", SUFFIX)
 """Endings of the campaign's files that an archive must have."""
 
 
 def check_archive(path: Path) -> list[str]:
-    """Check an archive, a ZIP file or a folder of its content; return what to print, in lines."""
-    with opened(path) as one:
-        manifest = _checked(one)
-    return [_sound(path, manifest), *_incomplete(manifest)]
+    """Check an archive; return what to print, in lines. InputError if it is damaged."""
+    with opened(path) as bag:
+        _targets(bag, bag.info.name, "")
+        bag.check()
+        total = sum(bag.sizes.values())
+        sound = f"{path}: sound: campaign {bag.info.name}, runs: {bag.info.runs}, files: {len(bag.sizes)}"
+        return [f"{sound}, bytes: {total}", *_incomplete(bag.info)]
 
 
 def import_archive(
@@ -48,23 +43,20 @@ def import_archive(
 ) -> list[str]:
     """Import an archive as results/<name> and campaigns/<name>.yaml; return what to print, in lines.
 
-    Simulated runs go to results/<name>-simulated. An archive of the published rows is only checked.
-    InputError if it is damaged, or if anything of that name is here.
+    Simulated runs go to results/<name>-simulated. InputError if it is damaged, or if anything of that
+    name is here.
     """
-    with opened(path) as archive:
-        manifest = read_manifest(archive)
-        if name is not None and manifest.kind == REFERENCE:
-            raise InputError(f"--name {name}: {path} has no runs, so there is nothing to import")
-        if manifest.kind == REFERENCE:
-            _checked(archive)
-            return [_sound(path, manifest), *_of_reference(path)]
-        simulated = SIMULATED if manifest.name.endswith(SIMULATED) else ""
-        name = validated(CampaignName, name or manifest.name.removesuffix(simulated), "--name")
-        targets = _targets(path, manifest, name, simulated)
+    with opened(path) as bag:
+        info = bag.info
+        simulated = SIMULATED if info.name.endswith(SIMULATED) else ""
+        name = validated(CampaignName, name or info.name.removesuffix(simulated), "--name")
+        targets = _targets(bag, name, simulated)
         _check_free(name, simulated, results, campaigns)
-        _check_room(path, manifest, results, campaigns)
+        require_space(
+            _existing(results), sum(bag.sizes.values()), f"{results}", f"the files of {path}"
+        )
         with _unpacking(results, name) as folder:
-            write_content(archive, manifest, {p: folder / target for p, target in targets.items()})
+            bag.write({file: folder / target for file, target in targets.items()})
             try:
                 campaign = _renamed(folder / "campaigns", name)
             except InputError as error:  # the folder of unpacking is gone when it is read
@@ -73,45 +65,29 @@ def import_archive(
             now = time.time_ns()
             for file in folder.rglob("*"):
                 os.utime(file, ns=(now, now))
-            _check_free(name, simulated, results, campaigns)
             _place(folder, name + simulated, results, campaigns)
-    written = f"written by scalewatt {manifest.scalewatt}, this is {__version__}"
+    written = f"written by scalewatt {info.scalewatt}, this is {__version__}"
     return [
-        f"imported: {count(manifest.runs, 'run')} of the campaign {name}, in {results / campaign.name}",
-        *_incomplete(manifest),
-        *([] if manifest.scalewatt == __version__ else [written]),
+        f"imported: campaign {name}, runs: {info.runs}, in {results / campaign.name}",
+        *_incomplete(info),
+        *([] if info.scalewatt == __version__ else [written]),
         *_next(campaign, campaigns / f"{name}{SUFFIX}", results / campaign.name),
     ]
 
 
-def _checked(one: Opened) -> ArchiveManifest:
-    manifest = read_manifest(one)
-    if manifest.kind != REFERENCE:
-        _targets(one.path, manifest, manifest.name, "")
-    check_content(one, manifest)
-    return manifest
-
-
-def _targets(path: Path, manifest: ArchiveManifest, name: str, simulated: str) -> dict[str, Path]:
+def _targets(bag: Bag, name: str, simulated: str) -> dict[str, Path]:
     """Map each file to its path below the folder of unpacking; InputError for what is not of a campaign."""
-    stem, results = f"campaigns/{manifest.name}", f"results/{manifest.name}/"
+    stem, results = f"campaigns/{bag.info.name}", f"results/{bag.info.name}/"
     targets = {METADATA: Path(METADATA)}
-    targets |= {
-        f"{stem}{ending}": Path("campaigns", file)
-        for ending, file in _campaign_files(name, simulated).items()
-        if f"{stem}{ending}" in manifest.files or ending in _REQUIRED
-    }
-    for ending in _REQUIRED:
-        if stem + ending not in manifest.files:
-            raise InputError(
-                f"{path}: has no {stem}{ending}; expected what `scalewatt export` wrote"
-            )
-    for file in manifest.files.keys() - targets.keys():
+    for ending, file in _campaign_files(name, simulated).items():
+        if f"{stem}{ending}" in bag.sizes:
+            targets[f"{stem}{ending}"] = Path("campaigns", file)
+        elif ending in _REQUIRED:
+            raise InputError(f"{bag.path}: has no {stem}{ending}; `scalewatt export` writes it")
+    for file in bag.sizes.keys() - targets.keys():
         below = file.removeprefix(results)
-        if not file.startswith(results):
-            raise InputError(f"{path}: {file}: allowed: files below {results} and {stem}.yaml")
-        if not belongs(below):
-            raise InputError(f"{path}: {file}: is not a file of a campaign's results")
+        if not file.startswith(results) or not belongs(below):
+            raise InputError(f"{bag.path}: {file}: is not a file of the campaign's results")
         targets[file] = Path("results", name + simulated, below)
     return targets
 
@@ -149,18 +125,9 @@ def _name_in(file: Path) -> object:
         return None
 
 
-def _check_room(path: Path, manifest: ArchiveManifest, results: Path, campaigns: Path) -> None:
-    """Raise InputError if the archive's content does not fit where it is to lie, before it is read.
-
-    All of it is unpacked beside the results; beside campaigns lies the campaign's own file and few more.
-    """
-    total = sum(entry.bytes for entry in manifest.files.values())
-    own = sum(one.bytes for name, one in manifest.files.items() if name.startswith("campaigns/"))
-    for folder, needed in ((results, total), (campaigns, own)):
-        there = folder.absolute()
-        while not there.exists():
-            there = there.parent
-        require_space(there, needed, f"{folder}", f"the files of {path}")
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest above it that exists."""
+    return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
 
 
 @contextmanager
@@ -215,20 +182,9 @@ def _place(folder: Path, own: str, results: Path, campaigns: Path) -> None:
         raise
 
 
-def _sound(path: Path, manifest: ArchiveManifest) -> str:
-    total = sum(one.bytes for one in manifest.files.values())
-    runs = f", {count(manifest.runs, 'run')}" if manifest.kind != REFERENCE else ""
-    return (
-        f"{path}: sound: {manifest.kind} {manifest.name}{runs}, {count(len(manifest.files), 'file')}, "
-        f"{total} bytes, each as in its manifest"
-    )
-
-
-def _incomplete(manifest: ArchiveManifest) -> list[str]:
-    lines = [f"not in it: {one}" for one in manifest.missing]
-    if manifest.kind != REFERENCE and not manifest.traces:
-        lines.append("not in it: power traces (export --traces)")
-    return lines
+def _incomplete(info: BagInfo) -> list[str]:
+    missing = [*info.missing, *([] if info.traces else ["power traces (export --traces)"])]
+    return [f"not in it: {each}" for each in missing]
 
 
 def _next(campaign: Campaign, facts: Path, results: Path) -> list[str]:
@@ -240,13 +196,4 @@ def _next(campaign: Campaign, facts: Path, results: Path) -> list[str]:
         f"  snakemake --profile profiles/local {drawn} --configfile={facts}",
         *([claims] if campaign.has_papers_models else []),
         f"  scalewatt status --site {facts}",
-    ]
-
-
-def _of_reference(path: Path) -> list[str]:
-    return [
-        "the published rows: no runs, so nothing is imported; they are used by:",
-        f"  scalewatt claims --results {path}",
-        f"  scalewatt calibrate {path} --out model.json",
-        "  `overlay: published` of a figure, or of Table 1, in a campaign",
     ]

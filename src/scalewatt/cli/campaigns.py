@@ -260,7 +260,7 @@ def _change_run(arguments: argparse.Namespace, undo: bool = False) -> None:
     ),
 )
 def export(arguments: argparse.Namespace) -> None:
-    """Write a campaign's results as one archive, in RO-Crate form."""
+    """Write a campaign's results as one archive: a BagIt bag with RO-Crate metadata."""
     from scalewatt.archive.export_archive import ExportOptions, export_campaign
     from scalewatt.campaign.cluster import site_file
 
@@ -276,7 +276,7 @@ def export(arguments: argparse.Namespace) -> None:
 
 
 @command(
-    option("archive", "ARCHIVE", "file, or the folder of its content"),
+    option("archive", "ARCHIVE", "file that export wrote"),
     flag("--check", "only check it: nothing is written"),
     option("--name", "NAME", "what it is called here; default: its own name", str),
     folder("results"),
@@ -284,7 +284,6 @@ def export(arguments: argparse.Namespace) -> None:
     examples=(
         "scalewatt import demo.crate.zip --name theirs",
         "scalewatt import --check demo.crate.zip",
-        "scalewatt import --check reference",
     ),
 )
 def import_(arguments: argparse.Namespace) -> None:
