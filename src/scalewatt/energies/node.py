@@ -78,6 +78,12 @@ class Sensor:
         stated = FACTOR if np.isnan(self.row.factor) else float(self.row.factor)
         return stated if self.row.origin == ESTIMATED else 1.0
 
+    @cached_property
+    def curves(self) -> tuple[EnergyCurve, EnergyCurve, EnergyCurve]:
+        """Its energy and both ends of its interval, which are the same of what was measured."""
+        ends = self.curve.scaled(1 / self.factor), self.curve.scaled(self.factor)
+        return self.curve, *(ends if self.factor > 1 else (self.curve, self.curve))
+
     @property
     def most_w(self) -> float:
         """Most that its device can draw in W: its limit, or more where more was recorded; 0 if unknown."""
@@ -162,13 +168,14 @@ class KindEnergy:
         zero = np.zeros(seconds.size)
         rows: list[Row] = []
         for number, (device, most_w) in enumerate(zip(self.devices, self.most_w, strict=True)):
-            recorded_j, covered_s = device.curve.between(*span), device.curve.covered_s(*span)
+            curve, low, high = device.curves
+            covered_s = curve.covered_s(*span)
             uncovered_s = seconds - covered_s
             uncovered_s = np.where(uncovered_s > LEAST_UNCOVERED_S, uncovered_s, 0.0) + missing_s
             energies = {
-                **{"recorded_j": recorded_j, "low_j": recorded_j / device.factor},
-                "high_j": recorded_j * device.factor + most_w * uncovered_s,
-                "discarded_j": device.curve.between(*np.clip(span, *lost)),
+                **{"recorded_j": curve.between(*span), "low_j": low.between(*span)},
+                "high_j": high.between(*span) + most_w * uncovered_s,
+                "discarded_j": curve.between(*np.clip(span, *lost)),
             }
             samples = samples_in(intervals, device.block.time_s)
             rows.append({"device": number, "covered_s": covered_s, "samples": samples, **energies})
