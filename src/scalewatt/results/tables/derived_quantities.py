@@ -48,7 +48,7 @@ class Work:
 def energy_columns(
     joules: Mapping[str, pd.Series], total_j: pd.Series, work: Work, facility: Facility
 ) -> dict[str, pd.Series]:
-    """Return ENERGY_QUANTITIES but `energy_per_model_kwh`, from J of each device kind and in total."""
+    """Return the quantities of energy but `energy_per_model_kwh`, from J of each device kind and in total."""
     kwh = total_j / J_PER_KWH
     facility_kwh = times(kwh, facility.pue)
     return {
