@@ -248,3 +248,7 @@ def test_a_repeat_that_was_not_recorded_makes_the_mean_unknown_and_refuses_nothi
     assert row["energy_kwh_mean"] is None
     assert row["runtime_h_mean"] == 1.0
     assert (row["energy_origin"], row["energy_scope"]) == ("measured", "cpu")
+
+
+def test_without_runs_there_are_no_configurations() -> None:
+    assert configuration_rows([]) == []

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from scalewatt.recordings.terms import DEVICE_KINDS, ESTIMATED, J_PER_KWH
 from scalewatt.results.tables.derived_quantities import total_in_scope
-from scalewatt.results.tables.frames import column_of, records
-from scalewatt.results.tables.table_schema import OVER_TIME
+from scalewatt.results.tables.frames import column_of
+from scalewatt.results.tables.table_schema import NET_ENERGY, OVER_TIME
 
 Ends = tuple[float, float]
 
@@ -60,7 +60,7 @@ def relative_bounds(row: Mapping[str, Any], name: str, ending: str = "_mean") ->
     nothing of it is estimated, or it is no energy; None where that is not known.
     """
     open_ = row["energy_origin"] in ORIGINS
-    if name.startswith("net_") and open_:
+    if name == NET_ENERGY and open_:
         return None  # a difference of two estimates
     if name.endswith("_energy_share"):
         return _share_bounds(row, name.removesuffix("_energy_share"), ending)
@@ -110,17 +110,14 @@ def _share_bounds(row: Mapping[str, Any], kind: str, ending: str) -> Ends | None
 def quantity_bounds(rows: pd.DataFrame, name: str) -> pd.DataFrame:
     """Return columns `low` and `high`: what estimates leave to a quantity of configurations.
 
-    Null where nothing of it is estimated, and where its interval is not known.
+    Null where nothing of it is estimated, and where its interval is not known; no column of shares.
     """
-    found: list[Ends | None] = []
-    for row in records(rows):
-        ends, mean = relative_bounds(row, name), row.get(f"{name}_mean")
-        wide = ends is not None and ends[0] < ends[1] and mean is not None
-        found.append((mean * ends[0], mean * ends[1]) if ends and wide and mean else None)
-    return pd.DataFrame(
-        {
-            end: column_of((pair and pair[at] for pair in found), pa.float64(), rows.index)
-            for at, end in enumerate(("low", "high"))
-        },
-        index=rows.index,
-    )
+    prefix = _OF_KINDS.get(name, "" if name in _OF_ALL else None)
+    if prefix is None:
+        unknown = column_of([None] * len(rows), pa.float64(), rows.index)
+        return pd.DataFrame({"low": unknown, "high": unknown})
+    energy = rows[f"{prefix}energy_kwh_mean"]
+    ends = {end: rows[f"{prefix}energy_{end}_kwh"] for end in ("low", "high")}
+    estimated = is_estimated(rows) & ((energy - ends["low"]).abs() > 1e-12 * energy).fillna(False)
+    factor = rows[f"{name}_mean"] / energy
+    return pd.DataFrame({end: (factor * value).where(estimated) for end, value in ends.items()})

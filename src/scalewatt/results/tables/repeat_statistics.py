@@ -118,12 +118,12 @@ def configurations_of(runs: pd.DataFrame) -> pd.DataFrame:
         differs = counted.groupby("configuration")[name].nunique(dropna=False) > 1
         first[name] = first[name].mask(differs.reindex(first.index), "several")
     statistics = statistics_of(counted, [*QUANTITIES, *ESTIMATE_BOUNDS])
-    means = statistics["mean"].unstack("quantity")
+    columns = {part: statistics[part].unstack("quantity") for part in PARTS}
     parts = [
-        statistics[part].unstack("quantity")[list(QUANTITIES)].add_suffix(f"_{part}")
-        for part in PARTS
+        columns[part].reindex(columns=list(QUANTITIES)).add_suffix(f"_{part}") for part in PARTS
     ]
-    wide = pd.concat([means[list(ESTIMATE_BOUNDS)], *parts], axis=1)
+    bounds = columns["mean"].reindex(columns=list(ESTIMATE_BOUNDS))
+    wide = pd.concat([bounds, *parts], axis=1)
     first = first.drop(columns=[*QUANTITIES, *ESTIMATE_BOUNDS]).assign(
         n_repeats=statistics["n"].groupby("configuration").first(),
         n_energies=known["energy_kwh"],

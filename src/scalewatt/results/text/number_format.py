@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -105,12 +104,6 @@ def count(n: int, word: str, plural: str | None = None) -> str:
 def part_of(n: int, total: int, word: str) -> str:
     """Return `2 of 3 runs are`, `1 of 3 runs is`, `1 of 1 run is`."""
     return f"{number(n)} of {count(total, word)} {'is' if n == 1 else 'are'}"
-
-
-def natural_order(name: str) -> list[tuple[int, str]]:
-    """Return a key that sorts names by the whole numbers in them, as numbers: a2 before a10."""
-    parts = re.split(r"([0-9]+)", name)
-    return [(int(part), "") if place % 2 else (0, part) for place, part in enumerate(parts)]
 
 
 def listed(names: Iterable[str], most: int = 0) -> str:
