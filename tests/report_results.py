@@ -16,7 +16,7 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.table_definitions import runs_definition, table_definition
 from scalewatt.claims.check_claims import TABLE as CLAIMS
 from scalewatt.claims.reference_tables import listed_claims
-from scalewatt.figures.output.small_print import write_captions
+from scalewatt.figures.save_figure import write_captions
 from scalewatt.results.figures.figure_schema import SCHEMAS
 from scalewatt.results.figures.figure_tables import builder
 from scalewatt.results.other_sources import CROSS_CHECKS

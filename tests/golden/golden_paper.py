@@ -28,7 +28,6 @@ FIGURES = {
     "breakdown": ("series", "configuration", "device_kind", "stage"),
     "learning": ("series", *RUN, "epoch"),
     "pareto": ("panel", "series", "configuration", "energy_origin", "x_name", "y_name"),
-    "prediction": ("configuration", "quantity"),
 }
 """Figures, and the columns that name a point."""
 TABLES = {
@@ -38,6 +37,7 @@ TABLES = {
     "idle": ("device", "device_kind"),
     "table1": ("device", "gpus", "local_batch_size"),
     "claims": ("id",),
+    "prediction": ("configuration", "quantity"),
 }
 PROSE = ("flags", "warnings", "reason", "calibrated_on", "detail", "claim", "expected", "stands")
 """Columns of sentences, which may be said otherwise."""
@@ -88,6 +88,11 @@ def tables_of(results: Path) -> dict[Golden, pd.DataFrame]:
         **{name: _csv(results / CAMPAIGN / "tables" / f"{name}.csv") for name in TABLES},
         **{name: _csv(results / CAMPAIGN / "figures" / f"{name}.csv") for name in FIGURES},
     }
+    predicted = found["prediction"]
+    of_figure = predicted.quantity.isin(["runtime_h", "energy_kwh"])
+    found["prediction"] = predicted[
+        of_figure & predicted[["found", "predicted"]].notna().all(axis=1)
+    ]
     found["runs"] = pd.concat([found["runs"], _csv(results / TRAINED / "tables" / "runs.csv")])
     return {known[name]: table for name, table in found.items()}
 

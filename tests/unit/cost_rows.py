@@ -1,52 +1,64 @@
-"""Rows of table cost_per_sample as a GPU might give them: for tests of the figure alone."""
+"""Points of figure cost_per_sample as a GPU might give them: for tests of the figure alone."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
-from scalewatt.results.figures.cost_table import with_front
-from scalewatt.results.figures.figure_schema import COST_PER_SAMPLE, COST_PHASES
+from scalewatt.results.figures.panel_points import (
+    LINE_IDS,
+    join_settings,
+    rows_of_panels,
+    with_speedups,
+)
+from scalewatt.results.figures.training_cost import PHASE_COSTS, QUANTITIES
 from scalewatt.results.tables.frames import frame_of
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, PARTS
 
 DEPARTURES = ("precision", "channels_last", "compile", "loader")
 """Settings that are named in an id."""
-SHARES = {"data": 0.02, "copy": 0.03, "forward": 0.3, "backward": 0.55, "optimizer": 0.1}
+SHARES = (0.02, 0.03, 0.3, 0.55, 0.1)
+"""Of the phases of an update in its time."""
+_SCHEMA = pa.schema(
+    [
+        ("place", pa.int32()), ("series", pa.string()), ("label", pa.string()), ("published", pa.bool_()),
+        *CONFIGURATIONS,
+        *((f"{name}_{part}", pa.float64()) for name in QUANTITIES for part in PARTS),
+        *((name, pa.float64()) for name in PHASE_COSTS),
+    ]
+)  # fmt: skip
 
 
-def row(
-    setting: dict[str, Any], batch: int, rate: float, power_w: float, startup_j: float = 2000.0
-) -> dict[str, Any]:
-    """A point: samples/s `rate` at `power_w`; `setting` overrides identification and anything else."""
+def row(setting: dict[str, Any], batch: int, rate: float, power_w: float) -> dict[str, Any]:
+    """A configuration: samples/s `rate` at `power_w`; `setting` overrides anything."""
     joules = power_w / rate
     departs = {k: v for k, v in setting.items() if k in DEPARTURES}
     extra = "".join(f"-{key}{value}".lower() for key, value in sorted(departs.items()))
     model = setting.get("model", "resnet50") + "." * ("phase" in setting) + setting.get("phase", "")
     device, n = setting.get("device", "h100"), setting.get("gpus", 1)
     name = f"{model}-{device}-n{n:03d}-lbs{batch:04d}-full{extra}"
-    found: dict[str, Any] = dict.fromkeys(COST_PER_SAMPLE.names)
-    found |= {
-        "figure": "cost_per_sample", "series": name, "label": name, "configuration": name,
+    made: dict[str, Any] = dict.fromkeys(_SCHEMA.names)
+    made |= {
+        "place": 0, "series": name, "label": name, "configuration": name, "published": False,
         "model": "resnet50", "phase": "train", "device": "h100",
         "device_name": "NVIDIA H100 80GB HBM3", "torch_device": "cuda", "gpus": 1,
         "local_batch_size": batch, "dataset_samples": int(20 * rate), "epochs": 1,
         "protocol": "corrected", "loader": "synthetic", "precision": "bf16", "precision_used": "bf16",
         "channels_last": False, "compile": False, "n_repeats": 1, "energy_origin": "measured",
-        "energy_scope": "gpu", "total_origin": "mixed", "total_scope": "gpu+cpu",
-        "throughput_samples_per_s_mean": rate, "energy_per_sample_j_mean": joules,
-        "power_w_mean": power_w, "train_s": 20.0, "startup_s": 8.0,
-        "startup_energy_j": startup_j,
-        **{f"{phase}_per_sample_j": joules * share for phase, share in SHARES.items()},
-        **{f"step_{phase}_s": batch / rate * SHARES[phase] for phase in COST_PHASES},
+        "energy_scope": "gpu", "throughput_samples_per_s_mean": rate,
+        "train_energy_per_sample_j_mean": joules, "train_power_w_mean": power_w,
+        **{part: joules * share for part, share in zip(PHASE_COSTS, SHARES, strict=True)},
     } | setting  # fmt: skip
-    found["precision_used"] = setting.get("precision_used", found["precision"])
-    return found
+    made["precision_used"] = setting.get("precision_used", made["precision"])
+    return made
 
 
 def frame(rows: list[dict[str, Any]], **options: Any) -> pd.DataFrame:
-    """The table of rows, with its metadata."""
-    made = with_front(frame_of(rows, COST_PER_SAMPLE))
+    """The table of points of these configurations, with its metadata."""
+    lines = join_settings(with_speedups(frame_of(rows, _SCHEMA)), LINE_IDS["batches"])
+    made = rows_of_panels("cost_per_sample", lines)
     made.attrs = {"figure": "cost_per_sample", "campaign": "one-gpu", "missing": [], "excluded": [],
                   "options": options, "notes": [], "gpu_word": "GPUs"}  # fmt: skip
     return made
@@ -57,8 +69,8 @@ def h100_rows() -> list[dict[str, Any]]:
     fast = {"precision": "bf16", "channels_last": True}
     paper = {"precision": "torch_default", "precision_used": "tf32_convolutions"}
     rows = [
-        row(fast | {"n_repeats": 3, "energy_per_sample_j_low": power / rate * 0.98,
-                    "energy_per_sample_j_high": power / rate * 1.02} if batch in (32, 896) else fast,
+        row(fast | {"n_repeats": 3, "train_energy_per_sample_j_low": power / rate * 0.98,
+                    "train_energy_per_sample_j_high": power / rate * 1.02} if batch in (32, 896) else fast,
             batch, rate, power)
         for batch, rate, power in ((32, 1500, 430), (64, 2100, 520), (128, 2550, 590), (256, 2750, 630),
                                    (512, 2850, 650), (896, 2880, 660))
@@ -68,9 +80,8 @@ def h100_rows() -> list[dict[str, Any]]:
         row({"precision": "fp32"}, 256, 420, 610), row({"precision": "tf32"}, 256, 1310, 565),
         row({"precision": "bf16"}, 256, 1500, 500), row({"precision": "fp16"}, 256, 1480, 505),
         row({"precision": "fp16", "channels_last": True}, 256, 2700, 640),
-        row(fast | {"compile": True}, 256, 3200, 640, 16000.0),
+        row(fast | {"compile": True}, 256, 3200, 640),
         row(fast | {"loader": "pil"}, 256, 1400, 390), row(fast | {"loader": "torchvision"}, 256, 2100, 500),
-        row(fast | {"loader": "torchvision"}, 256, 1900, 520),
     ]  # fmt: skip
     cast = {"model": "fourcastnet", "phase": "pretrain", "precision": "fp16"}
     tuned = {**cast, "phase": "finetune"}
@@ -81,7 +92,7 @@ def h100_rows() -> list[dict[str, Any]]:
     rows += [row(tuned, *one) for one in ((1, 3.6, 500), (4, 4.2, 590))]
     rows += [
         row(cast | {"precision": "bf16"}, 4, 10.6, 592), row(cast | {"precision": "tf32"}, 4, 6.0, 560),
-        row(cast | {"precision": "fp32"}, 4, 2.6, 640), row(cast | {"compile": True}, 4, 14.9, 610, 30000.0),
-        row(cast | {"precision": "bf16", "compile": True}, 4, 15.2, 608, 30000.0),
+        row(cast | {"precision": "fp32"}, 4, 2.6, 640), row(cast | {"compile": True}, 4, 14.9, 610),
+        row(cast | {"precision": "bf16", "compile": True}, 4, 15.2, 608),
     ]  # fmt: skip
     return rows

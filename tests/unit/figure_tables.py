@@ -137,10 +137,8 @@ def _point(
         "x": float(x or 0),
         "y_name": y_name,
         "y": y,
-        "y_sd": None if bar is None else 0.6 * bar,
         "y_low": None if bar is None or y is None else y - bar,
         "y_high": None if bar is None or y is None else y + bar,
-        "y_population_sd": None if bar is None else 0.5 * bar,
         "n_repeats": 1 if single else 5,
         "energy_origin": "estimated" if small else "measured",
         "energy_scope": "cpu" if small else "gpu+cpu" + "+ram" * (series["device"] != "h100"),
@@ -261,7 +259,10 @@ def draw(name: str, table: pa.Table, again: bool = False) -> Figure:
 def plotted(name: str, table: pa.Table) -> pa.Table:
     """The points of a figure that are drawn."""
     module = _module(name)
-    return to_table(module.plotted(to_frame(table)), getattr(module, "PLOTTED", SCHEMAS[name]))
+    frame = to_frame(table)
+    frame.attrs["figure"] = name
+    points = module.plotted(frame)
+    return to_table(points, POINTS if "pareto_optimal" in points else SCHEMAS[name])
 
 
 def _module(name: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -16,8 +17,8 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.table_definitions import table_definition
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.results.figures.breakdown_table import counted_repeats
-from scalewatt.results.figures.figure_schema import BREAKDOWN, COPIED, LEARNING, PARETO
-from scalewatt.results.figures.pareto_table import pareto
+from scalewatt.results.figures.figure_schema import BREAKDOWN, COPIED, LEARNING, POINTS
+from scalewatt.results.figures.panel_points import panel_points
 from scalewatt.results.tables.frames import frame_of, records, to_table
 from scalewatt.results.tables.scaling import lines_of
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, PARTS, QUANTITIES
@@ -122,9 +123,8 @@ def learning_table(epochs: int = 90, **options: Any) -> pa.Table:
 def pareto_table(**options: Any) -> pa.Table:
     """The metric against energy and time of all configurations."""
     made = definition("pareto", **options)
-    return with_metadata(
-        to_table(pareto(made, frame_of(configurations(), CONFIGURATIONS)), PARETO), made
-    )
+    points = panel_points(made, frame_of(configurations(), CONFIGURATIONS), Path())
+    return with_metadata(to_table(points, POINTS), made)
 
 
 def with_metadata(table: pa.Table, made: Row, **more: Any) -> pa.Table:

@@ -12,12 +12,10 @@ from figure_tables import draw
 from matplotlib.figure import Figure
 from run_files import NAME, absent, epochs, make_run, make_spec, part
 
-from scalewatt.figures.cost import draw_cost
-from scalewatt.figures.cost.cost_points import worded
-from scalewatt.figures.figure_data import drawable
 from scalewatt.figures.style import LOG_SCALE
-from scalewatt.results.figures.cost_table import cost_per_sample
-from scalewatt.results.figures.figure_schema import COST_PER_SAMPLE, COST_PHASES
+from scalewatt.results.figures.figure_schema import POINTS
+from scalewatt.results.figures.panel_points import planned_lines
+from scalewatt.results.figures.training_cost import PHASE_COSTS, training_costs
 from scalewatt.results.tables.frames import records, to_table
 from scalewatt.results.tables.repeat_statistics import configurations_of
 from scalewatt.results.tables.run_row import Facility, RunFiles, run_record, runs_of
@@ -53,28 +51,25 @@ def built(results: Path, files: list[RunFiles]) -> list[Row]:
     series = [{"name": name, "label": name, "points": points} for name in ("first", "second")]
     wanted = [[one.configuration, one.repeat] for one in files]
     made = {"figure": "cost_per_sample", "series": series, "runs": wanted}
-    return records(cost_per_sample(made, configurations_of(runs), results))
+    lines = planned_lines(series, configurations_of(runs)).drop_duplicates("configuration")
+    return records(training_costs(lines.reset_index(drop=True), made, results))
 
 
 def test_a_sample_costs_what_training_used_divided_by_its_samples(tmp_path: Path) -> None:
     (one,) = built(tmp_path, [run_of(tmp_path)])
     samples = 2 * 1436
     assert one["configuration"] == NAME and one["series"] == "first"
-    assert one["energy_per_sample_j_mean"] == pytest.approx(4000 / samples)
-    assert one["power_w_mean"] == pytest.approx(4000 / 16)
-    assert one["total_per_sample_j_mean"] == pytest.approx((4000 + 1600) / samples)
+    assert one["train_energy_per_sample_j_mean"] == pytest.approx(4000 / samples)
+    assert one["train_power_w_mean"] == pytest.approx(4000 / 16)
     assert one["throughput_samples_per_s_mean"] == pytest.approx(samples / 16)
     assert (one["energy_origin"], one["energy_scope"]) == ("measured", "gpu")
-    assert (one["total_origin"], one["total_scope"]) == ("measured", "gpu+cpu")
-    assert (one["startup_s"], one["startup_energy_j"]) == (10, 600)
-    assert one["energy_per_sample_j_low"] is None, "a single run has no interval"
-    assert one["energy_per_sample_j_estimate_low"] is None, "nothing is estimated"
+    assert one["train_energy_per_sample_j_low"] is None, "a single run has no interval"
 
 
 def test_phases_share_the_energy_of_a_sample_by_their_time(tmp_path: Path) -> None:
     (one,) = built(tmp_path, [run_of(tmp_path)])
-    parts = [one[f"{phase}_per_sample_j"] for phase in COST_PHASES]
-    assert sum(parts) == pytest.approx(one["energy_per_sample_j_mean"])
+    parts = [one[name] for name in PHASE_COSTS]
+    assert sum(parts) == pytest.approx(one["train_energy_per_sample_j_mean"])
     assert parts[0] / parts[3] == pytest.approx(0.1 / 0.15)
 
 
@@ -82,24 +77,24 @@ def test_repeats_have_a_mean_and_an_interval(tmp_path: Path) -> None:
     files = [run_of(tmp_path, n, energies(train_j)) for n, train_j in ((1, 4000), (2, 4200))]
     (one,) = built(tmp_path, files)
     assert one["n_repeats"] == 2
-    assert one["energy_per_sample_j_mean"] == pytest.approx(4100 / 2872)
+    assert one["train_energy_per_sample_j_mean"] == pytest.approx(4100 / 2872)
     half = 12.706 * (200 / math.sqrt(2)) / math.sqrt(2) / 2872
-    assert one["energy_per_sample_j_high"] == pytest.approx(4100 / 2872 + half, rel=1e-3)
+    assert one["train_energy_per_sample_j_high"] == pytest.approx(4100 / 2872 + half, rel=1e-3)
 
 
 def test_lost_work_of_a_killed_segment_is_no_cost_of_its_samples(tmp_path: Path) -> None:
     energy = energies()
     energy.insert(2, part("gpu", "train", 8, 2000, segment=1, discarded_j=500))
     (one,) = built(tmp_path, [run_of(tmp_path, energy=energy)])
-    assert one["energy_per_sample_j_mean"] == pytest.approx((4000 + 1500) / 2872)
-    assert one["power_w_mean"] == pytest.approx(250), "its power was what it was"
+    assert one["train_energy_per_sample_j_mean"] == pytest.approx((4000 + 1500) / 2872)
+    assert one["train_power_w_mean"] == pytest.approx(250), "its power was what it was"
 
 
 def test_a_short_segment_of_a_long_training_is_counted(tmp_path: Path) -> None:
     energy = energies()
     energy.insert(2, part("gpu", "train", 0.3, 60, segment=1, flags=("stage_short",)))
     (one,) = built(tmp_path, [run_of(tmp_path, energy=energy)])
-    assert one["energy_per_sample_j_mean"] == pytest.approx(4060 / 2872)
+    assert one["train_energy_per_sample_j_mean"] == pytest.approx(4060 / 2872)
 
 
 @pytest.mark.parametrize("what", ["unknown", "short"])
@@ -108,12 +103,12 @@ def test_an_energy_that_is_not_known_is_null_and_never_0(tmp_path: Path, what: s
     if what == "short":
         energy[1] = part("gpu", "train", 16, 4000, flags=("stage_short",))
     (one,) = built(tmp_path, [run_of(tmp_path, energy=energy)])
-    for name in ("energy_per_sample_j_mean", "power_w_mean", "pareto_optimal"):
+    for name in ("train_energy_per_sample_j_mean", "train_power_w_mean"):
         assert one[name] is None
     assert one["throughput_samples_per_s_mean"] is not None
 
 
-def test_on_a_cpu_the_cpus_energy_counts_with_its_interval(tmp_path: Path) -> None:
+def test_on_a_cpu_the_cpus_energy_counts(tmp_path: Path) -> None:
     own = [
         part("cpu", stage, s, j, devices=2, origin="estimated")
         | {"energy_low_j": j / 5, "energy_high_j": j * 5}
@@ -121,20 +116,8 @@ def test_on_a_cpu_the_cpus_energy_counts_with_its_interval(tmp_path: Path) -> No
     ]  # fmt: skip
     (one,) = built(tmp_path, [run_of(tmp_path, energy=own, torch_device="cpu", device_name="CPU")])
     assert (one["energy_origin"], one["energy_scope"]) == ("estimated", "cpu")
-    assert one["energy_per_sample_j_mean"] == pytest.approx(1600 / 2872)
-    assert one["energy_per_sample_j_estimate_high"] == pytest.approx(5 * 1600 / 2872)
-    assert one["power_w_mean"] == pytest.approx(1600 / 16 / 2), "of one socket"
-
-
-def test_uncovered_time_makes_no_estimate_of_what_was_measured(tmp_path: Path) -> None:
-    ends = [
-        {} if (j := row["energy_j"]) is None else {"energy_low_j": j, "energy_high_j": 1.04 * j}
-        for row in energies()
-    ]
-    own = [row | more for row, more in zip(energies(), ends, strict=True)]
-    (one,) = built(tmp_path, [run_of(tmp_path, energy=own)])
-    assert one["energy_origin"] == "measured"
-    assert {one[name] for name in one if "_estimate_" in name} == {None}
+    assert one["train_energy_per_sample_j_mean"] == pytest.approx(1600 / 2872)
+    assert one["train_power_w_mean"] == pytest.approx(1600 / 16 / 2), "of one socket"
 
 
 # --- one beside the others ------------------------------------------------------------------------
@@ -146,11 +129,13 @@ def test_the_front_has_what_no_faster_point_undercuts_within_its_model_and_phase
         row({"precision": "b"}, 1, 200, 300),  # 1.5 J
         row({"precision": "c"}, 1, 150, 300),  # 2 J: slower than b and dearer
         row({"precision": "d", "phase": "finetune"}, 1, 10, 100),
-        row({"precision": "e", "energy_per_sample_j_mean": None}, 1, 400, 100),
+        row({"precision": "e", "train_energy_per_sample_j_mean": None}, 1, 400, 100),
         row({"precision": "f", "energy_origin": "estimated"}, 1, 500, 100),
     ]
-    found = {one["precision"]: one["pareto_optimal"] for one in records(frame(rows))}
-    assert found == {"a": True, "b": True, "c": False, "d": True, "e": None, "f": None}
+    by_series = {
+        one["series"]: one["pareto_optimal"] for one in records(frame(rows)) if one["panel"] == "A"
+    }
+    assert list(by_series.values()) == [True, True, False, True, None, None]
 
 
 @pytest.mark.parametrize("changes", [{"device": "a100"}, {"gpus": 4}])
@@ -158,10 +143,15 @@ def test_points_of_another_device_or_n_have_a_line_and_legend_entry_of_their_own
     changes: Row,
 ) -> None:
     rows = [row(own, batch, 10.0 * batch, 300) for own in ({}, changes) for batch in (32, 64)]
-    settings = worded(drawable(frame(rows)))["setting"]
-    assert settings[0] == settings[1] != settings[2] == settings[3]
-    rows[2]["configuration"] = rows[0]["configuration"] + "-optimizeradam"
-    assert "optimizeradam" in worded(drawable(frame(rows[:1] + rows[2:3])))["setting"][1]
+    labels = [one["label"] for one in records(frame(rows)) if one["panel"] == "A"]
+    assert labels[0] == labels[1] != labels[2] == labels[3]
+
+
+def test_lines_alike_in_all_settings_are_told_apart_by_their_ids() -> None:
+    rows = [row({}, 32, 320.0, 300), row({}, 32, 320.0, 290)]
+    rows[1]["configuration"] += "-optimizeradam"
+    labels = [one["label"] for one in records(frame(rows)) if one["panel"] == "A"]
+    assert labels == ["h100", "optimizeradam"]
 
 
 # --- the figure -----------------------------------------------------------------------------------
@@ -169,7 +159,7 @@ def test_points_of_another_device_or_n_have_a_line_and_legend_entry_of_their_own
 
 def drawn(rows: list[Row], **options: Any) -> Figure:
     made = frame(rows, **options)
-    return draw("cost_per_sample", to_table(made, COST_PER_SAMPLE).replace_schema_metadata(None))
+    return draw("cost_per_sample", to_table(made, POINTS).replace_schema_metadata(None))
 
 
 def panels(figure: Figure) -> list[Any]:
@@ -195,7 +185,10 @@ def test_every_point_is_where_the_table_has_it() -> None:
         for x, y in zip(*line.get_data(), strict=True)
     }
     expected = {
-        (round(one["throughput_samples_per_s_mean"], 6), round(one["energy_per_sample_j_mean"], 6))
+        (
+            round(one["throughput_samples_per_s_mean"], 6),
+            round(one["train_energy_per_sample_j_mean"], 6),
+        )
         for one in rows
     }
     assert shown == expected
@@ -212,16 +205,13 @@ def test_bars_of_phases_add_up_to_the_energy_of_a_sample() -> None:
 
 
 def test_lines_over_batch_sizes_break_where_a_planned_one_is_missing() -> None:
-    ids = {batch: f"resnet50-h100-n001-lbs{batch:04d}-full" for batch in (32, 64, 128, 256, 512)}
-    made = frame([row({"configuration": ids[b]}, b, 1000 + b, 500) for b in ids if b != 128])
-    other = "resnet50-h100-n002-lbs0300-full"  # no point of this line
-    points = [{"configuration": one} for one in (*ids.values(), other)]
-    made.attrs["definition"] = {"series": [{"name": "one", "label": "one", "points": points}]}
-    over = [
-        axes for axes in panels(draw_cost.draw(made)) if axes.get_xlabel() == "Local batch size"
-    ]
+    batches = (32, 64, 128, 256, 512)
+    missing = {"n_repeats": None, "energy_origin": None, "train_energy_per_sample_j_mean": None}
+    missing |= {"train_power_w_mean": None, "throughput_samples_per_s_mean": None}
+    rows = [row(missing if b == 128 else {}, b, 1000 + b, 500) for b in batches]
+    over = [axes for axes in panels(drawn(rows)) if axes.get_xlabel() == "Local batch size"]
     assert len(over) == 2
     for axes in over:
         (line,) = [one for one in axes.lines if str(one.get_gid()).startswith("points-")]
-        assert list(line.get_xdata()) == list(ids)
-        assert [math.isnan(y) for y in line.get_ydata()] == [batch == 128 for batch in ids]
+        assert list(line.get_xdata()) == list(batches)
+        assert [math.isnan(y) for y in line.get_ydata()] == [batch == 128 for batch in batches]

@@ -10,15 +10,14 @@ from scalewatt.claims.evidence import Point
 from scalewatt.claims.outcomes import beside_one, decide
 from scalewatt.claims.quantities import log_ratio
 from scalewatt.energies.estimate import FACTOR
-from scalewatt.results.figures import pareto_table
-from scalewatt.results.figures.figure_schema import PARETO
 from scalewatt.results.figures.footnotes import estimate_notes
+from scalewatt.results.figures.panel_points import pareto_front
 from scalewatt.results.tables.comparisons import comparisons_of
 from scalewatt.results.tables.estimates import (
     quantity_bounds,
     relative_bounds,
 )
-from scalewatt.results.tables.frames import frame_of, records
+from scalewatt.results.tables.frames import frame_of, records, values
 from scalewatt.results.tables.scaling import scaling_of
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, RUNS
 
@@ -162,16 +161,10 @@ def test_devices_are_not_compared_by_estimated_energies() -> None:
 
 
 def front(points: list[Row]) -> list[bool | None]:
-    shown = [
-        dict.fromkeys(PARETO.names)
-        | {name: value for name, value in row.items() if name in PARETO.names}
-        | {"panel": "A", "x_name": "energy_kwh", "x": row["energy_kwh_mean"], "y": y}
-        for y, row in enumerate(points, 1)
-    ]
-    frame = frame_of(shown, PARETO)
-    more = frame_of(points, CONFIGURATIONS)
-    whole = frame.assign(**{name: more[name] for name in more if name not in frame})
-    return [row["non_dominated"] for row in records(pareto_table.with_front(whole))]
+    whole = frame_of(points, CONFIGURATIONS)
+    names = {"x_name": "energy_kwh", "y_name": "metric_last", "published": False}
+    rows = whole.assign(**names, x=whole["energy_kwh_mean"], y=range(len(points)))
+    return values(pareto_front(rows))
 
 
 def test_estimated_energies_are_on_no_front() -> None:

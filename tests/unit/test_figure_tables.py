@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +22,8 @@ from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.results.build import write_figure_table
 from scalewatt.results.figures.figure_schema import OVERVIEW, POINTS
-from scalewatt.results.figures.figure_tables import points
-from scalewatt.results.figures.footnotes import SCATTER, notes
+from scalewatt.results.figures.footnotes import SCATTER
+from scalewatt.results.figures.panel_points import panel_points
 from scalewatt.results.tables.frames import frame_of, records, to_table
 from scalewatt.results.tables.run_row import RunFiles
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, QUANTITIES
@@ -65,7 +63,7 @@ def definition(figure: str, counts: list[int] | None = None, **more: Any) -> Row
 
 
 def rows_of(figure: str, rows: list[Row], counts: list[int] | None = None) -> list[Row]:
-    return records(points(definition(figure, counts), frame_of(rows, CONFIGURATIONS)))
+    return records(panel_points(definition(figure, counts), frame_of(rows, CONFIGURATIONS), Path()))
 
 
 # --- panels -------------------------------------------------------------------------------------
@@ -97,7 +95,7 @@ PANELS = {
 @pytest.mark.parametrize("figure", PANELS)
 def test_a_figure_has_the_papers_panels_with_a_row_for_each_point(figure: str) -> None:
     configurations = frame_of([configuration(n) for n in GPU_COUNTS], CONFIGURATIONS)
-    found = points(definition(figure), configurations)
+    found = panel_points(definition(figure), configurations, Path())
     assert to_table(found, POINTS).schema.equals(POINTS)
     rows = records(found)
     panels = list(dict.fromkeys((r["panel"], r["x_name"], r["y_name"]) for r in rows))
@@ -116,13 +114,7 @@ def test_a_point_is_the_mean_of_its_quantity_with_its_error_bar(figure: str) -> 
         else:
             assert row["x"] == source["gpu_hours_mean"]
         if row["y_name"] != "speedup":
-            for ours, theirs in (
-                ("y", "mean"),
-                ("y_sd", "sd"),
-                ("y_low", "low"),
-                ("y_high", "high"),
-                ("y_population_sd", "population_sd"),
-            ):
+            for ours, theirs in (("y", "mean"), ("y_low", "low"), ("y_high", "high")):
                 assert row[ours] == source[f"{row['y_name']}_{theirs}"]
         assert row["n_repeats"] == 3
         assert (row["energy_origin"], row["energy_scope"]) == ("measured", "cpu")
@@ -136,10 +128,38 @@ def test_a_point_whose_value_is_unknown_keeps_its_row() -> None:
     assert all(r["y"] is not None for r in rows if r["y_name"] == "p_gpuh_kw")
 
 
-def test_a_point_without_runs_has_no_row() -> None:
+def test_a_planned_point_without_runs_has_a_row_without_a_value() -> None:
     rows = rows_of("figure2", [configuration(1), configuration(4)])
-    assert {r["gpus"] for r in rows} == {1, 4}
-    assert rows_of("figure2", []) == []
+    assert {(r["gpus"], r["n_repeats"]) for r in rows} == {(1, 1), (2, None), (4, 1)}
+    assert {r["y"] for r in rows if r["gpus"] == 2} == {None}
+    assert {r["y"] for r in rows_of("figure2", [])} == {None}
+
+
+@pytest.mark.parametrize("kind", ["sd", "population_sd", "none"])
+def test_error_bars_are_what_the_campaign_asks_for(kind: str) -> None:
+    source = configuration(4, repeats=3)
+    asked = definition("figure6", [4], options={"error_bars": kind})
+    for row in records(panel_points(asked, frame_of([source], CONFIGURATIONS), Path())):
+        if kind == "none":
+            assert row["y_low"] is row["y_high"] is None
+        else:
+            half = source[f"{row['y_name']}_{kind}"]
+            assert (row["y_low"], row["y_high"]) == pytest.approx(
+                (row["y"] - half, row["y"] + half)
+            )
+
+
+def test_models_without_a_metric_in_common_have_no_point_of_it() -> None:
+    """They share no axis."""
+    both = [configuration(1), configuration(2)]
+    for row, model, metric in zip(both, ("a", "b"), ("error", "rmse"), strict=True):
+        row |= {"model": model, "metric_name": metric}
+    metrics = [r["y"] for r in rows_of("figure2", both, [1, 2]) if r["y_name"] == "metric_last"]
+    assert metrics == [None, None]
+    both[1]["metric_name"] = "error"
+    assert None not in [
+        r["y"] for r in rows_of("figure2", both, [1, 2]) if r["y_name"] == "metric_last"
+    ]
 
 
 # --- the speed-up -------------------------------------------------------------------------------
@@ -168,48 +188,26 @@ def test_a_series_that_starts_at_n_gpus_starts_at_a_speedup_of_n() -> None:
     )
 
 
-def numeric_half(function: Callable[..., float], values: list[float], errors: list[float]) -> float:
-    """The error of a function of independent values, by numeric derivatives."""
-    total = 0.0
-    for i, error in enumerate(errors):
-        step = 1e-6 * values[i]
-        up = [v + (step if j == i else 0) for j, v in enumerate(values)]
-        down = [v - (step if j == i else 0) for j, v in enumerate(values)]
-        total += ((function(*up) - function(*down)) / (2 * step) * error) ** 2
-    return math.sqrt(total)
-
-
-def test_the_speedups_sd_is_that_of_both_run_times() -> None:
+def test_the_speedups_bar_is_that_of_both_run_times() -> None:
     first, other = alike(4, runtime_h=10.0, repeats=3), alike(16, repeats=3)
     other |= {"runtime_h_mean": 3.0, "runtime_h_sd": 0.2}
     other |= {"runtime_h_low": 2.7, "runtime_h_high": 3.3}
     found = rows_of("figure2", [first, other], [4, 16])[1]
     assert found["y"] == pytest.approx(4 * 10 / 3)
-
-    def s(t: float, t0: float) -> float:
-        return 4 * t0 / t
-
-    assert found["y_sd"] == pytest.approx(numeric_half(s, [3.0, 10.0], [0.2, 1.0]), rel=1e-6)
     assert found["y_low"] * found["y_high"] == pytest.approx(found["y"] ** 2)
     assert 0 < found["y_low"] < found["y"]
 
 
 def test_a_speedup_of_single_runs_has_no_error_bar() -> None:
     found = speedups({1: 8.0, 2: 5.0})[2]
-    assert (found["y_sd"], found["y_low"], found["y_high"]) == (None, None, None)
+    assert (found["y_low"], found["y_high"]) == (None, None)
     mixed = rows_of("figure2", [alike(1), alike(2, repeats=3)], [1, 2])[1]
-    assert (mixed["y_sd"], mixed["y_low"], mixed["y_high"]) == (None, None, None)
+    assert (mixed["y_low"], mixed["y_high"]) == (None, None)
 
 
-def test_a_dataset_that_grows_has_no_speedup_and_the_figure_says_so() -> None:
+def test_a_dataset_that_grows_has_no_speedup() -> None:
     grown = rows_of("figure2", [configuration(n) for n in GPU_COUNTS])
-    assert [r["y"] for r in grown if r["y_name"] == "speedup"] == [1.0, None, None]
-    said = definition("figure2")
-    said["series"][0] |= {"model": "resnet50", "phase": "train"}
-    for point in said["series"][0]["points"]:
-        point["dataset_samples"] = 1000 * point["gpus"]
-    rows = [{"configuration": "c1", "excluded": None, "protocol": "paper"}]
-    assert notes(said, rows)[-1] == "No speed-up where the dataset grows with n: a line."
+    assert [r["y"] for r in grown if r["y_name"] == "speedup"] == [None, None, None]
 
 
 # --- figure 1 -----------------------------------------------------------------------------------
@@ -262,7 +260,8 @@ def test_a_figures_table_is_written_from_its_own_runs_and_no_others(tmp_path: Pa
     write_figure_table(made, tmp_path, out)
     found = pq.read_table(out)
     assert found.schema.equals(POINTS)
-    assert set(found["configuration"].to_pylist()) == {id_ for id_, _ in runs}
+    with_runs = [row["configuration"] for row in found.to_pylist() if row["n_repeats"]]
+    assert set(with_runs) == {id_ for id_, _ in runs}
     repeated = [r for r in found.to_pylist() if r["series"] == "fourcastnet-pretrain-gbs12"]
     assert {r["n_repeats"] for r in repeated} == {3}
     assert all(r["y_sd"] > 0 for r in repeated if r["panel"] in "CD" and r["gpus"] == 4)
@@ -303,7 +302,8 @@ def test_a_figures_table_names_the_configurations_that_are_missing(tmp_path: Pat
     found = pq.read_table(out)
     missing = json.loads(found.schema.metadata[b"scalewatt"])["missing"]
     assert missing == demo().figure_configurations("figure2")[:2]
-    assert set(found["configuration"].to_pylist()) == {id_ for id_, _ in runs}
+    with_runs = [row["configuration"] for row in found.to_pylist() if row["n_repeats"]]
+    assert set(with_runs) == {id_ for id_, _ in runs}
 
 
 def test_a_run_that_is_left_out_is_named_and_its_configuration_is_not_missing(
@@ -319,7 +319,7 @@ def test_a_run_that_is_left_out_is_named_and_its_configuration_is_not_missing(
     said = json.loads(found.schema.metadata[b"scalewatt"])
     assert said["excluded"] == out
     assert said["missing"] == [kept[0][0]]
-    assert alone not in found["configuration"].to_pylist()
+    assert {row["y"] for row in found.to_pylist() if row["configuration"] == alone} == {None}
 
 
 def metadata_of(path: Path) -> Row:

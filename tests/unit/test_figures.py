@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from pathlib import Path
@@ -22,7 +21,6 @@ from scalewatt.figures.prose import (
     abbreviated,
     quantity,
 )
-from scalewatt.results.tables.table_schema import metadata
 
 CURVES = (2, 3, 4, 6, 7)
 PANELS = {2: 4, 3: 6, 4: 4, 6: 5, 7: 5}
@@ -80,30 +78,6 @@ def test_a_figure_of_the_papers_size_shows_all_its_panels_with_labels(number: in
     assert all(a.get_xlabel() and a.get_ylabel() for a in axes)
 
 
-def test_an_estimates_interval_is_a_broad_pale_bar_unlike_an_error_bar() -> None:
-    table = any_table(2)
-    rows = table.to_pylist()
-    for row in rows:
-        if row["y_name"] == "energy_kwh" and row["y"] is not None:
-            row |= {"y_estimate_low": row["y"] / 5.4, "y_estimate_high": 5.4 * row["y"]}
-    estimated = pa.Table.from_pylist(rows, schema=table.schema)
-    figure = draw("figure2", estimated)
-    bars = [
-        one
-        for axes in figure.axes
-        for one in axes.collections
-        if str(one.get_gid()).startswith("estimates-")
-    ]
-    assert bars and all(one.get_alpha() < 0.5 and one.get_linewidth()[0] > 3 for one in bars)
-    assert "except for how power depends on load" in words(figure)
-    assert not any(
-        str(one.get_gid()).startswith("estimates-")
-        for axes in draw("figure2", table).axes
-        for one in axes.collections
-    )
-    assert "Broad pale bars" not in words(draw("figure2", table))
-
-
 @pytest.mark.parametrize(
     ("origin", "fill", "face"),
     [
@@ -132,48 +106,23 @@ def test_the_speed_up_has_its_ideal_line_and_powers_of_two_on_both_axes() -> Non
         assert labels == ["1", "2", "4", "8", "16", "32", "64", "128", "256"]
 
 
-def only(table: pa.Table, wanted: Any) -> pa.Table:
-    return pa.Table.from_pylist([r for r in table.to_pylist() if wanted(r)], schema=table.schema)
-
-
-def test_runs_known_by_whole_nodes_alone_have_no_panels_of_parts() -> None:
+def test_a_panel_without_values_is_left_out_and_named() -> None:
     table = curve_table(6)
-    rows = [
-        row | {"energy_scope": "node"} | ({"y": None} if row["panel"] in "BC" else {})
-        for row in table.to_pylist()
-    ]
+    rows = [row | ({"y": None} if row["panel"] in "BC" else {}) for row in table.to_pylist()]
     figure = drawn(6, pa.Table.from_pylist(rows, schema=table.schema))
     assert len(shown_axes(figure)) == 3
-    assert "No panels B, C: only whole nodes were measured." in words(figure)
-
-
-def test_metrics_of_several_models_share_no_axis() -> None:
-    table = curve_table(2)
-    rows = [r | {"model": "fourcastnet"} if "gbs" in r["series"] else r for r in table.to_pylist()]
-    mixed = pa.Table.from_pylist(rows, schema=table.schema)
-    figure = drawn(2, mixed)
-    assert len(shown_axes(figure)) == 3
-    assert "No panel B: the series have metrics of their own." in words(figure)
-    assert {r["panel"] for r in plotted_of("figure2", mixed).to_pylist()} == {"A", "C", "D"}
-    common = json.dumps({**metadata(table), "metric_name": "top1_error_percent"}).encode()
-    alike = mixed.replace_schema_metadata({b"scalewatt": common})
-    assert len(shown_axes(drawn(2, alike))) == 4
+    left_out = "B (Mean power per GPU (W)), C (Mean power per CPU socket (W))."
+    assert f"Panels without values are left out: {left_out}" in words(figure)
 
 
 def without(table: pa.Table, series: str, gpus: int) -> pa.Table:
-    """The table of a campaign in which the runs of one point are excluded; it is defined all the same."""
-    rows = table.to_pylist()
-    names = dict.fromkeys(row["series"] for row in rows)
-    planned = {
-        name: [{"gpus": n} for n in sorted({r["gpus"] for r in rows if r["series"] == name})]
-        for name in names
-    }
-    definition = {"series": [{"name": name, "points": planned[name]} for name in names]}
-    kept = [row for row in rows if (row["series"], row["gpus"]) != (series, gpus)]
-    stored = json.dumps({**metadata(table), "definition": definition}).encode()
-    return pa.Table.from_pylist(kept, schema=table.schema).replace_schema_metadata(
-        {b"scalewatt": stored}
-    )
+    """The table of a campaign in which the runs of one point are excluded."""
+    unknown = dict.fromkeys(("y", "n_repeats", "energy_origin", "energy_scope"))
+    rows = [
+        row | (unknown if (row["series"], row["gpus"]) == (series, gpus) else {})
+        for row in table.to_pylist()
+    ]
+    return pa.Table.from_pylist(rows, schema=table.schema)
 
 
 def stretches(figure: Any, panel: str, series: str) -> list[list[float]]:
@@ -212,7 +161,7 @@ def test_error_bars_reach_from_y_low_to_y_high_and_single_runs_have_none() -> No
     axes = drawn(2, table).axes[1]
     segments = [s for bars in axes.collections for s in bars.get_segments()]
     barred = [r for r in table.to_pylist() if r["panel"] == "B" and r["y_low"] is not None]
-    ends = sorted(end for segment in segments for end in (segment[0][1], segment[1][1]))
+    ends = sorted(y for segment in segments for _, y in segment if not math.isnan(y))
     assert ends == pytest.approx(sorted(r[e] for r in barred for e in ("y_low", "y_high")))
     assert len(barred) == 3
 
@@ -312,7 +261,7 @@ def test_bad_input_is_named(tmp_path: Path) -> None:
     path.write_bytes(b"nonsense")
     with pytest.raises(InputError, match="no readable Parquet file"):
         draw_figure(2, path, tmp_path / "figure2")
-    with pytest.raises(InputError, match="figures are 1 to 7"):
+    with pytest.raises(InputError, match="there is no figure 8"):
         draw_figure(8, path, tmp_path / "figure8")
     assert [p.name for p in tmp_path.iterdir()] == ["figure2.parquet"]
 

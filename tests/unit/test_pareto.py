@@ -4,38 +4,35 @@ from __future__ import annotations
 
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 import pytest
-from figure_tables import draw, legend_of, texts
+from figure_tables import draw, legend_of
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.container import ErrorbarContainer
-from matplotlib.figure import Figure
 from matplotlib.path import Path as Path_
 from paper_rows import configurations, pareto_table, with_metadata
 
-from scalewatt.figures import pareto as figure_module
 from scalewatt.figures import style
-from scalewatt.figures.figure_data import drawable
 from scalewatt.figures.layout import LABEL_SIZE
-from scalewatt.results.figures import pareto_table as front_module
-from scalewatt.results.figures.figure_schema import PARETO
-from scalewatt.results.tables.frames import frame_of, records, to_frame
+from scalewatt.results.figures.figure_schema import POINTS as COLUMNS
+from scalewatt.results.figures.panel_points import pareto_front
+from scalewatt.results.tables.frames import frame_of, records
 
 Row = dict[str, Any]
 
 
 def point(x: float | None, y: float | None, **more: Any) -> Row:
-    base = {"x": x, "y": y, "x_name": "energy_kwh", "metric_goal": "min"}
+    base = {"x": x, "y": y, "x_name": "energy_kwh", "y_name": "metric_last", "metric_goal": "min"}
     return base | {"energy_origin": "measured", "energy_scope": "gpu"} | more
 
 
 def with_front(rows: list[Row]) -> list[Row]:
-    """The rows of one panel with the column `non_dominated`."""
-    whole = [dict.fromkeys(PARETO.names) | {"panel": "A"} | row for row in rows]
-    return records(front_module.with_front(frame_of(whole, PARETO)))
+    """The rows of one panel with the column `pareto_optimal`."""
+    whole = frame_of([dict.fromkeys(COLUMNS.names) | {"panel": "A"} | row for row in rows], COLUMNS)
+    published = (whole["energy_origin"] == "published").fillna(False)
+    front = pareto_front(whole.assign(published=published))
+    return records(whole.assign(pareto_optimal=front))
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -49,7 +46,7 @@ def test_each_point_is_on_the_front_or_beaten_by_one_that_is(
 ) -> None:
     sign = 1 if goal == "min" else -1
     rows = with_front([point(x, y, metric_goal=goal) for x, y in places])
-    front = [row for row in rows if row["non_dominated"]]
+    front = [row for row in rows if row["pareto_optimal"]]
     assert front
     for row in rows:
         better = [
@@ -59,11 +56,11 @@ def test_each_point_is_on_the_front_or_beaten_by_one_that_is(
             and sign * other["y"] <= sign * row["y"]
             and (other["x"], other["y"]) != (row["x"], row["y"])
         ]
-        assert row["non_dominated"] is not bool(better)
+        assert row["pareto_optimal"] is not bool(better)
 
 
 def fronts_of(rows: list[Row]) -> list[bool | None]:
-    return [row["non_dominated"] for row in with_front(rows)]
+    return [row["pareto_optimal"] for row in with_front(rows)]
 
 
 def test_energies_of_unequal_scope_or_origin_do_not_beat_each_other() -> None:
@@ -91,7 +88,7 @@ def test_mean_spread_and_interval_are_those_of_the_configurations() -> None:
     stored = {row["configuration"]: row for row in configurations()}
     for row in pareto_table().to_pylist():
         for axis in "xy":
-            for end in ("sd", "low", "high", "population_sd"):
+            for end in ("low", "high"):
                 own = stored[row["configuration"]][f"{row[f'{axis}_name']}_{end}"]
                 assert row[f"{axis}_{end}"] == own
 
@@ -99,7 +96,7 @@ def test_mean_spread_and_interval_are_those_of_the_configurations() -> None:
 def test_the_overlay_adds_published_points_that_are_on_no_front() -> None:
     own, overlaid = pareto_table(), pareto_table(overlay="published")
     added = [row for row in overlaid.to_pylist() if row["energy_origin"] == "published"]
-    assert added and {row["non_dominated"] for row in added} == {None}
+    assert added and {row["pareto_optimal"] for row in added} == {None}
     assert all(row["x"] is not None and row["y"] is not None for row in added)
     assert overlaid.num_rows == own.num_rows + len(added)
 
@@ -110,39 +107,18 @@ def test_the_overlay_adds_published_points_that_are_on_no_front() -> None:
 def changed(table: pa.Table, change: Any, **metadata: Any) -> pa.Table:
     rows = [change(row) for row in table.to_pylist()]
     made = {"figure": "pareto", "campaign": "made", "missing": [], "excluded": [], "options": {}}
-    return with_metadata(pa.Table.from_pylist(rows, PARETO), made, **metadata)
+    return with_metadata(pa.Table.from_pylist(rows, COLUMNS), made, **metadata)
 
 
-def bars(figure: Figure) -> int:
-    found = [c for axes in figure.axes for c in axes.containers if isinstance(c, ErrorbarContainer)]
-    # Along one of both axes: points that have a bar have it along both.
-    return sum(len(bar.lines[2][0].get_segments()) for bar in found)
-
-
-@pytest.mark.parametrize("goal", ["min", "max"])
-def test_a_front_is_joined_from_the_cheapest_to_the_best(goal: str) -> None:
-    rows = with_front([point(x, y, metric_goal=goal) for x, y in ((3, 5), (1, 1), (2, 9), (4, 0))])
-    (front,) = figure_module.fronts(pd.DataFrame(rows))
-    cheap = front["x"].tolist()
-    assert cheap == ([1, 4] if goal == "min" else [1, 2])
-
-
-def test_unequal_scopes_have_fronts_of_their_own_in_energy_and_one_in_time() -> None:
-    table = drawable(to_frame(pareto_table()))
-    of_panel = {p: table[table["panel"] == p] for p in "CD"}
-    assert [len(figure_module.fronts(of_panel[p])) for p in "CD"] == [2, 1]
-
-
-def test_fronts_of_unequal_scope_have_dashes_and_entries_of_their_own() -> None:
+def test_a_front_is_joined_from_the_cheapest_to_the_dearest_within_one_scope() -> None:
     figure = draw("pareto", pareto_table())
-    named = {label for label in legend_of(figure, 1) if label.startswith("Pareto-optimal")}
-    assert named == {
-        "Pareto-optimal, gpu+cpu",
-        "Pareto-optimal, gpu+cpu+ram",
-        "Pareto-optimal (n, LBS)",
-    }
-    drawn = [line for line in figure.axes[2].lines if line.get_gid() == "front"]
-    assert len({str(line._unscaled_dash_pattern) for line in drawn}) == len(drawn) == 2  # type: ignore[attr-defined]
+    fronts = [[x for x in axes.lines if x.get_gid() == "front"] for axes in figure.axes[2:4]]
+    assert [len(lines) for lines in fronts] == [2, 1], "two scopes in energy, none in time"
+    for line in fronts[0] + fronts[1]:
+        assert list(line.get_xdata()) == sorted(line.get_xdata())
+    assert [label for label in legend_of(figure, 1) if label.startswith("Pareto")] == [
+        "Pareto-optimal"
+    ]
 
 
 def test_no_label_lies_on_a_front() -> None:
@@ -152,7 +128,9 @@ def test_no_label_lies_on_a_front() -> None:
         canvas.draw()
     crossed = 0
     for axes in figure.axes:
-        paths = [axes.transData.transform(x.get_xydata()) for x in axes.lines if x.get_gid()]
+        paths = [
+            axes.transData.transform(x.get_xydata()) for x in axes.lines if x.get_gid() == "front"
+        ]
         for text in axes.texts:
             box = text.get_window_extent().padded(-1.5)
             if text.get_fontsize() == LABEL_SIZE:
@@ -182,13 +160,11 @@ def test_the_points_of_the_front_are_named_by_n_and_batch_size() -> None:
     assert {"256, 1", "64, 1", "16, 1"} <= names
 
 
-def test_a_model_of_which_one_cost_has_no_row_at_all_is_drawn_against_the_other() -> None:
+def test_a_model_without_any_energy_is_drawn_against_time_alone() -> None:
     rows = [
-        row
+        row | ({"x": None} if row["phase"] == "finetune" and row["x_name"] == "energy_kwh" else {})
         for row in pareto_table().to_pylist()
-        if row["phase"] != "finetune" or row["x_name"] == "runtime_h"
     ]
     made = {"figure": "pareto", "campaign": "made"}
-    figure = draw("pareto", with_metadata(pa.Table.from_pylist(rows, PARETO), made))
-    assert "None of these runs has a value for: Energy" in texts(figure)
-    assert figure.axes[5].get_xlabel().startswith("Run time")
+    figure = draw("pareto", with_metadata(pa.Table.from_pylist(rows, COLUMNS), made))
+    assert len(figure.axes) == 5 and figure.axes[4].get_xlabel().startswith("Run time")

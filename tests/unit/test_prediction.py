@@ -19,7 +19,6 @@ from request_files import paper
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table_with_csv
-from scalewatt.figures import prediction as figure_module
 from scalewatt.figures.draw_figure import draw_figure
 from scalewatt.results.figures.figure_schema import PREDICTION
 from scalewatt.results.tables.frames import records, to_table
@@ -173,8 +172,8 @@ def test_the_table_is_written_and_the_figure_reads_it(tmp_path: Path) -> None:
     stem = tmp_path / "figures" / "prediction"
     draw_figure("prediction", out, stem)
     points = pc.read_csv(stem.with_suffix(".csv"))
-    assert set(points["quantity"].to_pylist()) == {"runtime_h", "energy_kwh"}
-    assert points["found"].null_count == points["predicted"].null_count == 0
+    assert set(points["y_name"].to_pylist()) == {"runtime_ratio", "energy_ratio"}
+    assert points["x"].null_count == points["y"].null_count == 0
     assert all(stem.with_suffix(end).stat().st_size > 1000 for end in (".pdf", ".svg", ".png"))
 
 
@@ -189,17 +188,25 @@ def drawn(folder: Path, width_mm: int = 180, **said: Any) -> tuple[Figure, pa.Ta
 
 
 def test_each_point_stands_at_its_ratio_over_its_prediction(tmp_path: Path) -> None:
-    figure, found = drawn(tmp_path)
-    points = plotted("prediction", found).to_pylist()
-    for axes, quantity in zip(figure.axes, figure_module.PANELS, strict=True):
-        own = [row for row in points if row["quantity"] == quantity]
+    figure, table = drawn(tmp_path)
+    points = plotted("prediction", table).to_pylist()
+    for axes, quantity in zip(figure.axes, ("runtime_h", "energy_kwh"), strict=True):
+        known = [row for row in table.to_pylist() if row["quantity"] == quantity]
+        known = [row for row in known if row["found"] and row["predicted"]]
+        expected = sorted((row["predicted"], row["found"] / row["predicted"]) for row in known)
+        rows = [row for row in points if row["x_name"] == f"predicted_{quantity}"]
+        for row, source in zip(
+            sorted(rows, key=lambda r: r["x"]),
+            sorted(known, key=lambda r: r["predicted"]),
+            strict=True,
+        ):
+            assert (row["y_low"] <= 1 <= row["y_high"]) == source["in_interval"]
         marks = [
-            place
-            for line in axes.lines
-            if line.get_marker() not in ("None", "", None)
-            for place in line.get_xydata().tolist()
+            xy
+            for x in axes.lines
+            if str(x.get_gid()).startswith("points-")
+            for xy in x.get_xydata()
         ]
-        expected = sorted((row["predicted"], row["found"] / row["predicted"]) for row in own)
-        assert np.array(sorted(marks)) == pytest.approx(np.array(expected))
+        assert np.array(sorted(map(tuple, marks))) == pytest.approx(np.array(expected))
         low, high = axes.get_ylim()
         assert low < 1 < high

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from syrupy.assertion import SnapshotAssertion
 
-from scalewatt.figures.output.small_print import write_captions
-from scalewatt.results.figures.figure_schema import COST_PER_SAMPLE
+from scalewatt.figures.save_figure import write_captions
+from scalewatt.results.figures.figure_schema import POINTS
 from scalewatt.results.tables.frames import to_table
 from scalewatt.results.tables.table_schema import metadata
 from scalewatt.results.text.markdown_latex import escaped_latex, escaped_markdown
@@ -125,7 +125,7 @@ def test_captions_of_other_figures(name: str, snapshot: SnapshotAssertion) -> No
 
 
 def test_the_caption_of_what_a_sample_costs(snapshot: SnapshotAssertion) -> None:
-    table = to_table(frame(h100_rows()), COST_PER_SAMPLE)
+    table = to_table(frame(h100_rows()), POINTS)
     assert "\n".join(draw("cost_per_sample", table).sentences) == snapshot
 
 

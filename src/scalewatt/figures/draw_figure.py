@@ -12,33 +12,16 @@ from typing import Any
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import atomic_path
 
-MODULES = {
-    "figure1": "figure1",
-    "figure2": "curves",
-    "figure3": "curves",
-    "figure4": "curves",
-    "figure5": "figure5",
-    "figure6": "curves",
-    "figure7": "curves",
-    "breakdown": "breakdown",
-    "learning": "learning",
-    "pareto": "pareto",
-    "cost_per_sample": "cost.draw_cost",
-    "operating_points": "cost.draw_operating_points",
-    "prediction": "prediction",
-}
-"""The module of each figure in scalewatt.figures. It has the functions draw and plotted, which take the
-table."""
-FIGURES = range(1, 8)
+MODULES = {name: name for name in ("figure1", "figure5", "breakdown", "learning")}
+"""Figures with a module of their own; the others are drawn by `panels`. A module has the functions draw
+and plotted, which take the table."""
 SUFFIXES = (".pdf", ".svg", ".png", ".csv", ".caption.tex", ".caption.md")
 """What the names of a figure's files end in, in the order in which they are written."""
-NAMED = tuple(name for name in MODULES if not name.startswith("figure"))
-"""Figures that the paper does not have."""
 
 
 def module_of(figure: str) -> str:
     """Return the module that draws a figure (figure2, breakdown), dotted below the package."""
-    return f"figures.{MODULES[figure]}"
+    return f"figures.{MODULES.get(figure, 'panels')}"
 
 
 def draw_figure(figure: int | str, table_path: Path, stem: Path) -> list[Path]:
@@ -49,26 +32,25 @@ def draw_figure(figure: int | str, table_path: Path, stem: Path) -> list[Path]:
     """
     import pyarrow.csv as pc
 
-    from scalewatt.results.figures.figure_schema import SCHEMAS
+    from scalewatt.results.figures.figure_schema import POINTS, SCHEMAS
     from scalewatt.results.tables.frames import read_frame, to_table
 
     name = f"figure{figure}" if isinstance(figure, int) else figure
-    if name not in MODULES:
-        raise InputError(
-            f"there is no figure {figure}: the figures are 1 to {FIGURES[-1]}, {', '.join(NAMED)}"
-        )
+    drawn = [known for known in SCHEMAS if known not in ("table1", "variants")]
+    if name not in drawn:
+        raise InputError(f"there is no figure {figure}; allowed: {', '.join(sorted(drawn))}")
     table_path, stem = Path(table_path), Path(stem)
     # Imported here: matplotlib costs half a second, which other commands need not pay.
     module: Any = import_module(f"scalewatt.{module_of(name)}")
     frame = read_frame(table_path, SCHEMAS[name])
     frame.attrs["figure"] = name
-    from scalewatt.figures.output.save_figure import save
-    from scalewatt.figures.output.small_print import write_captions
+    from scalewatt.figures.save_figure import save, write_captions
 
     drawing = module.draw(frame)
     paths = save(drawing, stem)
     csv_path = Path(f"{stem}.csv")
     points = module.plotted(frame)
+    columns = SCHEMAS[name] if name in MODULES else POINTS
     with atomic_path(csv_path) as temporary:
-        pc.write_csv(to_table(points, SCHEMAS[name]), temporary)
+        pc.write_csv(to_table(points, columns), temporary)
     return [*paths, csv_path, *write_captions(drawing.sentences, stem)]

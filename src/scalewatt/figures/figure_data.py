@@ -5,14 +5,12 @@ Figures draw from `drawable(frame)`: there, a missing number is NaN and a missin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
-
-from scalewatt.results.columns import SEVERAL
 
 PUBLISHED = "published"
 
@@ -78,7 +76,7 @@ def groups(frame: pd.DataFrame, column: str) -> Iterator[tuple[str, pd.DataFrame
 
 def has_value(points: pd.DataFrame) -> pd.Series:
     """Return True for rows that are points: those with a place on both axes."""
-    return points["x"].notna() & points["y"].notna()
+    return points["x"].notna() & (points["y"].notna() | points["y_name"].eq("line"))
 
 
 def is_single(points: pd.DataFrame) -> pd.Series:
@@ -108,46 +106,29 @@ def error_bars(points: pd.DataFrame, kind: str, axis: str = "y") -> pd.DataFrame
     return pd.DataFrame({"low": low, "high": high}).where(known)
 
 
-def points_of(frame: pd.DataFrame, along: str = "y") -> pd.DataFrame:
-    """Return the rows with what drawing needs of each: its kind, its origin, and the ends of its error
-    bars along the axes in `along` (columns y_bar_low, y_bar_high)."""
+def points_of(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of a table of points with what drawing needs of each: whether it has a value, is a
+    single run or published, and the origin that its marker shows."""
     points = drawable(frame)
-    kind = options(frame).error_bars
-    bars = [error_bars(points, kind, axis).add_prefix(f"{axis}_bar_") for axis in along]
     return points.assign(
         valued=has_value(points),
         single=is_single(points),
         published=is_published(points),
         drawn_origin=drawn_origins(points),
-        **pd.concat(bars, axis=1),
     )
 
 
 def without_value(points: pd.DataFrame) -> pd.DataFrame:
-    """Return the points that have no value in panels where others have one."""
+    """Return the points of runs that have no value in panels where others have one."""
     drawn = points.loc[points["valued"], "panel"]
-    return points[~points["valued"] & points["panel"].isin(drawn)]
+    has_run = points["n_repeats"].notna()
+    return points[~points["valued"] & has_run & points["panel"].isin(drawn)]
 
 
-def plotted(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of a curve table that are drawn as points."""
-    points = drawable(frame)
-    shown = has_value(points) & ~lone_speedups(points) & ~unlike_metrics(points)
-    return frame[shown.to_numpy()]
-
-
-def lone_speedups(points: pd.DataFrame) -> pd.Series:
-    """Return True for the only speed-up of a series: n₀ by definition."""
-    found = has_value(points) & (points["y_name"] == "speedup")
-    counts = points["gpus"].where(found).groupby(points["series"]).transform("nunique")
-    return found & (counts == 1)
-
-
-def unlike_metrics(points: pd.DataFrame) -> pd.Series:
-    """Return True for the metrics of several models that have none in common: they share no axis."""
-    own = (points["y_name"] == "metric_last") & points["x_name"].isin(["gpus", "dataset_samples"])
-    known = points.attrs.get("metric_name") or SEVERAL
-    return own & (known == SEVERAL and points.loc[own, "model"].nunique() > 1)
+def front_keys(points: pd.DataFrame) -> list[str]:
+    """Return the columns in which points of one Pareto front agree."""
+    names = points["x_name"].iloc[0] + points["y_name"].iloc[0]
+    return ["phase", *(["energy_origin", "energy_scope"] if "energy" in names else [])]
 
 
 def blocks_of(points: pd.DataFrame) -> list[pd.DataFrame]:
@@ -157,7 +138,7 @@ def blocks_of(points: pd.DataFrame) -> list[pd.DataFrame]:
 
 # --- the extent of axes ---------------------------------------------------------------------------
 
-WIDEST_BAR = 1.0
+WIDEST_BAR = 0.3
 """How far error bars may widen an axis at either end, as a share of the range of the points."""
 LEAST_ROOM = 0.05
 """The same where the points are all but equal, as a share of the greatest point."""
@@ -177,7 +158,7 @@ def room_for(values: Sequence[float], ends: Sequence[float], log: bool) -> list[
 
 def bar_ends(points: pd.DataFrame, axis: str = "y") -> list[float]:
     """Return the known ends of error bars along an axis in one list."""
-    return points[[f"{axis}_bar_low", f"{axis}_bar_high"]].dropna().to_numpy().ravel().tolist()
+    return points[[f"{axis}_low", f"{axis}_high"]].dropna().to_numpy(float).ravel().tolist()
 
 
 # --- series ---------------------------------------------------------------------------------------
@@ -232,17 +213,3 @@ def _apart(series: str, names: Sequence[str]) -> str:
     short = {name: "-".join(p for p in name.split("-") if p not in shared) for name in names}
     unclear = not all(short.values()) or len(set(short.values())) < len(names)
     return series if unclear else short[series]
-
-
-def not_drawn(points: pd.DataFrame, drawn: pd.DataFrame) -> list[str]:
-    """Return the configurations in the definition of the table of `points` that are not `drawn`."""
-    series = points.attrs.get("definition", {}).get("series", [])
-    planned = (point["configuration"] for one in series for point in one["points"])
-    there = set(drawn["configuration"])
-    return [one for one in dict.fromkeys(planned) if one not in there]
-
-
-def with_gaps(line: pd.DataFrame, absent: Iterable[float]) -> pd.DataFrame:
-    """Return the points x, y of a line by x, with a y of NaN, where a line breaks, at each x in `absent`."""
-    gaps = pd.DataFrame({"x": list(absent), "y": float("nan")}, dtype=float)
-    return pd.concat([line[["x", "y"]], gaps]).sort_values("x", kind="stable")

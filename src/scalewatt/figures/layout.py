@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -17,7 +18,6 @@ from matplotlib.transforms import Affine2D, Bbox
 
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import prose, style
-from scalewatt.figures.output.seaborn_import import seaborn
 
 Looks = Mapping[str, dict[str, Any]]
 """Colour, line and marker (style.series_style) of each series."""
@@ -26,67 +26,42 @@ Looks = Mapping[str, dict[str, Any]]
 def draw_series(
     axes: Axes, points: pd.DataFrame, looks: Looks, by: str = "series", joined: bool = True
 ) -> list[tuple[str, str | None, Line2D]]:
-    """Draw points (columns x, y, drawn_origin, and `by`): colour and marker by series, fill by origin.
+    """Draw points (columns x, y, drawn_origin, and `by`) with error bars from x_low, y_low to x_high, y_high.
 
-    If `joined`, a line goes through the points of a series and origin in the order of the rows, and
-    breaks where column `stretch` changes. Return series, origin and artist of what is drawn.
+    Colour and marker are those of the series, the fill that of the origin. If `joined`, a line goes through
+    the points of a series by n and x; it breaks at those without a value, and of another origin. Return
+    series, origin and artist of what is drawn.
     """
-    known = points[points["x"].notna() & points["y"].notna()]
+    ordered = points.sort_values(["gpus", "x"], kind="stable")
+    ordered = ordered if joined else ordered.dropna(subset=["x", "y"])
+    ordered = ordered.assign(origin=ordered["drawn_origin"].fillna("").astype(str))
     drawn = []
-    for found, own in known.groupby(known["drawn_origin"].fillna(""), sort=False):
-        origin = str(found) or None
-        present = set(own[by])
-        own_looks = {s: style.of_origin(looks[s], origin) for s in looks if s in present}
-        lines = joined and origin != data.PUBLISHED
-        before = len(axes.lines)
-        seaborn().lineplot(
-            own,
-            x="x",
-            y="y",
-            hue=by,
-            style=by,
-            units="stretch" if lines else None,
-            estimator=None,
-            sort=False,
-            hue_order=list(own_looks),
-            palette={series: look["color"] for series, look in own_looks.items()},
-            markers={series: look["marker"] for series, look in own_looks.items()},
-            dashes={s: style.dashes(look) for s, look in own_looks.items()} if lines else False,
-            legend=False,
-            ax=axes,
+    for key in ordered[[by, "origin"]].drop_duplicates().itertuples(index=False):
+        series, origin = map(str, key)
+        rows = ordered[ordered[by] == series]
+        rows = rows[rows["origin"].eq(data.PUBLISHED) == (origin == data.PUBLISHED)]
+        look = style.of_origin(looks[series], origin or None)
+        look |= {} if joined and origin != data.PUBLISHED else {"linestyle": "none"}
+        bars = {f"{axis}err": _errors(rows, axis) for axis in "xy" if f"{axis}_low" in rows}
+        line, _, _ = axes.errorbar(
+            rows["x"].to_numpy(float),
+            rows["y"].where(rows["origin"] == origin).to_numpy(float),
+            **bars,
+            **look,
+            elinewidth=0.8,
+            capsize=0.4 * look["markersize"],
+            capthick=0.8,
             zorder=4 if origin == data.PUBLISHED else 3,
-            **({} if lines else {"linestyle": "none"}),
         )
-        series_of = {(look["color"], look["marker"]): s for s, look in own_looks.items()}
-        for line in axes.lines[before:]:
-            series = series_of[line.get_color(), line.get_marker()]
-            line.set(**style.marker_look(own_looks[series]))
-            drawn.append((series, origin, line))
+        drawn.append((series, origin or None, line))
     return drawn
 
 
-def draw_error_bars(
-    axes: Axes, points: pd.DataFrame, looks: Looks, along: str = "y", width: float = 0.8
-) -> None:
-    """Draw error bars around points (columns of figure_data.points_of) along the axes in `along`."""
-    barred = points[[f"{axis}_bar_low" for axis in along]].notna().any(axis=1)
-    for series, own in data.groups(points[barred], "series"):
-        errors: dict[str, Any] = {}
-        for axis in along:
-            low, high = own[f"{axis}_bar_low"], own[f"{axis}_bar_high"]
-            if low.notna().any():
-                errors[f"{axis}err"] = [(own[axis] - low).to_list(), (high - own[axis]).to_list()]
-        axes.errorbar(
-            own["x"].to_list(),
-            own["y"].to_list(),
-            **errors,
-            fmt="none",
-            ecolor=looks[series]["color"],
-            elinewidth=width,
-            capsize=0.4 * looks[series]["markersize"],
-            capthick=width,
-            zorder=2,
-        )
+def _errors(rows: pd.DataFrame, axis: str) -> Any:
+    """Lengths of error bars below and above the points, or None without any."""
+    ends = rows[[f"{axis}_low", f"{axis}_high"]].to_numpy(float)
+    lengths = abs(ends - rows[[axis]].to_numpy(float))
+    return None if np.isnan(lengths).all() else lengths.T
 
 
 ESTIMATE_WIDTH, ESTIMATE_ALPHA = 5.0, 0.22
@@ -282,23 +257,33 @@ PHASE_WORDS = {"pretrain": "pre-training", "finetune": "fine-tuning"}
 
 @dataclass(frozen=True)
 class Block:
-    """The panels of one model and phase, and the legend over them."""
+    """Panels that share a legend above them."""
 
     points: pd.DataFrame
     handles: Sequence[Artist]
+    title: str
+    panels: int = 2
+    columns: int = 2
 
-    @property
-    def title(self) -> str:
-        """Return model and phase."""
-        model, phase = self.points["model"].iloc[0], self.points["phase"].iloc[0]
-        name = MODEL_WORDS.get(model, str(model))
-        return name if phase == "train" else f"{name}, {PHASE_WORDS.get(phase, phase)}"
+    def rows(self, width_mm: float) -> tuple[int, int]:
+        """Return rows and columns of its panels."""
+        columns = min(
+            self.columns, self.panels, 2 if style.preset(width_mm).narrow else self.columns
+        )
+        return -(-self.panels // columns), columns
 
     def legend_mm(self, width_mm: float) -> float:
         """Return the height of the legend."""
         preset = style.preset(width_mm)
         rows = -(-len(self.handles) // legend_columns(self.handles, preset.legend_characters))
-        return style.lines_mm(rows, 1.3 * preset.text_size) + _TITLE_MM
+        return style.lines_mm(rows, 1.3 * preset.text_size) + (_TITLE_MM if self.title else 1.0)
+
+
+def block_title(points: pd.DataFrame) -> str:
+    """Return model and phase of a block's points."""
+    model, phase = points["model"].iloc[0], points["phase"].iloc[0]
+    name = MODEL_WORDS.get(model, str(model))
+    return name if phase == "train" else f"{name}, {PHASE_WORDS.get(phase, phase)}"
 
 
 @dataclass(frozen=True)
@@ -336,7 +321,7 @@ def draw_blocks(
     draw_panel: Callable[[Block, int, Axes, Panels], None],
     nothing: str,
 ) -> style.Drawing:
-    """Draw a row of two panels for each block, as high as a page has room.
+    """Draw the panels of each block, as high as a page has room.
 
     `draw_panel` gets a block, the panel's index in the figure, its axes and sizes. Without blocks the
     figure says `nothing`.
@@ -346,19 +331,25 @@ def draw_blocks(
         style.say_instead(figure.subplots(), nothing)
         return figure
     preset = style.preset(width_mm)
-    tallest = 44.0 if preset.narrow else 60.0
+    tallest = 44.0 if preset.narrow else 58.0
     notes_mm = style.notes_mm(preset)
     legends = [block.legend_mm(width_mm) for block in blocks]
-    room = (TALLEST_MM - notes_mm - sum(legends)) / len(blocks)
+    grids = [block.rows(width_mm) for block in blocks]
+    room = (TALLEST_MM - notes_mm - sum(legends)) / sum(rows for rows, _ in grids)
     panel_mm = max(LOWEST_MM, min(tallest, room))
-    across_mm = width_mm / 2 - (12 if preset.narrow else 18)
-    panels = Panels(width_mm, (across_mm, panel_mm - 13))
-    heights = [panel_mm + legend for legend in legends]
+    heights = [rows * panel_mm + legend for (rows, _), legend in zip(grids, legends, strict=True)]
     figure = style.new_figure(sum(heights) + notes_mm, width_mm)
     parts = figure.subfigures(len(blocks), 1, squeeze=False, height_ratios=heights).ravel()
-    for place, (block, part) in enumerate(zip(blocks, parts, strict=True)):
-        for index, axes in enumerate(part.subplots(1, 2), 2 * place):
+    index = 0
+    for block, part, (rows, columns) in zip(blocks, parts, grids, strict=True):
+        across_mm = width_mm / columns - (12 if preset.narrow else 18)
+        panels = Panels(width_mm, (across_mm, panel_mm - 13))
+        grid = part.subplots(rows, columns, squeeze=False).ravel()
+        for axes in grid[: block.panels]:
             draw_panel(block, index, axes, panels)
+            index += 1
+        for axes in grid[block.panels :]:
+            axes.set_axis_off()
         _draw_legend(part, block, preset)
     return figure
 
@@ -369,6 +360,6 @@ def _draw_legend(part: SubFigure, block: Block, preset: style.Preset) -> None:
         loc="outside upper center",
         ncols=legend_columns(block.handles, preset.legend_characters),
         handlelength=3.2,
-        title=block.title,
+        title=block.title or None,
         title_fontproperties={"weight": "bold", "size": preset.label_size},
     )

@@ -34,7 +34,10 @@ def draw(frame: pd.DataFrame) -> Figure:
     width = data.options(frame).width_mm
     bases = layout.looks_of(points, width)
     nothing = prose.nothing_sentence(data.stored(frame))
-    blocks = [layout.Block(rows, _handles(rows, width, bases)) for rows in data.blocks_of(points)]
+    blocks = [
+        layout.Block(rows, _handles(rows, width, bases), layout.block_title(rows))
+        for rows in data.blocks_of(points)
+    ]
     draw_panel = partial(_draw_panel, bases=bases, word=data.gpu_word(frame))
     with style.applied(width):
         figure = layout.draw_blocks(blocks, width, draw_panel, nothing)

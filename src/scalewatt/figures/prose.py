@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -40,10 +43,10 @@ KIND_WORDS = {"gpu": "GPU", "cpu": "CPU", "ram": "memory", "node": "node"}
 
 @dataclass(frozen=True)
 class Quantity:
-    """The axis of a column: label (with its unit), scale, whether it starts at zero.
+    """The axis of a quantity: label (with its unit), scale, whether it starts at zero.
 
-    The column's values are multiplied by `factor`. `smaller` are the labels and factors in smaller
-    units, and `at_least` the number from which on a unit is large enough.
+    Values are multiplied by `factor`. `smaller` are the labels and factors in smaller units, and
+    `at_least` the number from which on a unit is large enough. Points are `joined` along the x axis.
     """
 
     label: str
@@ -52,6 +55,8 @@ class Quantity:
     factor: float = 1.0
     smaller: tuple[tuple[str, float], ...] = ()
     at_least: float = 1.0
+    joined: bool = False
+    name: str = ""
 
     def fitting(self, values: Sequence[float]) -> Quantity:
         """Return the quantity in the largest unit in which the values are not tiny."""
@@ -67,9 +72,37 @@ class Quantity:
         return replace(self, label=label, factor=factor, smaller=())
 
 
-def _in_units(words: str, *units: str) -> tuple[tuple[str, float], ...]:
-    factors = {"Wh": 1e3, "mWh": 1e6, "min": 60.0, "s": 3600.0, "W": 1e3, "mW": 1e6}
-    return tuple((f"{words} ({unit})", factors[unit]) for unit in units)
+_FACTORS = {"Wh": 1e3, "mWh": 1e6, "min": 60.0, "s": 3600.0, "W": 1e3, "mJ": 1e3, "ms": 1e3}
+"""Of units that are smaller than a table's kWh, h, kW, J and s."""
+
+
+@cache
+def _axes() -> dict[str, dict[str, str]]:
+    with Path(__file__).with_name("axes.csv").open(encoding="utf-8", newline="") as file:
+        return {row["name"]: row for row in csv.DictReader(file)}
+
+
+def quantity(name: str, gpu_word: str, label: str | None = None) -> Quantity:
+    """Return the axis of a quantity by axes.csv; what is not there has `label` or its own name."""
+    row = _axes().get(name)
+    if row is None:
+        return Quantity(label or name, name=name)
+    gpu = singular(gpu_word)
+    words = {"gpu": gpu, "gpus": gpu_word, "Gpu": f"{gpu[0].upper()}{gpu[1:]}"}
+    unit = f" ({row['unit']})" if row["unit"] else ""
+    smaller = [
+        (f"{row['smaller_label'].format(**words)} ({unit})", _FACTORS[unit])
+        for unit in row["smaller"].split()
+    ]
+    return Quantity(
+        row["label"].format(**words) + unit,
+        row["scale"],
+        bool(row["from_zero"]),
+        smaller=tuple(smaller),
+        at_least=float(row["at_least"] or 1),
+        joined=bool(row["joined"]),
+        name=name,
+    )
 
 
 def metric_words(points: pd.DataFrame) -> str:
@@ -87,46 +120,51 @@ def goal_sentence(points: pd.DataFrame) -> str:
     return f"Larger is better: {', '.join(named)}." if named else ""
 
 
-def quantity(
-    name: str, gpu_word: str, model: str | None, metric_name: str | None = None
-) -> Quantity:
-    """Return the quantity in column `name`; unknown columns are shown under their own name."""
-    one = singular(gpu_word)
-    first = f"{one[0].upper()}{one[1:]}"
-    known = {
-        "gpus": Quantity(f"Number of {gpu_word} n", "log2"),
-        "gpu_hours": Quantity(
-            f"{first} hours (h)", "log", smaller=_in_units(f"{first} time n·T", "min", "s")
-        ),
-        "dataset_samples": Quantity("Training samples", "log"),
-        "speedup": Quantity("Speed-up n₀·T(n₀)/T(n)", "log2"),
-        "metric_last": Quantity(metric_label(model, metric_name)),
-        "energy_kwh": Quantity("Energy (kWh)", "log", smaller=_in_units("Energy", "Wh", "mWh")),
-        "runtime_h": Quantity("Run time (h)", "log", smaller=_in_units("Run time", "min", "s")),
-        "p_gpuh_kw": Quantity(
-            f"Energy per {one} hour (kW)",
-            from_zero=True,
-            smaller=_in_units(f"Energy per {one} hour", "W"),
-            at_least=0.1,
-        ),
-        "mean_gpu_power_w": Quantity("Mean power per GPU (W)", from_zero=True),
-        "mean_cpu_socket_power_w": Quantity("Mean power per CPU socket (W)", from_zero=True),
-        "samples_per_gpuh": Quantity(f"Samples per {one} hour", "log"),
-        "passes_per_gpuh": Quantity(f"Passes per {one} hour", "log"),
-    }
-    return known.get(name, Quantity(name))
+def panel_sentences(points: pd.DataFrame, text: str) -> list[str]:
+    """Return the caption of a figure of panels: the facts of its points, after them what it shows."""
+    shown = points[points["valued"]]
+    if points["n_repeats"].isna().all():
+        return table_notes(points)
+    return [
+        opening(points[points["n_repeats"].notna()]),
+        text,
+        bar_sentence(data.options(points).error_bars, shown["single"]),
+        goal_sentence(shown[shown["y_name"] == "metric_last"]),
+        empty_sentence(points),
+        null_sentence(points),
+        no_energy_sentence(points),
+        *table_notes(points),
+    ]
 
 
-def no_value_sentence(
-    y_name: str, gpu_word: str, model: str | None, metric_name: str | None = None
-) -> str:
-    """Return why a panel whose points all lack their value is not drawn."""
-    if y_name == "mean_gpu_power_w":
-        return "No GPU power was measured or estimated on this device."
-    if y_name == "mean_cpu_socket_power_w":
-        return "No CPU power was measured or estimated on this device."
-    label = quantity(y_name, gpu_word, model, metric_name).label
-    return f"None of these runs has a value for: {label}."
+def empty_sentence(points: pd.DataFrame) -> str:
+    """Return the quantities of panels that are left out, as none of their points has a value."""
+    empty = points[~points["panel"].isin(points.loc[points["valued"], "panel"])]
+    names = zip(empty["panel"], empty["y_name"], strict=True)
+    word = data.gpu_word(points)
+    parts = [
+        f"{letter} ({quantity(name, word, 'metric').label})"
+        for letter, name in dict.fromkeys(names)
+    ]
+    return f"Panels without values are left out: {', '.join(parts)}." if parts else ""
+
+
+def prediction_sentences(rows: pd.DataFrame, text: str) -> list[str]:
+    """Return the caption of the figure `prediction`, from the rows of its table."""
+    table = rows.attrs
+    quantities = {"runtime_h": "run time", "energy_kwh": "energy"}
+    rows = rows[rows["quantity"].isin(list(quantities))]
+    reasons = rows.loc[rows["reason"].fillna("") != "", "reason"].value_counts(sort=False)
+    lacking = "; ".join(f"{reason} (points: {number})" for reason, number in reasons.items())
+    warnings = (warning for warning in rows["warnings"].dropna().unique() if warning)
+    return [
+        *([origin_sentence(rows), text] if len(rows) else []),
+        f"Predicted by {table.get('scaling_model')}, calibrated on {', '.join(table.get('sources', []))}.",
+        accuracy_sentence(rows, quantities),
+        f"Not predicted: {lacking}." if lacking else "",
+        *(f"{warning[:1].upper()}{warning[1:]}." for warning in warnings),
+        *table_notes(rows),
+    ]
 
 
 def origin_phrase(origin: str | None, scope: str | None) -> str:

@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import prose, style, traces
-from scalewatt.figures.output.save_figure import save
+from scalewatt.figures.save_figure import save
 from scalewatt.recordings.terms import NODE, SIMULATED
 from scalewatt.results.figures.footnotes import ASSUMED
 from scalewatt.results.figures.run_page_table import KINDS, MOST_NODES, RunPage

@@ -20,8 +20,6 @@ from matplotlib.path import Path as MarkerPath
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
-from scalewatt.figures.output.seaborn_import import seaborn
-
 MM_PER_INCH = 25.4
 GREY = "#666666"
 INK = "#262626"
@@ -88,6 +86,9 @@ _RC: dict[str, Any] = {
     "grid.color": "#e3e3e3",
     "grid.linewidth": 0.5,
     "legend.frameon": False,
+    "patch.edgecolor": "white",
+    "patch.force_edgecolor": True,
+    "patch.linewidth": 0.8,
     "lines.solid_capstyle": "round",
     "pdf.fonttype": 42,
     "savefig.dpi": 200,
@@ -124,7 +125,7 @@ def applied(width_mm: float = WIDTH_MM) -> Iterator[None]:
     """Apply matplotlib's defaults with the style of a width on top, whatever the user's settings."""
     with mpl.rc_context():
         mpl.rcdefaults()
-        seaborn().set_theme(context="paper", style="ticks", rc=_rc(preset(width_mm)))
+        mpl.rcParams.update(_rc(preset(width_mm)))
         yield
 
 
@@ -133,6 +134,7 @@ def _rc(preset: Preset) -> Any:
     sizes = dict.fromkeys(texts, preset.text_size)
     sizes |= dict.fromkeys(("axes.labelsize", "axes.titlesize"), preset.label_size)
     ticks = {"color": INK, "direction": "out", "major.width": 0.6, "major.size": 4.5 * preset.scale}
+    ticks |= {"minor.width": 0.8, "minor.size": 3.2}
     both = {f"{which}.{key}": value for which in ("xtick", "ytick") for key, value in ticks.items()}
     return _RC | sizes | both | {"lines.linewidth": 0.4 + 0.7 * preset.scale}
 
@@ -200,18 +202,6 @@ def of_origin(look: dict[str, Any], origin: str | None) -> dict[str, Any]:
         "linestyle": "none",
         "path_effects": [_HALO],
     }
-
-
-def marker_look(look: dict[str, Any]) -> dict[str, Any]:
-    """Return what seaborn does not set of a look: size, edge and fill of the marker."""
-    by_seaborn = ("color", "marker", "linestyle")
-    others = {key: value for key, value in look.items() if key not in by_seaborn}
-    return {"markeredgecolor": "auto"} | others
-
-
-def dashes(look: dict[str, Any]) -> Any:
-    """Return a look's line as seaborn takes it: lengths of dashes and gaps, nothing of a solid line."""
-    return look["linestyle"][1] if isinstance(look["linestyle"], tuple) else ""
 
 
 @cache
@@ -367,18 +357,19 @@ def _apart(ticks: Sequence[float], unit: float, span: float, dense: bool) -> set
     return set(shown)
 
 
-def linear_axis(axes: Axes, values: Sequence[float], from_zero: bool) -> None:
-    """Set the limits of a linear y axis around `values` with room, ticks as plain numbers."""
+def linear_axis(axes: Axes, values: Sequence[float], from_zero: bool, which: str = "y") -> None:
+    """Set the limits of a linear axis around `values` with room, ticks as plain numbers."""
     low, high = min(values), max(values)
     start = min(low, 0.0) if from_zero else low
     room = 0.08 * (high - start) or 0.08 * abs(high) or 1.0
     bottom = start - room
     if low >= 0 and (from_zero or bottom < 0):
         bottom = 0.0
-    axes.set_ylim(bottom, high + room)
-    unit = _thousands(axes, "y", high)
-    axes.yaxis.set_major_locator(MaxNLocator(nbins=6, steps=ROUND))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value / unit)))
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    (axes.set_xlim if which == "x" else axes.set_ylim)(bottom, high + room)
+    unit = _thousands(axes, which, high)
+    axis.set_major_locator(MaxNLocator(nbins=6, steps=ROUND))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value / unit)))
 
 
 def _thousands(axes: Axes, which: str, largest: float) -> float:

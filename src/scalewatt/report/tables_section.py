@@ -18,7 +18,7 @@ from scalewatt.report.results import Results, estimated_ends
 from scalewatt.results.columns import columns, label, metric_label, with_unit_of
 from scalewatt.results.text.markdown_latex import UNEQUAL_SCOPES
 
-_OPTIONAL = ("table1", "variants", "cost_per_sample", "operating_points")
+_OPTIONAL = ("table1", "variants")
 """Tables of figures, which a campaign need not have."""
 _OF_MODEL = ("plan", "prediction")
 """Tables that exist only where a scaling model knows the campaign."""

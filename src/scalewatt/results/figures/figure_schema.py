@@ -1,52 +1,83 @@
-"""The columns of figures' tables and of Table 1 (docs/tables.md explains them)."""
+"""The columns of figures' tables and of Table 1 (docs/tables.md), and what figures of panels show.
+
+A figure of panels is a line of figures.csv. Of its columns, `lines` is what a line joins (the points of a
+series; one point a configuration; the batches or the clocks and limits of one training), `blocks` what has
+a row of panels and a legend of its own, `labels` what is written at points, and `panels` are the
+quantities `x:y` on their axes. A star marks panels with a Pareto front, `a+b` are the parts of bars, and
+`B2=` is a letter other than the next one.
+"""
 
 from __future__ import annotations
 
+import csv
 from dataclasses import dataclass
+from pathlib import Path
 from string import ascii_uppercase
 
-from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.results.columns import schema
+
+
+def panel_letter(index: int) -> str:
+    """Return column `panel` for the panel at `index`: A … Z, AA, AB, …"""
+    before, place = divmod(index, len(ascii_uppercase))
+    return (panel_letter(before - 1) if before else "") + ascii_uppercase[place]
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel of a curve figure: its letter, and the quantities on its axes."""
+    """One panel: its letter, and the quantities on its axes."""
 
     letter: str
+    x_name: str
     y_name: str
-    x_name: str = "gpus"
+    has_front: bool
+
+    @property
+    def parts(self) -> list[str]:
+        """Quantities of the x axis: several of stacked bars."""
+        return self.x_name.split("+")
 
 
-_SPEEDUPS = (
-    Panel("A", "speedup"),
-    Panel("B", "metric_last"),
-    Panel("C", "energy_kwh"),
-    Panel("D", "energy_kwh", "gpu_hours"),
-)
-_RATES = (
-    Panel("A", "p_gpuh_kw"),
-    Panel("B", "mean_gpu_power_w"),
-    Panel("C", "mean_cpu_socket_power_w"),
-    Panel("D", "samples_per_gpuh"),
-    Panel("E", "passes_per_gpuh"),
-)
-PANELS: dict[str, tuple[Panel, ...]] = {
-    "figure2": _SPEEDUPS,
-    "figure3": (
-        Panel("A", "runtime_h"),
-        Panel("B", "metric_last"),
-        Panel("C", "energy_kwh"),
-        Panel("D", "energy_kwh", "gpu_hours"),
-        # The quantity of B and C, against samples: they stand under them.
-        Panel("B2", "metric_last", "dataset_samples"),
-        Panel("C2", "energy_kwh", "dataset_samples"),
-    ),
-    "figure4": _SPEEDUPS,
-    "figure6": _RATES,
-    "figure7": _RATES,
-}
-"""The panels of the curve figures, in the order in which they are drawn."""
+@dataclass(frozen=True)
+class PanelFigure:
+    """A line of figures.csv."""
+
+    lines: str
+    blocks: list[str]
+    columns: int
+    labels: list[str]
+    panels: tuple[Panel, ...]
+    text: str
+
+
+def _panels(words: str) -> tuple[Panel, ...]:
+    panels = []
+    for index, word in enumerate(words.split()):
+        letter, _, axes = word.rpartition("=")
+        x_name, y_name = axes.split(":")
+        panels.append(
+            Panel(letter or panel_letter(index), x_name, y_name.rstrip("*"), y_name.endswith("*"))
+        )
+    return tuple(panels)
+
+
+def _read_figures() -> dict[str, PanelFigure]:
+    path = Path(__file__).with_name("figures.csv")
+    with path.open(encoding="utf-8", newline="") as file:
+        return {
+            row["figure"]: PanelFigure(
+                row["lines"],
+                row["blocks"].split(),
+                int(row["columns"]),
+                row["labels"].split(),
+                _panels(row["panels"]),
+                row["text"],
+            )
+            for row in csv.DictReader(file)
+        }
+
+
+PANEL_FIGURES = _read_figures()
 
 COPIED = (
     *("configuration", "model", "phase", "device", "device_name", "gpus", "local_batch_size"),
@@ -71,45 +102,25 @@ PREDICTION_IDENTITY = (
     *("energy_origin", "energy_scope"),
 )
 """What a row of table prediction takes over from its configuration's."""
-COST_IDENTITY = (
-    *("configuration", "model", "phase", "device", "device_name", "torch_device", "gpus"),
-    *("local_batch_size", "dataset_samples", "epochs", "protocol", "loader"),
-    *("precision", "precision_used", "channels_last", "compile", *LEVERS, "n_repeats"),
-)
-"""What a row of table cost_per_sample takes over from its configuration's."""
-COST_OPEN = ("energy_per_sample_j", "power_w", "total_per_sample_j")
-"""What has the interval of an estimate."""
-COST_PHASES = ("data", "copy", "forward", "backward", "optimizer")
 
 OVERVIEW = schema("figure1")
 POINTS = schema("figure-points")
+"""Of all figures of panels."""
 POWER = schema("figure5")
 TABLE1 = schema("table1")
 VARIANTS = schema("variants", VARIANT_QUANTITIES)
 PREDICTION = schema("prediction")
 BREAKDOWN = schema("breakdown")
 LEARNING = schema("learning")
-PARETO = schema("pareto")
-COST_PER_SAMPLE = schema("cost_per_sample")
-OPERATING_POINTS = schema("operating_points")
 
 SCHEMAS = {
+    **dict.fromkeys(PANEL_FIGURES, POINTS),
     "figure1": OVERVIEW,
-    **dict.fromkeys(PANELS, POINTS),
     "figure5": POWER,
     "table1": TABLE1,
     "variants": VARIANTS,
     "breakdown": BREAKDOWN,
     "learning": LEARNING,
-    "pareto": PARETO,
-    "cost_per_sample": COST_PER_SAMPLE,
-    "operating_points": OPERATING_POINTS,
     "prediction": PREDICTION,
 }
 """The columns of each figure's table."""
-
-
-def panel_letter(index: int) -> str:
-    """Return column `panel` for the panel at `index`: A … Z, AA, AB, …"""
-    before, place = divmod(index, len(ascii_uppercase))
-    return (panel_letter(before - 1) if before else "") + ascii_uppercase[place]

@@ -7,7 +7,7 @@ from typing import Any
 
 from scalewatt.campaign.campaign_types import SAME
 from scalewatt.recordings.terms import SIMULATED
-from scalewatt.results.figures.figure_schema import PANELS
+from scalewatt.results.figures.figure_schema import PANEL_FIGURES
 from scalewatt.results.tables.estimates import ORIGINS, relative_bounds
 from scalewatt.results.tables.published import (
     is_overlaid,
@@ -35,23 +35,21 @@ ASSUMED = (
 
 
 SCATTER = "how their errors scatter says nothing of how another seed would do."
-_WITH_ERRORS = ("learning", "pareto", "table1", "variants")
-"""Tables that show errors, besides curve figures with a panel of them and the tables of all runs."""
+_WITH_ERRORS = ("learning", "table1", "variants")
+"""Tables that show errors, besides figures with a panel of them and the tables of all runs."""
 
 
 def notes(
     definition: Row, rows: Sequence[Row], seeds: Mapping[str, str | None] | None = None
 ) -> list[str]:
-    """Return notes on series, speed-ups, published points, simulations and seeds.
+    """Return what a caption must say of published points, simulations, estimates and seeds.
 
     `rows` are those of the runs, `seeds` as of `seed_notes`.
     """
     return [
-        *_speedup_notes(definition),
         *_overlay_notes(definition, rows),
         *_simulated_notes(rows),
         *estimate_notes(rows),
-        *_script_notes(rows),
         *(seed_notes(seeds or {}) if _shows_errors(definition.get("figure")) else []),
     ]
 
@@ -93,84 +91,27 @@ def seed_notes(seeds: Mapping[str, str | None]) -> list[str]:
     return found
 
 
-def _script_notes(rows: Sequence[Row]) -> list[str]:
-    """Say what users' scripts did not report, and what they reported that is no number."""
-    counted = [row for row in rows if row["excluded"] is None]
-    runs: dict[str, list[str]] = {}
-    for row in counted:
-        for one in read_flags(row.get("flags")):
-            if one["code"] in ("declared", "world_unknown", "not_finite"):
-                run = f"{row['configuration']} repeat {row['repeat']}"
-                runs.setdefault(one["detail"], []).append(run)
-    return [
-        f"{detail[0].upper()}{detail[1:]}: {len(names)} of {len(counted)} runs"
-        f"{f' ({names[0]})' if len(names) == 1 < len(counted) else ''}."
-        for detail, names in runs.items()
-    ]
-
-
 def _shows_errors(figure: str | None) -> bool:
-    panels = PANELS.get(figure or "", ())
+    panels = PANEL_FIGURES[figure].panels if figure in PANEL_FIGURES else ()
     shown = any(panel.y_name.startswith("metric_") for panel in panels)
     return figure is None or figure in _WITH_ERRORS or shown
 
 
-def _has_speedup(definition: Row) -> bool:
-    return any(panel.y_name == "speedup" for panel in PANELS.get(definition.get("figure", ""), ()))
-
-
-def _speedup_notes(definition: Row) -> list[str]:
-    if not _has_speedup(definition):
-        return []
-    series = definition["series"]
-    growing = [label for label, one in _labelled(series) if _is_growing(one)]
-    return [
-        "n₀ is a series' smallest n, where its speed-up is ideal by definition.",
-        *(
-            ["RMSE of the 6 h forecast in pre-training, of the 12 h forecast in fine-tuning."]
-            if ("fourcastnet", "finetune") in {(one["model"], one["phase"]) for one in series}
-            else []
-        ),
-        *([f"No speed-up where the dataset grows with n: {_listed(growing)}."] if growing else []),
-    ]
-
-
-def _is_growing(series: Row) -> bool:
-    """Return True if the dataset grows with n, so that there is no speed-up."""
-    return len({point["dataset_samples"] for point in series["points"]}) > 1
-
-
-def _labelled(lines: Sequence[Row]) -> list[tuple[str, Row]]:
-    """Series with their labels; with their names too where several share a label."""
-    labels = [series["label"] for series in lines]
-    return [
-        (label if labels.count(label) == 1 else f"{label} ({series['name']})", series)
-        for label, series in zip(labels, lines, strict=True)
-    ]
-
-
 def _overlay_notes(definition: Row, rows: Sequence[Row]) -> list[str]:
+    """Return where the published points stand, and in what their runs differed."""
     if not is_overlaid(definition):
         return []
-    series = definition.get("series") or _as_series(definition["points"])
-    published = published_lines(points_of(series))
-    places = set(published["place"])
-    without = [label for i, (label, _) in enumerate(_labelled(series)) if i not in places]
-    shown = list(published["configuration"])
-    notes = []
-    if shown:
-        notes.append(f"Published: Huber et al. (2025), {', '.join(_places(shown))}.")
-    if without:
-        notes.append(f"Nothing is published of these trainings: {_listed(without)}.")
-    if shown and _has_speedup(definition):
-        notes.append(
-            "Published speed-ups count from this campaign's run time at n₀, without it from the smallest n "
-            "with a published time."
-        )
+    series = definition.get("series") or [
+        {"name": "", "label": "", "points": definition["points"]}  # of Table 1
+    ]
+    shown = list(published_lines(points_of(series))["configuration"])
+    if not shown:
+        return ["Nothing is published of these trainings."]
+    notes = [f"Published: Huber et al. (2025), {', '.join(_places(shown))}."]
     protocols = sorted({row["protocol"] for row in rows} - {"paper"})
-    if shown and protocols:
+    if protocols:
         notes.append(
-            f"Published runs followed protocol paper, these (also) protocol {_listed(protocols)}."
+            f"Published runs followed protocol paper, these (also) protocol {', '.join(protocols)}."
         )
     return notes
 
@@ -186,18 +127,9 @@ def _simulated_notes(rows: Sequence[Row]) -> list[str]:
                 kind = f"{row['model']}.{row['phase']} on {row['device']}"
                 found.setdefault(one["detail"], {})[kind] = None
     simulated = [
-        f"Simulated {_listed(list(kinds))}: {statement}." for statement, kinds in found.items()
+        f"Simulated {'; '.join(kinds)}: {statement}." for statement, kinds in found.items()
     ]
     return [*assumed, *simulated]
-
-
-def _as_series(points: Sequence[Row]) -> list[Row]:
-    """Return the rows of Table 1 as series of a single point."""
-    return [
-        {"name": point["configuration"], "points": [point]}
-        | {"label": f"{point['label']} at n = {point['gpus']}"}
-        for point in points
-    ]
 
 
 def _places(configurations: Iterable[str]) -> list[str]:
@@ -205,7 +137,3 @@ def _places(configurations: Iterable[str]) -> list[str]:
     codes = dict.fromkeys(code for id_ in configurations for code in found[id_].split("; "))
     known = [words for code, words in _SOURCES.items() if code in codes]
     return known + [code for code in codes if code not in _SOURCES]
-
-
-def _listed(words: Sequence[str]) -> str:
-    return "; ".join(words)

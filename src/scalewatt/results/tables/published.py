@@ -64,13 +64,6 @@ def published_lines(points: pd.DataFrame) -> pd.DataFrame:
     return known.merge(_configurations(), on=list(TRAINING))
 
 
-def timed_alike(lines: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with a run time and the dataset of their line's first one: those with a speed-up."""
-    timed = lines[lines["runtime_h_mean"].notna()]
-    first = timed.groupby("place")["dataset_samples"].transform("first")
-    return timed[timed["dataset_samples"] == first]
-
-
 def is_overlaid(definition: Row) -> bool:
     """Return True if a table's definition asks for the published points."""
     return definition.get("options", {}).get("overlay") == PUBLISHED

@@ -1,4 +1,4 @@
-"""Save a drawing as PDF, SVG and PNG: the same drawing gives the same bytes each time."""
+"""A drawing as PDF, SVG and PNG, the same bytes each time, and its notes as captions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
-from scalewatt.common.files import atomic_path
+from scalewatt.common.files import atomic_path, write_text
 from scalewatt.figures import style
+from scalewatt.results.text.markdown_latex import escaped_latex, escaped_markdown
 
 # No dates and no tool versions: the same table gives the same bytes.
 _METADATA: dict[str, dict[str, Any]] = {
@@ -47,3 +48,15 @@ def _round_positions(figure: Figure) -> None:
         part.bbox_relative.set_points(part.bbox_relative.get_points().round(10))
     for axes in figure.axes:
         axes.set_position(Bbox(axes.get_position().get_points().round(10)))
+
+
+def write_captions(sentences: Sequence[str], stem: Path) -> list[Path]:
+    """Write notes to `stem`.caption.tex and `stem`.caption.md, a line for each sentence.
+
+    Neither has an empty line, so that both are one paragraph, as LaTeX's captions must be.
+    """
+    forms = {".caption.tex": escaped_latex, ".caption.md": escaped_markdown}
+    paths = [Path(f"{stem}{ending}") for ending in forms]
+    for path, escaped in zip(paths, forms.values(), strict=True):
+        write_text(path, "".join(f"{escaped(sentence)}\n" for sentence in sentences))
+    return paths

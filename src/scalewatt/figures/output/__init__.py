@@ -1,1 +1,0 @@
-"""From a drawing to its files: pictures, and its notes as captions."""

@@ -1,0 +1,285 @@
+"""The points of figures of panels: one tidy table, a row for each line, configuration and panel."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from scalewatt.campaign.operating_points import LEVERS, value_in_id, without_point
+from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL
+from scalewatt.results.figures.figure_schema import PANEL_FIGURES, POINTS, Panel, panel_letter
+from scalewatt.results.figures.training_cost import training_costs
+from scalewatt.results.tables.estimates import is_estimated
+from scalewatt.results.tables.frames import FLOAT, column_of, to_frame, to_table
+from scalewatt.results.tables.published import is_overlaid, published_lines
+from scalewatt.results.tables.read_table import PUBLISHED
+from scalewatt.results.tables.repeat_statistics import inverse
+from scalewatt.results.tables.scaling import TRAINING, points_of, smallest_of, speedups
+from scalewatt.results.tables.table_schema import SUMMARY
+
+LARGER_IS_BETTER = "throughput_samples_per_s"
+SWEPT = ("local_batch_size", *LEVERS)
+"""Against these only lines of several values are drawn."""
+PER_TRAINING = {"time_per_sample_s": "runtime_h", "energy_per_sample_j": "energy_kwh"}
+"""What is compared where trainings end at a target: they may take other samples to get there."""
+
+
+def panel_points(
+    definition: dict[str, Any], configurations: pd.DataFrame, results: Path
+) -> pd.DataFrame:
+    """Points of a figure of panels. Where a planned configuration has no run, x or y is null.
+
+    With the option `overlay: published` also those that the paper published of the same trainings, as far
+    as it gives both coordinates.
+    """
+    name = definition["figure"]
+    figure = PANEL_FIGURES[name]
+    lines = planned_lines(definition["series"], configurations)
+    if is_overlaid(definition):
+        published = published_lines(points_of(definition["series"]))
+        lines = pd.concat([lines, published], ignore_index=True)
+        lines = lines.sort_values("place", kind="stable", ignore_index=True)
+    lines = lines.assign(published=(lines["energy_origin"] == PUBLISHED).fillna(False))
+    if figure.lines != "series":
+        lines = lines.drop_duplicates(["configuration", "published"], ignore_index=True)
+    if figure.lines == "batches":
+        lines = training_costs(lines, definition, results)
+    if figure.lines == "levers":
+        lines = with_levers(lines)
+    if figure.lines in LINE_IDS:
+        lines = join_settings(lines, LINE_IDS[figure.lines])
+    bars = definition.get("options", {}).get("error_bars", "interval")
+    return rows_of_panels(name, with_speedups(lines), bars)
+
+
+def planned_lines(series: list[dict[str, Any]], configurations: pd.DataFrame) -> pd.DataFrame:
+    """Planned configurations along each series, with their means; null where there is no run."""
+    planned = points_of(series)
+    lines = planned[["place", "series", "label", "configuration"]].merge(
+        configurations, on="configuration", how="left"
+    )
+    known = {name: lines[name].fillna(planned[name].astype(lines[name].dtype)) for name in TRAINING}
+    return lines.assign(**known)
+
+
+def with_speedups(lines: pd.DataFrame) -> pd.DataFrame:
+    """Add the speed-ups from each line's smallest n with runs, whose times count for published runs, too.
+
+    Null in a line of one n: there it would be n₀ by definition alone.
+    """
+    timed = lines[lines["n_repeats"].notna()]
+    timed = timed[~timed["published"] | timed["runtime_h_mean"].notna()]
+    gain = speedups(timed, smallest_of(timed, ["place"]))
+    known = gain["mean"].notna()
+    several = timed["gpus"].where(known).groupby(timed["place"]).transform("nunique") > 1
+    gain = gain[several.fillna(False)].reindex(lines.index)
+    return lines.assign(**{f"speedup_{part}": gain[part] for part in SUMMARY})
+
+
+def with_levers(lines: pd.DataFrame) -> pd.DataFrame:
+    """Add the time of a sample in s, and to configurations without runs clocks and limits by their ids."""
+    rate = lines[[f"samples_per_gpuh_{part}" for part in SUMMARY]].set_axis(list(SUMMARY), axis=1)
+    time = inverse(rate.mul(lines["gpus"], axis=0), pd.Series(3600.0, lines.index))
+    planned = {
+        lever: column_of((value_in_id(i, lever) for i in lines["configuration"]), pa.float64())
+        for lever in LEVERS
+    }
+    levers = {lever: lines[lever].fillna(column) for lever, column in planned.items()}
+    return lines.assign(**levers, **{f"time_per_sample_s_{part}": time[part] for part in SUMMARY})
+
+
+# --- lines over settings --------------------------------------------------------------------------
+
+_OF_BATCH = re.compile(r"-(lbs\d+|full|s\d{7,}|epochs\d+)(?=-|$)")
+LINE_IDS: dict[str, Callable[[str], str]] = {
+    "batches": lambda configuration: _OF_BATCH.sub("", configuration),
+    "levers": without_point,
+}
+"""Id of the line of a configuration: the configuration's without what varies along the line."""
+_PRECISIONS = {"tf32": "TF32", "tf32_convolutions": "TF32 conv."}
+_LOADERS = {"pil": "Pillow", "synthetic": ""}
+SETTING_WORDS: dict[str, Callable[[Any], str]] = {
+    "phase": {"pretrain": "pre-training", "finetune": "fine-tuning"}.get,  # type: ignore[dict-item]
+    "device": str,
+    "gpus": "n = {}".format,
+    "local_batch_size": "LBS {}".format,
+    "precision": lambda name: _PRECISIONS.get(name, str(name)),
+    "channels_last": lambda is_set: "NHWC" if is_set else "",
+    "compile": lambda is_set: "compiled" if is_set else "",
+    "loader": lambda name: _LOADERS.get(name, str(name)),
+    "protocol": str,
+    "epochs": "{} epochs".format,
+    "dataset_samples": "{} samples".format,
+    **{name: f"{lever.words} {{:g}} {lever.unit}".format for name, lever in LEVERS.items()},
+}
+"""A setting in words, by its column."""
+
+
+def join_settings(lines: pd.DataFrame, line_id: Callable[[str], str]) -> pd.DataFrame:
+    """Set `series` and `label` to the training that a point is of, whatever varies along its line."""
+    series = lines["configuration"].map(line_id).astype(object)
+    precision = lines["precision_used"].fillna(lines["precision"])
+    runs = lines.assign(series=series, precision=precision)[lines["n_repeats"].notna()]
+    labels: dict[str, str] = {}
+    for _, block in runs.groupby("model", sort=False):
+        labels |= _line_labels(block)
+    return lines.assign(series=series, label=series.map(labels).astype(object))
+
+
+def _line_labels(block: pd.DataFrame) -> dict[str, str]:
+    """What tells the lines of a block apart: settings, and of lines alike in these parts of their ids."""
+    texts = pd.DataFrame(
+        {
+            name: [("" if pd.isna(v) else word(v) or "") for v in block[name]]
+            for name, word in SETTING_WORDS.items()
+        },
+        index=block.index,
+    )
+    by_line = texts.groupby(block["series"], sort=False)
+    apart = (by_line.nunique() == 1).all() & (texts.nunique() > 1)
+    first = by_line.first().loc[:, apart]
+    words = {
+        str(line): ", ".join(filter(None, row))
+        for line, row in zip(first.index, first.values.tolist(), strict=True)
+    }
+    labels = {}
+    for line, text in words.items():
+        alike = [set(other.split("-")) for other in words if words[other] == text]
+        rest = [part for part in line.split("-") if part not in set.intersection(*alike)]
+        labels[line] = ", ".join(filter(None, [text, *rest])) or block["device"].iloc[0]
+    return labels
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def rows_of_panels(name: str, lines: pd.DataFrame, bars: str = "interval") -> pd.DataFrame:
+    """A row for each line's point in each panel; letters run on from block to block."""
+    figure, rows, drawn = PANEL_FIGURES[name], [], 0
+    blocks = lines.groupby(figure.blocks, sort=False) if figure.blocks else [("", lines)]
+    for _, block in blocks:
+        block = block.assign(figure=name, point_label=_labels(block, figure.labels))
+        for panel in figure.panels:
+            points = _panel_rows(panel, block, bars)
+            if figure.blocks and len(points):
+                points = points.assign(panel=panel_letter(drawn))
+            rows.append(points)
+            drawn += bool(len(points))
+    if not any(map(len, rows)):
+        return to_frame(POINTS.empty_table())
+    found = pd.concat([part for part in rows if len(part)], ignore_index=True)
+    return to_frame(to_table(found[POINTS.names], POINTS))
+
+
+def _panel_rows(panel: Panel, block: pd.DataFrame, bars: str) -> pd.DataFrame:
+    if panel.y_name == "line":
+        return _bar_rows(panel, block)
+    to_target = (block["protocol"].dropna() == TARGET_PROTOCOL).all()
+    names = [PER_TRAINING.get(n, n) if to_target else n for n in (panel.x_name, panel.y_name)]
+    # Along an axis whose points are joined, error bars would hide the lines.
+    across = bars if panel.has_front else "none"
+    rows = block.assign(panel=panel.letter, **_axis("x", names[0], block, across))
+    rows = rows.assign(**_axis("y", names[1], block, bars))
+    if names[1] == "metric_last" and block["model"].nunique() > 1 < block["metric_name"].nunique():
+        rows["y"] = rows["y"].mask(rows["y"].notna())  # models without a metric in common
+    valued = rows["x"].notna() & rows["y"].notna()
+    rows = rows[~rows["published"] | valued]
+    if panel.x_name in SWEPT:
+        several = rows["x"].where(valued).groupby(rows["series"]).transform("nunique") > 1
+        rows = rows[several.fillna(False)]
+    front = pareto_front(rows) if panel.has_front else None
+    return rows.assign(pareto_optimal=front)
+
+
+def _axis(axis: str, name: str, lines: pd.DataFrame, bars: str) -> dict[str, Any]:
+    """Columns of one coordinate: its value, and the ends of its error bar."""
+    unknown = column_of([None] * len(lines), pa.float64(), lines.index)
+    ends = {f"{axis}_low": unknown, f"{axis}_high": unknown}
+    if f"{name}_mean" not in lines:
+        return {f"{axis}_name": name, axis: lines[name].astype(FLOAT), **ends}
+    mean = lines[f"{name}_mean"].astype(FLOAT)
+    if bars == "interval":
+        ends = {f"{axis}_{end}": lines[f"{name}_{end}"] for end in ("low", "high")}
+    elif bars != "none" and f"{name}_{bars}" in lines:
+        half = lines[f"{name}_{bars}"]
+        ends = {f"{axis}_low": mean - half, f"{axis}_high": mean + half}
+    return {f"{axis}_name": name, axis: mean, **ends}
+
+
+def _bar_rows(panel: Panel, block: pd.DataFrame) -> pd.DataFrame:
+    """A row for each part of each bar, at the batch that most trainings of a phase have."""
+    known = block[block[panel.parts[0]].notna()]
+    usual = known.groupby("phase")["local_batch_size"].transform(lambda b: b.mode().max())
+    known = known[known["local_batch_size"] == usual].assign(panel=panel.letter, y_name="line")
+    unknown = column_of([None] * len(known), pa.float64(), known.index)
+    empty = dict.fromkeys(("x_low", "x_high", "y", "y_low", "y_high"), unknown)
+    parts = [known.assign(x_name=part, x=known[part], **empty) for part in panel.parts]
+    return pd.concat(parts).assign(pareto_optimal=None)
+
+
+def _labels(block: pd.DataFrame, names: list[str]) -> pd.Series:
+    """What is written at a point: columns, or the clocks and limits that are set."""
+    if names == ["levers"]:
+        values = block[list(LEVERS)].astype(object).itertuples(index=False)
+        texts = [", ".join(f"{v:g}" for v in row if not pd.isna(v)) or "default" for row in values]
+    elif names:
+        texts = [", ".join(map(str, row)) for row in block[names].itertuples(index=False)]
+    return column_of(texts if names else [None] * len(block), pa.string(), block.index)
+
+
+def prediction_points(predictions: pd.DataFrame) -> pd.DataFrame:
+    """Points of the figure `prediction`, from its table: measured over predicted values, and the interval
+    that the prediction's leaves to the ratio."""
+    rows = []
+    for panel in PANEL_FIGURES["prediction"].panels:
+        known = predictions[predictions["quantity"] == panel.x_name.removeprefix("predicted_")]
+        phase = known["phase"].map(lambda name: "" if name == "train" else f" {name}")
+        series = known["model"] + phase.astype(known["model"].dtype) + " on " + known["device"]
+        ends = {"y": "predicted", "y_low": "predicted_high", "y_high": "predicted_low"}
+        ratios = {name: known["found"] / known[end] for name, end in ends.items()}
+        rows.append(
+            known.assign(figure="prediction", panel=panel.letter, series=series, label=series)
+            .assign(x_name=panel.x_name, x=known["predicted"], y_name=panel.y_name, **ratios)
+            .reindex(columns=POINTS.names)
+        )
+    points = to_frame(to_table(pd.concat(rows, ignore_index=True), POINTS))
+    points.attrs = predictions.attrs
+    return points
+
+
+# --- the Pareto front -----------------------------------------------------------------------------
+
+
+def pareto_front(rows: pd.DataFrame) -> pd.Series:
+    """Which points of a panel no comparable one beats on both axes.
+
+    Points of one phase and, of energies, of one origin and scope are comparable. Null without a value, of
+    published points, and of estimated energies.
+    """
+    of_energy = "energy" in rows["x_name"].iloc[0] + rows["y_name"].iloc[0] if len(rows) else False
+    compared = rows[rows["x"].notna() & rows["y"].notna() & ~rows["published"]]
+    compared = compared[~(of_energy & is_estimated(compared))]
+    x, y, goal = compared["x"], compared["y"], compared["metric_goal"]
+    x = x.where(compared["x_name"] != LARGER_IS_BETTER, -x)
+    y = y.where((compared["y_name"] != "metric_last") | goal.ne("max").fillna(True), -y)
+    keys = [compared["phase"], goal.where(compared["y_name"] == "metric_last", "")]
+    keys += [compared[name] for name in ("energy_origin", "energy_scope") if of_energy]
+    front = pareto_optimal(x, y, keys).reindex(rows.index)
+    return column_of((None if pd.isna(v) else bool(v) for v in front), pa.bool_(), rows.index)
+
+
+def pareto_optimal(x: pd.Series, y: pd.Series, keys: list[pd.Series]) -> pd.Series:
+    """Which points no other point of the same `keys` dominates; less is better along both axes."""
+    front = pd.Series(index=x.index, dtype=object)
+    for _, group in x.groupby(keys, dropna=False, sort=False):
+        ours, theirs = group.to_numpy(dtype=np.float64), y[group.index].to_numpy(dtype=np.float64)
+        as_good = (ours[:, None] <= ours) & (theirs[:, None] <= theirs)
+        better = (ours[:, None] < ours) | (theirs[:, None] < theirs)
+        front[group.index] = ~(as_good & better).any(axis=0)
+    return front
