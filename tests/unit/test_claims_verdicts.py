@@ -109,7 +109,7 @@ def test_what_is_made_of_the_same_numbers_is_no_test() -> None:
         check(id_, with_runs(*(run(repeat=i, mean_gpu_power_w=195.0) for i in (1, 2)))(), YES)
 
 
-@pytest.mark.parametrize("id_", [*ALL, *IDENTITIES])
+@pytest.mark.parametrize("id_", [*ALL, *sorted(IDENTITIES)])
 def test_without_results_nothing_can_be_tested(id_: str) -> None:
     for nothing in (Evidence("nothing"), finished(load_campaign(PAPER), ())):
         found = judged(id_, nothing)
