@@ -259,7 +259,7 @@ def test_bad_input_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="lacks the column y_low"):
         draw_figure(2, path, tmp_path / "figure2")
     path.write_bytes(b"nonsense")
-    with pytest.raises(InputError, match="no readable Parquet file"):
+    with pytest.raises(InputError, match="is not a readable table"):
         draw_figure(2, path, tmp_path / "figure2")
     with pytest.raises(InputError, match="there is no figure 8"):
         draw_figure(8, path, tmp_path / "figure8")
