@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import seaborn
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -129,14 +130,20 @@ def _draw_panel(
 
 def _draw_curves(axes: Axes, places: pd.DataFrame, mean: pd.DataFrame, looks: Looks) -> None:
     """Draw mean curves with n at their ends, and repeats as thin lines; curves without a look in grey."""
+    repeats = places.groupby("configuration")["repeat"].transform("nunique")
+    repeated = places[places["configuration"].isin(looks) & (repeats > 1)]
+    if not repeated.empty:
+        seaborn.lineplot(
+            repeated,
+            **{"x": "x", "y": "y", "hue": "configuration", "units": "repeat", "ax": axes},
+            palette={name: look["color"] for name, look in looks.items()},
+            **{"estimator": None, "sort": False, "legend": False, "linewidth": 0.4, "alpha": 0.6},
+        )
     for name, line in mean.groupby("configuration", sort=False):
         look = looks.get(str(name))
         if look is None:
             axes.plot(line["x"], line["y"], **BETWEEN)
             continue
-        runs = places[places["configuration"] == name]
-        for _, run in runs.groupby("repeat") if runs["repeat"].nunique() > 1 else ():
-            axes.plot(run["x"], run["y"], color=look["color"], linewidth=0.4, alpha=0.6)
         axes.plot(line["x"], line["y"], color=look["color"], linestyle=look["linestyle"], zorder=3)
         end = line.iloc[-1]
         axes.plot(end["x"], end["y"], **style.of_origin(look, end["drawn_origin"]), zorder=4)
