@@ -39,7 +39,7 @@ from scalewatt.results.tables.published import (
 )
 from scalewatt.results.tables.published_spread import published_spread
 from scalewatt.results.tables.repeat_statistics import summarise
-from scalewatt.results.tables.table_schema import CONFIGURATIONS, PARTS
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, SUMMARY
 from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.model.terms import kind_of_spec
 from scalewatt.scaling.simulation.learning_curves import final_metric
@@ -232,7 +232,7 @@ def _row(id_: str, known: Mapping[str, Floats], number: int) -> Row:
     row = dict(_identity(id_))
     for name, values in known.items():
         summary = summarise(values[number].tolist())
-        row |= {f"{name}_{part}": getattr(summary, part) for part in PARTS}
+        row |= {f"{name}_{part}": getattr(summary, part) for part in SUMMARY}
     repeats = known["runtime_h"].shape[1]
     return row | dict.fromkeys(("n_repeats", "n_energies", "n_metrics"), repeats)
 
