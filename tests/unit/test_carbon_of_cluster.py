@@ -37,7 +37,6 @@ COMMANDS = {
     "advise": ("advise", "--campaign", str(DEMO), "--slowdown", "10"),
     "exclude": ("exclude", "--campaign", str(DEMO)),
     "export": ("export", str(DEMO)),
-    "reproduce": ("reproduce", "--campaign", str(DEMO)),
     "doctor": ("doctor",),
 }
 
