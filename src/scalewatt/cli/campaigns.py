@@ -260,7 +260,7 @@ def _change_run(arguments: argparse.Namespace, undo: bool = False) -> None:
     ),
 )
 def export(arguments: argparse.Namespace) -> None:
-    """Write a campaign's results as one archive: a BagIt bag with RO-Crate metadata."""
+    """Write a campaign's results as one archive (BagIt, RO-Crate)."""
     from scalewatt.archive.export_archive import ExportOptions, export_campaign
     from scalewatt.campaign.cluster import site_file
 
