@@ -209,6 +209,13 @@ def test_energies_of_unequal_origin_are_not_compared() -> None:
         assert rows[name]["ratio"] is rows[name]["repeats_needed"] is None
 
 
+def test_measured_energies_are_not_compared_with_simulated_ones() -> None:
+    rows = by_quantity(comparison_rows([run("a100"), run("h100", energy_origin="simulated")]))
+    energy = rows["energy_kwh"]
+    assert (energy["verdict"], energy["ratio"]) == ("not_compared", None)
+    assert energy["reason"] == "a100's is measured, h100's simulated"
+
+
 def _as_claimed(ones: list[float], others: list[float]) -> Outcome:
     """What claim T8 says of the same energies."""
     squares = [float(np.var(values, ddof=1)) for values in (ones, others)]

@@ -66,7 +66,7 @@ def ratios(runs: pd.DataFrame, by: str) -> list[Row]:
             rows += [
                 {"training": training, **row}
                 for name in QUANTITIES[by]
-                if (row := _row(name, pair)) is not None
+                if (row := _row(name, pair, by)) is not None
             ]
     return rows
 
@@ -86,14 +86,14 @@ def _over_common_kinds(pair: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFra
     return found
 
 
-def _row(name: str, pair: Mapping[str, pd.DataFrame]) -> Row | None:
+def _row(name: str, pair: Mapping[str, pd.DataFrame], by: str) -> Row | None:
     """Row of one quantity; None where neither side has it, or the GPUs' energy is no part of both."""
     sides = [_side(name, rows) for rows in pair.values()]
     if not any(side["values"] for side in sides):
         return None
     if name == _GPU_ENERGY and not _adds_gpus(pair.values()):
         return None
-    reason = _obstacle(name, pair, sides)
+    reason = _obstacle(name, pair, sides, by)
     values = [side["values"] for side in sides]
     found = (
         {"verdict": NOT_COMPARED, "reason": reason}
@@ -176,8 +176,11 @@ def _shares_seed(rows: pd.DataFrame) -> bool:
 # --- what hinders a ratio, and the ratio ----------------------------------------------------------
 
 
-def _obstacle(name: str, pair: Mapping[str, pd.DataFrame], sides: Sequence[Row]) -> str:
-    """Say why a quantity is not compared; empty if it is."""
+def _obstacle(name: str, pair: Mapping[str, pd.DataFrame], sides: Sequence[Row], by: str) -> str:
+    """Say why a quantity is not compared; empty if it is.
+
+    Of two campaigns, measured and simulated energies are: the comparison names both origins.
+    """
     of_energy = name in _OF_ENERGY
     for word, side in zip(pair, sides, strict=True):
         if not side["values"]:
@@ -189,11 +192,14 @@ def _obstacle(name: str, pair: Mapping[str, pd.DataFrame], sides: Sequence[Row])
         return f"{a} is the energy of {first['scope']}, {b} of {second['scope']}"
     if of_energy and {first["origin"], second["origin"]} & set(ORIGINS):
         return ESTIMATED
+    if of_energy and by == DEVICE and first["origin"] != second["origin"]:
+        return f"{a}'s is {first['origin']}, {b}'s {second['origin']}"
     if name in _OF_WHOLE and (work := _unlike_work(*pair.values())):
         return work
-    metrics = [metric_label(None, _first(rows["metric_name"])) for rows in pair.values()]
+    metrics = [_first(rows["metric_name"]) for rows in pair.values()]
     if name == _METRIC and metrics[0] != metrics[1]:
-        return f"{a}'s is {metrics[0]}, {b}'s {metrics[1]}"
+        labels = [metric_label(None, metric) for metric in metrics]
+        return f"{a}'s is {labels[0]}, {b}'s {labels[1]}"
     words = (word for word, side in zip(pair, sides, strict=True) if min(side["values"]) <= 0)
     return next((f"{word} has a value that is not above 0" for word in words), "")
 
