@@ -16,9 +16,11 @@ from scalewatt.figures.style import LOG_SCALE
 from scalewatt.results.figures.figure_schema import POINTS
 from scalewatt.results.figures.panel_points import planned_lines
 from scalewatt.results.figures.training_cost import PHASE_COSTS, training_costs
-from scalewatt.results.tables.frames import records, to_table
+from scalewatt.results.tables.frames import frame_of, records, to_table
 from scalewatt.results.tables.repeat_statistics import configurations_of
 from scalewatt.results.tables.run_row import Facility, RunFiles, run_record, runs_of
+from scalewatt.results.tables.scaling import TRAINING
+from scalewatt.results.tables.table_schema import RUNS
 
 Row = dict[str, Any]
 TWO_EPOCHS = epochs([30.0, 20.0])
@@ -118,6 +120,23 @@ def test_on_a_cpu_the_cpus_energy_counts(tmp_path: Path) -> None:
     assert (one["energy_origin"], one["energy_scope"]) == ("estimated", "cpu")
     assert one["train_energy_per_sample_j_mean"] == pytest.approx(1600 / 2872)
     assert one["train_power_w_mean"] == pytest.approx(1600 / 16 / 2), "of one socket"
+
+
+def test_repeats_on_different_kinds_of_devices_have_no_mean(tmp_path: Path) -> None:
+    files = [run_of(tmp_path, 1), run_of(tmp_path, 2, torch_device="cpu")]
+    (one,) = built(tmp_path, files)
+    assert one["torch_device"] == "several"
+    for name in ("train_energy_per_sample_j_mean", "train_power_w_mean", "gpu_energy_kwh_mean"):
+        assert one[name] is None
+
+
+def test_without_a_run_nothing_is_known_of_a_planned_configuration(tmp_path: Path) -> None:
+    point = dict(zip(TRAINING, ("resnet50", "train", "h100", 1, 64, 64, 1436, 2), strict=True))
+    series = [{"name": "first", "label": "first", "points": [{"configuration": NAME, **point}]}]
+    planned = planned_lines(series, configurations_of(frame_of([], RUNS)))
+    made = {"figure": "cost_per_sample", "series": series, "runs": []}
+    (one,) = records(training_costs(planned, made, tmp_path))
+    assert (one["configuration"], one["train_energy_per_sample_j_mean"]) == (NAME, None)
 
 
 # --- one beside the others ------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from scalewatt.campaign.run_spec import read_spec
 from scalewatt.energies.tables import BOUNDS, EPOCHS_SCHEMA, EnergyTotals
 from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.recordings.terms import J_PER_KWH
+from scalewatt.results.columns import SEVERAL
 from scalewatt.results.figures.breakdown_table import counted_repeats
 from scalewatt.results.figures.figure_schema import COPIED, LEARNING
 from scalewatt.results.tables.estimates import ORIGINS
@@ -46,10 +47,14 @@ def learning(
     ]
     if not epochs:
         return to_frame(LEARNING.empty_table())
-    copied = ["series", "label", *COPIED, "metric_name", "metric_goal", "energy_unlike"]
+    copied = ["series", "label", *COPIED, "metric_name", "metric_goal"]
+    copied += ["energy_unlike", "torch_device"]
     rows = chosen[copied].merge(pd.concat(epochs), on="configuration")
-    # A curve is the mean over repeats: energies of unlike origin or scope have none.
-    rows[_ENERGIES] = rows[_ENERGIES].mask(rows["energy_unlike"].notna())
+    # A curve is the mean over repeats: energies of unlike origin or scope have none, and neither energy nor
+    # time has where repeats ran on different kinds of devices.
+    elsewhere = rows["torch_device"] == SEVERAL
+    rows[_ENERGIES] = rows[_ENERGIES].mask(rows["energy_unlike"].notna() | elsewhere)
+    rows["time_h"] = rows["time_h"].mask(elsewhere)
     rows = rows.assign(figure=definition["figure"])
     return to_frame(to_table(rows[LEARNING.names], LEARNING))
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.energies.tables import EnergyTotals, known_sum, one_origin
+from scalewatt.results.columns import SEVERAL
 from scalewatt.results.figures.breakdown_table import counted_repeats
 from scalewatt.results.tables.frames import column_of, records
 from scalewatt.results.tables.repeat_statistics import statistics_of
@@ -38,6 +39,7 @@ def training_costs(lines: pd.DataFrame, definition: Row, results: Path) -> pd.Da
             {"configuration": id_, **run_cost(RunFiles(results, id_, repeat), device)}
             for id_, device in zip(lines["configuration"], lines["torch_device"], strict=True)
             for repeat in repeats.get(id_, [])
+            if device != SEVERAL  # such repeats have no mean
         ],
         columns=["configuration", "kind", "samples", "energy_j", "device_s", "origin"],
     ).astype({name: "float64" for name in ("samples", "energy_j", "device_s")})
@@ -48,11 +50,11 @@ def training_costs(lines: pd.DataFrame, definition: Row, results: Path) -> pd.Da
     energy_j = runs["energy_j"].where(runs["configuration"].map(origin).notna())
     costs = {name: energy_j / runs[count] for name, count in QUANTITIES.items()}
     statistics = statistics_of(runs.assign(**costs), list(QUANTITIES))
-    means = {
-        f"{name}_{part}": statistics[part].xs(name, level="quantity")
-        for name in QUANTITIES
+    wide = {
+        part: statistics[part].unstack("quantity").reindex(columns=list(QUANTITIES))
         for part in PARTS
     }
+    means = {f"{name}_{part}": wide[part][name] for name in QUANTITIES for part in PARTS}
     ids = lines["configuration"]
     known = {name: _column(ids, column, pa.float64()) for name, column in means.items()}
     texts = {

@@ -103,11 +103,12 @@ def configurations_of(runs: pd.DataFrame) -> pd.DataFrame:
     unlike = unlike_energies(counted)
     known = counted.groupby("configuration", sort=False)[["energy_kwh", "metric_last"]].count()
     several = counted.groupby("configuration", sort=False)["torch_device"].nunique() > 1
+    elsewhere = counted["configuration"].map(several)
     masked = {
-        **dict.fromkeys(QUANTITIES, counted["configuration"].map(several)),
+        **dict.fromkeys(QUANTITIES, elsewhere),
         **dict.fromkeys(
             [*OF_ENERGY, *ESTIMATE_BOUNDS, "energy_origin", "energy_scope"],
-            counted["configuration"].isin(unlike),
+            elsewhere | counted["configuration"].isin(unlike),
         ),
     }
     counted = counted.assign(**{name: counted[name].mask(rows) for name, rows in masked.items()})
