@@ -13,8 +13,9 @@ import pandas as pd
 from markupsafe import Markup
 
 from scalewatt.figures import figure_data as data
+from scalewatt.figures import prose
 from scalewatt.report.results import Results
-from scalewatt.results.columns import metric_label, with_unit_of
+from scalewatt.results.columns import metric_label
 from scalewatt.results.text.number_format import number
 
 TITLES = {
@@ -122,19 +123,21 @@ def _mark_series(root: ElementTree.Element, table: pd.DataFrame) -> None:
     labels = table.drop_duplicates("series").set_index("series")["label"]
     for group in root.iter("g"):
         for series, text in labels.items():
-            if re.search(rf"-{re.escape(str(series))}(-[a-z]+)?$", group.get("id", "")):
+            if re.search(rf"-points-[A-Z]+\d*-{re.escape(str(series))}-\w+$", group.get("id", "")):
                 group.set("data-series", str(text))
 
 
 def _answer(root: ElementTree.Element, table: pd.DataFrame, name: str) -> None:
     """Give each marker a tooltip, and a link to its configuration.
 
-    Groups named `points-<panel>-<series>-<origin>` have a marker for each row. Both are in the order of
+    Groups named `points-<panel>-<series>-<origin>` have a marker for each row of that origin, which is as
+    figure_data.drawn_origins has it, `None` where that is not known. Both are in the order of
     x, and of y where x is equal; axes rise to the right and up. Where there are not as many markers as rows,
     they stay as they are.
     """
-    known, gpu_word = table.dropna(subset=["x", "y"]), data.gpu_word(table)
-    for (panel, series, origin), rows in known.groupby(_POINT[:3], sort=False):
+    gpu_word, origins = data.gpu_word(table), data.drawn_origins(table).fillna("None")
+    known = table.assign(origin=origins).dropna(subset=["x", "y"])
+    for (panel, series, origin), rows in known.groupby(["panel", "series", "origin"], sort=False):
         id_ = f"{name}-points-{panel}-{series}-{origin}"
         markers = [
             (parent, marker)
@@ -158,14 +161,13 @@ def _answer(root: ElementTree.Element, table: pd.DataFrame, name: str) -> None:
 def _tooltip(row: Any, gpu_word: str) -> str:
     """What a point is: series, n and local batch size, and both values with their units."""
     values = [
-        f"{_axis(name, row.model, gpu_word)} {number(value)}"
+        f"{_axis(name, row, gpu_word)} {number(value)}"
         for name, value in ((row.x_name, row.x), (row.y_name, row.y))
         if name != "gpus"
     ]
     return f"{row.label}, n {row.gpus}, LBS {row.local_batch_size}: {', '.join(values)}"
 
 
-def _axis(name: str, model: str, gpu_word: str) -> str:
-    if name.startswith("metric_"):
-        return metric_label(model)
-    return with_unit_of(name, gpu_word).replace("_", " ")
+def _axis(name: str, row: Any, gpu_word: str) -> str:
+    metric = metric_label(row.model, row.metric_name) if name.startswith("metric_") else None
+    return prose.quantity(name, gpu_word, metric).label

@@ -66,7 +66,7 @@ def grid(
             in_time = heading.replace("hours", "time") if suited.name in ("min", "s") else heading
             heading = f"{in_time} ({suited.name})"
         ends = [(row.get(f"{name}_low"), row.get(f"{name}_high")) for row in rows]
-        shown[heading] = [
+        shown[str(escape(heading))] = [
             _cell(value, low, high, suited.factor)
             for value, (low, high) in zip(values, ends, strict=True)
         ]
