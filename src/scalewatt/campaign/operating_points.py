@@ -73,12 +73,6 @@ def _in_id(lever: str) -> str:
     return f"-{LEVERS[lever].short}([0-9.]+){LEVERS[lever].unit.lower()}"
 
 
-def label_of(point: Mapping[str, float] | None) -> str:
-    """An operating point in words, "GPU clock 1200 MHz"; empty without any."""
-    values = [(LEVERS[lever], _number(value)) for lever, value in _ordered(point)]
-    return ", ".join(f"{lever.words} {value} {lever.unit}" for lever, value in values)
-
-
 # --- how a cluster sets them ----------------------------------------------------------------------
 
 

@@ -92,7 +92,7 @@ def is_published(points: pd.DataFrame) -> pd.Series:
 def error_bars(points: pd.DataFrame, kind: str, axis: str = "y") -> pd.DataFrame:
     """Return the ends `low` and `high` of error bars along an axis; NaN where there is none.
 
-    `kind` is one of BAR_LABELS or `none`. Single runs have no error bar.
+    `kind` is one of prose.BAR_WORDS or `none`. Single runs have no error bar.
     """
     middle = points[axis].astype(float)
     if kind == "none":

@@ -64,36 +64,6 @@ def _errors(rows: pd.DataFrame, axis: str) -> Any:
     return None if np.isnan(lengths).all() else lengths.T
 
 
-ESTIMATE_WIDTH, ESTIMATE_ALPHA = 5.0, 0.22
-
-
-def draw_estimates(axes: Axes, points: pd.DataFrame, looks: Looks, along: str = "y") -> None:
-    """Draw a broad pale bar over the interval of each estimate: unlike an error bar, without caps."""
-    known = points[points[f"{along}_estimate_low"].notna()]
-    for series, own in data.groups(known, "series"):
-        draw = axes.vlines if along == "y" else axes.hlines
-        bars = draw(
-            own["x" if along == "y" else "y"].to_list(),
-            own[f"{along}_estimate_low"].to_list(),
-            own[f"{along}_estimate_high"].to_list(),
-            colors=looks[series]["color"],
-            linewidth=ESTIMATE_WIDTH,
-            alpha=ESTIMATE_ALPHA,
-            zorder=1.5,
-        )
-        bars.set_gid(f"estimates-{series}")
-
-
-def boxes(
-    left: pd.Series, right: pd.Series, y: pd.Series, height: float
-) -> list[list[tuple[float, float]]]:
-    """Return the corners of boxes around `y`."""
-    return [
-        [(a, c - height / 2), (b, c - height / 2), (b, c + height / 2), (a, c + height / 2)]
-        for a, b, c in zip(left, right, y, strict=True)
-    ]
-
-
 def write_beside(
     axes: Axes, x: float, y: float, text: str, on_white: bool = False, **look: Any
 ) -> None:

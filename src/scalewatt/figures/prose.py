@@ -182,16 +182,6 @@ def origin_phrase(origin: str | None, scope: str | None) -> str:
     }.get(origin or "", "not known")
 
 
-def estimate_sentence(points: pd.DataFrame, axis: str = "y") -> str:
-    """Return what broad pale bars are; nothing where no point has one."""
-    if points[f"{axis}_estimate_low"].isna().all():
-        return ""
-    return (
-        "Broad pale bars: where the true value of an estimate lies. More repeats do not narrow them: all "
-        "runs on a device share the error, except for how power depends on load."
-    )
-
-
 def true_value(low_kwh: float | None, high_kwh: float | None) -> str:
     """Return between what an energy in kWh lies, or that this is not known of an estimate."""
     if low_kwh is None or high_kwh is None or low_kwh != low_kwh or high_kwh != high_kwh:
