@@ -303,6 +303,15 @@ def test_all_samples_count_of_a_short_journal_or_one_whose_total_is_overdue(
     assert made.used().kwh == pytest.approx(kwh(200 * seconds), rel=1e-9)
 
 
+def test_a_total_of_a_sensor_that_failed_for_long_is_not_all(made: Made) -> None:
+    folder = made.work_folder()
+    begin_segment(folder)
+    samples = {name: powers.astype(float) for name, powers in watts(3000, 100).items()}
+    samples["CUDA:1_POWER"][1000:2000] = np.nan
+    add_up(record(folder, samples), 3001)
+    assert made.used().unknown_runs
+
+
 def test_a_total_is_as_old_as_the_monotonic_clock_says(made: Made) -> None:
     folder = made.work_folder()
     begin_segment(folder)

@@ -21,6 +21,7 @@ from scalewatt.campaign.cluster import Device, powers
 from scalewatt.campaign.run_spec import RunSpec, read_spec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.energies.account import account
+from scalewatt.energies.node import MAX_UNCOVERED
 from scalewatt.energies.segments import PlannedRun, Run, segment_numbers
 from scalewatt.energies.tables import BOUNDS, ENERGY_SCHEMA, EnergyTotals
 from scalewatt.monitoring.running_total import TOTAL_EVERY_S, read_total
@@ -275,7 +276,7 @@ def _of_probe(folder: Path, powers_w: dict[str, Any]) -> Use:
 
 
 def _of_totals(run: Run, gpus: int) -> Use | None:
-    """What the samplers of a run have added up; None where a node, a segment or a rated kind has no total."""
+    """What the samplers of a run have added up; None where that is not all of a node, segment or kind."""
     files = journal_files(run.recordings)
     nodes = [node_totals(run, segment, journals) for segment, journals in files.items()]
     if not nodes or any(node is None for node in nodes):
@@ -287,7 +288,10 @@ def _of_totals(run: Run, gpus: int) -> Use | None:
     if segments - set(devices["segment"]) or not all(needed <= of_node for of_node in kinds):
         return None
     due_s = (MOST_BEHIND * devices["seconds"]).clip(upper=MOST_BEHIND_S)
-    if devices["joules"].isna().any() or (devices["behind_s"] > due_s).any():
+    # The first and the last step of a counter may be open.
+    least_s = (1 - MAX_UNCOVERED) * (devices["seconds"] - 2 * devices["period_s"])
+    is_whole = (devices["behind_s"] <= due_s) & (devices["covered_s"] >= least_s)
+    if not (is_whole & devices["joules"].notna()).all():
         return None
     joules = float(devices["joules"].sum())
     seconds = devices.groupby("segment")["seconds"].max().sum()
@@ -297,9 +301,9 @@ def _of_totals(run: Run, gpus: int) -> Use | None:
 def node_totals(run: Run, segment: int, journals: Mapping[str, Path]) -> pd.DataFrame | None:
     """Samplers' running totals of a segment by its journals; None if a node has none.
 
-    A row for each device that the run held: kind, joules, power_w (NaN of a GPU that no sensor saw), and
-    segment, host, seconds, last_s (Unix s) of its node, and behind_s, by how much the total is older than the
-    journal.
+    A row for each device that the run held: kind, joules, covered_s, power_w (NaN of a GPU that no sensor
+    saw), and segment, host, seconds, period_s, last_s (Unix s) of its node, and behind_s, by how much the
+    total is older than the journal.
     """
     hosts = run.hosts_of(segment) or [*journals]
     if len(hosts) != len(journals) or not all(same_node(host, journals) for host in hosts):
@@ -309,9 +313,9 @@ def node_totals(run: Run, segment: int, journals: Mapping[str, Path]) -> pd.Data
         total, last = read_total(path), last_stamps(path)
         if total is None or last is None:
             return None
-        columns = ["kind", "index", "uuid", "joules", "power_w"]
-        devices = pd.DataFrame(total["sensors"], columns=columns)
-        devices = devices.astype({"joules": "float64", "power_w": "float64"})
+        sums = ["joules", "covered_s", "power_w"]
+        devices = pd.DataFrame(total["sensors"], columns=["kind", "index", "uuid", *sums])
+        devices = devices.astype(dict.fromkeys(sums, "float64"))  # null in all rows, too
         is_gpu = devices["kind"] == "gpu"
         pairs = devices.loc[is_gpu, ["index", "uuid"]].itertuples(index=False)
         held = run.used_gpus(total["host"], pairs, segment)
@@ -320,7 +324,7 @@ def node_totals(run: Run, segment: int, journals: Mapping[str, Path]) -> pd.Data
             unseen = pd.DataFrame({"kind": "gpu", "index": sorted({*held} - {*seen})})
             devices = devices[~is_gpu | devices["index"].isin(held)]
             devices = pd.concat([devices, unseen]) if len(unseen) else devices
-        node = {name: total[name] for name in ("host", "seconds", "last_s")}
+        node = {name: total[name] for name in ("host", "seconds", "period_s", "last_s")}
         behind_s = last[1] - total["mono"]  # by the clock that nobody sets
         frames.append(devices.assign(segment=segment, behind_s=behind_s, **node))
     return pd.concat(frames, ignore_index=True) if frames else None
