@@ -34,6 +34,8 @@ def run_probe(
     """
     torch_device, ranks = _geometry(device)
     device = device.model_copy(update={"torch_device": torch_device})
+    # A probe begins afresh: put back into the queue it would do so without end.
+    cluster = cluster.model_copy(update={"requeue": False})
     options = LaunchOptions(cluster, device, out / WORK)
     spec = _spec(device, torch_device, ranks, seconds, period_s, repeat)
     work, run = out / WORK, out / WORK / "run"
