@@ -9,12 +9,14 @@ import subprocess
 import time
 import zipfile
 from pathlib import Path
+from typing import IO
 from urllib.parse import unquote
 
 import pytest
 import yaml
 from archived import ACCOUNT, Project, content, make_project, tag_file
 
+from scalewatt.archive import bag
 from scalewatt.archive.ro_crate import METADATA
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.table_definitions import runs_definition
@@ -218,6 +220,22 @@ def test_an_archive_is_never_overwritten(project: Project) -> None:
     with pytest.raises(InputError, match="exists already; allowed: another --out"):
         project.export()
     assert (project.path / "small.crate.zip").read_bytes() == b"mine"
+
+
+def test_a_file_that_changes_meanwhile_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, copy = tmp_path / "notes.json", bag.shutil.copyfileobj
+    path.write_text("{}")
+
+    def late(source: IO[bytes], target: IO[bytes]) -> None:
+        path.write_text("[]")
+        copy(source, target)
+
+    monkeypatch.setattr(bag.shutil, "copyfileobj", late)
+    with pytest.raises(InputError, match=r"notes\.json: changed meanwhile; export again"):
+        bag.write_bag({"notes.json": path}, bag.BagInfo("small", 0, False), tmp_path / "bag.zip")
+    assert not (tmp_path / "bag.zip").exists()
 
 
 def test_what_the_campaign_asks_for_and_is_not_there_is_named(project: Project) -> None:

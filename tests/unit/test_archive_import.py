@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from archived import Project, below, changed, content, make_project
 
-from scalewatt.archive.bag import BagInfo, write_bag
+from scalewatt.archive.bag import Bag, BagInfo, write_bag
 from scalewatt.archive.cluster_facts import read_facts
 from scalewatt.archive.import_archive import check_archive
 from scalewatt.archive.ro_crate import METADATA
@@ -232,6 +232,31 @@ def test_what_is_not_a_bag_of_a_campaign_is_refused(
             files[name] = text
 
     refused(other, changed(archive, spoil), "is not a bag of a campaign")
+
+
+def test_a_bag_of_another_name_than_its_folders_is_refused(other: Project, archive: Path) -> None:
+    def rename(files: dict[str, bytes]) -> None:
+        files["bag-info.txt"] = files["bag-info.txt"].replace(
+            b"Identifier: small", b"Identifier: x"
+        )
+
+    refused(other, changed(archive, rename), "is not a bag of a campaign")
+
+
+def test_a_campaign_that_is_made_while_an_archive_is_unpacked_stays(
+    other: Project, archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, write = other.path / "campaigns" / "small.yaml", Bag.write
+
+    def late(bag: Bag, targets: dict[str, Path]) -> None:
+        write(bag, targets)
+        file.parent.mkdir()
+        file.write_text("name: mine\n")
+
+    monkeypatch.setattr(Bag, "write", late)
+    with pytest.raises(InputError, match="exists already, and nothing is overwritten"):
+        other.import_(archive)
+    assert file.read_text() == "name: mine\n"
 
 
 def add(files: dict[str, bytes], name: str) -> None:

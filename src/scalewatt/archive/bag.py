@@ -116,6 +116,8 @@ def opened(path: Path) -> Iterator[Bag]:
             info = _parse_info(texts[_INFO])
             lines = [line.split("  ", 1) for line in texts[_SUMS].splitlines()]
             sha256 = {name.removeprefix("data/"): digest for digest, name in lines}
+            if info.name != top:
+                raise ValueError(f"{top} is not the folder of {info.name}")
         except (*_DAMAGED, OSError, KeyError) as error:
             raise InputError(f"{path}: is not a bag of a campaign; {_EXPECTED}") from error
         payload = {
@@ -179,6 +181,10 @@ def write_bag(files: Mapping[str, Given], info: BagInfo, out: Path) -> int:
         with zipfile.ZipFile(temporary, "w") as archive:
             for name, given in content.items():
                 _add(archive, f"{info.name}/{name}", given)
+        if changed := [name for name, digest in sha256_of(files).items() if digest != sums[name]]:
+            raise InputError(
+                f"{listed(changed, _MOST_NAMED)}: changed meanwhile; export again when nothing writes"
+            )
         return temporary.stat().st_size
 
 

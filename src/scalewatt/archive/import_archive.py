@@ -65,6 +65,7 @@ def import_archive(
             now = time.time_ns()
             for file in folder.rglob("*"):
                 os.utime(file, ns=(now, now))
+            _check_free(name, simulated, results, campaigns)  # unpacking takes long
             _place(folder, name + simulated, results, campaigns)
     written = f"written by scalewatt {info.scalewatt}, this is {__version__}"
     return [
