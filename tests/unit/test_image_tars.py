@@ -205,7 +205,7 @@ def test_a_killed_extraction_goes_on_and_ends_as_an_undisturbed_one(tmp_path: Pa
         *("--source", str(tars)),
     ]
     process = subprocess.Popen(command)
-    while not (extracted := list(data.glob(".extracting/train/n*"))):
+    while not (extracted := list(data.glob(".extracting-*/train/n*"))):
         assert process.poll() is None
         time.sleep(0.001)
     process.send_signal(signal.SIGKILL)

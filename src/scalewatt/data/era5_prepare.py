@@ -136,8 +136,7 @@ def prepare_year(
             return
         try:
             with h5py.File(partial, "w") as file:
-                where = store if isinstance(store, str) else next(iter(store.values()))
-                file.attrs["source"] = where if isinstance(where, str) else " ".join(where)
+                file.attrs["source"] = store
                 _write(file, times, source, globe)
             with partial.open("rb") as written:
                 os.fsync(written.fileno())

@@ -224,10 +224,14 @@ def extract_tars(tars: dict[str, Path], definition: dict[str, Any], folder: Path
                 f"{tars['devkit']}: says {key} {number}, dataset {definition['name']} has "
                 f"{definition[key]}"
             )
-    root = folder / ".extracting"
+    # What was extracted from other tars is not mixed with what these hold.
+    stats = [(path.stat().st_size, path.stat().st_mtime_ns) for path in tars.values()]
+    root = folder / f".extracting-{hashlib.sha256(repr(stats).encode()).hexdigest()[:12]}"
     present = [folder / split for split in SPLITS if (folder / split).exists()]
     if present and not root.exists():
         raise InputError(f"{present[0]}: was not extracted from these tars; remove it")
+    for stale in {*folder.glob(".extracting-*")} - {root}:
+        shutil.rmtree(stale)
     root.mkdir(exist_ok=True)
     needed = sum(tars[split].stat().st_size for split in SPLITS)
     extracted = sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
