@@ -13,6 +13,7 @@ from typing import Any
 
 import h5py
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -32,6 +33,7 @@ from scalewatt.common.settings import json_schema
 from scalewatt.energies.account import write_energy
 from scalewatt.recordings.stages import EVENTS_SCHEMA, STAGES_SCHEMA
 from scalewatt.registration.run_descriptions import RunDescription
+from scalewatt.results.build import repeat_seeds
 from scalewatt.results.tables.run_row import Facility, RunFiles, run_row
 
 NO_POWERS: dict[str, Any] = {"cpu": {}, "gpu": None, "ram": None}
@@ -427,6 +429,14 @@ def test_another_file_is_the_next_repeat_and_the_same_one_is_already_there(place
     assert load_campaign(place.campaign).repeats == {ONE: 2}
 
 
+@pytest.mark.parametrize("seeds", ["same", "varied", None])
+def test_seeds_of_repeats_are_those_of_their_descriptions(place: Place, seeds: str | None) -> None:
+    for name, watts in (("a.hdf5", 300.0), ("b.hdf5", 301.0)):
+        place.done(place.describe(place.perun(name, watts=watts), seeds=seeds))
+    runs = pd.DataFrame([place.row(ONE), place.row(ONE, 2)]).assign(excluded=None)
+    assert repeat_seeds(runs, place.results) == {ONE: seeds}
+
+
 def test_the_number_of_a_deleted_repeat_is_free_again(place: Place) -> None:
     files = [place.describe(place.perun(f"{w}.hdf5", watts=w)) for w in (300, 301)]
     place.done(*files)
@@ -632,6 +642,7 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"nodes": 2}, ["gpus: 1 on 2 nodes", "multiple of 2"]),
     ({"protocol": "papr"}, ["protocol", "did you mean 'paper'"]),
     ({"path": "a.hdf5"}, ["path: only in tables"]),
+    ({"lines": {"a/b": "x"}}, ["lines", "letters, digits"]),
     ({"events": "none.csv"}, ["none.csv", "No such file"]),
     ({"run": "x"}, ["not one run 'x'", "name one (run) of run"]),
 ]  # fmt: skip

@@ -90,7 +90,7 @@ class RunDescription(Settings):
     metric_name: Key | None = None
     label: Text | None = None
     series: FileName | None = None
-    lines: dict[str, Text] = Field(default_factory=dict)
+    lines: dict[FileName, Text] = Field(default_factory=dict)
     seeds: Literal["same", "varied"] | None = None
     window: RunWindow | None = None
     run: Annotated[str, BeforeValidator(_as_text)] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,7 @@ def _metadata(definition: Row, runs: pd.DataFrame, results: Path) -> Row:
     excluded = _excluded(definition, runs)
     idle = _idle(definition, results)
     no_idle = without_baseline(idle, runs) if idle else {}
-    sentences = notes({**definition, "excluded": excluded}, rows, _seeds(runs, results))
+    sentences = notes({**definition, "excluded": excluded}, rows, repeat_seeds(runs, results))
     if figure == "breakdown":
         sentences += [f"No idle baseline of {device}: {why}." for device, why in no_idle.items()]
     return {
@@ -127,24 +128,26 @@ def _metadata(definition: Row, runs: pd.DataFrame, results: Path) -> Row:
     }
 
 
-def _seeds(runs: pd.DataFrame, results: Path) -> dict[str, str | None]:
+def repeat_seeds(runs: pd.DataFrame, results: Path) -> dict[str, str | None]:
     """Return the seeds of repeats that count and have an error, by configuration: same, varied, or null."""
     counted = runs[runs["excluded"].isna() & runs["metric_last"].notna()]
-    found: dict[str, str | None] = {}
-    for id_, own in counted.groupby("configuration", sort=False):
-        seeds = {_seed(RunFiles(results, str(id_), repeat)) for repeat in own["repeat"]}
-        if len(own) > 1:
-            found[str(id_)] = None if None in seeds else SAME if len(seeds) == 1 else VARIED
-    return found
+    return {
+        str(id_): _seeds_of(
+            [RunFiles(results, str(id_), repeat).folder for repeat in rows["repeat"]]
+        )
+        for id_, rows in counted.groupby("configuration", sort=False)
+        if len(rows) > 1
+    }
 
 
-def _seed(files: RunFiles) -> int | None:
-    """Return a run's seed, by its spec or by what was told when it was registered."""
-    seed = read_spec(files.folder / "spec.json").seed
-    path = files.folder / "provenance.json"
-    if seed is None and path.is_file():
-        return (read_json_object(path).get("description") or {}).get("seed")
-    return seed
+def _seeds_of(folders: Sequence[Path]) -> str | None:
+    """Seeds of repeats, by their specs, or by the descriptions that they were registered with."""
+    seeds = {read_spec(folder / "spec.json").seed for folder in folders}
+    if None not in seeds:
+        return SAME if len(seeds) == 1 else VARIED
+    paths = [folder / "provenance.json" for folder in folders]
+    words = {read_json_object(path).get("seeds") if path.is_file() else None for path in paths}
+    return words.pop() if len(words) == 1 else None
 
 
 def _gpu_word(definition: Row, rows: list[Row]) -> str:
