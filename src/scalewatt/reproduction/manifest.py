@@ -79,11 +79,9 @@ def read_manifest(results: Path) -> Manifest:
 
 def files_below(results: Path, folder: str) -> list[str]:
     """Files in a folder of the campaign, sorted, without temporary ones."""
-    return sorted(
-        path.relative_to(results).as_posix()
-        for path in (results / folder).rglob("*")
-        if path.is_file() and not path.name.startswith(".")
-    )
+    paths = (path for path in (results / folder).rglob("*") if path.is_file())
+    names = (path.relative_to(results).as_posix() for path in paths)
+    return sorted(name for name in names if "/." not in name)
 
 
 def current_lock_sha256() -> str | None:
