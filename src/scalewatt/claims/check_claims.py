@@ -60,11 +60,6 @@ def check_claims(
     return as_text(rows, evidence), json.dumps(as_json(rows), indent=1, allow_nan=False)
 
 
-def write_claims(evidence: Evidence, out: Path) -> None:
-    """Write what the evidence says of all claims to `out`.{parquet,csv,md,json}."""
-    _write(claim_rows(verdicts(evidence)), evidence, out)
-
-
 def _write(rows: pd.DataFrame, evidence: Evidence, out: Path) -> None:
     write_table_with_csv(as_table(rows, evidence), Path(f"{out}.parquet"))
     write_text(Path(f"{out}.md"), as_markdown(rows, evidence))
