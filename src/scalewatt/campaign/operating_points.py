@@ -22,16 +22,17 @@ from scalewatt.common.settings import STRICT
 
 @dataclass(frozen=True)
 class Lever:
-    """A lever's name in ids of configurations, and its unit."""
+    """A lever's words; `short` stands in ids of configurations."""
 
     short: str
+    words: str
     unit: str
 
 
 LEVERS = {
-    "gpu_clock_mhz": Lever("gpuclock", "MHz"),
-    "gpu_power_limit_w": Lever("gpulimit", "W"),
-    "cpu_clock_mhz": Lever("cpuclock", "MHz"),
+    "gpu_clock_mhz": Lever("gpuclock", "GPU clock", "MHz"),
+    "gpu_power_limit_w": Lever("gpulimit", "GPU power limit", "W"),
+    "cpu_clock_mhz": Lever("cpuclock", "CPU clock", "MHz"),
 }
 """By the key of a series."""
 PLACEHOLDERS = ("value", "khz", "gpus")
