@@ -10,8 +10,7 @@ from scalewatt.cli import main
 
 SOURCES = {
     "a Zarr store": "https://u:hunter2@127.0.0.1:9/z",
-    "files": '{"files": ["https://u:hunter2@127.0.0.1:9/*"]}',
-    "a folder": '{"hdf5": "https://u:hunter2@127.0.0.1:9/z"}',
+    "files": "https://u:hunter2@127.0.0.1:9/*",
 }
 ERA5 = (
     '{"name": "era5", "format": "era5", "source": "data_root", "grid": [32, 64], "train_years": '
