@@ -1,5 +1,6 @@
 # What rules take: functions of wildcards to inputs, params and resources.
 import shlex
+from dataclasses import asdict
 
 from scalewatt.campaign.cluster import basis, is_made_here, powers
 from scalewatt.campaign.exclusions import remeasured_runs
@@ -150,11 +151,15 @@ def plan_content(wildcards):
 
 
 def report_content(wildcards):
-    """Return what the report is about beyond its tables: the campaign, and the cluster's facts."""
+    """Return what the report is about beyond its tables: the campaign, and the cluster's facts.
+
+    As values of Python's types: of others Snakemake does not see that they change.
+    """
     devices = [DEVICES[name] for name in sorted(CAMPAIGN.devices())]
     left_out = [f"{sentence}." for sentence in CAMPAIGN.left_out]
     facts = left_out + basis(CLUSTER, devices)
-    return report_definition(CAMPAIGN, CLUSTER, facts, remeasured_runs(EXCLUSIONS))
+    remeasured = remeasured_runs(EXCLUSIONS)
+    return asdict(report_definition(CAMPAIGN, CLUSTER, facts, remeasured))
 
 
 # --- a run that is repeated -----------------------------------------------------------------------
