@@ -213,8 +213,12 @@ def test_every_point_is_where_the_table_has_it() -> None:
     assert shown == expected
 
 
-def test_bars_of_phases_add_up_to_the_energy_of_a_sample() -> None:
-    rows = [row({"precision": p}, 256, 1000, w) for p, w in (("fp32", 600), ("bf16", 300))]
+@pytest.mark.parametrize("other", ["precision", "epochs"])
+def test_bars_of_phases_add_up_to_the_energy_of_a_sample(other: str) -> None:
+    departs: dict[str, Any] = {"precision": "fp32"}
+    if other == "epochs":  # of one line at one batch
+        departs = {"epochs": 3, "configuration": "resnet50-h100-n001-lbs0256-full-epochs3"}
+    rows = [row(departs, 256, 1000, 600), row({}, 256, 1000, 300)]
     figure = drawn(rows)
     (axes,) = [a for a in panels(figure) if a.get_xlabel() == "Energy per sample (J), LBS 256"]
     widths: dict[float, float] = {}

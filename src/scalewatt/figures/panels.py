@@ -175,14 +175,16 @@ def _draw_fronts(axes: Axes, points: pd.DataFrame, panels: layout.Panels) -> Non
 
 
 def _draw_bars(axes: Axes, rows: pd.DataFrame) -> None:
-    """Draw a horizontal bar for each line, in parts."""
-    names, parts = list(rows["label"].unique()), list(rows["x_name"].unique())
-    left, places = np.zeros(len(names)), np.arange(len(names))[::-1]
+    """Draw a horizontal bar for each configuration, in parts."""
+    bars, parts = rows.drop_duplicates("configuration"), list(rows["x_name"].unique())
+    by_part = rows.pivot(index="configuration", columns="x_name", values="x")
+    lengths = by_part.loc[bars["configuration"]]
+    left, places = np.zeros(len(bars)), np.arange(len(bars))[::-1]
     for index, part in enumerate(parts):
-        widths = rows[rows["x_name"] == part].set_index("label")["x"].reindex(names).to_numpy(float)
+        widths = lengths[part].to_numpy(float)
         axes.barh(places, widths, 0.72, left, **_part_look(index, len(parts)), gid=part)
         left = left + widths
-    axes.set_yticks(places, names)
+    axes.set_yticks(places, bars["label"].to_list())
     axes.grid(visible=False, axis="y")
     batches = "/".join(map(str, sorted(rows["local_batch_size"].unique())))
     axes.set_xlabel(f"Energy per sample (J), LBS {batches}")
