@@ -28,9 +28,13 @@ class Results:
 
     folder: Path
 
+    def path(self, name: str) -> Path:
+        """File of a table."""
+        return self.folder / "tables" / f"{name}.parquet"
+
     def table(self, name: str) -> pd.DataFrame | None:
         """Table with numpy columns (figure_data.drawable); InputError if the file is damaged."""
-        path = self.folder / "tables" / f"{name}.parquet"
+        path = self.path(name)
         try:
             frame = to_frame(pq.read_table(path)) if path.is_file() else None
         except (OSError, pa.ArrowException) as error:

@@ -62,13 +62,10 @@ def table_parts(results: Results, definition: Definition) -> list[Part]:
     listed = yaml.safe_load(Path(__file__).with_name("tables.yaml").read_text(encoding="utf-8"))
     parts = []
     for table in (PageTable(**entry) for entry in listed):
-        frame = results.runs if table.source == "runs" else results.table(table.source)
-        is_made = frame is not None and (
-            table.source != "runs" or results.table("runs") is not None
-        )
         if table.source in _OPTIONAL and table.source not in definition.figures:
             continue
-        if is_made:
+        if results.path(table.source).is_file():
+            frame = results.runs if table.source == "runs" else results.table(table.source)
             parts.append(_part(table, frame, definition, results.gpu_word))
         elif table.source not in _OF_MODEL:
             parts.append(Part(table.name, table.heading, _NOT_MADE.format(table.source)))
