@@ -23,6 +23,11 @@ from energy_files import T0, counter, gpu, recordings, write_journal, write_peru
 from made_recordings import read_perun_file
 
 import scalewatt
+from scalewatt.archive.bag import BagInfo, write_bag
+from scalewatt.archive.cluster_facts import facts_text
+from scalewatt.archive.file_selection import campaign_files
+from scalewatt.archive.import_archive import import_archive
+from scalewatt.archive.ro_crate import METADATA
 from scalewatt.campaign.cluster import basis, load_cluster, powers
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.registered_campaign import facility_cluster, registered_devices
@@ -388,6 +393,27 @@ def test_a_lost_campaign_file_comes_back(place: Place) -> None:
     place.campaign.unlink()
     assert place.done(*files).count("already there") == 2
     assert place.campaign.read_bytes() == before
+
+
+@pytest.mark.parametrize("results", ["results", "far/away"])
+def test_registered_runs_are_imported_wherever_results_go(place: Place, results: str) -> None:
+    place.done(place.describe(place.perun("a.hdf5")))
+    campaign = load_campaign(place.campaign)
+    runs = place.results / "runs"
+    files = {
+        **campaign_files(campaign, facts_text(campaign, load_cluster(LOCAL)).encode()),
+        METADATA: b"{}",
+        **{
+            f"results/mine/runs/{path.relative_to(runs)}": path
+            for path in runs.glob("*/*/*")
+            if path.is_file()
+        },
+    }
+    write_bag(files, BagInfo("mine", 1, False), place.folder / "mine.zip")
+    to = place.folder / "other"
+    import_archive(place.folder / "mine.zip", to / results, to / "campaigns", None)
+    imported = load_campaign(to / "campaigns" / "mine.yaml")
+    assert imported.configurations == campaign.configurations
 
 
 def test_two_calls_at_once_lose_nothing(place: Place) -> None:

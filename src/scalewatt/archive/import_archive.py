@@ -65,6 +65,8 @@ def import_archive(
             now = time.time_ns()
             for file in folder.rglob("*"):
                 os.utime(file, ns=(now, now))
+            runs = os.path.relpath(results / name / "runs", campaigns)
+            _name_runs(folder / "campaigns" / f"{name}.yaml", runs)
             _check_free(name, simulated, results, campaigns)  # unpacking takes long
             _place(folder, name + simulated, results, campaigns)
     written = f"written by scalewatt {info.scalewatt}, this is {__version__}"
@@ -149,17 +151,26 @@ def _renamed(folder: Path, name: str) -> Campaign:
     file, facts = folder / f"{name}.yaml", folder / f"{name}{SUFFIX}"
     for path, key, value in (
         (file, "name", name),
-        (file, "runs", f"../results/{name}/runs"),  # of registered runs that lay elsewhere
         (facts, "campaign", f"campaigns/{name}.yaml"),
     ):
         text = re.sub(
             rf"(?m)^{key}:.*$", f"{key}: {value}", path.read_text(encoding="utf-8"), count=1
         )
         path.write_text(text, encoding="utf-8")
+    _name_runs(file, f"../results/{name}/runs")
     campaign = load_campaign(file, read_facts(facts))
     if campaign.name.removesuffix(SIMULATED) != name:
         raise InputError(f"{file}: name: expected on a line of its own, to be changed to {name}")
     return campaign
+
+
+def _name_runs(file: Path, runs: str) -> None:
+    """Say in a campaign file of registered runs where they are, unless that is the default."""
+    text = file.read_text(encoding="utf-8")
+    if re.search(r"(?m)^registered:", text):
+        text = re.sub(r"(?m)^runs:.*\n?", "", text)
+        line = "" if runs == f"../results/{file.stem}/runs" else f"runs: {runs}\n"
+        file.write_text(text + line, encoding="utf-8")
 
 
 def _place(folder: Path, own: str, results: Path, campaigns: Path) -> None:
