@@ -21,6 +21,7 @@ from status_files import (
     running,
 )
 
+from scalewatt.cli import main
 from scalewatt.tracking.status_text import WIDTH, bar, clock, duration, status_text
 
 
@@ -98,6 +99,12 @@ def test_the_power_after_the_first_sample_is_not_known(made: Made) -> None:
 )
 def test_a_duration_in_words(seconds: float, words: str) -> None:
     assert duration(seconds) == words
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf"])
+def test_a_wrong_time_between_is_refused(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "--watch", seconds]) == 1
+    assert "--watch: " in (error := capsys.readouterr().err) and error.count("\n") == 1
 
 
 def test_a_bar_is_full_only_when_all_is_done() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 
 from scalewatt.campaign.cluster import campaign_path, load_site
 from scalewatt.campaign.load import load_campaign
+from scalewatt.common.errors import InputError
 from scalewatt.recordings.terms import ESTIMATED
 from scalewatt.results.text.number_format import listed
 from scalewatt.slurm.job_queue import never_starts
@@ -45,8 +47,10 @@ def show_status(
     """Print the status of a campaign; with `watch_s` again and again, so many seconds apart.
 
     `max_gpus`: larger points are left out; by default those that the cluster leaves out.
-    InputError if the cluster file or the campaign is wrong.
+    InputError if the cluster file, the campaign or `watch_s` is wrong.
     """
+    if watch_s is not None and not 0 < watch_s < math.inf:
+        raise InputError(f"--watch: {watch_s:g}; expected seconds above 0")
     cluster = load_site(site)
     loaded = load_campaign(campaign or campaign_path(cluster), cluster, max_gpus, to_run=False)
     while True:
