@@ -34,17 +34,12 @@ def users_variables(environment: Mapping[str, str]) -> list[str]:
     return [name for name in environment if name.startswith(_USERS_VARIABLES)]
 
 
-def ask(*command: str, timeout_s: float = TIMEOUT_S, times: str | None = None) -> list[str]:
-    """Lines that a Slurm command prints, without empty ones; NoAnswerError.
-
-    `times`: format of times, for SLURM_TIME_FORMAT.
-    """
+def ask(*command: str, timeout_s: float = TIMEOUT_S) -> list[str]:
+    """Lines that a Slurm command prints, without empty ones; NoAnswerError."""
     if shutil.which(command[0]) is None:
         raise NoAnswerError(f"{command[0]} is not found")
     changing = users_variables(os.environ)
     environment = {name: value for name, value in os.environ.items() if name not in changing}
-    if times:
-        environment["SLURM_TIME_FORMAT"] = times
     try:
         done = subprocess.run(
             command,
