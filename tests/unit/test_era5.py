@@ -75,5 +75,7 @@ def test_prepared_years_need_no_source_and_missing_ones_name_the_key(tmp_path, p
     shutil.copytree(folder, tmp_path / "copy")
     (tmp_path / "copy" / "manifest.json").unlink()
     assert prepare_dataset(DEFINITION, tmp_path / "copy", None) == marker
-    with pytest.raises(InputError, match=r"1999\.h5: .* missing; .*sources: {era: <url, files or folder>}"):
+    with pytest.raises(
+        InputError, match=r"1999\.h5: .* missing; .*sources: {era: <url, files or folder>}"
+    ):
         prepare_dataset(DEFINITION, tmp_path / "new", None)
