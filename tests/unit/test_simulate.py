@@ -165,7 +165,7 @@ def test_every_published_time_and_energy_is_reproduced_within_the_models_interva
 
 @pytest.mark.parametrize(
     "configuration",
-    ["resnet50-a100-n016-lbs0256-full", "fourcastnet.pretrain-h100-n032-lbs0001-full", LONG],
+    ["resnet50-a100-n016-lbs0016-full", "fourcastnet.pretrain-h100-n032-lbs0001-full", LONG],
 )
 def test_published_numbers_come_out_of_recording_and_accounting(
     configuration: str, tmp_path: Path

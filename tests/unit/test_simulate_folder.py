@@ -51,7 +51,7 @@ def finished(tmp_path: Path) -> Simulated:
     return simulate(tmp_path, spec_of(RUN, epochs=1))
 
 
-def test_a_simulation_that_was_broken_off_is_not_finished_and_is_made_anew(
+def test_a_simulation_that_was_broken_off_is_not_finished_and_is_refused_until_it_is_removed(
     finished: Simulated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
@@ -61,8 +61,8 @@ def test_a_simulation_that_was_broken_off_is_not_finished_and_is_made_anew(
         patched.setattr("scalewatt.scaling.simulation.write.write_table", broken)
         simulated_into(finished.folder)
     assert not (finished.folder / "provenance.json").exists()
-    simulated_into(finished.folder)
-    assert finished.provenance["simulated"]
+    with pytest.raises(InputError, match="expected nothing but spec.json"):
+        simulated_into(finished.folder)
 
 
 def test_a_finished_simulation_is_made_anew(finished: Simulated) -> None:
