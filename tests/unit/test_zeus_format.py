@@ -54,6 +54,13 @@ def test_a_window_is_chosen_by_its_name(tmp_path: Path) -> None:
         scalewatt.energy(path, run="epoch 3")
 
 
+def test_a_column_of_energies_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "n1.csv"
+    path.write_text(f"{HEAD},gpu0_energy\n{T0},a,10.0,1000,2000\n")
+    with pytest.raises(InputError, match=r"gpu0_energy.? twice; expected each"):
+        scalewatt.energy(path)
+
+
 @pytest.mark.parametrize("energy", ["-5.0", "0.0", "nan", "inf", "", "x"])
 def test_an_energy_that_cannot_be_is_unknown(energy: str, tmp_path: Path) -> None:
     path = tmp_path / "n1.csv"

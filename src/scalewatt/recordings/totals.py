@@ -72,6 +72,9 @@ def _read_rows(lines: Sequence[str], with_commas: str | None) -> tuple[pd.DataFr
     """
     header, *cells = csv.reader(lines)
     header = [name.strip().lower() for name in header]
+    for name in header:
+        if name.endswith("_energy") and header.count(name) > 1:
+            raise InputError(f"has column {shown(name)} twice; expected each energy once")
     if with_commas:
         at = header.index(with_commas)
         for row in cells:
