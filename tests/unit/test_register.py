@@ -654,6 +654,7 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"local_batch_size": None}, ["no batch size given", "global_batch_size"]),
     ({"global_batch_size": 300}, ["global_batch_size: 300", "allowed: 256"]),
     ({"local_batch_size": None, "global_batch_size": 3, "gpus": 2}, ["3", "multiple of 2"]),
+    ({"local_batch_size": 10**9, "gpus": 3}, ["1000000000 times 3", "at most 1000000000"]),
     ({"model": "mine"}, ["missing key 'metric_name'"]),
     ({"metric": 124.5}, ["metric is 124.5, but top1_error_percent is 0 to 100"]),
     (

@@ -49,7 +49,8 @@ FileName = Annotated[
 ]
 Gpus = Annotated[int, Field(ge=1, le=100_000)]
 Indices = Annotated[list[Annotated[int, Field(ge=0, le=65_535)]], Field(min_length=1), EachOnce]
-Batch = Annotated[int, Field(ge=1, le=10**9)]
+LARGEST_BATCH = 10**9
+Batch = Annotated[int, Field(ge=1, le=LARGEST_BATCH)]
 
 
 def _as_text(value: Any) -> str:
@@ -284,6 +285,11 @@ def _check_batch_size(given: RunDescription, where: str) -> None:
             f"a multiple of {replicas}" if local is None else f"{local * replicas}, or one key"
         )
         raise InputError(f"{where}: global_batch_size: {total}; allowed: {allowed}")
+    if given.batch * replicas > LARGEST_BATCH:
+        raise InputError(
+            f"{where}: local_batch_size: {given.batch} times {replicas}; allowed: at most {LARGEST_BATCH} "
+            "samples per update"
+        )
 
 
 def _check_work(given: RunDescription, where: str) -> None:
