@@ -295,10 +295,11 @@ def test_all_of_a_measurement_is_set_aside_and_nothing_of_another(
     assert place.run(TWO, 1)["superseded"] == 1
 
 
-@pytest.mark.parametrize("step", range(1, 4))
+@pytest.mark.parametrize("step", range(1, 7))
 def test_killed_in_between_nothing_is_lost_and_the_same_command_moves_the_rest(
     step: int, place: Made, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    everything_of_a_run(place)  # traces, three tables of energy, a working directory: six moves
     before = sorted(files_of_runs(place).values())
     rename, done = os.rename, []
 
