@@ -61,7 +61,7 @@ def test_a_simulation_that_was_broken_off_is_not_finished_and_is_refused_until_i
         patched.setattr("scalewatt.scaling.simulation.write.write_table", broken)
         simulated_into(finished.folder)
     assert not (finished.folder / "provenance.json").exists()
-    with pytest.raises(InputError, match="expected nothing but spec.json"):
+    with pytest.raises(InputError, match=r"expected nothing but spec\.json"):
         simulated_into(finished.folder)
 
 
