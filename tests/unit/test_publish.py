@@ -62,7 +62,6 @@ def describe(work: WorkDir, segment: int, **changes: Any) -> None:
             "torch_device": "cuda",
             "device_name": "NVIDIA A100",
             "packages": {"torch": "2.7.0"},
-            "slurm": {"job": "4711", "step": str(segment)},
         }
         | changes,
     )

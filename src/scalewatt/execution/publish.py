@@ -25,7 +25,6 @@ from scalewatt.run_files.record import COMPILED, WorkDir, description_path
 from scalewatt.training.history import history_table
 
 _OF_PLACE = ("ranks", "clock_offsets")
-_OF_SEGMENT = ("slurm", *_OF_PLACE)
 _OF_PACKAGES = ("packages_installed", "lock")
 _OF_CODE = ("commit", "commit_clean")
 _BASELINES = ("metric_persistence", "metric_climatology")
@@ -78,7 +77,7 @@ def _provenance(work: WorkDir, result: dict[str, Any]) -> dict[str, Any]:
     software = [segment.get("software") or {} for segment in segments]
     paths = {s["segment"]: description_path(work.path, s["segment"]) for s in segments}
     described = {number: read_json(path) for number, path in paths.items() if path.exists()}
-    last = {k: v for k, v in [*described.values()][-1].items() if k not in _OF_SEGMENT}
+    last = {k: v for k, v in [*described.values()][-1].items() if k not in _OF_PLACE}
     commit = source_commit()
     return {
         "spec_sha256": work.spec.sha256,

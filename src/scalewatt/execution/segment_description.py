@@ -59,17 +59,9 @@ def describe_segment(job: Job, ranks: Ranks, gpu: Gpu | None, further: Mapping[s
         "packages": package_versions(),
         "perun": settings_in_effect(),
         "environment_variables": variables(os.environ, Redaction.of(os.environ)),
-        "slurm": _slurm_step(os.environ),
         **further,
     }
     write_json(description_path(job.work, job.segment), description)
-
-
-def _slurm_step(environment: Mapping[str, str]) -> dict[str, str] | None:
-    """Job and step that this process runs in; None outside of a Slurm step."""
-    job = environment.get("SLURM_JOB_ID") or environment.get("SLURM_JOBID")
-    step = environment.get("SLURM_STEP_ID") or environment.get("SLURM_STEPID")
-    return {"job": job, "step": step} if job and step else None
 
 
 def add_to_description(job: Job, entries: Mapping[str, Any]) -> None:
