@@ -14,7 +14,7 @@ from scalewatt.results.figures.footnotes import estimate_notes
 from scalewatt.results.figures.panel_points import pareto_front
 from scalewatt.results.tables.comparisons import comparisons_of
 from scalewatt.results.tables.estimates import (
-    quantity_bounds,
+    estimated_ends,
     relative_bounds,
 )
 from scalewatt.results.tables.frames import frame_of, records, values
@@ -72,16 +72,26 @@ def test_there_is_no_energy_ratio_of_estimates(origin: str, ratio: float | None)
         ("energy_kwh", (1 + 1 / FACTOR, 1 + FACTOR)),
         ("p_gpuh_kw", (1 + 1 / FACTOR, 1 + FACTOR)),
         ("mean_cpu_socket_power_w", (100 / FACTOR, 100 * FACTOR)),
-        ("gpu_energy_kwh", (None, None)),
-        ("runtime_h", (None, None)),
+        ("gpu_energy_kwh", None),
+        ("runtime_h", None),
     ],
 )
 def test_a_quantity_has_the_interval_of_the_energy_that_it_is_made_of(
-    name: str, ends: tuple[float | None, float | None]
+    name: str, ends: tuple[float, float] | None
 ) -> None:
-    frame = frame_of([configuration("a", 1.0, 1.0)], CONFIGURATIONS)
-    (found,) = records(quantity_bounds(frame, name))
-    assert (found["low"], found["high"]) == (ends if None in ends else pytest.approx(ends))
+    row = configuration("a", 1.0, 1.0)
+    relative = relative_bounds(row, name)
+    if ends is None:
+        assert relative == (1.0, 1.0)
+    else:
+        assert relative == pytest.approx([end / row[f"{name}_mean"] for end in ends])
+
+
+def test_the_ends_of_a_tables_energies_are_those_that_estimates_leave_open() -> None:
+    rows = [configuration("a", 1.0, 1.0), configuration("b", 1.0, energy_origin="measured")]
+    ends = records(estimated_ends(frame_of(rows, CONFIGURATIONS), "energy_kwh_mean"))
+    assert list(ends[0].values()) == pytest.approx([1 + 1 / FACTOR, 1 + FACTOR])
+    assert list(ends[1].values()) == [None, None]
 
 
 def test_a_share_is_open_to_both_sides_and_what_is_net_of_estimates_altogether() -> None:
@@ -107,8 +117,6 @@ def test_what_uncovered_time_can_have_cost_is_nothing_that_estimates_leave_open(
     mixed |= {"energy_high_kwh": FACTOR + 2.1, "mean_gpu_power_w_mean": 300.0}
     for name in ("gpu_energy_kwh", "mean_gpu_power_w"):
         assert relative_bounds(mixed, name) == (1.0, 1.0)
-        found = quantity_bounds(frame_of([mixed], CONFIGURATIONS), name)
-        assert found.isna().all(axis=None)
     measured = mixed | {"energy_origin": "measured", "energy_low_kwh": 3.0, "energy_high_kwh": 3.1}
     assert relative_bounds(measured, "energy_kwh") == (1.0, 1.0)
     assert estimate_notes([measured | {"energy_kwh": 3.0}]) == []

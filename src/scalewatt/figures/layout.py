@@ -24,9 +24,9 @@ Looks = Mapping[str, dict[str, Any]]
 
 
 def draw_series(
-    axes: Axes, points: pd.DataFrame, looks: Looks, by: str = "series", joined: bool = True
+    axes: Axes, points: pd.DataFrame, looks: Looks, joined: bool = True
 ) -> list[tuple[str, str | None, Line2D]]:
-    """Draw points (columns x, y, drawn_origin, and `by`) with error bars from x_low, y_low to x_high, y_high.
+    """Draw points (columns series, x, y, drawn_origin) with error bars from x_low, y_low to x_high, y_high.
 
     Colour and marker are those of the series, the fill that of the origin. If `joined`, a line goes through
     the points of a series by n and x; it breaks at those without a value, and of another origin. Return
@@ -36,9 +36,9 @@ def draw_series(
     ordered = ordered if joined else ordered.dropna(subset=["x", "y"])
     ordered = ordered.assign(origin=ordered["drawn_origin"].fillna("").astype(str))
     drawn = []
-    for key in ordered[[by, "origin"]].drop_duplicates().itertuples(index=False):
+    for key in ordered[["series", "origin"]].drop_duplicates().itertuples(index=False):
         series, origin = map(str, key)
-        rows = ordered[ordered[by] == series]
+        rows = ordered[ordered["series"] == series]
         rows = rows[rows["origin"].eq(data.PUBLISHED) == (origin == data.PUBLISHED)]
         look = style.of_origin(looks[series], origin or None)
         look |= {} if joined and origin != data.PUBLISHED else {"linestyle": "none"}
@@ -64,13 +64,9 @@ def _errors(rows: pd.DataFrame, axis: str) -> Any:
     return None if np.isnan(lengths).all() else lengths.T
 
 
-def write_beside(
-    axes: Axes, x: float, y: float, text: str, on_white: bool = False, **look: Any
-) -> None:
-    """Write a small text right of a bar's end; `on_white` where it stands on something drawn."""
+def write_beside(axes: Axes, x: float, y: float, text: str, **look: Any) -> None:
+    """Write a small text right of a bar's end."""
     place: Any = {"textcoords": "offset points", "va": "center", "ha": "left", "fontsize": 6}
-    if on_white:
-        place["bbox"] = {"facecolor": "white", "linewidth": 0, "pad": 0.4}
     axes.annotate(text, (x, y), (3, 0), **(place | look)).set_in_layout(False)
 
 

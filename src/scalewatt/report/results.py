@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 
 from scalewatt.common.errors import InputError
 from scalewatt.figures import figure_data as data
-from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.tables.frames import records, to_frame
 from scalewatt.results.tables.run_row import read_provenances
 from scalewatt.results.tables.table_schema import RUNS
@@ -67,9 +66,3 @@ class Results:
     def gpu_word(self) -> str:
         """What n counts."""
         return data.gpu_word(self.runs)
-
-
-def estimated_ends(rows: pd.DataFrame) -> pd.DataFrame:
-    """Ends of the intervals of energies of which a part is estimated; null of others."""
-    ends = rows[["energy_low_kwh", "energy_high_kwh"]]
-    return ends.where(rows["energy_origin"].isin(ORIGINS))

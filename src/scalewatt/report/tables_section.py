@@ -14,8 +14,9 @@ from scalewatt.figures import figure_data as data
 from scalewatt.report.data_quality_section import flag_labels
 from scalewatt.report.definition import Definition
 from scalewatt.report.html_tables import Part, grid
-from scalewatt.report.results import Results, estimated_ends
+from scalewatt.report.results import Results
 from scalewatt.results.columns import columns, label, metric_label, with_unit_of
+from scalewatt.results.tables.estimates import estimated_ends
 from scalewatt.results.text.markdown_latex import UNEQUAL_SCOPES
 
 _OPTIONAL = ("table1", "variants")
@@ -101,7 +102,7 @@ def _with_derived(source: str, rows: pd.DataFrame, gpu_word: str) -> pd.DataFram
     """Add what the page shows beyond the table's columns, and put quantities into words."""
     added: dict[str, Any] = {}
     if "energy_low_kwh" in rows:
-        added |= estimated_ends(rows)
+        added |= estimated_ends(rows, "energy_kwh" if "energy_kwh" in rows else "energy_kwh_mean")
     if source in ("configurations", "runs"):
         names = zip(rows["model"], rows["metric_name"], strict=True)
         added["metric_label"] = [metric_label(*name) for name in names]

@@ -19,7 +19,7 @@ from scalewatt.energies.tables import BOUNDS, EnergyTotals
 from scalewatt.recordings.terms import ALL_KINDS, J_PER_KWH
 from scalewatt.results.figures.figure_schema import BREAKDOWN
 from scalewatt.results.tables.derived_quantities import ratio
-from scalewatt.results.tables.estimates import quantity_bounds
+from scalewatt.results.tables.estimates import estimated_ends
 from scalewatt.results.tables.frames import FLOAT, to_frame, to_table
 from scalewatt.results.tables.idle import idle_energies_j
 from scalewatt.results.tables.run_row import RunFiles, read_energy
@@ -59,11 +59,12 @@ def breakdown(
     repeats = counted_repeats(definition)
     files = [RunFiles(results, id_, r) for id_ in chosen["configuration"] for r in repeats[id_]]
     means = part_means(run_parts(files, idle), {id_: len(own) for id_, own in repeats.items()})
-    estimates = quantity_bounds(chosen, "energy_kwh").add_prefix("total_kwh_estimate_")
-    totals = {f"total_kwh_{end}": chosen[f"energy_kwh_{end}"] for end in PARTS[1:]}
+    ends = estimated_ends(chosen, "energy_kwh_mean")
+    totals = {f"total_kwh_estimate_{end}": ends[f"energy_{end}_kwh"] for end in ("low", "high")}
+    totals |= {f"total_kwh_{end}": chosen[f"energy_kwh_{end}"] for end in PARTS[1:]}
     # A part has its own columns in place of the configuration's.
     heads = chosen.drop(columns=list(_ENERGIES), errors="ignore")
-    heads = heads.assign(figure=definition["figure"], **totals, **estimates)
+    heads = heads.assign(figure=definition["figure"], **totals)
     rows = heads.merge(means, on="configuration", how="left")
     # Repeats of unlike origin or scope have no mean.
     energies = [*_ENERGIES, "energy_share"]

@@ -11,11 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 
 from scalewatt.recordings.terms import DEVICE_KINDS, ESTIMATED, J_PER_KWH
 from scalewatt.results.tables.derived_quantities import total_in_scope
-from scalewatt.results.tables.frames import column_of
 from scalewatt.results.tables.table_schema import NET_ENERGY, OVER_TIME
 
 Ends = tuple[float, float]
@@ -107,17 +105,11 @@ def _share_bounds(row: Mapping[str, Any], kind: str, ending: str) -> Ends | None
     return None if part is None or whole is None else (part[0] / whole[1], part[1] / whole[0])
 
 
-def quantity_bounds(rows: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Return columns `low` and `high`: what estimates leave to a quantity of configurations.
+def estimated_ends(rows: pd.DataFrame, energy: str) -> pd.DataFrame:
+    """Return the ends of the intervals of energies, as far as estimates leave them open; else null.
 
-    Null where nothing of it is estimated, and where its interval is not known; no column of shares.
+    `energy` is the column of the energies: `energy_kwh` of runs, with `_mean` of configurations.
     """
-    prefix = _OF_KINDS.get(name, "" if name in _OF_ALL else None)
-    if prefix is None:
-        unknown = column_of([None] * len(rows), pa.float64(), rows.index)
-        return pd.DataFrame({"low": unknown, "high": unknown})
-    energy = rows[f"{prefix}energy_kwh_mean"]
-    ends = {end: rows[f"{prefix}energy_{end}_kwh"] for end in ("low", "high")}
-    estimated = is_estimated(rows) & ((energy - ends["low"]).abs() > 1e-12 * energy).fillna(False)
-    factor = rows[f"{name}_mean"] / energy
-    return pd.DataFrame({end: (factor * value).where(estimated) for end, value in ends.items()})
+    ends = rows[["energy_low_kwh", "energy_high_kwh"]]
+    apart = (rows[energy] - rows["energy_low_kwh"]).abs() > 1e-12 * rows[energy]
+    return ends.where(is_estimated(rows) & apart.fillna(False))
