@@ -21,6 +21,7 @@ from typing import Any
 
 from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.campaign.run_spec import RunSpec
+from scalewatt.common.errors import InputError
 from scalewatt.common.files import Check, read_json_object, replace_json, write_json, write_text
 from scalewatt.run_files.inventory import find_workdirs, json_object, work_name
 from scalewatt.run_files.lock import current_job, locked, require_token
@@ -85,7 +86,9 @@ def note_outcome(workdir: Path, segment: int, outcome: dict[str, Any], check: Ch
 
 def read_position(workdir: Path) -> dict[str, Any] | None:
     """Position of a working directory's checkpoint: `updates`, `epoch`, `step`."""
-    return json_object(workdir / PROGRESS).get("checkpoint")
+    position = json_object(workdir / PROGRESS).get("checkpoint")
+    known = isinstance(position, dict) and {"updates", "epoch", "step"} <= position.keys()
+    return position if known else None
 
 
 def read_progress(workdir: Path) -> Progress | None:
@@ -115,7 +118,13 @@ _EMPTY: dict[str, Any] = {"since": 0, "refusal": None, "unpublished": [], "segme
 
 def read_run(workdir: Path) -> dict[str, Any]:
     """A run's record as far as it can be read: `segments`, `since`, `refusal`, `unpublished`."""
-    return {**_EMPTY, **json_object(workdir / RUN)}
+    content = json_object(workdir / RUN)
+    return {**_EMPTY, **(content if _is_record(content) else {})}
+
+
+def _is_record(content: dict[str, Any]) -> bool:
+    segments = content.get("segments")
+    return isinstance(segments, list) and all(isinstance(segment, dict) for segment in segments)
 
 
 def read_segments(workdir: Path) -> list[dict[str, Any]]:
@@ -188,7 +197,14 @@ class WorkDir:
     def record(self) -> dict[str, Any]:
         """The content of run.json; InputError if it is damaged: segments must not be forgotten."""
         path = self.path / RUN
-        return {**_EMPTY, **(read_json_object(path, "segments") if path.exists() else {})}
+        if not path.exists():
+            return dict(_EMPTY)
+        content = read_json_object(path, "segments")
+        if not _is_record(content):
+            raise InputError(
+                f"{path}: is not the record of a run; restore it, or move {self.path} away to begin afresh"
+            )
+        return {**_EMPTY, **content}
 
     def open_record(self) -> None:
         """Close a segment that was left open; each Snakemake, and each start by hand, counts anew."""
