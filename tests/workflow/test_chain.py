@@ -267,8 +267,9 @@ def test_finished_runs_suffice_for_a_figure_and_missing_points_are_named(again: 
     options = ("--config", "results_only=true")
     assert again.trainings("figure4", *options) == set()
     again.done("figure4", *options)
-    points = pq.read_table(again.results / "tables" / "figure4.parquet").to_pandas()
-    assert points.loc[points["configuration"] == missing, "y"].isna().all()
+    points = pq.read_table(again.results / "tables" / "figure4.parquet")
+    rows = points.to_pandas()
+    assert rows.loc[rows["configuration"] == missing, "y"].isna().all()
     assert json.loads(points.schema.metadata[b"scalewatt"])["missing"] == [missing]
     text = (again.results / "figures" / "figure4.caption.md").read_text()
     assert "fourcastnet.pretrain-local-n001" in text
