@@ -249,10 +249,14 @@ def _preset_at(axes: Axes) -> Preset:
 
 
 def notes(figure: Drawing, sentences: Sequence[str], most: int | None = NOTE_LINES) -> None:
-    """Keep sentences for the captions, and write the first lines below the panels; without empty ones."""
+    """Keep sentences for the captions, and write those that fit into `most` lines below the panels."""
     figure.sentences = tuple(filter(None, sentences))
     preset = preset_of(figure)
     lines = note_lines(figure.sentences, preset)[:most]
+    while lines and not lines[-1].endswith("."):
+        *lines, last = lines
+        if ". " in last:
+            lines.append(last[: last.rindex(". ") + 1])
     look: Any = {"x": 0.012, "ha": "left", "fontsize": preset.note_size, "color": "#333333"}
     figure.supxlabel("\n".join(lines), **look)
 
