@@ -317,6 +317,7 @@ def test_killed_in_between_nothing_is_lost_and_the_same_command_moves_the_rest(
     assert measurement_of(place.results, TWO, 1) is None
     kept = files_of_runs(place)
     assert sorted(kept[path] for path in kept if not path.endswith("set-aside.json")) == before
+    assert [path.name for path in (place.results / "superseded" / TWO / "1").iterdir()] == ["1"]
 
 
 def test_what_was_set_aside_was_used_all_the_same(place: Made, command: Command) -> None:

@@ -218,24 +218,24 @@ def _check_unused(place: Place, run: tuple[str, int]) -> None:
             raise InputError(problem)
 
 
-def superseded(folder: Path, run: tuple[str, int]) -> Path:
-    """Folder for the next measurement to be set aside, below the campaign's results or work."""
-    parent = folder / SUPERSEDED / run[0] / str(run[1])
-    return next(parent / str(n) for n in count(1) if not (parent / str(n)).exists())
+def superseded(results: Path, run: tuple[str, int]) -> Path:
+    """Folder for the next measurement to be set aside, or that of a move that was broken off."""
+    parent = results / SUPERSEDED / run[0] / str(run[1])
+    return next(parent / str(n) for n in count(1) if not (parent / str(n) / RUN).exists())
 
 
 def _set_aside(place: Place, run: tuple[str, int], row: Exclusion, with_work: bool = True) -> Path:
     """Move all that belongs to a measurement, the run folder last; InputError if that fails."""
     kept, folder = superseded(place.results, run), place.folder(run)
     try:
-        kept.mkdir(parents=True)
+        kept.mkdir(parents=True, exist_ok=True)
         for kind in ("traces", "energy"):
             for path in sorted((place.results / kind / run[0]).glob(f"{run[1]}.*")):
                 os.rename(path, kept / (kind + path.name.removeprefix(str(run[1]))))
         working = work_folders(place.work).get(place.spec(run).key, ()) if with_work else ()
         if working:
-            kept_work = superseded(place.work, run)
-            kept_work.mkdir(parents=True)
+            kept_work = place.work / kept.relative_to(place.results)
+            kept_work.mkdir(parents=True, exist_ok=True)
             for each in working:
                 os.rename(each.path, kept_work / each.path.name)
         # Snakemake sees by it that the run is needed again: one that is missing alone does not make it
