@@ -8,6 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 from workspace import Workspace, first_on_path
 
+from scalewatt.targets import versions
+
 pytestmark = pytest.mark.slow
 
 HERE = ("--executor", "local", "--cores", "1")
@@ -61,9 +63,10 @@ def test_of_no_finished_run_there_is_an_empty_prediction_that_another_version_ma
     assert code == 0, output
     assert pq.read_table(tables(workspace) / "prediction.parquet").num_rows == 0
     assert (workspace.path / "results/paper/figures/prediction.png").stat().st_size > 1000
-    versions = "src/scalewatt/targets/versions.py"
-    workspace.edit(versions, "PLAN = 3", "PLAN = 4")
-    workspace.edit(versions, "FIGURES = 1", "FIGURES = 2")
+    for step in ("PLAN", "FIGURES"):
+        number = getattr(versions, step)
+        file = "src/scalewatt/targets/versions.py"
+        workspace.edit(file, f"{step} = {number}", f"{step} = {number + 1}")
     assert workspace.jobs("plan", *HERE, profile="horeka")["plan_table"] == 1
     jobs = workspace.jobs("prediction", *HERE, *only, profile="horeka")
     assert jobs == {"draw_figure": 1, "prediction": 1}
