@@ -320,7 +320,7 @@ class _Segment:
     def _fail(self, code: int, log: str) -> int:
         """Record why ranks failed without an outcome; `code` may be that of ranks which were ended."""
         reason, is_refused = most_informative_line(log), was_refused(log)
-        if reports_full_disk(reason or "") or not has_room(self.work.path):
+        if reports_full_disk(log) or not has_room(self.work.path):
             reason = one_line(f"{full_text(self.work.path)} ({reason})")
         ended = ExitCode.REFUSED if is_refused else ExitCode.FAILED
         say("\n".join(log.splitlines()[-_LOG_LINES:]))
