@@ -135,9 +135,17 @@ def _draw_curves(axes: Axes, places: pd.DataFrame, mean: pd.DataFrame, looks: Lo
     if not repeated.empty:
         seaborn.lineplot(
             repeated,
-            **{"x": "x", "y": "y", "hue": "configuration", "units": "repeat", "ax": axes},
+            x="x",
+            y="y",
+            hue="configuration",
+            units="repeat",
             palette={name: look["color"] for name, look in looks.items()},
-            **{"estimator": None, "sort": False, "legend": False, "linewidth": 0.4, "alpha": 0.6},
+            estimator=None,
+            sort=False,
+            legend=False,
+            linewidth=0.4,
+            alpha=0.6,
+            ax=axes,
         )
     for name, line in mean.groupby("configuration", sort=False):
         look = looks.get(str(name))

@@ -43,7 +43,7 @@ def _contents(results: Results, definition: Definition) -> dict[str, Any]:
     again = {(each.configuration, each.repeat) for each in replaced}
     n_again = len(again.intersection(zip(runs["configuration"], runs["repeat"], strict=True)))
     names = [name for name in TITLES if name in definition.figures]
-    if results.table(_OF_MODEL) is not None:
+    if results.path(_OF_MODEL).is_file():
         names.append(_OF_MODEL)
     tables = table_parts(results, definition)
     claims = results.table("claims") if definition.claims else None

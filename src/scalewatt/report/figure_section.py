@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,10 @@ _ESCAPE = re.compile(r"\\([!-/:-@[-`{-~])")
 MOST_SVG_BYTES = 1_500_000
 """A larger drawing is shown as PNG."""
 _POINT = ["panel", "series", "energy_origin", "x", "y"]
+_POINTS = re.compile(r"-points-[A-Z]+\d*-(.+)-\w+$")
+"""End of the id of a group with the points of a series, which it names."""
+_Groups = Mapping[str, Sequence[ElementTree.Element]]
+"""Groups of a drawing by id, which several may have."""
 
 
 @dataclass(frozen=True)
@@ -111,23 +116,27 @@ def _inline(path: Path, name: str, table: pd.DataFrame | None) -> Markup:
     for size in ("width", "height"):  # the page's, by viewBox
         root.attrib.pop(size, None)
     if table is not None and {*_POINT, "label", "configuration"} <= {*table}:
-        _mark_series(root, table)
-        _answer(root, table, name)
+        groups: dict[str, list[ElementTree.Element]] = {}
+        for group in root.iter("g"):
+            groups.setdefault(group.get("id", ""), []).append(group)
+        _mark_series(groups, table)
+        _answer(groups, table, name)
     root.set("role", "group")
     root.set("aria-label", figure_label(name))
     return Markup(ElementTree.tostring(root, encoding="unicode"))
 
 
-def _mark_series(root: ElementTree.Element, table: pd.DataFrame) -> None:
+def _mark_series(groups: _Groups, table: pd.DataFrame) -> None:
     """Name the series of each group that belongs to one, so that the page can hide it."""
     labels = table.drop_duplicates("series").set_index("series")["label"]
-    for group in root.iter("g"):
-        for series, text in labels.items():
-            if re.search(rf"-points-[A-Z]+\d*-{re.escape(str(series))}-\w+$", group.get("id", "")):
-                group.set("data-series", str(text))
+    for id_, of_id in groups.items():
+        match = _POINTS.search(id_)
+        if match and match[1] in labels.index:
+            for group in of_id:
+                group.set("data-series", str(labels[match[1]]))
 
 
-def _answer(root: ElementTree.Element, table: pd.DataFrame, name: str) -> None:
+def _answer(groups: _Groups, table: pd.DataFrame, name: str) -> None:
     """Give each marker a tooltip, and a link to its configuration.
 
     Groups named `points-<panel>-<series>-<origin>` have a marker for each row of that origin, which is as
@@ -141,8 +150,7 @@ def _answer(root: ElementTree.Element, table: pd.DataFrame, name: str) -> None:
         id_ = f"{name}-points-{panel}-{series}-{origin}"
         markers = [
             (parent, marker)
-            for group in root.iter("g")
-            if group.get("id") == id_
+            for group in groups.get(id_, ())
             for parent in group.iter("g")
             for marker in parent.findall("use")
         ]

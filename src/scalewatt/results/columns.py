@@ -19,7 +19,7 @@ RUNS_TABLE, METRICS = "runs", "metrics"
 QUANTITY = "<quantity>"
 """Stands in a name for each quantity that a table sums up."""
 SEVERAL = "several"
-"""Stands for the metric of runs that have different ones."""
+"""Stands for the metric, or the device, of runs that have different ones."""
 METRIC_OF_MODEL = {"resnet50": "top1_error_percent", "fourcastnet": "z500_rmse_m2_s2"}
 _TYPES = {
     "string": pa.string(),
@@ -44,11 +44,18 @@ class Column(NamedTuple):
 
 
 @cache
+def _tables() -> dict[str, dict[str, Column]]:
+    """Columns of all tables by name: the file is read once, as modules make their schemas at import."""
+    tables: dict[str, dict[str, Column]] = {}
+    with Path(__file__).with_name("columns.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            tables.setdefault(row["table"], {})[row["name"]] = Column(**row)
+    return tables
+
+
 def columns(table: str) -> dict[str, Column]:
     """Map the names of a table's columns to what the file says of them, in the table's order."""
-    with Path(__file__).with_name("columns.csv").open(encoding="utf-8", newline="") as file:
-        rows = [Column(**row) for row in csv.DictReader(file)]
-    return {row.name: row for row in rows if row.table == table}
+    return _tables().get(table, {})
 
 
 def schema(table: str, quantities: Iterable[str] = ()) -> pa.Schema:

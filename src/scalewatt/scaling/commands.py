@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -16,7 +15,7 @@ from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import Cluster, campaign_path, carbon_file
 from scalewatt.campaign.load import check_devices, load_campaign
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import write_text
+from scalewatt.common.files import file_sha256, write_text
 from scalewatt.results.carbon import read_intensity
 from scalewatt.results.figures.figure_schema import PREDICTION
 from scalewatt.results.tables.frames import write_frame
@@ -50,10 +49,7 @@ def calibrate_sources(sources: Sequence[Path], out: Path) -> str:
         **{name: version(name) for name in ("numpy", "scipy")},
         "seed": SEED,
         "draws": DRAWS,
-        "tables_sha256": {
-            str(source): hashlib.sha256(table_of(source).read_bytes()).hexdigest()
-            for source in sources
-        },
+        "tables_sha256": {str(source): file_sha256(table_of(source)) for source in sources},
     }
     write_model(out, ScalingModel(models, tuple(map(str, sources))), provenance)
     left_out = [f"left out: {lack}" for lack in lacks]

@@ -35,7 +35,7 @@ from scalewatt.recordings.block import Block
 from scalewatt.recordings.journal import journal_files
 from scalewatt.recordings.node_names import same_node
 from scalewatt.recordings.terms import Flag, flag
-from scalewatt.results.columns import schema
+from scalewatt.results.columns import SEVERAL, schema
 from scalewatt.results.tables.frames import frame_of
 from scalewatt.results.tables.read_table import read_checked
 from scalewatt.results.tables.repeat_statistics import summarise
@@ -209,7 +209,7 @@ def device_rows(campaign: str, device: str, probes: Sequence[ProbePowers]) -> li
     common = {
         "campaign": campaign,
         "device": device,
-        "device_name": device_names.pop() if len(device_names) == 1 else "several",
+        "device_name": device_names.pop() if len(device_names) == 1 else SEVERAL,
         "repeats": len(probes),
         "window_s": float(np.mean([probe.probe["seconds"] for probe in probes])),
         "flags": json.dumps([*flags, *(one for found in differences.values() for one in found)]),

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from scalewatt.results.columns import SEVERAL
 from scalewatt.results.tables.table_schema import (
     CONFIGURATIONS,
     ESTIMATE_BOUNDS,
@@ -117,7 +118,7 @@ def configurations_of(runs: pd.DataFrame) -> pd.DataFrame:
     first = by_energy.drop_duplicates("configuration").set_index("configuration").loc[known.index]
     for name in ("device_name", "precision_used", "torch_device"):
         differs = counted.groupby("configuration")[name].nunique(dropna=False) > 1
-        first[name] = first[name].mask(differs.reindex(first.index), "several")
+        first[name] = first[name].mask(differs.reindex(first.index), SEVERAL)
     statistics = statistics_of(counted, [*QUANTITIES, *ESTIMATE_BOUNDS])
     columns = {part: statistics[part].unstack("quantity") for part in PARTS}
     parts = [

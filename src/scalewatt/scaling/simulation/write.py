@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from pathlib import Path
@@ -13,7 +12,7 @@ import pyarrow as pa
 from scalewatt.campaign.cluster import Cluster
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import write_json, write_table, write_text
+from scalewatt.common.files import file_sha256, write_json, write_table, write_text
 from scalewatt.common.project_files import project_path
 from scalewatt.common.redaction import Redaction
 from scalewatt.provenance.rank_placement import held_gpus
@@ -150,7 +149,7 @@ def _provenance(run: Simulation, model_path: Path) -> dict[str, Any]:
         "segments": [segment],
         "simulated": {
             "model": Redaction.of(os.environ).text(str(project_path(model_path))),
-            "model_sha256": hashlib.sha256(model_path.read_bytes()).hexdigest(),
+            "model_sha256": file_sha256(model_path),
             "kind": run.model.kind.name,
             "assumed": run.model.assumed,
             "calibrated": (kind_of_spec(spec), load)
