@@ -81,16 +81,16 @@ class Project:
     def export(self, name: str = "small.crate.zip", **wanted: Any) -> Path:
         """Export it; the archive."""
         out = self.path / name
-        self.said(out, **wanted)
+        self.messages(out, **wanted)
         return out
 
-    def said(self, out: Path, **wanted: Any) -> list[str]:
-        """Export it; what was said."""
+    def messages(self, out: Path, **wanted: Any) -> list[str]:
+        """Export it; what the export prints."""
         files = self.campaign, self.path / "cluster.yaml", self.path / "results"
         return export_campaign(*files, ExportOptions(out=out, **wanted))
 
     def import_(self, archive: Path, name: str | None = None) -> list[str]:
-        """Import an archive here; what was said."""
+        """Import an archive here; what the import prints."""
         return import_archive(archive, self.path / "results", self.path / "campaigns", name)
 
     def copy(self, path: Path) -> Project:
@@ -124,27 +124,27 @@ def make_project(path: Path) -> Project:
 
 def content(archive: Path) -> dict[str, bytes]:
     """The files of an archive by path in its payload, in its order."""
-    with zipfile.ZipFile(archive) as one:
-        names = [name for name in one.namelist() if "/data/" in name]
-        return {name.partition("/data/")[2]: one.read(name) for name in names}
+    with zipfile.ZipFile(archive) as packed:
+        names = [name for name in packed.namelist() if "/data/" in name]
+        return {name.partition("/data/")[2]: packed.read(name) for name in names}
 
 
 def tag_file(archive: Path, name: str) -> str:
     """A text beside the payload: bag-info.txt, manifest-sha256.txt."""
-    with zipfile.ZipFile(archive) as one:
-        return one.read(f"{one.namelist()[0].partition('/')[0]}/{name}").decode()
+    with zipfile.ZipFile(archive) as packed:
+        return packed.read(f"{packed.namelist()[0].partition('/')[0]}/{name}").decode()
 
 
 def changed(archive: Path, change: Callable[[dict[str, bytes]], None]) -> Path:
     """A copy of an archive with other files in it, by path in the ZIP without the bag's name."""
-    with zipfile.ZipFile(archive) as one:
-        top = one.namelist()[0].partition("/")[0]
-        files = {name.partition("/")[2]: one.read(name) for name in one.namelist()}
+    with zipfile.ZipFile(archive) as packed:
+        top = packed.namelist()[0].partition("/")[0]
+        files = {name.partition("/")[2]: packed.read(name) for name in packed.namelist()}
     change(files)
     out = archive.with_name("changed.zip")
-    with zipfile.ZipFile(out, "w") as one:
+    with zipfile.ZipFile(out, "w") as packed:
         for name, data in files.items():
-            one.writestr(f"{top}/{name}", data)
+            packed.writestr(f"{top}/{name}", data)
     return out
 
 

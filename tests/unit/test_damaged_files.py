@@ -142,7 +142,7 @@ def archive() -> Reader:
     """The reader of archives, with a small one."""
     with TemporaryDirectory() as folder:
         out = Path(folder) / "a.zip"
-        write_bag(dict.fromkeys(PAYLOAD, b"{}"), BagInfo("a", 1, False), out)
+        write_bag(dict.fromkeys(PAYLOAD, b"{}"), BagInfo("a", 1), out)
         return Reader("a.zip", out.read_bytes(), check_archive)
 
 

@@ -85,8 +85,8 @@ def test_texts_of_this_project_have_no_keys() -> None:
 
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
 def test_provenance_is_recorded_without_keys(key: str) -> None:
-    said = Redaction(None, ()).text(f"train.py {key} --epochs 3")
-    assert LETTERS[:10] not in said and "ABCDEFGHIJ" not in said and "train.py" in said
+    text = Redaction(None, ()).text(f"train.py {key} --epochs 3")
+    assert LETTERS[:10] not in text and "ABCDEFGHIJ" not in text and "train.py" in text
 
 
 def test_a_whole_private_key_is_taken_out() -> None:

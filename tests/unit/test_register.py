@@ -23,11 +23,10 @@ from energy_files import T0, counter, gpu, recordings, write_journal, write_peru
 from made_recordings import read_perun_file
 
 import scalewatt
-from scalewatt.archive.bag import BagInfo, write_bag
+from scalewatt.archive.bag import METADATA, BagInfo, write_bag
 from scalewatt.archive.cluster_facts import facts_text
-from scalewatt.archive.file_selection import campaign_files
+from scalewatt.archive.export_archive import campaign_files
 from scalewatt.archive.import_archive import import_archive
-from scalewatt.archive.ro_crate import METADATA
 from scalewatt.campaign.cluster import basis, load_cluster, powers
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.registered_campaign import facility_cluster, registered_devices
@@ -409,7 +408,7 @@ def test_registered_runs_are_imported_wherever_results_go(place: Place, results:
             if path.is_file()
         },
     }
-    write_bag(files, BagInfo("mine", 1, False), place.folder / "mine.zip")
+    write_bag(files, BagInfo("mine", 1), place.folder / "mine.zip")
     to = place.folder / "other"
     import_archive(place.folder / "mine.zip", to / results, to / "campaigns", None)
     imported = load_campaign(to / "campaigns" / "mine.yaml")

@@ -6,7 +6,6 @@ import hashlib
 import math
 import struct
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 from statistics import stdev
 from typing import Any
@@ -22,10 +21,9 @@ from scipy import stats
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import Cluster, parse_cluster
 from scalewatt.campaign.expansion import expand
-from scalewatt.campaign.run_spec import InitialWeights
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table_with_csv
-from scalewatt.reproduction.file_check import difference
+from scalewatt.reproduction.files import difference
 from scalewatt.reproduction.findings import (
     DIFFERS,
     HISTORY,
@@ -38,15 +36,14 @@ from scalewatt.reproduction.findings import (
     frame,
     verdict,
 )
-from scalewatt.reproduction.manifest import Manifest, read_manifest, write_manifest
-from scalewatt.reproduction.provenance_check import lock_finding
-from scalewatt.reproduction.rerun_check import (
+from scalewatt.reproduction.manifest import read_manifest, write_manifest
+from scalewatt.reproduction.rerun import (
     GPU_RELATIVE,
     energy_findings,
     history_findings,
     prediction_interval,
 )
-from scalewatt.reproduction.run_selection import choose_run, gpu_hours
+from scalewatt.reproduction.run_choice import choose_run, gpu_hours
 from scalewatt.training.history import history_table
 
 RUN = f"{NAME}/1"
@@ -65,12 +62,15 @@ values = st.lists(st.floats(1e-3, 1e3), min_size=2, max_size=9)
 
 
 @given(values)
-def test_the_interval_is_around_the_mean_and_wider_than_that_of_the_mean(own: list[float]) -> None:
-    interval = prediction_interval(own)
+def test_the_interval_is_around_the_mean_and_wider_than_that_of_the_mean(
+    earlier: list[float],
+) -> None:
+    interval = prediction_interval(earlier)
     assert interval is not None
     low, high = interval
-    assert low <= sum(own) / len(own) * (1 + 1e-12) and sum(own) / len(own) <= high * (1 + 1e-12)
-    half = float(stats.t.ppf(0.975, len(own) - 1)) * stdev(own) / math.sqrt(len(own))
+    n, mean = len(earlier), sum(earlier) / len(earlier)
+    assert low <= mean * (1 + 1e-12) and mean <= high * (1 + 1e-12)
+    half = float(stats.t.ppf(0.975, n - 1)) * stdev(earlier) / math.sqrt(n)
     assert high - low >= 2 * half * (1 - 1e-9) - 1e-9
 
 
@@ -91,45 +91,36 @@ def energy(repeat: int, kwh: float | None, **changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def whole(earlier: list[dict[str, Any]], again: dict[str, Any]) -> Finding:
-    return energy_findings(RUN, earlier, again)[0]
-
-
-def test_an_energy_within_the_interval_is_the_same_and_one_outside_differs() -> None:
-    earlier = [energy(1, 1.0), energy(2, 1.1), energy(3, 0.9)]
-    assert whole(earlier, energy(1, 1.2)).outcome == SAME
-    found = whole(earlier, energy(1, 2.0))
-    assert found.outcome == DIFFERS
-    assert (
-        found.detail is not None and "outside" in found.detail and "3 earlier runs" in found.detail
-    )
-
-
-def test_one_earlier_run_decides_nothing_but_both_values_are_shown() -> None:
-    found = whole([energy(1, 1.0)], energy(1, 1.5))
-    assert (found.outcome, found.expected, found.found) == (NOT_CHECKED, 1.0, 1.5)
-    assert found.detail is not None and "ratio 1.5" in found.detail
-
-
-def test_energies_that_are_not_known_are_named_and_never_compared() -> None:
-    again = energy(1, None)
-    assert whole([energy(1, 1.0), energy(2, 1.1)], again).outcome == NOT_CHECKED
-    earlier = [energy(1, 1.0), energy(2, None), energy(3, 1.1)]
-    found = whole(earlier, energy(1, 1.05))
-    assert found.outcome == SAME
-    assert found.detail is not None and "that of repeat 2 is unknown" in found.detail
-    cpu = energy_findings(RUN, earlier, energy(1, 1.05))[1]
-    assert (cpu.outcome, cpu.what) == (NOT_CHECKED, f"{RUN}: cpu_energy_kwh")
+ALIKE = [energy(1, 1.0), energy(2, 1.1), energy(3, 0.9)]
+OTHERS: list[dict[str, str]] = [
+    {"energy_origin": "estimated"},
+    {"energy_scope": "gpu+cpu"},
+    {"device_name": "H100"},
+]
 
 
 @pytest.mark.parametrize(
-    "other", [{"energy_origin": "estimated"}, {"energy_scope": "gpu+cpu"}, {"device_name": "H100"}]
+    ("earlier", "kwh", "outcome", "detail"),
+    [
+        (ALIKE, 1.2, SAME, "within the 95 % prediction interval of 3 earlier runs"),
+        (ALIKE, 2.0, DIFFERS, "outside the 95 % prediction interval of 3 earlier runs"),
+        (ALIKE[:1], 1.5, NOT_CHECKED, "ratio 1.5"),
+        (ALIKE, None, NOT_CHECKED, "is unknown"),
+        ([*ALIKE, energy(4, None)], 1.05, SAME, "repeat 4: of unknown energy"),
+        *(
+            ([energy(1, 1.0, **other), energy(2, 1.1, **other)], 1.0, NOT_CHECKED, text)
+            for other in OTHERS
+            for text in other.values()
+        ),
+    ],
 )
-def test_energies_of_another_origin_scope_or_machine_do_not_count(other: dict[str, str]) -> None:
-    found = whole([energy(1, 5.0, **other), energy(2, 5.1, **other)], energy(1, 1.0))
-    assert found.outcome == NOT_CHECKED
-    assert found.expected == 5.0
-    assert found.detail is not None and next(iter(other.values())) in found.detail
+def test_an_energy_is_compared_with_earlier_ones_of_its_origin_scope_and_machine(
+    earlier: list[dict[str, Any]], kwh: float | None, outcome: str, detail: str
+) -> None:
+    whole, *kinds = energy_findings(RUN, earlier, energy(9, kwh))
+    assert (whole.what, whole.outcome) == (f"{RUN}: energy_kwh", outcome)
+    assert whole.detail is not None and detail in whole.detail
+    assert [row.what for row in kinds] == [f"{RUN}: gpu_energy_kwh"] * (kwh is not None)
 
 
 # --- histories --------------------------------------------------------------------------------------
@@ -151,15 +142,14 @@ def differing(
     metric_name: str = "top1_error_percent",
 ) -> list[str]:
     """The columns that are said to differ."""
-    found = history_findings(RUN, first, again, on_gpu, metric_name)
-    return [one.what.removeprefix(f"{RUN}: ") for one in found if one.outcome == DIFFERS]
+    rows = history_findings(RUN, first, again, on_gpu, metric_name)
+    return [row.what.removeprefix(f"{RUN}: ") for row in rows if row.outcome == DIFFERS]
 
 
 def flipped(value: float, bit: int) -> float:
     """The value with one bit of its 64 another."""
     (number,) = struct.unpack("<q", struct.pack("<d", value))
-    (found,) = struct.unpack("<d", struct.pack("<q", number ^ (1 << bit)))
-    return float(found)
+    return float(struct.unpack("<d", struct.pack("<q", number ^ (1 << bit)))[0])
 
 
 @given(st.integers(0, 51), st.integers(0, 3))
@@ -260,36 +250,28 @@ def test_a_torn_manifest_is_refused(results: Path) -> None:
 
 
 def test_a_differing_table_names_row_column_and_both_values(tmp_path: Path) -> None:
-    one, two = tmp_path / "one.csv", tmp_path / "two.csv"
-    one.write_text("a,b\n1,0.30000000000000004\n2,5\n")
-    two.write_text("a,b\n1,0.3\n2,5\n")
-    assert difference(one, two) == (
+    first, second = tmp_path / "first.csv", tmp_path / "second.csv"
+    first.write_text("a,b\n1,0.30000000000000004\n2,5\n")
+    second.write_text("a,b\n1,0.3\n2,5\n")
+    assert difference(first, second) == (
         'DataFrame.iloc[:, 1] (column name="b") values are different (50.0 %) At positional index 0, '
         "first diff: '0.30000000000000004' != '0.3'"
     )
-    write_table_with_csv(pa.table({"a": [0.1 + 0.2]}), one.with_suffix(".parquet"))
-    write_table_with_csv(pa.table({"a": [0.3]}), two.with_suffix(".parquet"))
-    said = difference(one.with_suffix(".parquet"), two.with_suffix(".parquet"))
-    assert 'name="a"' in said and "index 0, first diff: '0.30000000000000004' != '0.3'" in said
+    first, second = first.with_suffix(".parquet"), second.with_suffix(".parquet")
+    write_table_with_csv(pa.table({"a": [0.1 + 0.2]}), first)
+    write_table_with_csv(pa.table({"a": [0.3]}), second)
+    text = difference(first, second)
+    assert 'name="a"' in text and "index 0, first diff: '0.30000000000000004' != '0.3'" in text
 
 
 def test_of_other_files_the_first_differing_byte_is_shown(tmp_path: Path) -> None:
-    one, two = tmp_path / "one.png", tmp_path / "two.png"
-    one.write_bytes(b"abcd")
-    two.write_bytes(b"abXd")
-    assert difference(one, two) == "the first difference is at byte 3 (4 and 4 bytes)"
+    first, second = tmp_path / "first.png", tmp_path / "second.png"
+    first.write_bytes(b"abcd")
+    second.write_bytes(b"abXd")
+    assert difference(first, second) == "the first difference is at byte 3 (4 and 4 bytes)"
 
 
-# --- environment and outcome ------------------------------------------------------------------------
-
-MANIFEST = Manifest("made", "0", None, "3.11.2", "a" * 64, {})
-
-
-def test_another_lock_differs_and_no_lock_is_not_checked() -> None:
-    same = lock_finding(MANIFEST, "a" * 64)
-    other = lock_finding(MANIFEST, "b" * 64)
-    none = lock_finding(replace(MANIFEST, lock_sha256=None), "b" * 64)
-    assert [same.outcome, other.outcome, none.outcome] == [SAME, DIFFERS, NOT_CHECKED]
+# --- outcome ------------------------------------------------------------------------
 
 
 def findings(*outcomes: str) -> pd.DataFrame:
@@ -301,26 +283,26 @@ def findings(*outcomes: str) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize(
-    ("outcomes", "code", "said"),
+    ("outcomes", "code", "sentence"),
     [
         ((SAME, SAME, SAME), 0, "nothing differs in 3 checks"),
-        ((SAME, SAME, NOT_CHECKED), 0, "nothing differs in 2 checks; 1 could not be done"),
+        ((SAME, SAME, NOT_CHECKED), 0, "nothing differs in 2 checks; 1 could not be made"),
         ((SAME, SAME, DIFFERS), 1, "differences: 1 in 3 checks"),
         (
             (DIFFERS, NOT_CHECKED, DIFFERS),
             1,
-            "differences: 2 in 2 checks; 1 could not be done",
+            "differences: 2 in 2 checks; 1 could not be made",
         ),
-        ((NOT_CHECKED, SAME, SAME), 1, "too little could be checked"),
-        ((SAME, NOT_CHECKED, SAME), 1, "too little could be checked"),
+        ((NOT_CHECKED, SAME, SAME), 1, "too little was checked"),
+        ((SAME, NOT_CHECKED, SAME), 1, "too little was checked"),
     ],
 )
 def test_the_exit_code_is_0_only_where_files_are_the_same_and_nothing_differs(
-    outcomes: tuple[str, str, str], code: int, said: str
+    outcomes: tuple[str, str, str], code: int, sentence: str
 ) -> None:
-    found = findings(*outcomes)
-    assert exit_code(found) == code
-    assert verdict(found).startswith(said)
+    rows = findings(*outcomes)
+    assert exit_code(rows) == code
+    assert verdict(rows).startswith(sentence)
     assert exit_code(frame([])) == 1
 
 
@@ -377,8 +359,9 @@ def test_the_run_with_the_fewest_gpu_hours_is_repeated(tmp_path: Path) -> None:
     finish(tmp_path, 2, 1, 41)
     here = cluster()
     assert gpu_hours(tmp_path, ("resnet50-local-n002-lbs0064-full", 1)) == pytest.approx(82 / 3600)
-    found = choose_run(campaign(here), here, tmp_path)
-    assert found.run == ("resnet50-local-n001-lbs0064-full", 2)
+    run, why = choose_run(campaign(here), here, tmp_path)
+    assert run == ("resnet50-local-n001-lbs0064-full", 2)
+    assert why == "the fewest GPU hours (0.0222) of 3 possible runs"
 
 
 @pytest.mark.parametrize(
@@ -398,16 +381,16 @@ def test_a_run_that_this_machine_cannot_run_is_not_repeated_with_the_reason(
 ) -> None:
     finish(tmp_path, 2, 1, 90)
     here = cluster(**changes)
-    found = choose_run(campaign(cluster()), here, tmp_path)
-    assert found.run is None
-    assert why in found.reason
+    run, reason = choose_run(campaign(cluster()), here, tmp_path)
+    assert run is None and why in reason
 
 
-@pytest.mark.parametrize("configuration", ["../../elsewhere", "../energy/x"])
-def test_weights_that_lie_elsewhere_are_not_started_from(
-    tmp_path: Path, configuration: str
-) -> None:
-    source = InitialWeights(configuration, 1, "0" * 64)
-    finish(tmp_path, 2, 1, 90, initial_weights=source)
-    here = cluster()
-    assert "allowed: weights below" in choose_run(campaign(here), here, tmp_path).reason
+def test_a_run_that_is_asked_for_is_repeated_or_refused(tmp_path: Path) -> None:
+    finish(tmp_path, 1, 1, 90)
+    finish(tmp_path, 1, 2, 80)
+    name = "resnet50-local-n001-lbs0064-full"
+    here = cluster(reproduce_run=f"{name}/1")
+    assert choose_run(campaign(here), here, tmp_path) == ((name, 1), "asked for")
+    here = cluster(reproduce_run=f"{name}/3")
+    with pytest.raises(InputError, match=f"not a finished run.*allowed: {name}/1, {name}/2"):
+        choose_run(campaign(here), here, tmp_path)

@@ -15,64 +15,54 @@ from scalewatt.common.files import write_json
 from scalewatt.provenance import versions
 from scalewatt.reproduction.findings import DIFFERS, NOT_CHECKED, SAME, Finding
 from scalewatt.reproduction.manifest import Manifest
-from scalewatt.reproduction.provenance_check import run_findings
-from scalewatt.reproduction.rerun_check import made_alike
+from scalewatt.reproduction.provenance import run_findings
+from scalewatt.reproduction.rerun import made_alike
 
 RUN = f"{NAME}/1"
 COMMIT, DATA, LOCK = "0123456789ab", "d" * 64, "a" * 64
 MANIFEST = Manifest("made", "1.0", COMMIT, "3.11.7", LOCK, {})
-SAID: dict[str, Any] = {
+RECORD: dict[str, Any] = {
     "commit": COMMIT,
     "dataset_sha256": DATA,
     "packages_installed": {"torch": "2.7.0"},
     "lock": {"sha256": LOCK, "differences": []},
 }
+CHECKED = ["spec", "data", "lock", "packages", "commit"]
+TORCH = {"package": "torch", "locked": "2.7.0", "installed": "2.11.0"}
 
 
-def found(results: Path, manifest: Manifest = MANIFEST, **said: Any) -> list[Finding]:
-    """What is found of one run whose provenance says this."""
-    files = make_run(results, WHOLE, **(SAID | said))
+def findings(results: Path, manifest: Manifest = MANIFEST, **changes: Any) -> dict[str, Finding]:
+    """Findings about one run with this provenance."""
+    files = make_run(results, WHOLE, **(RECORD | changes))
     dataset = read_spec(files.folder / "spec.json").dataset["name"]
     (results / "datasets").mkdir()
     write_json(results / "datasets" / f"{dataset}.json", {"content_sha256": DATA})
-    return list(run_findings(manifest, results))
-
-
-def test_a_run_as_it_was_recorded_is_the_same(tmp_path: Path) -> None:
-    (one,) = found(tmp_path)
-    assert (one.what, one.outcome) == (RUN, SAME)
-    assert one.detail == "the same: spec, data, lock, packages, commit"
+    return {row.what.removeprefix(f"{RUN}: "): row for row in run_findings(manifest, results)}
 
 
 @pytest.mark.parametrize(
-    ("what", "said", "shown"),
+    ("what", "changes", "shown"),
     [
+        ("nothing", {}, None),
         ("data", {"dataset_sha256": "e" * 64}, "e" * 64),
         ("spec", {"spec_sha256": "e" * 64}, "e" * 64),
-        ("lock", {"lock": SAID["lock"] | {"sha256": "e" * 64}}, "e" * 64),
-        (
-            "packages",
-            {
-                "lock": {
-                    "sha256": LOCK,
-                    "differences": [{"package": "torch", "locked": "2.7.0", "installed": "2.11.0"}],
-                }
-            },
-            "torch 2.11.0 (2.7.0)",
-        ),
+        ("lock", {"lock": RECORD["lock"] | {"sha256": "e" * 64}}, "e" * 64),
+        ("packages", {"lock": {"sha256": LOCK, "differences": [TORCH]}}, "torch 2.11.0 (2.7.0)"),
     ],
 )
 def test_other_data_another_spec_or_lock_is_a_difference(
-    tmp_path: Path, what: str, said: dict[str, Any], shown: str
+    tmp_path: Path, what: str, changes: dict[str, Any], shown: str | None
 ) -> None:
-    (one,) = found(tmp_path, **said)
-    assert (one.what, one.outcome, one.found) == (f"{RUN}: {what}", DIFFERS, shown)
-    assert one.detail
+    rows = findings(tmp_path, **changes)
+    assert [*rows] == CHECKED
+    for name, row in rows.items():
+        assert row.outcome == (DIFFERS if name == what else SAME), name
+    assert what not in rows or rows[what].actual == shown
 
 
 @pytest.fixture()
 def commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """A clone of three commits, by what each changed."""
+    """Commits of a clone, by what each changed."""
     clone = tmp_path / "clone"
     monkeypatch.setattr(versions, "PROJECT_ROOT", clone)
     (clone / "src").mkdir(parents=True)
@@ -84,47 +74,47 @@ def commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         return subprocess.run(done, check=True, capture_output=True, text=True).stdout.strip()
 
     git("init", "--quiet")
-    found = {}
+    made = {}
     for name in ("src/train.py", "campaigns/own.exclusions.csv", "src/model.py"):
-        (clone / name).write_text("one\n")
+        (clone / name).write_text("text\n")
         git("add", "--all")
         git("commit", "--quiet", "--message", name)
-        found[name] = git("rev-parse", "--short=12", "HEAD")
-    return found
+        made[name] = git("rev-parse", "--short=12", "HEAD")
+    return made
 
 
 def test_a_run_is_compared_with_what_made_it_and_not_with_the_clone(
     tmp_path: Path, commits: dict[str, str]
 ) -> None:
     first, exclusions, other = commits.values()
-    (one,) = found(tmp_path / "later", replace(MANIFEST, commit=other), commit=first)
-    assert (one.what, one.outcome) == (RUN, SAME)
+    manifest = replace(MANIFEST, commit=other)
+    assert findings(tmp_path / "later", manifest, commit=first)["commit"].outcome == SAME
     segments = [{"commit": first}, {"commit": exclusions}]
-    (one,) = found(tmp_path / "excluded", commit=exclusions, segments=segments)
-    assert (one.what, one.outcome) == (RUN, SAME)
+    rows = findings(tmp_path / "excluded", commit=exclusions, segments=segments)
+    assert rows["commit"].outcome == SAME
     segments = [{"commit": exclusions}, {"commit": other}]
-    (one,) = found(tmp_path / "other", commit=other, segments=segments)
-    assert (one.what, one.outcome, one.expected) == (f"{RUN}: commit", DIFFERS, other)
-    assert one.detail == "src, workflow, envs, Snakefile differ between the commits: other code"
+    row = findings(tmp_path / "other", commit=other, segments=segments)["commit"]
+    assert (row.outcome, row.expected) == (DIFFERS, other)
+    assert row.detail == "src, workflow, envs, Snakefile differ between the commits: other code"
 
 
-def test_what_a_run_does_not_record_is_not_checked_and_named(tmp_path: Path) -> None:
-    (one,) = found(tmp_path, commit=None, lock=None)
-    assert (one.what, one.outcome) == (RUN, NOT_CHECKED)
-    assert one.detail == "provenance.json does not record: lock, packages, commit"
+def test_what_a_run_does_not_record_is_not_checked(tmp_path: Path) -> None:
+    rows = findings(tmp_path, commit=None, lock=None)
+    unknown = [name for name, row in rows.items() if row.outcome == NOT_CHECKED]
+    assert unknown == ["lock", "packages", "commit"]
 
 
-def outcomes(own: dict[str, Any], again: dict[str, Any]) -> dict[str, str]:
-    """What of a re-run is the same."""
-    return {one.what.split(": ")[1]: one.outcome for one in made_alike(RUN, own, again)}
+def outcomes(first: dict[str, Any], again: dict[str, Any]) -> dict[str, str]:
+    """Whether data and code of a re-run are the same."""
+    return {row.what.split(": ")[1]: row.outcome for row in made_alike(RUN, first, again)}
 
 
 def test_a_repeat_of_other_data_or_code_is_a_difference(commits: dict[str, str]) -> None:
     first, exclusions, other = commits.values()
-    assert outcomes(SAID, SAID) == {"data": SAME, "commit": SAME}
-    own = SAID | {"commit": first}
-    assert outcomes(own, SAID | {"commit": exclusions})["commit"] == SAME
-    assert outcomes(own, SAID | {"commit": other})["commit"] == DIFFERS
-    assert outcomes(own, SAID)["commit"] == NOT_CHECKED
-    assert outcomes(SAID, SAID | {"dataset_sha256": "e" * 64})["data"] == DIFFERS
-    assert outcomes(SAID, {}) == {}
+    assert outcomes(RECORD, RECORD) == {"data": SAME, "commit": SAME}
+    before = RECORD | {"commit": first}
+    assert outcomes(before, RECORD | {"commit": exclusions})["commit"] == SAME
+    assert outcomes(before, RECORD | {"commit": other})["commit"] == DIFFERS
+    assert outcomes(before, RECORD)["commit"] == NOT_CHECKED
+    assert outcomes(RECORD, RECORD | {"dataset_sha256": "e" * 64})["data"] == DIFFERS
+    assert outcomes(RECORD, {}) == {}

@@ -92,8 +92,8 @@ def test_all_is_made_again_from_histories_and_energies(
     again = {name: re.sub(rb"(?m)^\"?theirs\"?,", b'"tiny",', text) for name, text in again.items()}
     assert [name for name in tables if again.get(name) != tables[name]] == []
     scalewatt(fresh, "reproduce", "--site", "campaigns/theirs.cluster.yaml")
-    said = scalewatt(fresh, "status", "--site", "campaigns/theirs.cluster.yaml")
-    assert re.search(r"^runs .* 8 of 8$", said, flags=re.MULTILINE), said
+    status = scalewatt(fresh, "status", "--site", "campaigns/theirs.cluster.yaml")
+    assert re.search(r"^runs .* 8 of 8$", status, flags=re.MULTILINE), status
 
 
 @pytest.mark.long
@@ -120,8 +120,8 @@ def test_with_traces_figure_5_and_pages_are_made_again(
 ) -> None:
     out = tmp_path / "tiny.crate.zip"
     scalewatt(finished_workspace, "export", "campaigns/tiny.yaml", "--traces", "--out", str(out))
-    with zipfile.ZipFile(out) as one:
-        assert any("/traces/" in name for name in one.namelist())
+    with zipfile.ZipFile(out) as packed:
+        assert any("/traces/" in name for name in packed.namelist())
     fresh = Workspace.create(tmp_path / "fresh")
     scalewatt(fresh, "import", str(out), "--name", "theirs")
     results = fresh.path / "results" / "theirs"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,9 @@ from workspace import Workspace
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.cli import main
-from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json, write_table
-from scalewatt.reproduction.run_selection import choose_run
+from scalewatt.reproduction.run_choice import choose_run
+from scalewatt.run_files.inventory import published_runs
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -72,17 +71,23 @@ def again(
     return workspace.path / "results" / "small-simulated"
 
 
-def found_in(results: Path) -> dict[str, Any]:
+def content_of(results: Path) -> dict[str, Any]:
     return json.loads((results / "reproduction" / "reproduction.json").read_text())
+
+
+def rerun(results: Path) -> str:
+    """The run that was repeated, as CONFIGURATION/REPEAT."""
+    ((configuration, repeat),) = published_runs(results / "reproduction")
+    return f"{configuration}/{repeat}"
 
 
 def differing(results: Path) -> dict[str, dict[str, str]]:
     """{check: {what: detail}} of what differs, the environment left out: it is this machine's."""
-    found: dict[str, dict[str, str]] = {}
-    for one in found_in(results)["findings"]:
-        if one["outcome"] == "differs" and one["check"] != "environment":
-            found.setdefault(one["check"], {})[one["what"]] = one["detail"]
-    return found
+    rows: dict[str, dict[str, str]] = {}
+    for row in content_of(results)["findings"]:
+        if row["outcome"] == "differs" and row["check"] != "environment":
+            rows.setdefault(row["check"], {})[row["what"]] = row["detail"]
+    return rows
 
 
 def check() -> int:
@@ -96,14 +101,13 @@ def test_a_campaign_that_was_just_made_is_the_same_in_all_checks(
     workspace, code, output = reproduced
     results = workspace.path / "results" / "small-simulated"
     assert code == 0, output
-    said = found_in(results)
-    assert said["exit_code"] == 0
-    counts = said["counts"]
+    content = content_of(results)
+    assert content["exit_code"] == 0
+    counts = content["counts"]
     assert all(counts[name]["same"] for name in counts), counts
-    left = [one for one in said["findings"] if one["outcome"] == "not_checked"]
-    assert all("null in every row of both" in one["detail"] for one in left), left
-    (repeat,) = said["repeats"]
-    assert repeat["configuration"] == CONFIGURATION
+    left = [row for row in content["findings"] if row["outcome"] == "not_checked"]
+    assert all("null in every row of both" in row["detail"] for row in left), left
+    assert rerun(results).startswith(CONFIGURATION)
     page = (results / "reproduction" / "index.html").read_text()
     assert "<strong>Nothing differs in " in page
     assert "src=" not in page and "http" not in page.replace("http-equiv", "")
@@ -112,7 +116,7 @@ def test_a_campaign_that_was_just_made_is_the_same_in_all_checks(
 def test_the_files_of_the_campaign_are_left_as_they_are(
     made: Workspace, reproduced: tuple[Workspace, int, str]
 ) -> None:
-    before, after = (one.path / "results" / "small-simulated" for one in (made, reproduced[0]))
+    before, after = (w.path / "results" / "small-simulated" for w in (made, reproduced[0]))
     for path in sorted(before.rglob("*.*")):
         if path.is_file():
             assert (after / path.relative_to(before)).read_bytes() == path.read_bytes(), path
@@ -140,9 +144,9 @@ def test_an_edited_table_is_named_with_row_column_and_both_values(again: Path) -
     was, cells[column] = cells[column], "1.25"
     table.write_text("\n".join([*lines[:2], ",".join(cells), *lines[3:]]) + "\n")
     assert check() == 1
-    (said,) = differing(again).pop("stored").items()
-    assert said[0] == "tables/runs.csv"
-    assert 'name="runtime_h"' in said[1] and f"index 1, first diff: {was!r} != '1.25'" in said[1]
+    ((path, why),) = differing(again).pop("stored").items()
+    assert path == "tables/runs.csv"
+    assert 'name="runtime_h"' in why and f"index 1, first diff: {was!r} != '1.25'" in why
 
 
 @pytest.mark.nightly
@@ -153,24 +157,24 @@ def test_other_code_of_figures_is_named_by_its_figures(again: Path) -> None:
     )
     script.write_text(script.read_text() + drawn)
     assert check() == 1
-    found = differing(again)
-    assert set(found) == {"regenerated"}
-    assert {f"figures/figure2.{end}" for end in ("svg", "pdf", "png")} <= set(found["regenerated"])
+    rows = differing(again)
+    assert set(rows) == {"regenerated"}
+    assert {f"figures/figure2.{end}" for end in ("svg", "pdf", "png")} <= set(rows["regenerated"])
 
 
 @pytest.mark.nightly
 def test_an_altered_history_is_named_with_the_column(again: Path) -> None:
-    (run,) = {one["repeat"] for one in found_in(again)["repeats"]}
-    path = again / "runs" / CONFIGURATION / str(run) / "history.parquet"
+    run = rerun(again)
+    path = again / "runs" / run / "history.parquet"
     table = pq.read_table(path)
     at = table.column_names.index("metric")
     values = table["metric"].to_pylist()
     values[7] += 1e-13
     write_table(table.set_column(at, table.schema.field(at), pa.array(values)), path)
     assert check() == 1
-    (said,) = differing(again)["history"].items()
-    assert said[0] == f"{CONFIGURATION}/{run}: metric"
-    assert "1 of 100 values" in said[1] and "row 8: " in said[1]
+    ((what, why),) = differing(again)["history"].items()
+    assert what == f"{run}: metric"
+    assert "1 of 100 values" in why and "row 8: " in why
 
 
 @pytest.mark.nightly
@@ -178,8 +182,7 @@ def test_a_changed_record_of_a_run_is_named(
     again: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = again / "runs" / CONFIGURATION / "2" / "provenance.json"
-    said = json.loads(path.read_text())
-    write_json(path, said | {"spec_sha256": "0" * 64})
+    write_json(path, json.loads(path.read_text()) | {"spec_sha256": "0" * 64})
     assert check() == 1
     named = differing(again)["provenance"]
     assert set(named) == {f"{CONFIGURATION}/2: spec"}
@@ -189,8 +192,7 @@ def test_a_changed_record_of_a_run_is_named(
 
 @pytest.mark.nightly
 def test_the_energy_of_the_repeat_is_what_is_held_against_the_earlier_ones(again: Path) -> None:
-    (one,) = found_in(again)["repeats"]
-    name = f"{one['configuration']}/{one['repeat']}"
+    name = rerun(again)
     path = again / "reproduction" / "energy" / f"{name}.parquet"
     table = pq.read_table(path)
     at = table.column_names.index("energy_j")
@@ -198,9 +200,9 @@ def test_the_energy_of_the_repeat_is_what_is_held_against_the_earlier_ones(again
         table.set_column(at, table.schema.field(at), pc.multiply(table["energy_j"], 3.0)), path
     )
     assert check() == 1
-    found = differing(again)
-    assert set(found) == {"energy"}
-    assert "outside the 95 % prediction interval" in found["energy"][f"{name}: energy_kwh"]
+    rows = differing(again)
+    assert set(rows) == {"energy"}
+    assert "outside the 95 % prediction interval" in rows["energy"][f"{name}: energy_kwh"]
 
 
 # --- trained runs -------------------------------------------------------------------------------------
@@ -223,9 +225,10 @@ def test_a_training_made_again_on_a_cpu_learns_the_same_to_the_bit(
     trained: tuple[Workspace, str],
 ) -> None:
     workspace, output = trained
-    rows = [one for one in found_in(workspace.results)["findings"] if one["check"] == "history"]
-    assert not [one for one in rows if one["outcome"] == "differs"], output
-    same = {one["what"].rpartition(": ")[2] for one in rows if one["outcome"] == "same"}
+    findings = content_of(workspace.results)["findings"]
+    rows = [row for row in findings if row["check"] == "history"]
+    assert not [row for row in rows if row["outcome"] == "differs"], output
+    same = {row["what"].rpartition(": ")[2] for row in rows if row["outcome"] == "same"}
     assert {"epochs", "train_loss", "validation_loss", "metric"} <= same
 
 
@@ -234,11 +237,10 @@ def test_the_run_itself_is_not_touched_and_nothing_is_left_to_do(
     finished_workspace: Workspace, trained: tuple[Workspace, str]
 ) -> None:
     workspace, _ = trained
-    (repeat,) = found_in(workspace.results)["repeats"]
-    name = f"runs/{repeat['configuration']}/{repeat['repeat']}/provenance.json"
-    own = (workspace.results / name).read_bytes()
-    assert own == (finished_workspace.results / name).read_bytes()
-    assert own != (workspace.results / "reproduction" / name).read_bytes()
+    name = f"runs/{rerun(workspace.results)}/provenance.json"
+    record = (workspace.results / name).read_bytes()
+    assert record == (finished_workspace.results / name).read_bytes()
+    assert record != (workspace.results / "reproduction" / name).read_bytes()
     assert workspace.jobs("all") == {}
     assert workspace.jobs("reproduce") == {"reproduce": 1}
 
@@ -255,26 +257,20 @@ def test_an_archive_is_reproduced_by_a_stranger_under_another_name(
     assert main(["import", "it.zip", "--name", "theirs"]) == 0
     results = workspace.path / "results" / "theirs"
     chosen = ("--config", "campaign=campaigns/theirs.yaml")
-    # By itself nothing is run of it.
-    assert workspace.jobs("reproduce", *chosen) == {"reproduce": 1}
+    # The command alone trains nothing.
     assert main(["reproduce", "--campaign", "campaigns/theirs.yaml"]) == 0
-    counts = found_in(results)["counts"]
+    counts = content_of(results)["counts"]
     assert counts["stored"]["same"] > 70
     assert counts["regenerated"]["same"] > 50
     assert (counts["history"]["not_checked"], counts["history"]["same"]) == (1, 0)
-    (why,) = {one["detail"] for one in found_in(results)["findings"] if one["check"] == "history"}
-    named = re.search(r"--config (reproduce_run=\S+/\d)", why)
-    assert named is not None, why
-    # By its name one is trained, and learns the same.
-    asked = (*chosen, named[1])
-    jobs = workspace.jobs("reproduce", *asked)
-    assert jobs["train"] == 1
-    code, output = workspace.snakemake("reproduce", *asked)
+    # The target trains one run, which learns the same.
+    assert workspace.jobs("reproduce", *chosen)["train"] == 1
+    code, output = workspace.snakemake("reproduce", *chosen)
     # Energies on a machine that does other things at the same time may lie anywhere.
-    found = differing(results)
-    assert set(found) <= {"energy"}, output
-    assert code == (1 if found else 0), output
-    assert found_in(results)["counts"]["history"]["same"] > 5
+    rows = differing(results)
+    assert set(rows) <= {"energy"}, output
+    assert code == (1 if rows else 0), output
+    assert content_of(results)["counts"]["history"]["same"] > 5
 
 
 @pytest.mark.nightly
@@ -291,7 +287,5 @@ def test_a_fine_tuned_run_starts_from_the_weights_that_are_there(
 def test_a_cluster_that_trains_makes_no_simulated_run(again: Path) -> None:
     here = load_cluster("config/simulate.yaml")
     campaign = load_campaign("campaigns/small.yaml", here)
-    found = choose_run(campaign, load_cluster("config/horeka.yaml"), again)
-    assert found.run is None and "the run was simulated" in found.reason
-    with pytest.raises(InputError, match="expected CONFIGURATION/REPEAT"):
-        choose_run(campaign, here.model_copy(update={"reproduce_run": "wrong"}), again)
+    run, why = choose_run(campaign, load_cluster("config/horeka.yaml"), again)
+    assert run is None and "the run was simulated" in why

@@ -7,7 +7,7 @@ from scalewatt.campaign.exclusions import remeasured_runs
 from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.data.era5_years import all_years
 from scalewatt.report.definition import report_definition
-from scalewatt.reproduction.run_selection import choose_run, weights_of
+from scalewatt.reproduction.run_choice import choose_run, initial_weights_path
 from scalewatt.run_files.inventory import published_run
 from scalewatt.run_files.record import done_updates
 from scalewatt.scheduling.job_request import (
@@ -95,7 +95,7 @@ def initial_weights(wildcards, input):
     """Return the option for the weights that a run starts from."""
     path = input.get("initial")
     if wildcards.folder == AGAIN:
-        path = checked(weights_of, Path(RESULTS), spec_of(wildcards))
+        path = initial_weights_path(Path(RESULTS), spec_of(wildcards))
     return f"--initial-weights {shlex.quote(str(path))}" if path else ""
 
 
@@ -172,7 +172,7 @@ def files_of_rerun(wildcards):
             f"{MANIFEST[0]}: does not exist, so there is nothing to compare results with; make them first"
             " (snakemake all), or import an archive of them"
         )
-    run = checked(choose_run, CAMPAIGN, CLUSTER, Path(RESULTS)).run
+    run, _ = checked(choose_run, CAMPAIGN, CLUSTER, Path(RESULTS))
     if run is None:
         return []
     name = "/".join(map(str, run))

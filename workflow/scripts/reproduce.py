@@ -3,12 +3,11 @@
 import sys
 from pathlib import Path
 
-from scalewatt.reproduction.reproduce import as_text, reproduce
+from scalewatt.reproduction.reproduce import reproduce
 
 params = snakemake.params
 paths = Path(params.campaign), Path(params.results)
-done = reproduce(snakemake.config, *paths, params.snakemake)
-text = as_text(done)
+text, exit_code = reproduce(snakemake.config, *paths, params.snakemake)
 Path(snakemake.log[0]).write_text(f"{text}\n", encoding="utf-8")
 print(text, flush=True)
-sys.exit(done.exit_code)
+sys.exit(exit_code)

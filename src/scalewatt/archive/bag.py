@@ -7,10 +7,10 @@ file is compared with its SHA-256.
 from __future__ import annotations
 
 import hashlib
-import shutil
+import os
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
@@ -19,11 +19,14 @@ from typing import IO
 
 from scalewatt import __version__
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import atomic_path, file_sha256
+from scalewatt.common.files import atomic_path
 from scalewatt.results.text.number_format import listed
 
-Given = Path | bytes
+METADATA = "ro-crate-metadata.json"
+Source = Path | bytes
 """Where a file's content is: on disk, or here."""
+Describe = Callable[[Mapping[str, str], Mapping[str, int]], bytes]
+"""Makes the metadata from the SHA-256 and the size in bytes of each file."""
 _DECLARATION = "BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n"
 _DECLARED, _INFO, _SUMS = "bagit.txt", "bag-info.txt", "manifest-sha256.txt"
 _PACKED = (".parquet", ".png", ".pdf")
@@ -34,23 +37,23 @@ _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError)
 """Errors of zipfile for damaged content, and for kinds of packing that no export uses."""
 _EXPECTED = "expected an archive that `scalewatt export` wrote"
 _MOST_NAMED = 3
+_BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class BagInfo:
-    """What bag-info.txt says of an archive."""
+    """The content of bag-info.txt."""
 
     name: str
+    """The campaign's."""
     runs: int
-    traces: bool
     missing: tuple[str, ...] = ()
-    """What the campaign asks for and the archive has not, in words."""
-    scalewatt: str = __version__
+    """What the campaign asks for and the archive lacks, in words."""
 
 
 @dataclass(frozen=True)
 class Bag:
-    """An open archive, its paths below the payload's folder."""
+    """An open archive; its paths are below the payload's folder."""
 
     path: Path
     info: BagInfo
@@ -59,46 +62,43 @@ class Bag:
     """Sizes in bytes as the ZIP states them."""
     archive: zipfile.ZipFile
 
-    def write(self, targets: Mapping[str, Path]) -> None:
+    def unpack(self, targets: Mapping[str, Path]) -> None:
         """Write files to `targets`; InputError for one that differs from its SHA-256."""
         for name, target in targets.items():
             target.parent.mkdir(parents=True, exist_ok=True)
-            with self._reading(name) as source, open(target, "xb") as out:
-                shutil.copyfileobj(source, out)
-            self._check(name, file_sha256(target))
+            with open(target, "xb") as out:
+                self._copy(name, out)
 
     def check(self) -> None:
         """Compare every file with its SHA-256; InputError names the first that differs."""
-        for name in self.sha256:
-            found = hashlib.sha256()
-            with self._reading(name) as source:
-                while block := source.read(1 << 20):
-                    found.update(block)
-            self._check(name, found.hexdigest())
+        with open(os.devnull, "wb") as nowhere:
+            for name in self.sha256:
+                self._copy(name, nowhere)
 
-    @contextmanager
-    def _reading(self, name: str) -> Iterator[IO[bytes]]:
-        try:
-            source = self.archive.open(f"{self.info.name}/data/{name}")
-        except (*_DAMAGED, OSError) as error:
-            raise InputError(f"{self.path}: {name}: is damaged ({error})") from error
-        with source:
-            try:
-                yield source
-            except _DAMAGED as error:
-                raise InputError(f"{self.path}: {name}: is damaged ({error})") from error
-
-    def _check(self, name: str, sha256: str) -> None:
+    def _copy(self, name: str, out: IO[bytes]) -> None:
+        digest = hashlib.sha256()
+        for block in self._blocks(name):
+            digest.update(block)
+            out.write(block)
+        sha256 = digest.hexdigest()
         if sha256 != self.sha256[name]:
             raise InputError(
                 f"{self.path}: {name}: differs from the manifest (SHA-256 {sha256[:12]}…, expected "
                 f"{self.sha256[name][:12]}…): the archive is damaged or was changed"
             )
 
+    def _blocks(self, name: str) -> Iterator[bytes]:
+        try:
+            with self.archive.open(f"{self.info.name}/data/{name}") as source:
+                while block := source.read(_BLOCK_BYTES):
+                    yield block
+        except (*_DAMAGED, OSError) as error:
+            raise InputError(f"{self.path}: {name}: is damaged ({error})") from error
+
 
 @contextmanager
-def opened(path: Path) -> Iterator[Bag]:
-    """Open an archive; InputError for anything else, and where its files are not those of its manifest."""
+def open_bag(path: Path) -> Iterator[Bag]:
+    """Open an archive; InputError for anything else, or if its files are not those of its manifest."""
     try:
         archive = zipfile.ZipFile(path)
     except (*_DAMAGED, OSError) as error:
@@ -111,7 +111,7 @@ def opened(path: Path) -> Iterator[Bag]:
         top = next(iter(sizes), "").partition("/")[0]
         try:
             texts = {
-                name: archive.read(f"{top}/{name}").decode() for name in (_DECLARED, _INFO, _SUMS)
+                tag: archive.read(f"{top}/{tag}").decode() for tag in (_DECLARED, _INFO, _SUMS)
             }
             info = _parse_info(texts[_INFO])
             lines = [line.split("  ", 1) for line in texts[_SUMS].splitlines()]
@@ -121,83 +121,72 @@ def opened(path: Path) -> Iterator[Bag]:
         except (*_DAMAGED, OSError, KeyError) as error:
             raise InputError(f"{path}: is not a bag of a campaign; {_EXPECTED}") from error
         payload = {
-            name: size for name, size in sizes.items() if name not in {f"{top}/{t}" for t in texts}
+            name.removeprefix(f"{top}/data/"): size
+            for name, size in sizes.items()
+            if name.removeprefix(f"{top}/") not in texts
         }
-        found = {name.removeprefix(f"{top}/data/"): size for name, size in payload.items()}
-        _refuse(
-            path, (name for name in found | sha256 if not _is_plain(name)), "outside of its folder"
-        )
-        _refuse(path, sha256.keys() - found.keys(), "in the manifest, but missing")
-        _refuse(path, found.keys() - sha256.keys(), "not in the manifest")
-        yield Bag(path, info, sha256, found, archive)
+        outside = (name for name in payload | sha256 if not _is_plain(name))
+        _refuse(path, outside, "outside of its folder")
+        _refuse(path, sha256.keys() - payload.keys(), "in the manifest, but missing")
+        _refuse(path, payload.keys() - sha256.keys(), "not in the manifest")
+        yield Bag(path, info, sha256, payload, archive)
 
 
 def _parse_info(text: str) -> BagInfo:
     pairs = [line.split(": ", 1) for line in text.splitlines()]
     fields = dict(pairs)
-    return BagInfo(
-        fields["External-Identifier"],
-        int(fields["Runs"]),
-        fields["Traces"] == "yes",
-        tuple(value for key, value in pairs if key == "Missing"),
-        fields["Bag-Software-Agent"].removeprefix("scalewatt "),
-    )
+    missing = tuple(value for key, value in pairs if key == "Missing")
+    return BagInfo(fields["External-Identifier"], int(fields["Runs"]), missing)
 
 
 def _refuse(path: Path, names: Iterable[str], what: str) -> None:
-    if found := sorted(names):
-        raise InputError(f"{path}: {what}: {listed(found, _MOST_NAMED)}")
+    if refused := sorted(names):
+        raise InputError(f"{path}: {what}: {listed(refused, _MOST_NAMED)}")
 
 
 def _is_plain(path: str) -> bool:
-    """True if a path leads to a place below the archive on any system, written in the only way."""
+    """True if a path leads below the archive's folder on any system, and is written in the only way."""
     return not {"", ".", ".."} & set(path.split("/")) and "\\" not in path and ":" not in path
 
 
 # --- writing --------------------------------------------------------------------------------------
 
 
-def write_bag(files: Mapping[str, Given], info: BagInfo, out: Path) -> int:
-    """Write an archive of `files` by path; return its size in bytes. InputError if it exists already."""
+def write_bag(
+    files: Mapping[str, Source], info: BagInfo, out: Path, describe: Describe | None = None
+) -> int:
+    """Write an archive of `files` by path; return its size in bytes. InputError if it exists already.
+
+    `describe` adds the metadata. Each file is read once, so that hashes are those of what is packed.
+    """
     _check_absent(out)
-    sums = sha256_of(files)
-    size = sum(map(_size, files.values()))
-    fields = [
-        ("External-Identifier", info.name),
-        ("Bag-Software-Agent", f"scalewatt {info.scalewatt}"),
-        ("Payload-Oxum", f"{size}.{len(files)}"),
-        ("Runs", str(info.runs)),
-        ("Traces", "yes" if info.traces else "no"),
-        *(("Missing", each) for each in info.missing),
-    ]
-    tags = {
-        _DECLARED: _DECLARATION,
-        _INFO: "".join(f"{key}: {value}\n" for key, value in fields),
-        _SUMS: "".join(f"{digest}  data/{name}\n" for name, digest in sums.items()),
-    }
-    content: dict[str, Given] = {name: text.encode() for name, text in tags.items()}
-    content |= {f"data/{name}": files[name] for name in sums}
     with atomic_path(out, lambda: _check_absent(out)) as temporary:
         with zipfile.ZipFile(temporary, "w") as archive:
-            for name, given in content.items():
-                _add(archive, f"{info.name}/{name}", given)
-        if changed := [name for name, digest in sha256_of(files).items() if digest != sums[name]]:
-            raise InputError(
-                f"{listed(changed, _MOST_NAMED)}: changed meanwhile; export again when nothing writes"
-            )
+            data = f"{info.name}/data"
+            written = {name: _add(archive, f"{data}/{name}", files[name]) for name in sorted(files)}
+            if describe is not None:
+                sums = {name: sha256 for name, (sha256, _) in written.items()}
+                content = describe(sums, {name: size for name, (_, size) in written.items()})
+                written[METADATA] = _add(archive, f"{data}/{METADATA}", content)
+            for name, text in _tags(info, written).items():
+                _add(archive, f"{info.name}/{name}", text.encode())
         return temporary.stat().st_size
 
 
-def sha256_of(files: Mapping[str, Given]) -> dict[str, str]:
-    """SHA-256 of each file by path, sorted."""
+def _tags(info: BagInfo, written: Mapping[str, tuple[str, int]]) -> dict[str, str]:
+    """Texts beside the payload, by name."""
+    fields = [
+        ("External-Identifier", info.name),
+        ("Bag-Software-Agent", f"scalewatt {__version__}"),
+        ("Payload-Oxum", f"{sum(size for _, size in written.values())}.{len(written)}"),
+        ("Runs", str(info.runs)),
+        *(("Missing", text) for text in info.missing),
+    ]
     return {
-        name: hashlib.sha256(given).hexdigest() if isinstance(given, bytes) else file_sha256(given)
-        for name, given in sorted(files.items())
+        _DECLARED: _DECLARATION,
+        _INFO: "".join(f"{key}: {value}\n" for key, value in fields),
+        _SUMS: "".join(f"{sha256}  data/{name}\n" for name, (sha256, _) in written.items()),
     }
-
-
-def _size(given: Given) -> int:
-    return len(given) if isinstance(given, bytes) else given.stat().st_size
 
 
 def _check_absent(out: Path) -> None:
@@ -205,11 +194,16 @@ def _check_absent(out: Path) -> None:
         raise InputError(f"{out}: exists already; allowed: another --out, or remove it")
 
 
-def _add(archive: zipfile.ZipFile, name: str, given: Given) -> None:
+def _add(archive: zipfile.ZipFile, name: str, content: Source) -> tuple[str, int]:
+    """Pack a file; return its SHA-256 and its size in bytes."""
     entry = zipfile.ZipInfo(name, _TIME)
     entry.external_attr = 0o100644 << 16
     entry.compress_type = zipfile.ZIP_STORED if name.endswith(_PACKED) else zipfile.ZIP_DEFLATED
-    entry.file_size = _size(given)  # what decides whether it needs ZIP64
-    content = BytesIO(given) if isinstance(given, bytes) else given.open("rb")
-    with content as source, archive.open(entry, "w") as target:
-        shutil.copyfileobj(source, target)
+    digest, size = hashlib.sha256(), 0
+    opened = BytesIO(content) if isinstance(content, bytes) else content.open("rb")
+    with opened as source, archive.open(entry, "w", force_zip64=True) as target:
+        while block := source.read(_BLOCK_BYTES):
+            digest.update(block)
+            size += len(block)
+            target.write(block)
+    return digest.hexdigest(), size

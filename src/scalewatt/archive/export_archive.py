@@ -2,31 +2,46 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
-from typing import Any
 
-from scalewatt.archive.bag import BagInfo, Given, sha256_of, write_bag
+from scalewatt.archive.bag import BagInfo, Source, write_bag
 from scalewatt.archive.cluster_facts import facts_text
-from scalewatt.archive.file_selection import Content, campaign_files, results_content
-from scalewatt.archive.ro_crate import METADATA, PAPER, Description, metadata
+from scalewatt.archive.private_texts import check_texts, not_searched_for, private_words
+from scalewatt.archive.ro_crate import PAPER, Description
 from scalewatt.campaign.campaign_types import Campaign
-from scalewatt.campaign.cluster import Cluster, load_cluster
+from scalewatt.campaign.cluster import load_cluster
+from scalewatt.campaign.exclusions import exclusions_path
 from scalewatt.campaign.load import load_campaign
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import parse_json, read_json_object
-from scalewatt.common.project_files import PROJECT_ROOT
-from scalewatt.common.redaction import absolute_paths, known_keys
+from scalewatt.common.files import file_sha256, read_json_object
+from scalewatt.reproduction.manifest import FOLDERS, SUMS, read_manifest
+from scalewatt.results.tables.read_table import RUN_KEY, read_checked
 from scalewatt.results.tables.run_row import RunFiles
+from scalewatt.results.tables.table_schema import RUNS
 from scalewatt.results.text.number_format import listed
+from scalewatt.run_files.inventory import PROVENANCE, RunName
 
 SUFFIX = ".crate.zip"
+RESULTS = re.compile(
+    r"""(?!.*/\.)  # nothing hidden, nothing that is run or loaded as weights
+      report\.html | SHA256SUMS | [^/.][^/]*\.json
+    | (tables|figures)/.+\.(parquet|csv|md|tex|pdf|svg|png)
+    | (datasets|idle)/.+\.json
+    | (energy|traces)/[^/]+/\d+(\.\w+)?\.parquet
+    | runs/[^/]+/\d+/(spec\.json|history\.parquet|events\.parquet|provenance\.json)
+    | superseded/[^/]+/\d+/[^/]+/(set-aside\.json|energy\.parquet|run/(spec|provenance)\.json)""",
+    re.VERBOSE,
+)
+"""Files of an archive, by their paths below the campaign's results."""
+_REMEDY = (
+    "Snakemake's target `{}` makes it, of a part of the runs with --config results_only=true; results of "
+    "another cluster have its --site"
+)
 
 
 @dataclass(frozen=True)
@@ -46,188 +61,149 @@ def export_campaign(
 ) -> list[str]:
     """Write the archive of a campaign's results below `results`; return what to print, in lines.
 
-    InputError if results are missing, where something in them reveals this machine, or where
+    InputError if results are missing or out of date, if something in them reveals this machine, or if
     the archive exists already.
     """
     cluster = load_cluster(cluster_file)
     campaign = load_campaign(file, cluster, to_run=False).whole
-    command = _snakemake(cluster_file)
-    content = results_content(campaign, results / campaign.name, options.traces, command)
-    files = {f"results/{campaign.name}/{path}": given for path, given in content.files.items()}
+    folder = results / campaign.name
+    # Tables of other runs, and files that were edited, are refused.
+    planned = [(run.configuration.id, run.repeat) for run in campaign.runs()]
+    runs = [run for run in planned if (RunFiles(folder, *run).folder / PROVENANCE).exists()]
+    if not runs:
+        raise InputError(f"{folder}: has no finished run; {_REMEDY.format('all')}")
+    _check_tables(folder, runs)
+    _check_recorded(folder)
+    # Nothing that reveals this machine leaves it.
+    files: dict[str, Source] = {
+        f"results/{campaign.name}/{name}": folder / name
+        for name in _select(folder, runs, options.traces)
+    }
     files |= campaign_files(campaign, facts_text(campaign, cluster).encode())
-    check_keys(files)
-    if not options.allow_private:
-        check_private(files, private_words(cluster))
-    files[METADATA] = _metadata(files, campaign, results, content, options)
+    check_texts(files, private_words(cluster), options.allow_private)
+    # What is missing is named, here and in the archive.
+    missing = tuple(_missing(campaign, folder, runs, planned))
+    missing += () if options.traces else ("power traces (--traces)",)
+    info = BagInfo(campaign.name, len(runs), missing)
     out = options.out or Path(f"{campaign.name}{SUFFIX}")
-    info = BagInfo(campaign.name, len(content.runs), options.traces, content.missing)
-    size = write_bag(files, info, out)
+    size = write_bag(files, info, out, _description(campaign, folder, runs, options).metadata)
     return [
-        *(f"not in it: {each}" for each in content.missing),
+        *(f"not in it: {text}" for text in missing),
         *([] if options.allow_private else not_searched_for(cluster)),
-        f"{out}: {_size(size)}, runs: {len(content.runs)}, files: {len(files)}",
+        f"{out}: {size / 1e6:.3g} MB, runs: {len(runs)}, files: {len(files) + 1}",
     ]
 
 
-def _snakemake(cluster_file: Path) -> str:
-    """Snakemake's command for a site: with its profile, where there is one of its name."""
-    name = "local" if cluster_file.name == "config.yaml" else cluster_file.stem
-    if Path("profiles", name).is_dir():
-        return f"snakemake --profile profiles/{name}"
-    return f"snakemake --configfile={cluster_file}"  # with a space it takes the target, too
+def _check_tables(results: Path, runs: list[RunName]) -> None:
+    """Refuse tables that are not of the finished runs: everything else is made from these."""
+    for name in ("runs", "configurations", "scaling", "comparisons", "cross_checks"):
+        _check_exists(results / "tables" / f"{name}.parquet", "tables")
+    path = results / "tables" / "runs.parquet"
+    rows = read_checked(path, RUNS).select(RUN_KEY).to_pylist()
+    in_table = {(row["configuration"], row["repeat"]) for row in rows}
+    if other := sorted(in_table ^ set(runs)):
+        names = listed((f"{configuration}/{repeat}" for configuration, repeat in other), 3)
+        raise InputError(
+            f"{path}: is not of the finished runs: {names}; {_REMEDY.format('tables')}"
+        )
 
 
-def _metadata(
-    files: Mapping[str, Given],
-    campaign: Campaign,
-    results: Path,
-    content: Content,
-    options: ExportOptions,
-) -> bytes:
-    runs = [
-        read_json_object(RunFiles(results / campaign.name, *run).folder / "provenance.json")
-        for run in content.runs
+def _check_exists(path: Path, target: str) -> None:
+    if not path.exists():
+        raise InputError(f"{path}: is missing; {_REMEDY.format(target)}")
+
+
+def _check_recorded(results: Path) -> None:
+    """Refuse files that differ from the campaign's manifest: an importer would find the difference."""
+    if not (results / SUMS).exists():
+        return
+    different = [
+        path
+        for path, sha256 in read_manifest(results).files.items()
+        if path.startswith(FOLDERS)  # what can be made again
+        if not (results / path).is_file() or file_sha256(results / path) != sha256
     ]
-    day, simulated = _last_day(runs), sum(bool(run.get("simulated")) for run in runs)
-    dated = "the last run's end" if day else "the export, as no run records its time"
+    if different:
+        raise InputError(
+            f"{results / SUMS}: differs: {listed(different, 5)}; delete these files, and Snakemake's target "
+            "`all` makes them, or, if they are correct, record them: --forcerun manifest"
+        )
+
+
+# --- the files ------------------------------------------------------------------------------------
+
+
+def _select(results: Path, runs: list[RunName], traces: bool) -> Iterator[str]:
+    """Yield the files that go into the archive, by path below `results`.
+
+    InputError if a finished run lacks a file.
+    """
+    for run in runs:
+        files = RunFiles(results, *run)
+        for path in (files.folder / "history.parquet", files.energy, files.flags):
+            _check_exists(path, "tables")
+        if traces:
+            _check_exists(files.traces, "run_pages")
+    for path in sorted(path for path in results.rglob("*") if path.is_file()):
+        name = path.relative_to(results).as_posix()
+        folder, *parts = name.split("/")
+        if not RESULTS.fullmatch(name) or (folder == "traces" and not traces):
+            continue
+        is_of_run = folder in ("runs", "energy", "traces")
+        if not is_of_run or (parts[0], int(parts[1].partition(".")[0])) in runs:
+            yield name
+
+
+def campaign_files(campaign: Campaign, cluster: bytes) -> dict[str, Source]:
+    """Files of the campaign itself by path in the archive: its file, its cluster's facts, exclusions."""
+    stem = f"campaigns/{campaign.name}"
+    files: dict[str, Source] = {f"{stem}.yaml": campaign.path, f"{stem}.cluster.yaml": cluster}
+    exclusions = exclusions_path(campaign)
+    if exclusions.exists():
+        files[f"{stem}.exclusions.csv"] = exclusions
+    return files
+
+
+def _missing(
+    campaign: Campaign, results: Path, runs: list[RunName], planned: list[RunName]
+) -> Iterator[str]:
+    """Yield what the campaign asks for beyond the required tables and does not exist."""
+    if left := sorted(set(planned) - set(runs)):
+        names = listed((f"{configuration}/{repeat}" for configuration, repeat in left), 3)
+        yield f"runs ({len(left)} of {len(planned)}): {names}"
+    wanted = [
+        "tables/table1.csv" if name == "table1" else f"figures/{name}.svg"
+        for name in campaign.figures
+    ]
+    wanted += ["tables/claims.csv"] if campaign.has_papers_models else []
+    yield from (path for path in (*wanted, "report.html", SUMS) if not (results / path).exists())
+    pages = [
+        (results / "figures/runs" / configuration / f"{repeat}.svg").exists()
+        for configuration, repeat in runs
+    ]
+    if not all(pages):
+        yield f"pages of runs ({pages.count(False)} of {len(pages)})"
+
+
+def _description(
+    campaign: Campaign, results: Path, runs: list[RunName], options: ExportOptions
+) -> Description:
+    records = [read_json_object(RunFiles(results, *run).folder / PROVENANCE) for run in runs]
+    segments = [segment for record in records for segment in record.get("segments") or ()]
+    times = [s["ended_s"] for s in segments if s.get("ended_s") is not None]
+    simulated = sum(bool(record.get("simulated")) for record in records)
     sentences = [
         f"Specs, energies, tables, figures and provenance of {len(runs)} of "
         f"{sum(campaign.repeats.values())} planned runs on {', '.join(sorted(campaign.devices()))}.",
         f"Runs simulated with a scaling model, not trained: {simulated}." if simulated else "",
-        f"The study follows {PAPER}. The date is that of {dated}. `scalewatt import` imports it.",
+        f"The study follows {PAPER}. The date is the day on which the last run ended or, where no run "
+        "records that, of the export. `scalewatt import` imports it.",
     ]
-    description = Description(
+    last = datetime.fromtimestamp(max(times, default=time.time()), UTC)
+    return Description(
         name=f"scalewatt: results of the campaign {campaign.name}",
         description=" ".join(filter(None, sentences)),
-        date_published=day or datetime.now(UTC).strftime("%Y-%m-%d"),
+        date_published=f"{last:%Y-%m-%d}",
         license=options.license,
         authors=options.authors,
     )
-    sizes = {
-        path: len(given) if isinstance(given, bytes) else given.stat().st_size
-        for path, given in files.items()
-    }
-    return metadata(sha256_of(files), sizes, description)
-
-
-def _last_day(runs: Iterable[dict[str, Any]]) -> str | None:
-    """Return the day on which the last run ended; None if no run records that."""
-    segments = [one for run in runs for one in run.get("segments") or ()]
-    ends = [one["ended_s"] for one in segments if one.get("ended_s") is not None]
-    return datetime.fromtimestamp(max(ends), UTC).strftime("%Y-%m-%d") if ends else None
-
-
-def _size(bytes_: float) -> str:
-    for unit in ("B", "kB", "MB"):
-        if bytes_ < 1000:
-            return f"{bytes_:.3g} {unit}"
-        bytes_ /= 1000
-    return f"{bytes_:.3g} GB"
-
-
-# --- what must not leave the machine --------------------------------------------------------------
-
-_TEXTS = (".json", ".csv", ".md", ".tex", ".yaml", ".html", ".svg")
-_SHORTEST = 4
-"""Minimum length of a folder that is searched for; of an account, any length is."""
-
-
-def private_words(cluster: Cluster) -> dict[str, str]:
-    """Return the texts that must not be exported, with what each is."""
-    found = {
-        str(Path.home()): "the home folder",
-        str(PROJECT_ROOT): "the folder of scalewatt",
-        str(Path.cwd()): "the working folder",
-        _account(cluster): "the account",
-    }
-    folders = [cluster.work_root, cluster.scratch or "", *cluster.data_roots.values()]
-    sources = _strings(cluster.model_dump()["sources"])
-    found |= dict.fromkeys(map(str, [*folders, *sources]), "a folder of the cluster file")
-    return {
-        word: what
-        for word, what in found.items()
-        if (word if what == "the account" else word.startswith("/") and len(word) >= _SHORTEST)
-    }
-
-
-def not_searched_for(cluster: Cluster) -> list[str]:
-    """Return what cannot be searched for here: an account whose variable is not set."""
-    if not cluster.account or _account(cluster):
-        return []
-    return [f"not searched for: the account, as {cluster.account} is not set here"]
-
-
-def _account(cluster: Cluster) -> str:
-    account = os.path.expandvars(cluster.account or "")
-    return "" if "$" in account else account
-
-
-def check_keys(files: Mapping[str, Given]) -> None:
-    """Raise InputError, naming files and lines but no key, for files with a key of a known form.
-
-    There is no option to export it: whoever has the archive could use it.
-    """
-    found = [
-        f"{name}: line {line} ({kind})"
-        for name, given in files.items()
-        if name.endswith(_TEXTS)
-        for line, kind in islice(known_keys(_text(given)), 1)
-    ]
-    _refuse(
-        "whoever has it could use it",
-        found,
-        "none: take it out, and have its provider replace it where others have seen the file",
-    )
-
-
-def _text(given: Given) -> str:
-    content = given if isinstance(given, bytes) else given.read_bytes()
-    return content.decode(errors="replace")
-
-
-def check_private(files: Mapping[str, Given], words: Mapping[str, str]) -> None:
-    """Raise InputError, naming files and texts, for files with absolute paths or one of `words`."""
-    found = [
-        f"{name} ({problem})"
-        for name, given in files.items()
-        for problem in _private(name, given, words)
-    ]
-    _refuse(
-        "it would reveal this machine or somebody",
-        found,
-        "relative paths, or --allow-private",
-    )
-
-
-def _refuse(why: str, found: Sequence[str], allowed: str) -> None:
-    """Raise InputError, naming the first of what was found, if anything was."""
-    if found:
-        raise InputError(f"not exported, as {why}: {listed(found, 5)}; allowed: {allowed}")
-
-
-def _private(name: str, given: Given, words: Mapping[str, str]) -> Iterator[str]:
-    if not name.endswith(_TEXTS):
-        return
-    text = _text(given)
-    for word, what in words.items():
-        if re.search(rf"(?<![\w.-]){re.escape(word)}(?![\w-])", text):
-            yield f"{what}: {word}"
-            return
-    # Pages and drawings are full of texts that look like paths: end tags, and encoded images.
-    if name.endswith((".json", ".csv", ".yaml")):
-        looked: Iterable[str] = (text,)
-        if name.endswith(".json"):
-            with suppress(ValueError):
-                looked = _strings(parse_json(text))
-        yield from islice((path for one in looked for path in absolute_paths(one)), 1)
-
-
-def _strings(value: Any) -> Iterable[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, one in value.items():
-            yield from (str(key), *_strings(one))
-    elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _strings(one)

@@ -11,18 +11,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from scalewatt import __version__
-from scalewatt.archive.bag import Bag, BagInfo, opened
+from scalewatt.archive.bag import METADATA, Bag, open_bag
 from scalewatt.archive.cluster_facts import SUFFIX, read_facts
-from scalewatt.archive.file_selection import belongs
-from scalewatt.archive.ro_crate import METADATA
+from scalewatt.archive.export_archive import RESULTS
 from scalewatt.campaign.campaign_file import CampaignName
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.load import SIMULATED, load_campaign
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import require_space, write_text
 from scalewatt.common.settings import validated
-from scalewatt.common.yaml_files import read_yaml
 
 _REQUIRED = (".yaml", SUFFIX)
 """Endings of the campaign's files that an archive must have."""
@@ -30,12 +27,14 @@ _REQUIRED = (".yaml", SUFFIX)
 
 def check_archive(path: Path) -> list[str]:
     """Check an archive; return what to print, in lines. InputError if it is damaged."""
-    with opened(path) as bag:
+    with open_bag(path) as bag:
         _targets(bag, bag.info.name, "")
         bag.check()
-        total = sum(bag.sizes.values())
-        sound = f"{path}: sound: campaign {bag.info.name}, runs: {bag.info.runs}, files: {len(bag.sizes)}"
-        return [f"{sound}, bytes: {total}", *_incomplete(bag.info)]
+        return [
+            f"{path}: sound: campaign {bag.info.name}, runs: {bag.info.runs}, files: {len(bag.sizes)}, "
+            f"bytes: {sum(bag.sizes.values())}",
+            *(f"not in it: {text}" for text in bag.info.missing),
+        ]
 
 
 def import_archive(
@@ -46,40 +45,42 @@ def import_archive(
     Simulated runs go to results/<name>-simulated. InputError if it is damaged, or if anything of that
     name is here.
     """
-    with opened(path) as bag:
-        info = bag.info
-        simulated = SIMULATED if info.name.endswith(SIMULATED) else ""
-        name = validated(CampaignName, name or info.name.removesuffix(simulated), "--name")
+    with open_bag(path) as bag:
+        simulated = SIMULATED if bag.info.name.endswith(SIMULATED) else ""
+        name = validated(CampaignName, name or bag.info.name.removesuffix(simulated), "--name")
         targets = _targets(bag, name, simulated)
         _check_free(name, simulated, results, campaigns)
-        require_space(
-            _existing(results), sum(bag.sizes.values()), f"{results}", f"the files of {path}"
-        )
         with _unpacking(results, name) as folder:
-            bag.write({file: folder / target for file, target in targets.items()})
+            size = sum(bag.sizes.values())
+            require_space(folder, size, f"{results}", f"the files of {path}")
+            bag.unpack({file: folder / target for file, target in targets.items()})
             try:
-                campaign = _renamed(folder / "campaigns", name)
-            except InputError as error:  # the folder of unpacking is gone when it is read
+                campaign = _rename(folder / "campaigns", name)
+            except InputError as error:  # the temporary folder is gone when this is read
                 raise InputError(str(error).replace(f"{folder}/", f"{path}: ")) from error
+            if campaign.registered:  # it names the folder of its runs
+                runs = os.path.relpath(results / name / "runs", campaigns)
+                with (folder / "campaigns" / f"{name}.yaml").open("a", encoding="utf-8") as file:
+                    file.write(f"runs: {runs}\n")
             # One time for all files, later than any code's, so that nothing is re-run.
             now = time.time_ns()
-            for file in folder.rglob("*"):
-                os.utime(file, ns=(now, now))
-            runs = os.path.relpath(results / name / "runs", campaigns)
-            _name_runs(folder / "campaigns" / f"{name}.yaml", runs)
+            for unpacked in folder.rglob("*"):
+                os.utime(unpacked, ns=(now, now))
             _check_free(name, simulated, results, campaigns)  # unpacking takes long
             _place(folder, name + simulated, results, campaigns)
-    written = f"written by scalewatt {info.scalewatt}, this is {__version__}"
+    facts = campaigns / f"{name}{SUFFIX}"
     return [
-        f"imported: campaign {name}, runs: {info.runs}, in {results / campaign.name}",
-        *_incomplete(info),
-        *([] if info.scalewatt == __version__ else [written]),
-        *_next(campaign, campaigns / f"{name}{SUFFIX}", results / campaign.name),
+        f"imported: campaign {name}, runs: {bag.info.runs}, in {results / campaign.name}",
+        *(f"not in it: {text}" for text in bag.info.missing),
+        "nothing of it is trained; to check, draw and view it:",
+        f"  scalewatt reproduce --site {facts}",
+        f"  snakemake --profile profiles/local figures --configfile={facts}",
+        f"  scalewatt status --site {facts}",
     ]
 
 
 def _targets(bag: Bag, name: str, simulated: str) -> dict[str, Path]:
-    """Map each file to its path below the folder of unpacking; InputError for what is not of a campaign."""
+    """Map each file to its path below the temporary folder; InputError for what is not of a campaign."""
     stem, results = f"campaigns/{bag.info.name}", f"results/{bag.info.name}/"
     targets = {METADATA: Path(METADATA)}
     for ending, file in _campaign_files(name, simulated).items():
@@ -89,14 +90,14 @@ def _targets(bag: Bag, name: str, simulated: str) -> dict[str, Path]:
             raise InputError(f"{bag.path}: has no {stem}{ending}; `scalewatt export` writes it")
     for file in bag.sizes.keys() - targets.keys():
         below = file.removeprefix(results)
-        if not file.startswith(results) or not belongs(below):
+        if not file.startswith(results) or not RESULTS.fullmatch(below):
             raise InputError(f"{bag.path}: {file}: is not a file of the campaign's results")
         targets[file] = Path("results", name + simulated, below)
     return targets
 
 
 def _campaign_files(name: str, simulated: str) -> dict[str, str]:
-    """Names of a campaign's own files, by their endings in an archive."""
+    """Names of a campaign's files here, by their endings in an archive."""
     return {
         ".yaml": f"{name}.yaml",
         SUFFIX: f"{name}{SUFFIX}",
@@ -112,31 +113,15 @@ def _check_free(name: str, simulated: str, results: Path, campaigns: Path) -> No
             raise InputError(
                 f"{path}: exists already, and nothing is overwritten; allowed: --name OTHER, or remove it"
             )
-    for file in sorted(campaigns.glob("*.yaml")):
-        if _name_in(file) == name:
-            raise InputError(
-                f"{file}: is the campaign {name} here, whose runs lie in {results / name}; allowed: "
-                "--name OTHER"
-            )
-
-
-def _name_in(file: Path) -> object:
-    """Name in a campaign file; None of an unreadable one."""
-    try:
-        return read_yaml(file).get("name")
-    except InputError:
-        return None
-
-
-def _existing(folder: Path) -> Path:
-    """The folder, or the nearest above it that exists."""
-    return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    for file in campaigns.glob("*.yaml"):
+        if re.search(rf"(?m)^name: *{name}\s*$", file.read_text(errors="replace")):
+            raise InputError(f"{file}: is the campaign {name} here; allowed: --name OTHER")
 
 
 @contextmanager
-def _unpacking(results: Path, own: str) -> Iterator[Path]:
-    """Create a folder beside the results, whose content is renamed or deleted."""
-    folder = results / f".{own}.{uuid.uuid4().hex[:8]}.importing"
+def _unpacking(results: Path, name: str) -> Iterator[Path]:
+    """Create a temporary folder among the results; what is still in it at the end is deleted."""
+    folder = results / f".{name}.{uuid.uuid4().hex[:8]}.importing"
     try:
         folder.mkdir(parents=True)
         yield folder
@@ -146,66 +131,39 @@ def _unpacking(results: Path, own: str) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _renamed(folder: Path, name: str) -> Campaign:
+def _rename(folder: Path, name: str) -> Campaign:
     """Give the unpacked campaign its name here; InputError if it is damaged."""
     file, facts = folder / f"{name}.yaml", folder / f"{name}{SUFFIX}"
     for path, key, value in (
         (file, "name", name),
         (facts, "campaign", f"campaigns/{name}.yaml"),
     ):
-        text = re.sub(
-            rf"(?m)^{key}:.*$", f"{key}: {value}", path.read_text(encoding="utf-8"), count=1
-        )
-        path.write_text(text, encoding="utf-8")
-    _name_runs(file, f"../results/{name}/runs")
+        text = path.read_text(encoding="utf-8")
+        text = re.sub(rf"(?m)^{key}:.*$", f"{key}: {value}", text, count=1)
+        # The folder of registered runs is another one here.
+        path.write_text(re.sub(r"(?m)^runs:.*\n?", "", text), encoding="utf-8")
     campaign = load_campaign(file, read_facts(facts))
     if campaign.name.removesuffix(SIMULATED) != name:
         raise InputError(f"{file}: name: expected on a line of its own, to be changed to {name}")
     return campaign
 
 
-def _name_runs(file: Path, runs: str) -> None:
-    """Say in a campaign file of registered runs where they are, unless that is the default."""
-    text = file.read_text(encoding="utf-8")
-    if re.search(r"(?m)^registered:", text):
-        text = re.sub(r"(?m)^runs:.*\n?", "", text)
-        line = "" if runs == f"../results/{file.stem}/runs" else f"runs: {runs}\n"
-        file.write_text(text + line, encoding="utf-8")
-
-
-def _place(folder: Path, own: str, results: Path, campaigns: Path) -> None:
+def _place(folder: Path, name: str, results: Path, campaigns: Path) -> None:
     """Move everything to its place, or nothing: the results last, in one step."""
     try:
-        # Whoever makes it has the name; renaming onto an empty folder is allowed.
-        (results / own).mkdir()
+        # Whoever makes this folder has the name; renaming onto an empty folder is allowed.
+        (results / name).mkdir()
     except FileExistsError:
-        raise InputError(f"{results / own}: exists already: another import was faster") from None
+        raise InputError(f"{results / name}: exists already: another import was faster") from None
     placed = []
     try:
         for source in sorted((folder / "campaigns").iterdir()):
             placed.append(campaigns / source.name)
-            # A copy: the two folders may lie on different disks.
+            # A copy, as the two folders may lie on different disks.
             write_text(placed[-1], source.read_text(encoding="utf-8"))
-        (folder / "results" / own).rename(results / own)
+        (folder / "results" / name).rename(results / name)
     except BaseException:
         for path in placed:
             path.unlink(missing_ok=True)
-        (results / own).rmdir()
+        (results / name).rmdir()
         raise
-
-
-def _incomplete(info: BagInfo) -> list[str]:
-    missing = [*info.missing, *([] if info.traces else ["power traces (export --traces)"])]
-    return [f"not in it: {each}" for each in missing]
-
-
-def _next(campaign: Campaign, facts: Path, results: Path) -> list[str]:
-    drawn = next((name for name in campaign.figures if name != "table1"), "figures")
-    claims = f"  scalewatt claims --results {results} --site {facts}"
-    return [
-        "nothing of it is trained; to check, draw, validate and view it:",
-        f"  scalewatt reproduce --site {facts}",
-        f"  snakemake --profile profiles/local {drawn} --configfile={facts}",
-        *([claims] if campaign.has_papers_models else []),
-        f"  scalewatt status --site {facts}",
-    ]

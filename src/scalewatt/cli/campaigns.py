@@ -313,9 +313,9 @@ def reproduce(arguments: argparse.Namespace) -> int:
     """
     from scalewatt.campaign.cluster import site_file
     from scalewatt.common.yaml_files import read_yaml
-    from scalewatt.reproduction.reproduce import as_text, reproduce
+    from scalewatt.reproduction.reproduce import reproduce
 
     config = read_yaml(site_file(arguments.site))
-    done = reproduce(config, arguments.campaign, arguments.results)
-    print(as_text(done))
-    return done.exit_code
+    text, exit_code = reproduce(config, arguments.campaign, arguments.results)
+    print(text)
+    return exit_code

@@ -1,4 +1,4 @@
-"""Compare stored files, and regenerated ones, with the manifest."""
+"""Compare stored and regenerated files with the manifest."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from scalewatt.reproduction.findings import (
     REGENERATED,
     STORED,
     Finding,
-    compared,
-    not_checked,
+    compare,
+    skip,
 )
 from scalewatt.reproduction.manifest import FOLDERS, Manifest, files_below
 from scalewatt.reproduction.regenerate import kept_tables
@@ -25,51 +25,57 @@ from scalewatt.reproduction.regenerate import kept_tables
 _LONGEST = 300
 
 
-def file_findings(
-    manifest: Manifest, results: Path, remade: Path | None, failure: str | None
-) -> Iterator[Finding]:
-    """Yield a row for each stored file of the manifest, each that it does not name, each regenerated one.
+def stored_findings(manifest: Manifest, results: Path, remade: Path | None) -> Iterator[Finding]:
+    """Yield a row for each file of the manifest, and for each table and figure that it does not name.
 
-    `remade`: the results that were made again, None without a workflow; `failure`: how making them failed.
+    `remade`: the results that were made again, which may show where a file differs.
     """
     for path, sha256 in manifest.files.items():
-        yield _compared(STORED, path, sha256, results, remade)
+        yield _compare(STORED, path, sha256, results, remade)
     for path in (path for folder in FOLDERS for path in files_below(results, folder)):
         if path not in manifest.files:
-            yield not_checked(STORED, path, "the manifest does not name it")
+            yield skip(STORED, path, "the manifest does not name it")
+
+
+def regenerated_findings(
+    manifest: Manifest, results: Path, remade: Path | None, failure: str | None
+) -> Iterator[Finding]:
+    """Yield a row for each table and figure of the manifest.
+
+    `remade`: the results that were made again, None without a workflow; `failure`: how that failed.
+    """
     kept = {path.relative_to(results).as_posix() for path in kept_tables(results)}
     for path, sha256 in manifest.files.items():
         if not path.startswith(FOLDERS):  # a run's files are not made again
             continue
         if path in kept:
-            yield not_checked(REGENERATED, path, "what it is made from is not among the results")
+            yield skip(REGENERATED, path, "what it is made from is not among the results")
         elif remade is None:
-            yield not_checked(REGENERATED, path, "the workflow is not here; call it in a clone")
+            yield skip(REGENERATED, path, "the workflow is not here; call it in a clone")
         elif (remade / path).is_file():
-            yield _compared(REGENERATED, path, sha256, remade, results)
+            yield _compare(REGENERATED, path, sha256, remade, results)
         elif failure is not None:
-            why = f"regenerating it fails: {failure}"
+            why = f"making it again fails: {failure}"
             yield Finding(REGENERATED, path, DIFFERS, sha256, None, why)
         else:
-            why = "the workflow does not make it of the files that are here"
-            yield not_checked(REGENERATED, path, why)
+            yield skip(REGENERATED, path, "the workflow does not make it from these files")
 
 
-def _compared(check: str, path: str, sha256: str, folder: Path, other: Path | None) -> Finding:
-    """Compare a file's hash with the manifest's; the `other` one shows where, if it is as recorded."""
+def _compare(check: str, path: str, sha256: str, folder: Path, other: Path | None) -> Finding:
+    """Compare a file's hash with the manifest's; its copy in `other` shows where, if it is as recorded."""
     file = folder / path
     if not file.is_file():
-        return compared(check, path, sha256, None, "the file does not exist any more")
-    found = file_sha256(file)
+        return compare(check, path, sha256, None, "the file does not exist any more")
+    actual = file_sha256(file)
     original = other and other / path
     where = "where it differs is unknown: no file is as recorded"
-    if found != sha256 and original and original.is_file() and file_sha256(original) == sha256:
+    if actual != sha256 and original and original.is_file() and file_sha256(original) == sha256:
         where = difference(original, file)
-    return compared(check, path, sha256, found, where)
+    return compare(check, path, sha256, actual, where)
 
 
-def difference(expected: Path, found: Path) -> str:
-    """Say where `found` differs from `expected`: a table's first value, else the first byte."""
+def difference(expected: Path, actual: Path) -> str:
+    """Say where a file differs: the first value of a table, the first byte of any other file."""
     readers: dict[str, Callable[[Path], pd.DataFrame]] = {
         ".csv": lambda path: pd.read_csv(path, dtype=str, keep_default_na=False),
         # As text with all digits, of which pandas shows few in its messages.
@@ -77,12 +83,12 @@ def difference(expected: Path, found: Path) -> str:
     }
     read = readers.get(expected.suffix)
     if read is None:
-        pairs = enumerate(zip_longest(expected.read_bytes(), found.read_bytes()), 1)
+        pairs = enumerate(zip_longest(expected.read_bytes(), actual.read_bytes()), 1)
         at = next((at for at, (a, b) in pairs if a != b), 0)
-        sizes = f"{expected.stat().st_size} and {found.stat().st_size} bytes"
+        sizes = f"{expected.stat().st_size} and {actual.stat().st_size} bytes"
         return f"the first difference is at byte {at} ({sizes})"
     try:
-        pd.testing.assert_frame_equal(read(expected), read(found), check_exact=True)
+        pd.testing.assert_frame_equal(read(expected), read(actual), check_exact=True)
     except AssertionError as error:
         # pandas names the column twice, and shows it whole in both tables.
         text = re.sub(r"^(\S.*) are different \1 ", r"\1 ", " ".join(str(error).split()))

@@ -1,0 +1,127 @@
+"""Choose the run to repeat: the cheapest that this machine can run, or the one that was asked for."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.cluster import Cluster, is_made_here
+from scalewatt.campaign.external_command import is_command_spec
+from scalewatt.campaign.run_spec import RunSpec, read_spec
+from scalewatt.common.errors import InputError
+from scalewatt.data.prepared import content_of_prepared
+from scalewatt.results.text.number_format import listed
+from scalewatt.run_files.inventory import RunName, json_object, published_runs
+
+KEY = "reproduce_run"
+FOLDER = "reproduction"
+"""Below the campaign's results: the page, and the re-run, laid out as the results are."""
+_MOST_NAMED = 3
+
+
+def choose_run(campaign: Campaign, cluster: Cluster, results: Path) -> tuple[RunName | None, str]:
+    """Choose among a campaign's finished runs; return the run, None if none can be repeated, and why.
+
+    InputError if `reproduce_run` is not a finished run, or cannot be run here.
+    """
+    asked = cluster.reproduce_run
+    if cluster.results_only or campaign.registered:
+        why = "its runs are recordings from elsewhere" if campaign.registered else "results_only"
+        if asked is not None:
+            raise InputError(f"{KEY}: {asked}: nothing is trained here ({why}); leave it out")
+        return None, f"nothing is trained here ({why})"
+    runs = {f"{run[0]}/{run[1]}": run for run in sorted(published_runs(results))}
+    if asked is not None and asked not in runs:
+        raise InputError(
+            f"{KEY}: {asked}: is not a finished run (CONFIGURATION/REPEAT) of {results}; allowed: "
+            f"{listed(runs, _MOST_NAMED) or 'none'}"
+        )
+    candidates = runs if asked is None else {asked: runs[asked]}
+    obstacles = {name: _obstacle(campaign, cluster, results, runs[name]) for name in candidates}
+    costs = {
+        name: gpu_hours(results, runs[name]) for name in runs if obstacles.get(name, "") is None
+    }
+    if asked is not None and obstacles[asked]:
+        raise InputError(f"{KEY}: {asked}: {obstacles[asked]}")
+    if not costs:
+        reasons = listed(dict.fromkeys(filter(None, obstacles.values())), _MOST_NAMED)
+        return None, reasons or f"{results} has no finished run"
+    name = min(costs, key=lambda name: (costs[name], runs[name]))
+    why = f"the fewest GPU hours ({costs[name]:.3g}) of {len(costs)} possible runs"
+    return runs[name], why if asked is None else "asked for"
+
+
+def gpu_hours(results: Path, run: RunName) -> float:
+    """GPU hours of a finished run's segments; infinite if unknown."""
+    folder = run_folder(results, run)
+    segments = json_object(folder / "provenance.json").get("segments") or []
+    times = [(segment.get("started_s"), segment.get("ended_s")) for segment in segments]
+    if not times or any(None in pair for pair in times):
+        return math.inf
+    return read_spec(folder / "spec.json").gpus * sum(end - start for start, end in times) / 3600
+
+
+def run_folder(results: Path, run: RunName) -> Path:
+    """Folder of a run's files, below a campaign's results."""
+    return results / "runs" / run[0] / str(run[1])
+
+
+def initial_weights_path(results: Path, spec: RunSpec) -> Path | None:
+    """Weights that a run starts from; None if it starts from none."""
+    source = spec.initial_weights
+    if source is None:
+        return None
+    return run_folder(results, (source.configuration, source.repeat)) / "weights.pt"
+
+
+def _obstacle(campaign: Campaign, cluster: Cluster, results: Path, run: RunName) -> str | None:
+    """Why a finished run cannot be repeated here; None if it can."""
+    folder = run_folder(results, run)
+    simulated = "simulated" in json_object(folder / "provenance.json")
+    if not (folder / "history.parquet").exists():
+        return f"{run[0]}/{run[1]} has no history.parquet to compare with"
+    if run[0] not in campaign.configurations:
+        return f"{campaign.path} no longer has the configuration {run[0]}"
+    if simulated != cluster.simulates:
+        first, now = ("simulated", "trains") if simulated else ("trained", "simulates")
+        return f"the run was {first}, and the cluster '{cluster.name}' {now}"
+    try:
+        spec = read_spec(folder / "spec.json")
+    except InputError as error:
+        return str(error)
+    weights = initial_weights_path(results, spec)
+    if weights is not None and not weights.exists():  # making them is another training
+        return f"its initial weights {weights.relative_to(results)} are missing"
+    return _lacking_machine(cluster, spec) or _lacking_data(campaign, cluster, spec)
+
+
+def _lacking_machine(cluster: Cluster, spec: RunSpec) -> str | None:
+    device = cluster.devices.get(spec.device)
+    if device is None:
+        return f"the cluster '{cluster.name}' has no device '{spec.device}'"
+    if device.max_gpus is not None and spec.gpus > device.max_gpus:
+        return f"the cluster '{cluster.name}' has fewer than {spec.gpus} {device.name}"
+    shape = (-(-spec.gpus // device.gpus_per_node), min(spec.gpus, device.gpus_per_node))
+    if (spec.nodes, spec.ranks_per_node) != shape:
+        return f"nodes of {device.name} have {device.gpus_per_node} GPUs on '{cluster.name}'"
+    return None
+
+
+def _lacking_data(campaign: Campaign, cluster: Cluster, spec: RunSpec) -> str | None:
+    """Which data are missing, as downloading or converting them may take days; None if none are."""
+    name = spec.dataset["name"]
+    dataset = campaign.datasets().get(name)
+    if cluster.simulates or is_command_spec(spec) or (dataset and is_made_here(dataset)):
+        return None
+    if dataset is None:
+        return f"{campaign.path} no longer has the dataset {name}"
+    folder = Path(cluster.data_folder(dataset))
+    try:
+        content_of_prepared(folder)
+    except InputError:
+        return (
+            f"its dataset {name} is not prepared here, in {folder}; allowed: another folder in data_roots "
+            f"of the cluster file, or snakemake --profile PROFILE prepare_{dataset['format']} -R dataset"
+        )
+    return None
