@@ -30,8 +30,7 @@ from scalewatt.results.tables.derived_quantities import with_model_energies
 from scalewatt.results.tables.frames import frame_of, values
 from scalewatt.results.tables.table_schema import RUNS
 from scalewatt.tracking import remeasure as remeasuring
-from scalewatt.tracking.exclude import exclude, undo
-from scalewatt.tracking.remeasure import Place, remeasure
+from scalewatt.tracking.remeasure import CampaignFolders, exclude, remeasure, undo
 
 HEAD = "configuration,repeat,action,reason,date,measurement\n"
 ROW = f"{ONE},1,exclude,a GPU was throttled,2026-01-31,0123456789ab\n"
@@ -39,7 +38,7 @@ Command = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def place(made: Made) -> Made:
+def finished(made: Made) -> Made:
     """The campaign as files, with the two repeats of one configuration finished."""
     cluster, campaign = made.folder / "profile" / "cluster.yaml", made.folder / "made.yaml"
     cluster.parent.mkdir()
@@ -53,11 +52,11 @@ def place(made: Made) -> Made:
 
 
 @pytest.fixture
-def command(place: Made, capsys: pytest.CaptureFixture[str]) -> Command:
+def command(finished: Made, capsys: pytest.CaptureFixture[str]) -> Command:
     """Runs `scalewatt …` for the campaign: code, output and errors."""
 
     def run(*arguments: object) -> tuple[int, str, str]:
-        folder = place.folder
+        folder = finished.folder
         code = main(
             [
                 *map(str, arguments),
@@ -82,18 +81,18 @@ def refused(answer: tuple[int, str, str]) -> str:
     return err
 
 
-def table(place: Made) -> Path:
-    return exclusions_path(place.campaign)
+def table(finished: Made) -> Path:
+    return exclusions_path(finished.campaign)
 
 
-def measurement(place: Made, configuration: str = TWO, repeat: int = 1) -> str:
-    found = measurement_of(place.results, configuration, repeat)
-    assert found is not None
-    return found
+def measurement(finished: Made, configuration: str = TWO, repeat: int = 1) -> str:
+    name = measurement_of(finished.results, configuration, repeat)
+    assert name is not None
+    return name
 
 
-def excluded(place: Made) -> list[dict[str, object]]:
-    return excluded_runs(read_exclusions(place.campaign), place.results)
+def excluded(finished: Made) -> list[dict[str, object]]:
+    return excluded_runs(read_exclusions(finished.campaign), finished.results)
 
 
 # --- the table ----------------------------------------------------------------------------------
@@ -110,7 +109,7 @@ def excluded(place: Made) -> list[dict[str, object]]:
             date=st.sampled_from(["2026-01-31", "2024-02-29T23:59:59Z"]),
             measurement=st.sampled_from(["", "0123456789ab", "ffffffffffff"]),
         ),
-        unique_by=lambda one: (one.run, one.measurement),
+        unique_by=lambda row: (row.run, row.measurement),
     )
 )
 def test_what_is_written_is_read_again_in_order(
@@ -144,38 +143,41 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("rows", "words"), WRONG.values(), ids=WRONG)
-def test_a_table_is_refused_for(rows: str, words: str, place: Made) -> None:
-    table(place).write_text(HEAD + rows)
+def test_a_table_is_refused_for(rows: str, words: str, finished: Made) -> None:
+    table(finished).write_text(HEAD + rows)
     with pytest.raises(InputError) as error:
-        read_exclusions(place.campaign)
-    assert str(error.value).startswith(f"{table(place)}: line ")
+        read_exclusions(finished.campaign)
+    assert str(error.value).startswith(f"{table(finished)}: line ")
     assert words in str(error.value) and "\n" not in str(error.value)
 
 
-def test_a_row_counts_for_the_measurement_that_it_names(place: Made) -> None:
-    table(place).write_text(
+def test_a_row_counts_for_the_measurement_that_it_names(finished: Made) -> None:
+    table(finished).write_text(
         HEAD
         + f"{TWO},2,exclude,of before,2026-01-31,0123456789ab\n"
-        + f"{TWO},1,exclude,noisy,2026-01-31,{measurement(place)}\n"
+        + f"{TWO},1,exclude,noisy,2026-01-31,{measurement(finished)}\n"
     )
-    assert excluded(place) == [{"configuration": TWO, "repeat": 1, "reason": "noisy"}]
-    place.publish(TWO, 1, seed=5)  # measured again
-    assert excluded(place) == []
-    table(place).write_text(HEAD + f"{TWO},1,exclude,always bad,2026-01-31,\n")
-    assert [run["reason"] for run in excluded(place)] == ["always bad"]
+    assert excluded(finished) == [{"configuration": TWO, "repeat": 1, "reason": "noisy"}]
+    finished.publish(TWO, 1, seed=5)  # measured again
+    assert excluded(finished) == []
+    table(finished).write_text(HEAD + f"{TWO},1,exclude,always bad,2026-01-31,\n")
+    assert [run["reason"] for run in excluded(finished)] == ["always bad"]
 
 
 # --- scalewatt exclude --------------------------------------------------------------------------
 
 
-def test_a_run_is_excluded_with_a_reason_and_taken_in_again(place: Made, command: Command) -> None:
+def test_a_run_is_excluded_with_a_reason_and_taken_in_again(
+    finished: Made, command: Command
+) -> None:
     code, out, _ = command("exclude", TWO, 1, "--reason", "node n3 was  \nthrottled, twice")
-    assert code == 0 and "1 of 2 finished repeats of this configuration are left" in out
-    (row,) = read_exclusions(place.campaign)
+    assert code == 0 and f"excluded: {TWO} repeat 1: node n3" in out
+    (row,) = read_exclusions(finished.campaign)
     assert (row.run, row.reason) == ((TWO, 1), "node n3 was throttled, twice")
-    assert row.measurement == measurement(place)
-    assert "2 of 2" in command("exclude", TWO, 1, "--undo")[1]
-    assert read_exclusions(place.campaign) == () and table(place).read_text() == HEAD
+    assert row.measurement == measurement(finished)
+    assert f"exclude {TWO} repeat 1, " in command("exclude")[1]
+    assert command("exclude", TWO, 1, "--undo")[0] == 0
+    assert read_exclusions(finished.campaign) == () and table(finished).read_text() == HEAD
 
 
 @pytest.mark.parametrize(
@@ -190,39 +192,38 @@ def test_a_run_is_excluded_with_a_reason_and_taken_in_again(place: Made, command
         ((TWO.replace("full", "ful"), 1, "--reason", "a"), f"did you mean '{TWO}'?"),
         ((ONE, 1, "--reason", "a"), "is not finished"),
         ((TWO, 1, "--undo"), "is not excluded"),
-        ((TWO, 1, "--undo", "--reason", "a"), "of no use with --undo"),
     ],
 )
 def test_exclude_refuses(
-    arguments: tuple[object, ...], words: str, place: Made, command: Command
+    arguments: tuple[object, ...], words: str, finished: Made, command: Command
 ) -> None:
     assert words in refused(command("exclude", *arguments))
-    assert not table(place).exists()
+    assert not table(finished).exists()
 
 
-def test_of_many_at_a_time_no_row_is_lost(place: Made) -> None:
-    wide = replace(place.campaign, repeats={ONE: 2, TWO: 8})
+def test_of_many_at_a_time_no_row_is_lost(finished: Made) -> None:
+    wide = replace(finished.campaign, repeats={ONE: 2, TWO: 8})
     for repeat in range(3, 9):
-        folder = place.results / "runs" / TWO / str(repeat)
+        folder = finished.results / "runs" / TWO / str(repeat)
         folder.mkdir()
         (folder / "provenance.json").write_text(f"{repeat}")
-    found = Place(wide, place.cluster, place.results, place.work)
+    folders = CampaignFolders(wide, finished.cluster, finished.results, finished.work)
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda r: exclude(found, (TWO, r), "a storm"), range(1, 9)))
-    assert sorted(one.repeat for one in read_exclusions(wide)) == list(range(1, 9))
+        list(pool.map(lambda r: exclude(folders, (TWO, r), "a storm"), range(1, 9)))
+    assert sorted(row.repeat for row in read_exclusions(wide)) == list(range(1, 9))
 
 
 def test_a_registered_run_stays_excluded_though_its_provenance_gets_a_neighbour(
-    place: Made,
+    finished: Made,
 ) -> None:
-    registered = replace(place.campaign, registered=True)
-    found = Place(registered, place.cluster, place.results, place.work)
-    exclude(found, (TWO, 1), "noisy")
-    place.publish(TWO, 1, seed=4)
-    assert [one["reason"] for one in excluded(place)] == ["noisy"]
-    assert undo(found, (TWO, 1))[0].startswith("no longer excluded")
+    registered = replace(finished.campaign, registered=True)
+    folders = CampaignFolders(registered, finished.cluster, finished.results, finished.work)
+    exclude(folders, (TWO, 1), "noisy")
+    finished.publish(TWO, 1, seed=4)
+    assert [run["reason"] for run in excluded(finished)] == ["noisy"]
+    assert undo(folders, (TWO, 1))[0].startswith("no longer excluded")
     with pytest.raises(InputError, match="is of registered runs, which nothing trains"):
-        remeasure(found, (TWO, 1), "noisy")
+        remeasure(folders, (TWO, 1), "noisy")
 
 
 def model_energies(rows: list[dict[str, object]]) -> list[float | None]:
@@ -250,57 +251,56 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
-def everything_of_a_run(place: Made) -> dict[str, bytes]:
+def everything_of_a_run(finished: Made) -> dict[str, bytes]:
     """All files that a finished run has, and what they are to be called when it is set aside."""
-    folder = place.work_folder()
+    folder = finished.work_folder()
     (folder / "result.json").write_text("{}")
-    traces = place.results / "traces" / TWO / "1.parquet"
+    traces = finished.results / "traces" / TWO / "1.parquet"
     traces.parent.mkdir(parents=True)
     traces.write_bytes(b"traces")
     for name in ("1.epochs.parquet", "10.parquet"):
-        (place.results / "energy" / TWO / name).write_bytes(name.encode())
+        (finished.results / "energy" / TWO / name).write_bytes(name.encode())
     kept = f"superseded/{TWO}/1/1"
-    found = {}
-    for path, content in contents(place.folder).items():
+    moved = {}
+    for path, content in contents(finished.folder).items():
         root = path.replace("results/made/", "").replace("work/made/", "")
         if root.startswith(f"runs/{TWO}/1/"):
-            found[f"results/made/{kept}/run/{root.split('/', 3)[3]}"] = content
+            moved[f"results/made/{kept}/run/{root.split('/', 3)[3]}"] = content
         elif root.startswith(f"traces/{TWO}/1."):
-            found[f"results/made/{kept}/traces.parquet"] = content
+            moved[f"results/made/{kept}/traces.parquet"] = content
         elif root.startswith(f"energy/{TWO}/1."):
-            found[f"results/made/{kept}/energy{root.split('/1')[1]}"] = content
+            moved[f"results/made/{kept}/energy{root.split('/1')[1]}"] = content
         elif path.startswith("work/"):
-            found[f"work/made/{kept}/{root}"] = content
+            moved[f"work/made/{kept}/{root}"] = content
         elif not path.startswith(("profile", "made.")):
-            found[path] = content
-    return found
+            moved[path] = content
+    return moved
 
 
-def files_of_runs(place: Made) -> dict[str, bytes]:
-    found = contents(place.folder).items()
-    return {path: content for path, content in found if path.startswith(("results", "work"))}
+def files_of_runs(finished: Made) -> dict[str, bytes]:
+    files = contents(finished.folder).items()
+    return {path: content for path, content in files if path.startswith(("results", "work"))}
 
 
 def test_all_of_a_measurement_is_set_aside_and_nothing_of_another(
-    place: Made, command: Command
+    finished: Made, command: Command
 ) -> None:
-    expected = everything_of_a_run(place)
-    before = measurement(place)
+    expected = everything_of_a_run(finished)
+    before = measurement(finished)
     code, out, _ = command("remeasure", TWO, 1, "--reason", "a neighbour")
     assert code == 0 and f"superseded/{TWO}/1/1" in out
-    assert files_of_runs(place) == expected
-    (row,) = read_exclusions(place.campaign)
+    assert files_of_runs(finished) == expected
+    (row,) = read_exclusions(finished.campaign)
     assert (row.action, row.reason, row.measurement) == ("remeasure", "a neighbour", before)
-    assert place.run(TWO, 1)["state"] == "not_started"
-    assert place.run(TWO, 1)["superseded"] == 1
+    assert finished.run(TWO, 1)["state"] == "not_started"
 
 
 @pytest.mark.parametrize("step", range(1, 7))
 def test_killed_in_between_nothing_is_lost_and_the_same_command_moves_the_rest(
-    step: int, place: Made, command: Command, monkeypatch: pytest.MonkeyPatch
+    step: int, finished: Made, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    everything_of_a_run(place)  # traces, three tables of energy, a working directory: six moves
-    before = sorted(files_of_runs(place).values())
+    everything_of_a_run(finished)  # traces, three tables of energy, a working directory: six moves
+    before = sorted(files_of_runs(finished).values())
     rename, done = os.rename, []
 
     def killed(source: Path, target: Path) -> None:
@@ -312,64 +312,68 @@ def test_killed_in_between_nothing_is_lost_and_the_same_command_moves_the_rest(
     with monkeypatch.context() as patch:
         patch.setattr(remeasuring.os, "rename", killed)
         assert command("remeasure", TWO, 1, "--reason", "a neighbour")[0] == 130
-    assert measurement_of(place.results, TWO, 1), "the run folder moves last"
+    assert measurement_of(finished.results, TWO, 1), "the run folder moves last"
     assert command("remeasure", TWO, 1, "--reason", "a neighbour")[0] == 0
-    assert measurement_of(place.results, TWO, 1) is None
-    kept = files_of_runs(place)
+    assert measurement_of(finished.results, TWO, 1) is None
+    kept = files_of_runs(finished)
     assert sorted(kept[path] for path in kept if not path.endswith("set-aside.json")) == before
-    assert [path.name for path in (place.results / "superseded" / TWO / "1").iterdir()] == ["1"]
+    assert [path.name for path in (finished.results / "superseded" / TWO / "1").iterdir()] == ["1"]
 
 
-def test_what_was_set_aside_was_used_all_the_same(place: Made, command: Command) -> None:
-    before = place.used()
+def test_what_was_set_aside_was_used_all_the_same(finished: Made, command: Command) -> None:
+    before = finished.used()
     assert command("remeasure", TWO, 1, "--reason", "a")[0] == 0
-    after = place.used()
-    assert after.kwh == pytest.approx(before.kwh) == pytest.approx(0.9)
-    assert after.gpu_hours == pytest.approx(before.gpu_hours)
-    assert (before.superseded_kwh, after.superseded_kwh) == (0, pytest.approx(0.45))
-    assert place.run(TWO, 1)["energy_kwh"] is None
+    after = finished.used()
+    assert after.pop("superseded_energy_kwh") == pytest.approx(0.45)
+    assert before.pop("superseded_energy_kwh") == 0
+    assert after == before
+    assert finished.run(TWO, 1)["energy_kwh"] is None
 
 
 def test_without_its_energy_table_what_was_set_aside_is_counted_from_its_journals(
-    place: Made, command: Command
+    finished: Made, command: Command
 ) -> None:
-    (place.results / "energy" / TWO / "1.parquet").unlink()
-    record(place.results / "runs" / TWO / "1", {"CUDA:0_POWER": gpu(9), "CUDA:1_POWER": gpu(9)})
+    (finished.results / "energy" / TWO / "1.parquet").unlink()
+    record(finished.results / "runs" / TWO / "1", {"CUDA:0_POWER": gpu(9), "CUDA:1_POWER": gpu(9)})
     assert command("remeasure", TWO, 1, "--reason", "a")[0] == 0
-    assert not any("superseded measurement 1" in name for name in place.used().unknown_runs)
-    (place.results / "superseded" / TWO / "1" / "1" / "run" / "spec.json").unlink()
-    assert any("superseded measurement 1" in name for name in place.used().unknown_runs)
+    assert not any(
+        "superseded measurement 1" in name for name in finished.used()["energy_unknown_runs"]
+    )
+    (finished.results / "superseded" / TWO / "1" / "1" / "run" / "spec.json").unlink()
+    assert any(
+        "superseded measurement 1" in name for name in finished.used()["energy_unknown_runs"]
+    )
 
 
-def test_a_run_that_is_measured_again_is_excluded_no_more(place: Made, command: Command) -> None:
+def test_a_run_that_is_measured_again_is_excluded_no_more(finished: Made, command: Command) -> None:
     command("exclude", TWO, 1, "--reason", "noisy")
-    out = command("remeasure", TWO, 1, "--reason", "noisy")[1]
-    assert "stays excluded" not in out and excluded(place) == []
+    command("remeasure", TWO, 1, "--reason", "noisy")
+    assert excluded(finished) == []
 
 
 def test_remeasure_refuses_what_is_not_finished_given_or_free(
-    place: Made, command: Command
+    finished: Made, command: Command
 ) -> None:
     assert "is not finished" in refused(command("remeasure", ONE, 1, "--reason", "a"))
-    assert not (place.results / ".exclusions.lock").exists(), "a refusal leaves nothing behind"
+    assert not (finished.results / ".exclusions.lock").exists(), "a refusal leaves nothing behind"
     assert "--reason: is missing" in refused(command("remeasure", TWO, 1))
-    assert not table(place).exists()
-    place.held(place.work_folder())
-    before = contents(place.folder)
+    assert not table(finished).exists()
+    finished.held(finished.work_folder())
+    before = contents(finished.folder)
     assert "job 7 (process 99 on n1) since" in refused(
         command("remeasure", TWO, 1, "--reason", "a")
     )
-    assert contents(place.folder) == before
-    place.publish(TWO, 1, seed=9)
+    assert contents(finished.folder) == before
+    finished.publish(TWO, 1, seed=9)
     assert "are of another spec" in refused(command("remeasure", TWO, 1, "--reason", "a"))
 
 
 def test_remeasure_refuses_a_run_in_the_queue(
-    place: Made, command: Command, monkeypatch: pytest.MonkeyPatch
+    finished: Made, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(place.folder)
-    submitted(place)
+    monkeypatch.chdir(finished.folder)
+    submitted(finished)
     err = refused(command("remeasure", TWO, 1, "--reason", "a"))
     assert "its job 8 is in Slurm's queue (PENDING)" in err and "scancel 8" in err
-    queue(place)
+    queue(finished)
     assert command("remeasure", TWO, 1, "--reason", "a")[0] == 0

@@ -9,7 +9,7 @@ from scalewatt.slurm.job_queue import RULES
 from scalewatt.targets.failures import failure_lines
 from scalewatt.tracking.changed_files import changed_files
 from scalewatt.tracking.remeasure import (
-    Place,
+    CampaignFolders,
     ToTrain,
     set_replaced_aside,
     trained_again,
@@ -17,7 +17,7 @@ from scalewatt.tracking.remeasure import (
 
 # What writes much. All else needs nothing but the results, wherever they were copied to.
 DEMANDING = {"dataset", "era5_year", "probe", "simulate", *RULES}
-PLACE = Place(CAMPAIGN, CLUSTER, Path(RESULTS), Path(WORK))
+FOLDERS = CampaignFolders(CAMPAIGN, CLUSTER, Path(RESULTS), Path(WORK))
 
 
 def say(sentence):
@@ -98,8 +98,8 @@ def check_before_jobs():
     if workflow.touch:
         return
     trained = trainings()
-    replaced = trained_again(PLACE, trained)
-    checked(set_replaced_aside, PLACE, replaced)
+    replaced = trained_again(FOLDERS, trained)
+    checked(set_replaced_aside, FOLDERS, replaced)
     if replaced:
         say(
             f"trainings that replace finished runs: {len(replaced)} of {len(trained)}"

@@ -126,11 +126,11 @@ def advise(arguments: argparse.Namespace) -> int:
     """
     from scalewatt.results.tables.frames import records
     from scalewatt.scaling.planning.advise import COLUMNS, Limits, advice_text, advise, settings_in
-    from scalewatt.tracking.exclude import find_place
+    from scalewatt.tracking.remeasure import CampaignFolders
 
     slowdown = None if arguments.slowdown is None else arguments.slowdown / 100
     folders = arguments.campaign, arguments.results, arguments.work
-    settings = settings_in(find_place(arguments.site, *folders).results)
+    settings = settings_in(CampaignFolders.find(arguments.site, *folders).results)
     limits = Limits(slowdown, arguments.deadline_h, arguments.carbon_kg)
     kept = advise(settings, limits)
     if unknown := settings.loc[settings["energy_kwh_mean"].isna(), "configuration"].tolist():
@@ -234,12 +234,12 @@ def remeasure(arguments: argparse.Namespace) -> None:
 
 
 def _change_run(arguments: argparse.Namespace, undo: bool = False) -> None:
-    from scalewatt.tracking.exclude import find_place, run_command
+    from scalewatt.tracking.remeasure import CampaignFolders, change_run
 
-    folders = arguments.campaign, arguments.results, arguments.work
-    place = find_place(arguments.site, *folders)
+    given = arguments.campaign, arguments.results, arguments.work
+    folders = CampaignFolders.find(arguments.site, *given)
     run = arguments.configuration, arguments.repeat
-    print("\n".join(run_command(arguments.command, place, *run, arguments.reason, undo)))
+    print("\n".join(change_run(arguments.command, folders, *run, arguments.reason, undo)))
 
 
 # --- to share and repeat it -----------------------------------------------------------------------

@@ -1,9 +1,9 @@
-"""Setting a finished measurement aside: so that the next Snakemake measures the run again, or before it does.
+"""Leaving finished runs out, and measuring them again: the commands, and what Snakemake itself replaces.
 
-Nothing is overwritten or deleted: what was measured moves by rename to
-`superseded/<configuration>/<repeat>/<k>/` below the campaign's results, and below its folder of working
-directories. The run folder moves last, in one rename: until then the run is finished, and the same command
-moves the rest.
+`exclude` writes a row of the campaign's table. `remeasure` sets a measurement aside besides: nothing is
+overwritten or deleted, what was measured moves by rename to `superseded/<configuration>/<repeat>/<k>/` below
+the campaign's results, and below its folder of working directories. The run folder moves last, in one rename:
+until then the run is finished, and the same command moves the rest.
 
 Snakemake deletes a job's outputs before it starts: what it is going to train again (`trained_again`) is set
 aside before any job (`set_replaced_aside`), without a row in the table. The working directory of another
@@ -21,8 +21,9 @@ from itertools import count
 from pathlib import Path
 
 from scalewatt.campaign.campaign_types import Campaign
-from scalewatt.campaign.cluster import Cluster
+from scalewatt.campaign.cluster import Cluster, campaign_path, load_site
 from scalewatt.campaign.exclusions import (
+    EXCLUDE,
     REMEASURE,
     REPLACED,
     Exclusion,
@@ -34,7 +35,7 @@ from scalewatt.campaign.exclusions import (
     read_exclusions,
     write_exclusions,
 )
-from scalewatt.campaign.load import is_results_only
+from scalewatt.campaign.load import is_results_only, load_campaign
 from scalewatt.campaign.run_spec import RunSpec, read_spec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import atomic_path, write_json
@@ -42,6 +43,7 @@ from scalewatt.run_files.inventory import (
     RUN,
     SET_ASIDE,
     SUPERSEDED,
+    RunName,
     find_workdirs,
     json_object,
     published_run,
@@ -55,7 +57,7 @@ _INCOMPLETE = "results incomplete or out of date"
 
 
 @dataclass(frozen=True)
-class Place:
+class CampaignFolders:
     """A campaign and where its files are."""
 
     campaign: Campaign
@@ -65,184 +67,205 @@ class Place:
     work: Path
     """The campaign's own folder of working directories."""
 
-    def spec(self, run: tuple[str, int]) -> RunSpec:
+    @classmethod
+    def find(
+        cls, site: str, campaign: Path | None, results: Path, work: Path | None
+    ) -> CampaignFolders:
+        """The campaign that a command is about, as `scalewatt status` finds it."""
+        cluster = load_site(site)
+        loaded = load_campaign(campaign or campaign_path(cluster), cluster, to_run=False).whole
+        root = work or Path(cluster.work_root)
+        return cls(loaded, cluster, results / loaded.name, root / loaded.name)
+
+    def spec(self, run: RunName) -> RunSpec:
         """Spec of one of its runs; of one that the campaign has no more, as it was written."""
         if run[0] not in self.campaign.configurations:
             return read_spec(self.folder(run) / SPEC)
         return run_spec(self.campaign, *run)
 
-    def folder(self, run: tuple[str, int]) -> Path:
+    def folder(self, run: RunName) -> Path:
         """A run's folder."""
         return self.results / "runs" / run[0] / str(run[1])
 
-    def started_from(self, run: tuple[str, int]) -> list[tuple[str, int]]:
+    def measurement(self, run: RunName) -> str:
+        """Name of a run's measurement; InputError if the run is not finished."""
+        measurement = measurement_of(self.results, *run)
+        if measurement is None:
+            raise InputError(
+                f"{_name(run)}: is not finished, so there is nothing to leave out or to measure again; "
+                "scalewatt status says what it does"
+            )
+        return measurement
+
+    def started_from(self, run: RunName) -> list[RunName]:
         """Runs that start from the weights of a run."""
-        campaign, (configuration, repeat) = self.campaign, run
         return [
-            (id_, repeat)
-            for id_, other in campaign.configurations.items()
-            if other.initial_weights == configuration and repeat <= campaign.repeats[id_]
+            (id_, run[1])
+            for id_, other in self.campaign.configurations.items()
+            if other.initial_weights == run[0] and run[1] <= self.campaign.repeats[id_]
         ]
 
 
-def remeasure(place: Place, run: tuple[str, int], reason: str | None) -> list[str]:
-    """Set a run's measurement aside and return what was done, in lines.
+def change_run(
+    command: str,
+    folders: CampaignFolders,
+    configuration: str | None,
+    repeat: int | None,
+    reason: str | None,
+    undone: bool = False,
+) -> list[str]:
+    """Exclude a run or measure it again, or take the first back; without a run, list the table's rows.
 
-    InputError if the run is not there to be measured again, or it is in use.
+    Returns what was done, in lines. InputError if something is missing or wrong.
     """
-    check_run(place.campaign, *run, "scalewatt remeasure")
-    finished_measurement(place, run)  # a refusal leaves nothing behind, not even a lock
-    with changing(place.results):
-        measurement = finished_measurement(place, run)
-        _check_trainable(place, run)
-        for each in (run, *place.started_from(run)):
-            _check_unused(place, each)
+    if configuration is None and reason is None and not undone:
+        return _listed(folders)
+    if configuration is None or repeat is None:
+        raise InputError(f"scalewatt {command}: expected CONFIGURATION REPEAT, or neither")
+    check_run(folders.campaign, configuration, repeat, f"scalewatt {command}")
+    run = configuration, repeat
+    if undone:
+        return undo(folders, run)
+    return (exclude if command == EXCLUDE else remeasure)(folders, run, reason)
+
+
+def _listed(folders: CampaignFolders) -> list[str]:
+    """Rows of a campaign's table, and what has become of each."""
+    lines = []
+    for row in read_exclusions(folders.campaign):
+        measurement = measurement_of(folders.results, *row.run)
+        now = f"now it is {measurement}" if measurement else "the run is not finished"
+        if row.excludes(measurement):
+            effect = "left out"
+        elif row.action == EXCLUDE:
+            effect = f"of no effect: about measurement {row.measurement}, {now}"
+        elif row.measurement == measurement:
+            effect = "not set aside: the same command does it on this machine"
+        else:
+            effect = f"measurement {row.measurement} is set aside; {now}"
+        lines += [f"{row.action} {_name(row.run)}, {row.date}: {row.reason}", f"  {effect}"]
+    return lines or [f"{exclusions_path(folders.campaign)}: no runs"]
+
+
+# --- exclude ----------------------------------------------------------------------------------------
+
+
+def exclude(folders: CampaignFolders, run: RunName, reason: str | None) -> list[str]:
+    """Leave a run's present measurement out; InputError if there is none, or it is left out already."""
+    measurement = folders.measurement(run)
+    with changing(folders.results):
+        rows = read_exclusions(folders.campaign)
+        if any(row.run == run and row.excludes(measurement) for row in rows):
+            raise InputError(f"{_name(run)}: is excluded already; --undo takes it back")
+        # A recording registered later may add a neighbour to the provenance of a registered run.
+        about = "" if folders.campaign.registered else measurement
+        row = exclusion(run, EXCLUDE, reason, about)
+        write_exclusions(folders.campaign, (*rows, row))
+    return [f"excluded: {_name(run)}: {row.reason}", _noted(folders)]
+
+
+def undo(folders: CampaignFolders, run: RunName) -> list[str]:
+    """Take back that a run's present measurement is left out; InputError if it is not."""
+    measurement = measurement_of(folders.results, *run)
+    with changing(folders.results):
+        rows = read_exclusions(folders.campaign)
+        kept = [row for row in rows if row.run != run or not row.excludes(measurement)]
+        if len(kept) == len(rows):
+            raise InputError(f"{_name(run)}: is not excluded; scalewatt exclude lists what is")
+        write_exclusions(folders.campaign, kept)
+    return [f"no longer excluded: {_name(run)}", _noted(folders)]
+
+
+def _noted(folders: CampaignFolders) -> str:
+    return f"  noted in {exclusions_path(folders.campaign)}: keep it with the campaign file"
+
+
+def _name(run: RunName) -> str:
+    return f"{run[0]} repeat {run[1]}"
+
+
+# --- remeasure --------------------------------------------------------------------------------------
+
+
+def remeasure(folders: CampaignFolders, run: RunName, reason: str | None) -> list[str]:
+    """Set a run's measurement aside; InputError if nothing would measure it again, or it is in use."""
+    folders.measurement(run)  # a refusal leaves nothing behind, not even a lock
+    started_from = folders.started_from(run)
+    with changing(folders.results):
+        measurement = folders.measurement(run)
+        _check_trainable(folders, run)
+        for each in (run, *started_from):
+            _check_unused(folders, each)
         row = exclusion(run, REMEASURE, reason, measurement)
-        write_exclusions(place.campaign, (*read_exclusions(place.campaign), row))
-        kept = _set_aside(place, run, row)
-    lines = [
+        write_exclusions(folders.campaign, (*read_exclusions(folders.campaign), row))
+        kept = _set_aside(folders, run, row)
+    stay = [other for other in started_from if measurement_of(folders.results, *other)]
+    return [
         f"{_name(run)}: set aside: {kept}",
         f"  the next start of Snakemake trains it again ({row.reason})",
-        *(
-            f"  {_name(other)} started from its weights and stays as it is"
-            for other in place.started_from(run)
-            if measurement_of(place.results, *other)
-        ),
+        *(f"  {_name(other)} started from its weights and stays as it is" for other in stay),
+        _noted(folders),
     ]
-    if any(row.run == run and row.excludes(None) for row in read_exclusions(place.campaign)):
-        lines.append("  it stays excluded: its row of exclude names no measurement")
-    return [*lines, f"  noted in {exclusions_path(place.campaign)}: keep it with the campaign file"]
 
 
-def finished_measurement(place: Place, run: tuple[str, int]) -> str:
-    """Name of a run's measurement; InputError if the run is not finished."""
-    measurement = measurement_of(place.results, *run)
-    if measurement is None:
-        raise InputError(
-            f"{_name(run)}: is not finished, so there is nothing to leave out or to measure again; "
-            "scalewatt status says what it does"
-        )
-    return measurement
-
-
-@dataclass(frozen=True)
-class ToTrain:
-    """A run that Snakemake is going to train."""
-
-    run: tuple[str, int]
-    forced: bool = False
-    """A person asked for it (--forcerun): even if nothing has changed."""
-    new_data: bool = False
-    """Its dataset is prepared in the same call."""
-
-
-def trained_again(place: Place, jobs: Iterable[ToTrain]) -> list[tuple[ToTrain, str]]:
-    """Choose the runs that are finished and will be measured again, each with the reason.
-
-    Not those that are only published once more, from the working directory of the same measurement.
-    """
-    return [(job, why) for job in jobs if (why := _why_again(place, job)) is not None]
-
-
-def _why_again(place: Place, job: ToTrain) -> str | None:
-    published = published_run(place.folder(job.run), *job.run)
-    if published is None:
-        return None
-    if job.forced:
-        return "forced"
-    spec = place.spec(job.run)
-    if published.spec_sha256 != spec.sha256:
-        return "spec changed"
-    prepared = json_object(place.results / "datasets" / f"{spec.dataset['name']}.json")
-    if job.new_data or published.dataset_sha256 != prepared.get("content_sha256"):
-        return "dataset changed"
-    kept = place.work / published.work_name
-    measured = [
-        WEIGHTS,
-        *(f"perun/{path.name}" for path in (published.folder / "perun").glob("[!.]*")),
-    ]
-    needed = ["result.json", *(name for name in measured if (published.folder / name).exists())]
-    return None if all((kept / name).exists() for name in needed) else _INCOMPLETE
-
-
-def set_replaced_aside(place: Place, replaced: Iterable[tuple[ToTrain, str]]) -> None:
-    """Set aside what finished runs have measured that are going to be measured again.
-
-    InputError if one of them is in use, or cannot be moved.
-    """
-    with changing(place.results):
-        for job, why in replaced:
-            measurement = measurement_of(place.results, *job.run)
-            if measurement is not None:
-                _check_unused(place, job.run)
-                row = exclusion(job.run, REPLACED, why, measurement)
-                # Of an incomplete working directory the run could not be published again.
-                with_work = job.forced or why == _INCOMPLETE
-                kept = _set_aside(place, job.run, row, with_work)
-                # Where the training reads it: Snakemake has already decided whether to make it.
-                _leave(kept / RUN / SPEC, place.folder(job.run) / SPEC)
-
-
-def _check_trainable(place: Place, run: tuple[str, int]) -> None:
+def _check_trainable(folders: CampaignFolders, run: RunName) -> None:
     """Raise InputError if nothing would train the run, or it will be trained anyway."""
-    campaign, cluster, name = place.campaign, place.cluster, _name(run)
+    campaign, cluster = folders.campaign, folders.cluster
     if campaign.registered:
         raise InputError(
-            f"{name}: {campaign.path} is of registered runs, which nothing trains; measure it where "
+            f"{_name(run)}: {campaign.path} is of registered runs, which nothing trains; measure it where "
             "it was measured and register it again, or leave it out: scalewatt exclude"
         )
     if is_results_only(campaign, cluster):
         raise InputError(
-            f"{name}: on the cluster '{cluster.name}' finished runs are used as they are "
-            "(results_only), so nothing would train it again; give the site that does, e.g. "
-            "--site horeka"
+            f"{_name(run)}: the cluster '{cluster.name}' trains nothing (results_only); give the site that "
+            "does, e.g. --site horeka"
         )
-    found = published_run(place.folder(run), *run)
-    if found is None or found.spec_sha256 != place.spec(run).sha256:
+    published = published_run(folders.folder(run), *run)
+    if published is None or published.spec_sha256 != folders.spec(run).sha256:
         raise InputError(
-            f"{place.folder(run)}: the results are of another spec; the next start trains "
+            f"{folders.folder(run)}: the results are of another spec; the next start trains "
             "the run again as it is, or restore the campaign"
         )
 
 
-def _check_unused(place: Place, run: tuple[str, int]) -> None:
+def _check_unused(folders: CampaignFolders, run: RunName) -> None:
     """Raise InputError if a run is being trained, or a job for it is in Slurm's queue."""
-    for folder in find_workdirs(place.work, place.spec(run)):
+    for folder in find_workdirs(folders.work, folders.spec(run)):
         holder = read_holder(folder)
         if holder is not None and is_alive(folder, holder):
             raise InputError(
                 f"{_name(run)}: {holder} trains it; wait for it or end it ({holder.how_to_end})"
             )
-    if any(device.partition for device in place.cluster.devices.values()):
-        for problem in queued_runs(place.campaign.name, [run]):
+    if any(device.partition for device in folders.cluster.devices.values()):
+        for problem in queued_runs(folders.campaign.name, [run]):
             raise InputError(problem)
 
 
-def superseded(results: Path, run: tuple[str, int]) -> Path:
-    """Folder for the next measurement to be set aside, or that of a move that was broken off."""
-    parent = results / SUPERSEDED / run[0] / str(run[1])
-    return next(parent / str(n) for n in count(1) if not (parent / str(n) / RUN).exists())
+def _set_aside(
+    folders: CampaignFolders, run: RunName, row: Exclusion, with_work: bool = True
+) -> Path:
+    """Move all that belongs to a measurement, the run folder last; InputError if that fails.
 
-
-def _set_aside(place: Place, run: tuple[str, int], row: Exclusion, with_work: bool = True) -> Path:
-    """Move all that belongs to a measurement, the run folder last; InputError if that fails."""
-    kept, folder = superseded(place.results, run), place.folder(run)
+    Returns where it is: the next folder, or that of a move that was broken off.
+    """
+    parent = folders.results / SUPERSEDED / run[0] / str(run[1])
+    kept = next(parent / str(n) for n in count(1) if not (parent / str(n) / RUN).exists())
+    folder = folders.folder(run)
     try:
         kept.mkdir(parents=True, exist_ok=True)
         for kind in ("traces", "energy"):
-            for path in sorted((place.results / kind / run[0]).glob(f"{run[1]}.*")):
+            for path in sorted((folders.results / kind / run[0]).glob(f"{run[1]}.*")):
                 os.rename(path, kept / (kind + path.name.removeprefix(str(run[1]))))
-        working = work_folders(place.work).get(place.spec(run).key, ()) if with_work else ()
-        if working:
-            kept_work = place.work / kept.relative_to(place.results)
-            kept_work.mkdir(parents=True, exist_ok=True)
-            for each in working:
-                os.rename(each.path, kept_work / each.path.name)
+        for each in work_folders(folders.work).get(folders.spec(run).key, ()) if with_work else ():
+            kept_work = folders.work / kept.relative_to(folders.results) / each.path.name
+            kept_work.parent.mkdir(parents=True, exist_ok=True)
+            os.rename(each.path, kept_work)
         # Snakemake sees by it that the run is needed again: one that is missing alone does not make it
         # train, as long as all tables are there. Its time makes each note another one.
         write_json(kept / SET_ASIDE, {**row.model_dump(), "set_aside_s": time.time()})
         os.rename(folder, kept / RUN)
-        if any(measurement_of(place.results, *other) for other in place.started_from(run)):
+        if any(measurement_of(folders.results, *other) for other in folders.started_from(run)):
             # Snakemake would train finished runs that started from the weights again if they were missing.
             _leave(kept / RUN / WEIGHTS, folder / WEIGHTS)
     except OSError as error:
@@ -260,5 +283,61 @@ def _leave(kept: Path, target: Path) -> None:
             shutil.copy2(kept, temporary)
 
 
-def _name(run: tuple[str, int]) -> str:
-    return f"{run[0]} repeat {run[1]}"
+# --- what Snakemake replaces ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ToTrain:
+    """A run that Snakemake is going to train."""
+
+    run: RunName
+    forced: bool = False
+    """A person asked for it (--forcerun): even if nothing has changed."""
+    new_data: bool = False
+    """Its dataset is prepared in the same call."""
+
+
+def trained_again(folders: CampaignFolders, jobs: Iterable[ToTrain]) -> list[tuple[ToTrain, str]]:
+    """Choose the runs that are finished and will be measured again, each with the reason.
+
+    Not those that are only published once more, from the working directory of the same measurement.
+    """
+    return [(job, why) for job in jobs if (why := _why_again(folders, job)) is not None]
+
+
+def _why_again(folders: CampaignFolders, job: ToTrain) -> str | None:
+    published = published_run(folders.folder(job.run), *job.run)
+    if published is None:
+        return None
+    if job.forced:
+        return "forced"
+    spec = folders.spec(job.run)
+    if published.spec_sha256 != spec.sha256:
+        return "spec changed"
+    prepared = json_object(folders.results / "datasets" / f"{spec.dataset['name']}.json")
+    if job.new_data or published.dataset_sha256 != prepared.get("content_sha256"):
+        return "dataset changed"
+    # Whether its working directory still has what a publication takes from there.
+    perun = (f"perun/{path.name}" for path in (published.folder / "perun").glob("[!.]*"))
+    taken = [name for name in (WEIGHTS, *perun) if (published.folder / name).exists()]
+    kept = folders.work / published.work_name
+    is_whole = all((kept / name).exists() for name in ("result.json", *taken))
+    return None if is_whole else _INCOMPLETE
+
+
+def set_replaced_aside(folders: CampaignFolders, replaced: Iterable[tuple[ToTrain, str]]) -> None:
+    """Set aside what finished runs have measured that are going to be measured again.
+
+    InputError if one of them is in use, or cannot be moved.
+    """
+    with changing(folders.results):
+        for job, why in replaced:
+            measurement = measurement_of(folders.results, *job.run)
+            if measurement is not None:
+                _check_unused(folders, job.run)
+                row = exclusion(job.run, REPLACED, why, measurement)
+                # Of an incomplete working directory the run could not be published again.
+                with_work = job.forced or why == _INCOMPLETE
+                kept = _set_aside(folders, job.run, row, with_work)
+                # Where the training reads it: Snakemake has already decided whether to make it.
+                _leave(kept / RUN / SPEC, folders.folder(job.run) / SPEC)
