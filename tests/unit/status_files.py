@@ -27,8 +27,9 @@ from scalewatt.run_files.record import (
     read_progress,
     read_segments,
 )
-from scalewatt.tracking.energy_used import EnergyUsed, energy_used
-from scalewatt.tracking.status import campaign_status
+from scalewatt.tracking.energy_used import energy_sums, energy_used
+from scalewatt.tracking.status import Status, campaign_status
+from scalewatt.tracking.status_text import status_text
 
 ONE, TWO = "resnet50-a100-n001-lbs0016-full", "resnet50-a100-n002-lbs0016-full"
 CAMPAIGN = {
@@ -122,8 +123,9 @@ class Made:
         folder = self.results / "runs" / configuration / str(repeat)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "spec.json").write_text(spec.text)
-        said = {"spec_sha256": spec.sha256, "dataset_sha256": "0" * 64, "segments": []}
-        write_json(folder / "provenance.json", {**said, "hostnames": ["n1"]})
+        hashes = {"spec_sha256": spec.sha256, "dataset_sha256": "0" * 64}
+        content = {**hashes, "segments": [], "hostnames": ["n1"]}
+        write_json(folder / "provenance.json", content)
         return folder
 
     def account(self, configuration: str = TWO, repeat: int = 1, rows: Any = None) -> Path:
@@ -139,19 +141,31 @@ class Made:
         write_json(folder / "holder.json", holder)
         os.utime(folder / "holder.json", (time.time() - silent_s,) * 2)
 
-    def status(self) -> dict[str, Any]:
+    def look(self) -> Status:
         return campaign_status(
             self.campaign, self.cluster, self.folder / "results", self.folder / "work"
         )
+
+    def status(self) -> dict[str, Any]:
+        """What the command prints with --json."""
+        return self.look().as_json()
+
+    def text(self, every_run: bool = False) -> str:
+        return status_text(self.look(), every_run)
 
     def run(self, configuration: str = TWO, repeat: int = 1) -> dict[str, Any]:
         """A run's row of the status."""
         return row_of(self.status(), configuration, repeat)
 
-    def used(self) -> EnergyUsed:
-        rated = {"cpu": None, "gpu": None, "ram": None}
+    def measurements(self, rated: dict[str, Any] | None = None) -> pd.DataFrame:
+        """What each measurement has used so far."""
+        rated = rated or {"cpu": None, "gpu": None, "ram": None}
         inventory = Inventory.of(self.results, self.work)
         return energy_used(self.campaign, self.results, inventory, lambda *_: rated)
+
+    def used(self) -> dict[str, Any]:
+        """Sums over all of them."""
+        return energy_sums(self.measurements())
 
 
 def row_of(status: dict[str, Any], configuration: str, repeat: int = 1) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import yaml
 from workspace import PROJECT, TINY
@@ -15,7 +16,7 @@ from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.execution import launch
 from scalewatt.tracking import energy_used
-from scalewatt.tracking.energy_used import EnergyUsed, check_budget
+from scalewatt.tracking.energy_used import check_budget
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """From now on the campaign has used so many kWh."""
 
     def use(kwh: float) -> None:
-        used = EnergyUsed(kwh, 1.0, {"measured": kwh}, ())
+        used = pd.DataFrame({"kwh": [kwh]})
         monkeypatch.setattr(energy_used, "energy_used", lambda *_: used)
 
     return use
@@ -58,8 +59,8 @@ def test_a_training_is_refused_by_name_and_numbers(
     options = ["--site", str(PROJECT / "config.yaml"), "--work", str(tmp_path / "work")]
     options += ["--out", str(out), "--budget-of", str(campaign)]
     assert main(["train", str(out / "spec.json"), *options]) == 1
-    said = capsys.readouterr().err
-    assert f"{spec.name}: the campaign's energy budget is used up: 2.5 of 2 kWh" in said
+    error = capsys.readouterr().err
+    assert f"{spec.name}: the campaign's energy budget is used up: 2.5 of 2 kWh" in error
 
 
 def test_the_budget_counts_as_used_up_from_its_last_kwh_on(

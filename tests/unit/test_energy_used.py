@@ -18,8 +18,7 @@ from status_files import CAMPAIGN, ONE, TWO, Made, add_up, begin_segment, descri
 from scalewatt.common.files import write_json
 from scalewatt.energies.account import account
 from scalewatt.energies.tables import EnergyTotals
-from scalewatt.run_files.inventory import Inventory
-from scalewatt.tracking.energy_used import energy_used, recorded_run
+from scalewatt.tracking.energy_used import recorded_run
 
 
 @pytest.fixture
@@ -37,8 +36,7 @@ def kwh(joules: float) -> float:
 
 
 def test_nothing_was_used_where_there_is_nothing(made: Made) -> None:
-    used = made.used()
-    assert (used.kwh, used.gpu_hours, used.by_origin, used.unknown_runs) == (0, 0, {}, ())
+    assert not any(made.used().values())
     assert not made.work.exists(), "looking makes no folders"
 
 
@@ -68,24 +66,10 @@ def test_a_finished_runs_energy_is_that_of_its_table(
     made.publish()
     made.account(rows=rows)
     used = made.used()
-    assert used.by_origin == pytest.approx(by_origin)
-    assert used.kwh == pytest.approx(sum(by_origin.values()))
-    assert used.gpu_hours == pytest.approx(2, rel=0.03)
-    assert used.unknown_runs == (() if known else (f"{TWO} repeat 1",))
-
-
-def test_an_estimate_has_its_interval_in_the_whole_and_in_its_run(made: Made) -> None:
-    bounds = {"energy_low_j": 18_000.0, "energy_high_j": 144_000.0}
-    estimate = {"energy_origin": "estimated", "energy_j": 36_000.0, "recorded_j": 36_000.0}
-    rows = [row | estimate | bounds if row["device_kind"] == "ram" else row for row in WHOLE]
-    made.publish()
-    made.account(rows=rows)
-    used = made.used()
-    of_ram = sum(row["device_kind"] == "ram" for row in WHOLE)
-    assert used.kwh == pytest.approx(0.43 + 0.01 * of_ram)
-    assert used.bounds_kwh == pytest.approx((0.43 + 0.005 * of_ram, 0.43 + 0.04 * of_ram))
-    (run,) = used.runs.to_dict("records")
-    assert (run["low_kwh"], run["high_kwh"]) == pytest.approx(used.bounds_kwh)
+    assert used["energy_kwh_by_origin"] == pytest.approx(by_origin)
+    assert used["energy_kwh"] == pytest.approx(sum(by_origin.values()))
+    assert used["gpu_hours"] == pytest.approx(2, rel=0.03)
+    assert used["energy_unknown_runs"] == ([] if known else [f"{TWO} repeat 1"])
 
 
 def test_an_unfinished_runs_energy_is_that_of_its_journals_over_all_segments(made: Made) -> None:
@@ -95,10 +79,9 @@ def test_an_unfinished_runs_energy_is_that_of_its_journals_over_all_segments(mad
     record(folder, watts(100), segment=0, ago_s=500)
     record(folder, watts(50), segment=1)
     used = made.used()
-    assert used.kwh == pytest.approx(kwh(150 * 360))
-    assert used.gpu_hours == pytest.approx(2 * 150 / 3600)
-    assert used.unknown_runs == ()
-    assert used.runs["kwh"].tolist() == [pytest.approx(kwh(150 * 360))]
+    assert used["energy_kwh"] == pytest.approx(kwh(150 * 360))
+    assert used["gpu_hours"] == pytest.approx(2 * 150 / 3600)
+    assert not used["energy_unknown_runs"]
 
 
 def test_a_finished_run_counts_once_whatever_its_working_directory_keeps(made: Made) -> None:
@@ -106,23 +89,23 @@ def test_a_finished_run_counts_once_whatever_its_working_directory_keeps(made: M
     begin_segment(folder, 0, "finished")
     record(folder, watts(100))
     record(made.publish(), watts(100))
-    assert made.used().kwh == pytest.approx(kwh(36_000)), "from its journal"
+    assert made.used()["energy_kwh"] == pytest.approx(kwh(36_000)), "from its journal"
     made.account()
-    assert made.used().kwh == pytest.approx(0.45), "from its table"
+    assert made.used()["energy_kwh"] == pytest.approx(0.45), "from its table"
 
 
 def test_a_copy_that_lost_the_times_says_what_the_original_says(made: Made) -> None:
     made.publish()
     os.utime(made.account(), (T0, T0))
     used = made.used()
-    assert used.kwh == pytest.approx(0.45)
-    assert (used.gpu_hours, used.unknown_runs) == (pytest.approx(2), ())
+    assert used["energy_kwh"] == pytest.approx(0.45)
+    assert (used["gpu_hours"], used["energy_unknown_runs"]) == (pytest.approx(2), [])
 
 
 def test_what_a_finished_run_used_is_unknown_without_table_and_journal(made: Made) -> None:
     made.publish()
     used = made.used()
-    assert (used.kwh, used.unknown_runs) == (0, (f"{TWO} repeat 1",))
+    assert (used["energy_kwh"], used["energy_unknown_runs"]) == (0, [f"{TWO} repeat 1"])
 
 
 @pytest.mark.parametrize("damaged", [False, True])
@@ -132,7 +115,7 @@ def test_results_without_a_readable_table_count_by_their_own_journals(
     record(made.publish(), watts(100))
     if damaged:
         made.account().write_bytes(b"PAR1 nothing")
-    assert made.used().kwh == pytest.approx(kwh(36_000))
+    assert made.used()["energy_kwh"] == pytest.approx(kwh(36_000))
 
 
 def test_runs_that_the_campaign_has_no_more_were_paid_for(tmp_path: Path) -> None:
@@ -142,8 +125,8 @@ def test_runs_that_the_campaign_has_no_more_were_paid_for(tmp_path: Path) -> Non
     series = CAMPAIGN["series"]["images"] | {"gpus": [1]}  # type: ignore[index]
     fewer = Made.create(tmp_path, series={"images": series})
     used = fewer.used()
-    assert used.kwh == used.superseded_kwh == pytest.approx(kwh(36_000))
-    assert made.used().superseded_kwh == 0
+    assert used["energy_kwh"] == used["superseded_energy_kwh"] == pytest.approx(kwh(36_000))
+    assert made.used()["superseded_energy_kwh"] == 0
 
 
 def test_the_same_run_of_two_datasets_counts_twice(made: Made) -> None:
@@ -152,7 +135,7 @@ def test_the_same_run_of_two_datasets_counts_twice(made: Made) -> None:
         (folder / "spec.json").write_text((made.work_folder() / "spec.json").read_text())
         begin_segment(folder)
         record(folder, watts(100))
-    assert made.used().runs["kwh"].tolist() == [pytest.approx(kwh(72_000))]
+    assert made.used()["energy_kwh"] == pytest.approx(kwh(72_000))
 
 
 def test_a_node_that_recorded_nothing_makes_the_run_unknown(tmp_path: Path) -> None:
@@ -164,7 +147,10 @@ def test_a_node_that_recorded_nothing_makes_the_run_unknown(tmp_path: Path) -> N
     describe(folder, [(host, gpu) for host in ("n1", "n2.cluster") for gpu in range(3)])
     record(folder, {f"CUDA:{i}_POWER": gpu(101, 180) for i in range(3)})
     used = made.used()
-    assert (used.kwh, used.unknown_runs) == (pytest.approx(kwh(54_000)), (f"{name} repeat 1",))
+    assert (used["energy_kwh"], used["energy_unknown_runs"]) == (
+        pytest.approx(kwh(54_000)),
+        [f"{name} repeat 1"],
+    )
 
 
 @pytest.mark.parametrize(
@@ -177,7 +163,7 @@ def test_a_segment_without_a_sample_is_unknown_once_it_worked(
     begin_segment(folder, 0, "killed")
     marks = [{"segment": 0, "stage": stage, "epoch": None, "start_s": T0} for stage in stages]
     (folder / "events.jsonl").write_text("".join(json.dumps(mark) + "\n" for mark in marks))
-    assert made.used().unknown_runs == ((f"{TWO} repeat 1",) if unknown else ())
+    assert made.used()["energy_unknown_runs"] == ([f"{TWO} repeat 1"] if unknown else [])
 
 
 def test_gpus_that_a_run_did_not_hold_do_not_count(made: Made) -> None:
@@ -186,8 +172,8 @@ def test_gpus_that_a_run_did_not_hold_do_not_count(made: Made) -> None:
     describe(folder, [("n1", 0)])
     record(folder, watts(100))
     used = made.used()
-    assert used.kwh == pytest.approx(kwh(18_000))
-    assert used.gpu_hours == pytest.approx(100 / 3600)
+    assert used["energy_kwh"] == pytest.approx(kwh(18_000))
+    assert used["gpu_hours"] == pytest.approx(100 / 3600)
 
 
 def test_each_segment_of_published_results_counts_the_gpus_and_nodes_that_it_held(
@@ -197,13 +183,13 @@ def test_each_segment_of_published_results_counts_the_gpus_and_nodes_that_it_hel
     provenance = folder / "provenance.json"
     ranks = [[{"host": host, "gpu": gpu, "gpu_uuid": None}] for host, gpu in (("n1", 0), ("n2", 1))]
     segments = [{"segment": n, "outcome": "stopped", "ranks": r} for n, r in enumerate(ranks)]
-    said = {"gpus": {"n1": [0, 1], "n2": [0, 1]}, "hostnames": ["n1", "n2"], "segments": segments}
-    write_json(provenance, {**json.loads(provenance.read_text()), **said})
+    held = {"gpus": {"n1": [0, 1], "n2": [0, 1]}, "hostnames": ["n1", "n2"], "segments": segments}
+    write_json(provenance, {**json.loads(provenance.read_text()), **held})
     for number, host in enumerate(("n1", "n2")):
         record(folder, watts(100), number, host)
     used = made.used()
-    assert used.kwh == pytest.approx(kwh(2 * 18_000))
-    assert used.unknown_runs == ()
+    assert used["energy_kwh"] == pytest.approx(kwh(2 * 18_000))
+    assert not used["energy_unknown_runs"]
 
 
 def test_what_is_known_of_the_gpus_counts_as_soon_as_it_is_known(made: Made) -> None:
@@ -211,25 +197,27 @@ def test_what_is_known_of_the_gpus_counts_as_soon_as_it_is_known(made: Made) -> 
     begin_segment(folder)
     (folder / "segment-000.json").unlink()
     record(folder, watts(100))
-    assert made.used().kwh == pytest.approx(kwh(36_000))
+    assert made.used()["energy_kwh"] == pytest.approx(kwh(36_000))
     describe(folder, [("n1", 0)])
-    assert made.used().kwh == pytest.approx(kwh(18_000))
+    assert made.used()["energy_kwh"] == pytest.approx(kwh(18_000))
 
 
 # --- idle probes --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", ["perun", ".work/idle-1-0/perun"])
-def test_idle_probes_count_where_the_campaign_has_them(tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize("perun", ["perun", ".work/idle-1-0/perun"])
+def test_idle_probes_count_where_the_campaign_has_them(tmp_path: Path, perun: str) -> None:
     made = Made.create(tmp_path, idle_probe={"seconds": 60, "repeats": 1})
     folder = made.results / "idle" / "a100" / "1"
-    path = folder / place / "segment-000.n1.csv"
+    path = folder / perun / "segment-000.n1.csv"
     write_journal(path, "n1", watts(60, 50))
     write_json(folder / "probe.json", {"gpus": {"n1": [0, 1]}, "torch_device": "cuda"})
     used = made.used()
-    assert used.kwh == used.probes_kwh == pytest.approx(kwh(6000))
-    assert used.gpu_hours == pytest.approx(2 * 60 / 3600)
-    assert Made.create(tmp_path).used().kwh == 0, "another campaign's probes are none of this one"
+    assert used["energy_kwh"] == used["probes_energy_kwh"] == pytest.approx(kwh(6000))
+    assert used["gpu_hours"] == pytest.approx(2 * 60 / 3600)
+    assert Made.create(tmp_path).used()["energy_kwh"] == 0, (
+        "another campaign's probes are none of this one"
+    )
 
 
 # --- asking again -------------------------------------------------------------------------------
@@ -241,12 +229,12 @@ def test_what_changed_is_counted_anew(made: Made) -> None:
     path = record(folder, watts(100))
     made.publish(ONE)
     made.account(ONE)
-    first = made.used().kwh
+    first = made.used()["energy_kwh"]
     path.unlink()
     record(folder, watts(200))
     table = made.account(ONE, rows=WHOLE[:2])
     os.utime(table)
-    assert made.used().kwh == pytest.approx(first + kwh(36_000) - 0.45 + 0.28)
+    assert made.used()["energy_kwh"] == pytest.approx(first + kwh(36_000) - 0.45 + 0.28)
 
 
 # --- running totals -----------------------------------------------------------------------------
@@ -288,9 +276,9 @@ def test_a_running_total_states_what_the_accounting_does(
     accounted = EnergyTotals(account(run).energy, with_staging=True)
     add_up(journal, until)
     used = made.used()
-    assert used.kwh == pytest.approx(kwh(accounted.joules() or 0), rel=1e-9)
-    assert used.gpu_hours == pytest.approx(2 * accounted.runtime_s / 3600)
-    assert (set(used.by_origin), used.unknown_runs) == ({"measured"}, ())
+    assert used["energy_kwh"] == pytest.approx(kwh(accounted.joules() or 0), rel=1e-9)
+    assert used["gpu_hours"] == pytest.approx(2 * accounted.runtime_s / 3600)
+    assert (set(used["energy_kwh_by_origin"]), used["energy_unknown_runs"]) == ({"measured"}, [])
 
 
 @pytest.mark.parametrize(("seconds", "until"), [(9, 10), (20, 21), (60, 61), (3000, 2980)], ids=str)
@@ -300,7 +288,7 @@ def test_all_samples_count_of_a_short_journal_or_one_whose_total_is_overdue(
     folder = made.work_folder()
     begin_segment(folder)
     add_up(record(folder, watts(seconds, 100)), until)
-    assert made.used().kwh == pytest.approx(kwh(200 * seconds), rel=1e-9)
+    assert made.used()["energy_kwh"] == pytest.approx(kwh(200 * seconds), rel=1e-9)
 
 
 def test_a_total_of_a_sensor_that_failed_for_long_is_not_all(made: Made) -> None:
@@ -309,7 +297,7 @@ def test_a_total_of_a_sensor_that_failed_for_long_is_not_all(made: Made) -> None
     samples = {name: powers.astype(float) for name, powers in watts(3000, 100).items()}
     samples["CUDA:1_POWER"][1000:2000] = np.nan
     add_up(record(folder, samples), 3001)
-    assert made.used().unknown_runs
+    assert made.used()["energy_unknown_runs"]
 
 
 def test_a_total_is_as_old_as_the_monotonic_clock_says(made: Made) -> None:
@@ -320,7 +308,7 @@ def test_a_total_is_as_old_as_the_monotonic_clock_says(made: Made) -> None:
     rows = pd.read_csv(path)
     rows.loc[3003:, "t"] -= 3600  # the wall clock is set while the total is not due
     rows.to_csv(path, index=False)
-    assert made.used().kwh == pytest.approx(kwh(600_000))
+    assert made.used()["energy_kwh"] == pytest.approx(kwh(600_000))
 
 
 def test_of_a_node_without_a_sensor_of_a_rated_kind_the_rest_is_estimated(made: Made) -> None:
@@ -328,7 +316,6 @@ def test_of_a_node_without_a_sensor_of_a_rated_kind_the_rest_is_estimated(made: 
     begin_segment(folder)
     add_up(record(folder, {**watts(220), "CPU_BUSY": np.full(221, 50.0)}), 221)
     rated = {"cpu": {"sockets": 2, "idle_w": 50, "rated_w": 150}, "gpu": None, "ram": None}
-    inventory = Inventory.of(made.results, made.work)
-    used = energy_used(made.campaign, made.results, inventory, lambda *_: rated)
-    assert used.by_origin["measured"] == pytest.approx(kwh(220 * 360))
-    assert used.by_origin["estimated"] == pytest.approx(kwh(220 * 2 * 61.05))
+    used = made.measurements(rated)
+    assert used["measured"].item() == pytest.approx(kwh(220 * 360))
+    assert used["estimated"].item() == pytest.approx(kwh(220 * 2 * 61.05))

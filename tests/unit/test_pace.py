@@ -11,14 +11,12 @@ from status_files import (
     begin_segment,
     describe,
     epochs_of_14_s,
-    marks,
     record,
     running,
 )
 
 from scalewatt.run_files.record import Progress
 from scalewatt.tracking.status import time_left
-from scalewatt.tracking.status_text import status_text
 
 
 def test_the_rest_takes_as_long_an_update_as_the_segment_did_evaluations_included(
@@ -27,24 +25,15 @@ def test_the_rest_takes_as_long_an_update_as_the_segment_did_evaluations_include
     epochs_of_14_s(running(made, 45), 4, step_s=5.0)
     run = made.run()
     assert run["left_s"] == pytest.approx(55 * 61 / 45)
-    assert run["left_at_least"] is False
-    assert "; 1 min 15 s of training left" in status_text(made.status())
-
-
-def test_before_the_first_evaluation_it_is_at_least_the_time_of_the_updates(made: Made) -> None:
-    folder = running(made, 5)
-    marks(folder, (0, "startup", 0, 30), (0, "train", 0, 5.0))
-    run = made.run()
-    assert (run["left_s"], run["left_at_least"]) == (pytest.approx(95), True)
-    assert "; at least 1 min 35 s of training left" in status_text(made.status())
+    assert "; by its pace 1.24 min left" in made.text()
 
 
 @pytest.mark.parametrize(
     ("first", "done", "expected"),
-    [(20, 40, (60 * 3.0, True)), (0, 40, (60 * 1.5, True)), (40, 40, (None, False))],
+    [(20, 40, 60 * 3.0), (0, 40, 60 * 1.5), (40, 40, None), (None, 40, None)],
 )
 def test_only_updates_of_this_segment_set_the_pace(
-    first: int, done: int, expected: tuple[float | None, bool]
+    first: int | None, done: int, expected: float | None
 ) -> None:
     stages = [
         {"segment": 0, "stage": "validate", "epoch": 1, "start_s": 10.0},

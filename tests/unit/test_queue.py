@@ -9,7 +9,6 @@ from status_files import Made, queue, submitted
 
 from scalewatt.slurm.job_queue import QueuedJob, job_of_run, never_starts, queued_jobs
 from scalewatt.slurm.slurm_commands import NoAnswerError, ask, may_pass
-from scalewatt.tracking.status_text import status_text
 
 
 @pytest.mark.parametrize(
@@ -94,7 +93,7 @@ def test_a_job_that_never_starts_by_itself_is_known_by_slurms_reason() -> None:
 @pytest.mark.parametrize(("reason", "shown"), [("JobHeldUser", True), ("Priority", False)])
 def test_a_job_that_never_starts_by_itself_is_shown(reason: str, shown: bool, made: Made) -> None:
     submitted(made, reason=reason)
-    text = status_text(made.status())
+    text = made.text()
     assert (f"    job 8: {reason}" in text) is shown
     assert ("not to start by itself" in text) is shown
 

@@ -14,7 +14,6 @@ from scalewatt.common.files import NO_ROOM, write_json
 from scalewatt.run_files.lock import SILENT_S
 from scalewatt.run_files.record import note_outcome, note_position
 from scalewatt.tracking.run_state import GONE_SILENT_S
-from scalewatt.tracking.status_text import status_text
 
 
 def state(made: Made) -> tuple[str, str | None]:
@@ -76,9 +75,8 @@ def test_a_run_whose_job_is_in_no_queue_is_in_the_state_that_it_recorded(
     stopped(made)
     if is_asked:
         queue(made)
-    status = made.status()
-    assert status["queue_answered"] is is_asked
-    assert ("Slurm's queue gives no answer" in status_text(status)) is not is_asked
+    assert made.status()["queue_answered"] is is_asked
+    assert ("Slurm's queue gives no answer" in made.text()) is not is_asked
     assert made.run()["state"] == "stopped"
 
 
@@ -100,7 +98,7 @@ def test_a_holder_elsewhere_lives_by_its_signs_of_life(
     run = made.run()
     assert run["state"] == word
     assert (run["silent_s"] is not None) is is_said
-    assert ("no sign of life for" in status_text(made.status())) is is_said
+    assert ("no sign of life for" in made.text()) is is_said
 
 
 def test_of_two_working_directories_the_held_one_counts(made: Made) -> None:
@@ -157,7 +155,7 @@ def test_a_run_that_was_refused_before_any_rank_says_why(made: Made) -> None:
     refused = {"since": 0, "segments": [], "refusal": "the budget is used up"}
     write_json(folder / "run.json", refused)
     assert state(made) == ("refused", "the budget is used up")
-    assert "the budget is used up" in status_text(made.status())
+    assert "the budget is used up" in made.text()
 
 
 def test_a_launcher_that_was_killed_leaves_what_its_ranks_have_recorded(made: Made) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from energy_files import gpu
-from run_files import epochs
 from status_files import (
     ONE,
     Made,
@@ -20,16 +19,13 @@ from status_files import (
     epochs_of_14_s,
     everything,
     record,
-    row_of,
     running,
     submitted,
 )
 
-from scalewatt.common.files import write_table
 from scalewatt.events import EVENTS_FILE, HISTORY_FILE
 from scalewatt.tracking import status as status_module
-from scalewatt.tracking.status_text import WIDTH, status_text
-from scalewatt.training.history import history_table
+from scalewatt.tracking.status_text import status_text
 
 
 def test_the_queue_is_asked_once(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,10 +63,9 @@ def test_whatever_damaged_files_hold_there_is_a_status(made: Made) -> None:
 
 
 def assert_is_stated(made: Made) -> None:
-    status = made.status()
-    assert len(status["runs"]) == 4
-    json.dumps(status, allow_nan=False)
-    assert max(map(len, status_text(status).splitlines())) <= WIDTH
+    status = made.look()
+    json.dumps(status.as_json(), allow_nan=False)
+    assert len(status.runs) == 4 and status_text(status)
 
 
 def test_files_that_come_and_go_meanwhile_do_no_harm(made: Made) -> None:
@@ -136,31 +131,11 @@ def test_what_a_commands_script_reports_is_shown(scripted: Made) -> None:
     folder = scripted.work_folder(SCRIPT)
     begin_segment(folder)
     scripted.held(folder)
-    status = scripted.status()
-    assert "segment 0: starts" in status_text(status)
+    assert "segment 0, starts" in scripted.text()
     reports(folder, 2)
-    status = scripted.status()
-    assert "2 of 6 epochs reported, 50 updates, validate" in status_text(status)
-    run = row_of(status, SCRIPT)
+    assert "2 of 6 epochs reported, 50 updates, validate" in scripted.text()
+    run = scripted.run(SCRIPT)
     shown = [run[name] for name in ("epoch", "epochs", "updates", "updates_total", "stage")]
     assert shown == [2, 6, 50, 150, "validate"]
     (folder / HISTORY_FILE).write_text('{"epoch": "x"}\n[]\n')
-    assert "starts" in status_text(scripted.status()), "damaged"
-
-
-def test_a_finished_command_that_contradicts_its_spec_is_named_with_what_was_done(
-    scripted: Made,
-) -> None:
-    reports(scripted.work_folder(SCRIPT), 2)
-    folder = scripted.publish(SCRIPT)
-    summary = {"epochs": 2, "joined": None, "declared": [], "not_finite": {}}
-    provenance = json.loads((folder / "provenance.json").read_text()) | {"reports": summary}
-    (folder / "provenance.json").write_text(json.dumps(provenance))
-    write_table(
-        history_table(epochs([1.0, 2.0], updates=25, samples=500)), folder / "history.parquet"
-    )
-    text = " ".join(status_text(scripted.status()).split())
-    assert (
-        f"excluded from tables and figures: {SCRIPT} repeat 1 (2 of 6 epochs were reported" in text
-    )
-    assert scripted.run(SCRIPT)["updates"] == 50
+    assert "starts" in scripted.text(), "damaged"

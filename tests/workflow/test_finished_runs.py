@@ -100,7 +100,6 @@ def test_runs_that_are_forced_are_kept_in_superseded(work: str, kept: Workspace)
     assert kept.jobs("tables") == {}, "nothing is left to do"
     found = json.loads(status(kept, "--json"))
     assert found["superseded_energy_kwh"] > 0
-    assert [run["superseded"] for run in found["runs"]] == [1, 1]
 
 
 def test_runs_of_a_changed_spec_are_kept_and_come_back_with_the_earlier_setting(

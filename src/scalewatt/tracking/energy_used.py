@@ -8,8 +8,6 @@ directories whose spec the campaign no longer has count as well, and so do measu
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,106 +21,62 @@ from scalewatt.common.errors import InputError
 from scalewatt.energies.account import account
 from scalewatt.energies.node import MAX_UNCOVERED
 from scalewatt.energies.segments import PlannedRun, Run, segment_numbers
-from scalewatt.energies.tables import BOUNDS, ENERGY_SCHEMA, EnergyTotals
+from scalewatt.energies.tables import ENERGY_SCHEMA, EnergyTotals
 from scalewatt.monitoring.running_total import TOTAL_EVERY_S, read_total
 from scalewatt.recordings.journal import journal_files, last_stamps
 from scalewatt.recordings.node_names import same_node
 from scalewatt.recordings.stages import read_stages
-from scalewatt.recordings.terms import DEVICE_KINDS, J_PER_KWH, MEASURED
+from scalewatt.recordings.terms import DEVICE_KINDS, ESTIMATED, J_PER_KWH, MEASURED, SIMULATED
 from scalewatt.results.tables.read_table import read_checked
-from scalewatt.run_files.inventory import (
-    Inventory,
-    Published,
-    WorkFolder,
-    began_s,
-    folders,
-    json_object,
-)
+from scalewatt.run_files.inventory import Inventory, Published, began_s, folders, json_object
 from scalewatt.run_files.record import description_path, read_segments
 
 if TYPE_CHECKING:
     from scalewatt.energies.read import Powers
 
+ORIGINS = [MEASURED, ESTIMATED, SIMULATED]
+CURRENT, SUPERSEDED, PROBE = "current", "superseded", "probe"
+DAMAGED = (OSError, pa.ArrowException, InputError)
 MOST_BEHIND, MOST_BEHIND_S = 0.01, 2 * TOTAL_EVERY_S
 """By how much a total may be older than its journal, as a share of it and in s; else the journal counts."""
-DAMAGED = (OSError, pa.ArrowException, InputError)
-_NOTHING_RATED: dict[str, Any] = dict.fromkeys(DEVICE_KINDS)
 
-
-@dataclass(frozen=True)
-class Use:
-    """What one measurement has used so far."""
-
-    joules: Mapping[str, float] = field(default_factory=dict)
-    """By energy origin, as far as it was recorded."""
-    bounds_j: tuple[float, float] = (0.0, 0.0)
-    """Interval of all joules, by what is estimated and not covered."""
-    gpu_s: float = 0.0
-    """GPUs times recorded seconds."""
-    known: bool = True
-    """Whether that is all; else more was used than was recorded."""
-
-
-UNKNOWN = Use(known=False)
-
-
-@dataclass(frozen=True, eq=False)
-class EnergyUsed:
-    """Energy and GPU hours that a campaign has used so far."""
-
-    kwh: float
-    """At least: of `unknown_runs` only what was recorded is in it."""
-    gpu_hours: float
-    by_origin: Mapping[str, float]
-    """kWh by energy origin."""
-    unknown_runs: tuple[str, ...]
-    """Runs that used more than was recorded, by configuration and repeat."""
-    superseded_kwh: float = 0.0
-    """Part of runs that the campaign no longer has, and of measurements that were set aside."""
-    probes_kwh: float = 0.0
-    """Part of idle probes."""
-    bounds_kwh: tuple[float, float] = (0.0, 0.0)
-    """Interval of `kwh` by what is estimated and not covered."""
-    runs: pd.DataFrame = field(default_factory=pd.DataFrame)
-    """Columns kwh, low_kwh, high_kwh, known, by run key; kwh is NaN if nothing was recorded."""
+Use = dict[str, Any]
+"""kWh of a measurement by energy origin, `gpu_h`, and `known`: whether that is all."""
+NOTHING: Use = {"known": True}
+UNKNOWN: Use = {"known": False}
 
 
 def energy_used(
     campaign: Campaign, results: Path, inventory: Inventory, rated: Powers
-) -> EnergyUsed:
-    """What a campaign has used so far.
+) -> pd.DataFrame:
+    """Energy that each measurement of a campaign has used so far, as far as it was recorded.
 
     `results` is the campaign's folder, `rated` gives the rated powers of a spec's device. Nodes that two
-    runs shared count for both.
+    runs shared count for both. Columns: `key` and `name` of the run, `part` (current, superseded or probe),
+    `kwh` and its parts by energy origin (NaN: nothing was recorded), `gpu_h`, and `known`, false if more was
+    used than was recorded.
     """
-    runs = [*_runs(results, inventory, rated)]
-    probes = [*_probes(campaign, results, rated)]
-    uses = [use for _, _, use in (*runs, *probes)]
-    joules = pd.DataFrame([use.joules for use in uses], dtype=float)
-    table = pd.DataFrame(
-        {
-            "key": [key for key, _, _ in (*runs, *probes)],
-            "kwh": joules.sum(axis=1, min_count=1) / J_PER_KWH,
-            "low_kwh": [use.bounds_j[0] / J_PER_KWH for use in uses],
-            "high_kwh": [use.bounds_j[1] / J_PER_KWH for use in uses],
-            "known": [use.known for use in uses],
-        }
-    )
-    is_probe = table.index >= len(runs)
-    is_superseded = ~is_probe & ~table["key"].isin(_current_keys(campaign, inventory.published))
-    names = dict.fromkeys(name for _, name, use in (*runs, *probes) if not use.known)
-    kwh = ["kwh", "low_kwh", "high_kwh"]
-    by_run = table[~is_probe].groupby("key")
-    return EnergyUsed(
-        kwh=float(table["kwh"].sum()),
-        gpu_hours=sum(use.gpu_s for use in uses) / 3600,
-        by_origin={str(o): float(j) / J_PER_KWH for o, j in joules.sum().items()},
-        unknown_runs=tuple(names),
-        superseded_kwh=float(table["kwh"][is_superseded].sum()),
-        probes_kwh=float(table["kwh"][is_probe].sum()),
-        bounds_kwh=(float(table["low_kwh"].sum()), float(table["high_kwh"].sum())),
-        runs=by_run[kwh].sum(min_count=1).join(by_run["known"].all()),
-    )
+    rows = [*_runs(results, inventory, rated)]
+    if campaign.idle_probe is not None:
+        rows += _probes(results, rated)
+    used = pd.DataFrame(rows, columns=["key", "name", "part", "known", "gpu_h", *ORIGINS])
+    used = used.astype({"known": bool, "gpu_h": float, **dict.fromkeys(ORIGINS, float)})
+    is_left = ~used["key"].isin(_current_keys(campaign, inventory.published))
+    used.loc[(used["part"] == CURRENT) & is_left, "part"] = SUPERSEDED
+    return used.assign(kwh=used[ORIGINS].sum(axis=1, min_count=1))
+
+
+def energy_sums(used: pd.DataFrame) -> dict[str, Any]:
+    """Sums over all measurements, by their keys in the status."""
+    parts = used.groupby("part")["kwh"].sum()
+    return {
+        "energy_kwh": float(used["kwh"].sum()),
+        "energy_kwh_by_origin": used[ORIGINS].sum(min_count=1).dropna().to_dict(),
+        "energy_unknown_runs": [*used.loc[~used["known"], "name"].unique()],
+        "superseded_energy_kwh": float(parts.get(SUPERSEDED, 0.0)),
+        "probes_energy_kwh": float(parts.get(PROBE, 0.0)),
+        "gpu_hours": float(used["gpu_h"].sum()),
+    }
 
 
 def check_budget(
@@ -132,8 +86,8 @@ def check_budget(
     budget_kwh = campaign.energy_budget_kwh
     if budget_kwh is None:
         return
-    inventory = Inventory.of(results, work)
-    used_kwh = energy_used(campaign, results, inventory, powers_of(devices)).kwh
+    used = energy_used(campaign, results, Inventory.of(results, work), powers_of(devices))
+    used_kwh = used["kwh"].sum()
     if used_kwh >= budget_kwh:
         raise InputError(
             f"{spec.name}: the campaign's energy budget is used up: {used_kwh:.6g} of {budget_kwh:g} kWh; "
@@ -143,7 +97,8 @@ def check_budget(
 
 def powers_of(devices: Mapping[str, Device]) -> Powers:
     """Function to the rated powers of a cluster's device; of one that it does not have none are known."""
-    return lambda device, _: powers(devices[device]) if device in devices else _NOTHING_RATED
+    nothing: dict[str, Any] = dict.fromkeys(DEVICE_KINDS)
+    return lambda device, _: powers(devices[device]) if device in devices else nothing
 
 
 def _current_keys(campaign: Campaign, published: Mapping[tuple[str, int], Published]) -> set[str]:
@@ -157,77 +112,68 @@ def _current_keys(campaign: Campaign, published: Mapping[tuple[str, int], Publis
 # --- measurements ---------------------------------------------------------------------------------
 
 
-def _runs(results: Path, inventory: Inventory, rated: Powers) -> Iterator[tuple[str, str, Use]]:
-    """Key, name and use of runs that are finished, at work or left, and set aside; each once."""
-    counted, working = set(), inventory.working
+def _runs(results: Path, inventory: Inventory, rated: Powers) -> Iterator[Use]:
+    """Yield what finished, unfinished and superseded measurements have used, each once."""
+    finished = set()
     for run in inventory.published.values():
-        use = _of_published(
-            run, results / "energy" / run.configuration / f"{run.repeat}.parquet", rated
-        )
-        if use.joules or run.key not in working:
-            counted.add(run.work_name)
-            yield run.key, f"{run.configuration} repeat {run.repeat}", use
-    for folder in chain.from_iterable(working.values()):
-        if folder.path.name not in counted:
+        finished.add(run.work_name)
+        table = results / "energy" / run.configuration / f"{run.repeat}.parquet"
+        name = f"{run.configuration} repeat {run.repeat}"
+        use = _finished_use(run, table, rated)
+        yield {"key": run.key, "name": name, "part": CURRENT, **use}
+
+    at_work = set()
+    for folder in (each for same in inventory.working.values() for each in same):
+        at_work.add((folder.path.name, began_s(read_segments(folder.path))))
+        if folder.path.name not in finished:
             name = f"{folder.configuration} repeat {folder.repeat}"
-            yield folder.key, name, _of_folder(folder.path, folder.spec_sha256, rated)
+            use = _recorded_use(folder.path, rated)
+            yield {"key": folder.key, "name": name, "part": CURRENT, **use}
+
     for run in inventory.superseded:
-        if not _is_at_work(run, working):  # else it counts by its working directory
+        # What still has its working directory was counted by that.
+        if run.began_s is None or (run.work_name, run.began_s) not in at_work:
             number = run.folder.parent.name
             name = f"{run.configuration} repeat {run.repeat}, superseded measurement {number}"
-            table = run.folder.parent / "energy.parquet"
-            yield f"{run.key} superseded {number}", name, _of_published(run, table, rated)
+            use = _finished_use(run, run.folder.parent / "energy.parquet", rated)
+            yield {"key": run.key, "name": name, "part": SUPERSEDED, **use}
 
 
-def _is_at_work(run: Published, working: Mapping[str, list[WorkFolder]]) -> bool:
-    """True if a superseded measurement still has its working directory."""
-    same = (each.path for each in working.get(run.key, ()) if each.path.name == run.work_name)
-    return run.began_s is not None and any(began_s(read_segments(p)) == run.began_s for p in same)
-
-
-def _of_published(run: Published, table: Path, rated: Powers) -> Use:
-    """What a finished run used, by its energy table; by its recordings where that is not there yet."""
+def _finished_use(run: Published, table: Path, rated: Powers) -> Use:
+    """Use of a finished run by its energy table; by its recordings if there is none yet."""
     try:
-        spec = read_spec(run.folder / "spec.json")
-        return _of_table(read_checked(table, ENERGY_SCHEMA).to_pandas(), spec.gpus)
+        gpus = read_spec(run.folder / "spec.json").gpus
+        return _accounted_use(read_checked(table, ENERGY_SCHEMA).to_pandas(), gpus)
     except DAMAGED:
-        return _of_folder(run.folder, run.spec_sha256, rated)
+        return _recorded_use(run.folder, rated)
 
 
-def _of_table(energy: pd.DataFrame, gpus: int) -> Use:
-    """What a table of energies states; of an energy that may not be stated, what was recorded counts."""
+def _accounted_use(energy: pd.DataFrame, gpus: int) -> Use:
+    """Use by a table of energies; of an energy that may not be stated, what was recorded counts."""
     totals = EnergyTotals(energy, with_staging=True)
-    rows = totals.in_scope.dropna(subset=["energy_origin", "recorded_j"])
-    low, high = (float(rows[name].fillna(rows["recorded_j"]).sum()) for name in BOUNDS)
-    by_origin = rows.groupby("energy_origin")["recorded_j"].sum()
-    joules = {str(origin): float(joules) for origin, joules in by_origin.items()}
-    return Use(joules, (low, high), gpus * totals.runtime_s, totals.total_j is not None)
+    joules = totals.in_scope.groupby("energy_origin")["recorded_j"].sum()
+    kwh = {str(origin): float(j) / J_PER_KWH for origin, j in joules.items()}
+    gpu_h = gpus * totals.runtime_s / 3600
+    return {"known": totals.total_j is not None, "gpu_h": gpu_h, **kwh}
 
 
-def _of_folder(folder: Path, sha256: str, rated: Powers) -> Use:
-    """What the recordings in a run's folder state, the hash of whose spec begins with `sha256`."""
+def _recorded_use(folder: Path, rated: Powers) -> Use:
+    """Use by the recordings in a run's folder."""
     try:
         spec = read_spec(folder / "spec.json")
-        if not spec.sha256.startswith(sha256):
-            return UNKNOWN
         run = recorded_run(folder, spec, rated)
         is_published = (folder / "provenance.json").exists()
-        if not (is_published or segment_numbers(run.recordings) or _has_worked(run)):
-            return Use()
-        return _of_totals(run, spec.gpus) or _of_table(account(run).energy, spec.gpus)
+        if not (is_published or segment_numbers(run.recordings)):
+            # A run that got beyond its start-up has used what nothing recorded.
+            stages = {"startup", *(run.events["stage"].to_pylist() if run.events else ())}
+            return NOTHING if stages == {"startup"} else UNKNOWN
+        return _summed_use(run, spec.gpus) or _accounted_use(account(run).energy, spec.gpus)
     except DAMAGED:
         return UNKNOWN
 
 
-def _has_worked(run: Run) -> bool:
-    """Whether a segment got beyond its start-up."""
-    stages = set(run.events["stage"].to_pylist()) if run.events else set()
-    return bool(stages - {"startup"})
-
-
 def recorded_run(folder: Path, spec: RunSpec, rated: Powers) -> Run:
     """A run's folder as the accounting reads it, published or not."""
-    planned, powers_w = PlannedRun.of(spec), rated(spec.device, spec.name)
     if provenance := json_object(folder / "provenance.json"):
         events = folder / "events.parquet"
     else:
@@ -236,7 +182,7 @@ def recorded_run(folder: Path, spec: RunSpec, rated: Powers) -> Run:
         stages = read_stages(events, own=True) if events.exists() else None
     except DAMAGED:
         stages = None
-    return Run(folder, planned, powers_w, provenance, stages)
+    return Run(folder, PlannedRun.of(spec), rated(spec.device, spec.name), provenance, stages)
 
 
 def _described(folder: Path) -> dict[str, Any]:
@@ -248,44 +194,39 @@ def _described(folder: Path) -> dict[str, Any]:
     return {"torch_device": devices[-1] if devices else None, "segments": segments}
 
 
-def _probes(campaign: Campaign, results: Path, rated: Powers) -> Iterator[tuple[str, str, Use]]:
-    """Key, name and use of the campaign's idle probes; a probe that failed has left nothing."""
-    if campaign.idle_probe is None:
-        return
-    for device in folders(results / "idle"):
-        for folder in folders(device):
-            name = f"idle probe of {device.name} repeat {folder.name}"
-            yield name, name, _of_probe(folder, rated(device.name, name))
-
-
-def _of_probe(folder: Path, powers_w: dict[str, Any]) -> Use:
-    probe = json_object(folder / "probe.json")
-    held = {name: probe.get(name) for name in ("gpus", "gpu_uuids", "torch_device")}
-    try:
+def _probes(results: Path, rated: Powers) -> Iterator[Use]:
+    """Yield what idle probes have used; a probe that failed has left nothing."""
+    for folder in (each for device in folders(results / "idle") for each in folders(device)):
+        name = f"idle probe of {folder.parent.name} repeat {folder.name}"
+        probe, use = json_object(folder / "probe.json"), NOTHING
+        held = {key: probe.get(key) for key in ("gpus", "gpu_uuids", "torch_device")}
         gpus = sum(len(indices) for indices in (held["gpus"] or {}).values())
-        for recordings in (folder, *folder.glob(".work/*")):
-            if journal_files(recordings / "perun"):
-                run = Run(recordings, PlannedRun(nodes=1), powers_w, held, None)
-                return _of_totals(run, gpus) or _of_table(account(run).energy, gpus)
-    except DAMAGED:
-        return UNKNOWN
-    return Use()
+        try:
+            for path in (folder, *folder.glob(".work/*")):
+                run = Run(path, PlannedRun(), rated(folder.parent.name, name), held, None)
+                if segment_numbers(run.recordings):
+                    use = _accounted_use(account(run).energy, gpus)
+                    break
+        except DAMAGED:
+            use = UNKNOWN
+        yield {"key": name, "name": name, "part": PROBE, **use}
 
 
 # --- the samplers' totals -------------------------------------------------------------------------
 
 
-def _of_totals(run: Run, gpus: int) -> Use | None:
-    """What the samplers of a run have added up; None where that is not all of a node, segment or kind."""
+def _summed_use(run: Run, gpus: int) -> Use | None:
+    """Use that the samplers have added up; None if that lacks a part of a node, segment or kind."""
     files = journal_files(run.recordings)
     nodes = [node_totals(run, segment, journals) for segment, journals in files.items()]
     if not nodes or any(node is None for node in nodes):
         return None
     devices = pd.concat(nodes, ignore_index=True)
-    needed = {kind for kind in DEVICE_KINDS if run.powers.get(kind)}
+    # What no sensor saw, of a rated kind or in a segment, is estimated or flagged by the accounting.
+    rated = {kind for kind in DEVICE_KINDS if run.powers.get(kind)}
     kinds = devices.groupby(["segment", "host"])["kind"].agg(set)
     segments = {row["segment"] for row in run.provenance.get("segments") or []}
-    if segments - set(devices["segment"]) or not all(needed <= of_node for of_node in kinds):
+    if segments - set(devices["segment"]) or not all(rated <= seen for seen in kinds):
         return None
     due_s = (MOST_BEHIND * devices["seconds"]).clip(upper=MOST_BEHIND_S)
     # The first and the last step of a counter may be open.
@@ -293,9 +234,9 @@ def _of_totals(run: Run, gpus: int) -> Use | None:
     is_whole = (devices["behind_s"] <= due_s) & (devices["covered_s"] >= least_s)
     if not (is_whole & devices["joules"].notna()).all():
         return None
-    joules = float(devices["joules"].sum())
     seconds = devices.groupby("segment")["seconds"].max().sum()
-    return Use({MEASURED: joules}, (joules, joules), float(gpus * seconds))
+    kwh = float(devices["joules"].sum()) / J_PER_KWH
+    return {"known": True, "gpu_h": gpus * seconds / 3600, MEASURED: kwh}
 
 
 def node_totals(run: Run, segment: int, journals: Mapping[str, Path]) -> pd.DataFrame | None:
