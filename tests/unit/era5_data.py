@@ -37,8 +37,8 @@ def _marked_store(years, steps):
     template = year_dataset(DEFINITION | {"samples_per_year": 1}, 1999).isel(time=0, drop=True)
     store = template.expand_dims(time=times).copy(deep=True)
     hours = (times - np.datetime64("1999-01-01")) / np.timedelta64(1, "h")
-    place = store.latitude * 0.999 + store.longitude / 1000
-    mark = (xr.DataArray(hours % 700, dims="time") + place) / 1000  # -0.09 to 0.79
+    spot = store.latitude * 0.999 + store.longitude / 1000
+    mark = (xr.DataArray(hours % 700, dims="time") + spot) / 1000  # -0.09 to 0.79
     for name in store.data_vars:
         dims = store[name].dims
         channels = [channel for channel in CHANNEL_OF.values() if channel.variable == name]

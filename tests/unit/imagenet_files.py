@@ -5,18 +5,14 @@ from __future__ import annotations
 import hashlib
 import io
 import tarfile
-from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from PIL import Image
 from scipy.io import savemat
 
-from scalewatt.data import imagenet
 from scalewatt.data.imagenet import TARS
 from scalewatt.data.prepared import prepare_dataset
 
@@ -61,20 +57,21 @@ class Official:
         cls, classes: int = 3, train: int = 5, validation: int = 2, side: int = 40
     ) -> Official:
         """`train` and up to two more training images a class; one a PNG, one CMYK."""
-        found: dict[str, dict[str, bytes]] = {}
+        images: dict[str, dict[str, bytes]] = {}
         for label in range(classes):
             # In the devkit's order, which is not the alphabet's.
             wnid = f"n{1440000 + 7919 * (label * 5 % classes):08d}"
-            found[wnid] = {
+            images[wnid] = {
                 f"{wnid}_{number}.JPEG": image_bytes(100 * label + number, side=side)
                 for number in range(train + label % 3)
             }
-        first, *_, last = found
-        found[first][f"{first}_0.JPEG"] = image_bytes(1, kind="PNG", side=side)
-        found[last][f"{last}_1.JPEG"] = image_bytes(2, mode="CMYK", side=side)
-        order = np.random.default_rng(0).permutation(np.repeat(list(found), validation))
-        images = [(str(w), image_bytes(9000 + i, side=side)) for i, w in enumerate(order)]
-        return cls(found, images)
+        first, *_, last = images
+        images[first][f"{first}_0.JPEG"] = image_bytes(1, kind="PNG", side=side)
+        images[last][f"{last}_1.JPEG"] = image_bytes(2, mode="CMYK", side=side)
+        order = np.random.default_rng(0).permutation(np.repeat(list(images), validation))
+        return cls(
+            images, [(str(w), image_bytes(9000 + i, side=side)) for i, w in enumerate(order)]
+        )
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -142,27 +139,6 @@ class Official:
 def prepare(official: Official, folder: Path, source: Any = None) -> dict[str, Any]:
     """Prepare `folder` for these images; the marker."""
     return prepare_dataset(official.definition, folder, source)
-
-
-class _Here:
-    """The pool's work in this process: the same code, without starting others."""
-
-    def __init__(self, *_: Any) -> None: ...
-
-    def submit(self, work: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        try:
-            future.set_result(work(*arguments))
-        except Exception as error:
-            future.set_exception(error)
-        return future
-
-    def shutdown(self, **_: Any) -> None: ...
-
-
-def extract_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the extraction start no processes."""
-    monkeypatch.setattr(imagenet, "ProcessPoolExecutor", _Here)
 
 
 def md5s(folder: Path) -> dict[str, str]:

@@ -10,9 +10,8 @@ import pytest
 from era5_data import DEFINITION, fields, marked_store, write
 
 from scalewatt.common.errors import InputError
-from scalewatt.data.era5 import CHANNELS, load_statistics, year_times
-from scalewatt.data.era5_prepare import prepare_year
-from scalewatt.data.prepared import prepare_dataset
+from scalewatt.data.era5 import CHANNELS, load_statistics
+from scalewatt.data.prepared import prepare_dataset, prepare_dataset_year
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +34,8 @@ def test_the_prepared_file_is_contiguous_and_describes_itself(prepared, url):
         assert file["time"][:2].tolist() == [915148800, 915148800 + 21600]
         assert file["latitude"][:].tolist() == [90, 45, 0, -45, -90]
         assert list(file.attrs["channels"]) == list(CHANNELS)
-        assert file.attrs["source"] == url
-        assert file.attrs["relative_humidity"] == "%"
-        assert not file.attrs["relative_humidity_converted_from_fraction"]
+        assert file.attrs["source"] == f"ERA5 store {url}"
+        assert file.attrs["relative_humidity_over"] == "unknown"
 
 
 def test_relative_humidity_as_a_fraction_becomes_percent(tmp_path, prepared):
@@ -45,10 +43,13 @@ def test_relative_humidity_as_a_fraction_becomes_percent(tmp_path, prepared):
     store = marked_store()
     store["relative_humidity"] = (store["relative_humidity"] / 100).assign_attrs(units="1")
     path = write(store, tmp_path / "fraction.zarr")
-    prepare_year(path, 2000, tmp_path / "2000.h5", times=year_times(2000, 6))
+    prepare_dataset_year(DEFINITION, tmp_path, path, 2000)
     np.testing.assert_allclose(fields(tmp_path / "2000.h5"), fields(folder / "2000.h5"), rtol=1e-6)
     with h5py.File(tmp_path / "2000.h5") as file:
-        assert file.attrs["relative_humidity_converted_from_fraction"]
+        assert file.attrs["relative_humidity_over"].startswith("water")
+    shutil.copy(folder / "1999.h5", tmp_path)
+    with pytest.raises(InputError, match="years have relative humidity of different kinds"):
+        prepare_dataset(DEFINITION, tmp_path, path)
 
 
 def test_statistics_are_those_of_the_training_years(prepared):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
@@ -76,6 +74,7 @@ def test_a_target_may_be_in_the_next_year(tmp_path: Path) -> None:
             times = year_times(year).astype("datetime64[s]").astype(np.int64)
             values = np.broadcast_to(times[:, None, None, None] / 21600, (len(times), 1, 3, 2))
             file["fields"], file["time"] = values.astype(np.float32), times
+            file["latitude"] = [90.0, 0, -90]
     data = dataset(tmp_path, [1999], 2, 1460, known=2000)
     assert len(data) == 1460
     for position in (0, 1457, 1458, 1459):
@@ -122,35 +121,3 @@ def test_a_missing_or_damaged_year_is_named(tmp_path: Path) -> None:
     (tmp_path / "1999.h5").write_bytes(b"torn")
     with pytest.raises(InputError, match=r"1999\.h5: not a readable prepared ERA5 year"):
         dataset(tmp_path, [1999], 1, 6)
-
-
-# --- forms of files -----------------------------------------------------------------------------
-
-
-def linked(folder: Path, year: int, channels: int) -> None:
-    """The year's values in another file, with a channel more, and two steps that have no time."""
-    values, path = fields(folder / f"{year}.h5"), folder / "originals" / f"y{year}.h5"
-    path.parent.mkdir(exist_ok=True)
-    more = np.full((STEPS, channels - 20, *values.shape[2:]), np.nan, np.float32)
-    with h5py.File(path, "w") as file:
-        whole = np.concatenate([values, more], axis=1)
-        file["fields"] = np.concatenate([whole, np.nan * whole[:2]])
-    with h5py.File(folder / f"{year}.h5", "a") as file:
-        del file["fields"]
-        file["fields"] = h5py.ExternalLink(str(path), "/fields")
-
-
-def rewritten(folder: Path, year: int, **layout: Any) -> None:
-    values = fields(folder / f"{year}.h5")
-    with h5py.File(folder / f"{year}.h5", "a") as file:
-        del file["fields"]
-        file.create_dataset("fields", data=values, **layout)
-
-
-FORMS: dict[str, Callable[[Path, int], None]] = {
-    "link to 20 channels": lambda folder, year: linked(folder, year, 20),
-    "link to 21 channels": lambda folder, year: linked(folder, year, 21),
-    "one step a chunk": lambda f, year: rewritten(f, year, chunks=(1, 20, ROWS + 1, COLUMNS)),
-    "compressed": lambda folder, year: rewritten(folder, year, compression="gzip"),
-    "float64": lambda folder, year: rewritten(folder, year, dtype="f8"),
-}

@@ -69,7 +69,7 @@ def lacks_an_image(tree: Path, wnid: str) -> str:
 
 def lacks_a_split(tree: Path, wnid: str) -> str:
     shutil.rmtree(tree / "train")
-    return "tree/train: cannot be read .*; expected train/<class>/<image>"
+    return "tree/ILSVRC2012_img_train.tar: missing; expected .*, or train/<class>/<image>"
 
 
 HARM = [lacks_a_class, has_an_empty_class, has_an_empty_image, lacks_an_image, lacks_a_split]

@@ -50,10 +50,10 @@ def test_a_dataset_without_data_takes_loader_synthetic_only() -> None:
 
 
 def test_fourcastnet_trains_on_a_part_of_synthetic_years() -> None:
-    found = campaign("synthetic", "40/1000", model="fourcastnet", phase="pretrain")
-    (one,) = found.configurations.values()
-    assert (one.dataset_samples, one.validation_samples) == (40, 4)
-    assert "-s0000040" in one.id
+    expanded = campaign("synthetic", "40/1000", model="fourcastnet", phase="pretrain")
+    (configuration,) = expanded.configurations.values()
+    assert (configuration.dataset_samples, configuration.validation_samples) == (40, 4)
+    assert "-s0000040" in configuration.id
 
 
 def test_fourcastnet_trains_on_whole_years_of_data() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalewatt.training.batches import Batches, epoch_order, worker_count
+from scalewatt.training.batches import Batches, worker_count
 
 SAMPLES = st.integers(1, 200)
 RANKS = st.integers(1, 9)
@@ -67,15 +67,6 @@ def test_a_resumed_epoch_goes_on_with_the_very_next_batch(
     assert epoch_of(samples, ranks, batch, seed, epoch, step) == [rank[step:] for rank in whole]
 
 
-@given(st.integers(0, 300), SEED, EPOCH)
-def test_the_order_is_a_permutation_and_the_same_whenever_asked(
-    samples: int, seed: int, epoch: int
-) -> None:
-    order = epoch_order(samples, seed, epoch).tolist()
-    assert sorted(order) == list(range(samples))
-    assert epoch_order(samples, seed, epoch).tolist() == order
-
-
 # --- evaluation ---------------------------------------------------------------------------------
 
 
@@ -114,7 +105,7 @@ def test_an_evaluation_covers_every_position_exactly_once(
     positions: list[int], ranks: int, batch: int
 ) -> None:
     by_rank = evaluated(positions, ranks, batch, whole=True)
-    assert sorted(p for own in by_rank for p in own) == sorted(positions)
+    assert sorted(p for positions in by_rank for p in positions) == sorted(positions)
     sizes = [len(positions) for positions in by_rank]
     assert max(sizes) - min(sizes) <= 1
     assert Batches(positions, 0, ranks, batch, whole=True).steps == -(-max(sizes) // batch)
@@ -126,8 +117,8 @@ def test_the_papers_evaluation_drops_what_does_not_divide(
 ) -> None:
     by_rank = evaluated(positions, ranks, batch, whole=False)
     kept = len(positions) - len(positions) % ranks
-    assert sorted(p for own in by_rank for p in own) == sorted(positions[:kept])
-    assert {len(own) for own in by_rank} == {kept // ranks}
+    assert sorted(p for positions in by_rank for p in positions) == sorted(positions[:kept])
+    assert {len(positions) for positions in by_rank} == {kept // ranks}
 
 
 @given(POSITIONS, RANKS, BATCH, SEED)

@@ -39,11 +39,11 @@ def test_the_official_files_are_prepared_and_trained_on(tmp_path: Path) -> None:
     cluster.write_text(cluster.read_text() + yaml.safe_dump({"scratch": str(tmp_path / "scratch")}))
     code, output = workspace.snakemake("figure2", *campaign)
     command = f"scalewatt prepare --folder {tmp_path / 'data'} --pack"
-    assert code == 1 and f"packed.tar: missing; create it with: {command}" in output, output
+    assert code == 1 and f"-train.tar: missing; create it with: {command}" in output, output
     assert "Traceback" not in output
     assert not list(workspace.path.glob("work/*/*/spec.json"))
     workspace.done("prepare_imagenet", "-R", "dataset", *campaign)
-    assert (tmp_path / "data" / "packed.tar").exists()
+    assert len([*(tmp_path / "data").glob("packed-*.tar")]) == 2
 
     workspace.done("figure2", *campaign)
     (run,) = (workspace.path / "results" / "photos" / "runs").glob("*/1")

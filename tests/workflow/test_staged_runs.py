@@ -60,7 +60,7 @@ def test_without_the_packed_file_nothing_is_trained(
     code, output = training.run()
     assert code == 1, output
     command = f"scalewatt prepare --folder {data / 'scans'} --pack"
-    assert f"packed.tar: missing; create it with: {command}" in output
+    assert f"-train.tar: missing; create it with: {command}" in output
     assert not training.out.exists()
     assert not (training.work / "train.log").exists(), "no rank was started"
     assert list(scratch.iterdir()) == []

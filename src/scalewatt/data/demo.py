@@ -9,6 +9,7 @@ along longitude. Amplitudes and phases differ a little between years.
 from __future__ import annotations
 
 import math
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,6 @@ import numpy as np
 import pandas as pd
 
 from scalewatt.data.era5 import year_times
-from scalewatt.data.era5_years import all_years
 from scalewatt.data.imagenet import SPLITS, stratified_subset
 
 if TYPE_CHECKING:
@@ -29,21 +29,27 @@ SCAN_SIZE = 40
 
 
 def write_scans(folder: Path, definition: dict[str, Any]) -> None:
-    """Write train/ and val/ with the definition's numbers of images, stratified."""
+    """Write train/ and val/ with the definition's numbers of images, stratified, unless they exist."""
     from PIL import Image
     from sklearn.datasets import load_digits
 
-    digits = load_digits()
+    if any((folder / split).exists() for split in SPLITS):
+        return
+    digits, building = load_digits(), folder / ".building"
+    shutil.rmtree(building, ignore_errors=True)
     train = stratified_subset(digits.target, definition["train_samples"], seed=0)
     others = np.setdiff1d(np.arange(len(digits.target)), train)
     chosen = stratified_subset(digits.target[others], definition["validation_samples"], seed=0)
     for split, scans in zip(SPLITS, (train, others[chosen]), strict=True):
         for scan in scans:
-            path = folder / split / f"n{digits.target[scan]:07d}d" / f"scan_{scan:04d}.JPEG"
+            path = building / split / f"n{digits.target[scan]:07d}d" / f"scan_{scan:04d}.JPEG"
             path.parent.mkdir(parents=True, exist_ok=True)
             image = Image.fromarray(np.uint8(np.round(digits.images[scan] * (255 / 16))))
             image = image.resize((SCAN_SIZE, SCAN_SIZE), Image.Resampling.BICUBIC)
             image.convert("RGB").save(path, "JPEG", quality=95)
+    for split in SPLITS:
+        (building / split).rename(folder / split)
+    building.rmdir()
 
 
 # --- waves ----------------------------------------------------------------------------------------
@@ -55,18 +61,6 @@ SPEEDS = (4.0, 6.0, 8.0, 10.0, 11.0, 12.0)
 """Degrees eastward a day of the wave numbers 1, 2, …"""
 TILT = 0.5
 """Westward shift of the waves, in rad of phase, where the pressure has fallen by a factor of e."""
-
-
-def write_waves(store: Path, definition: dict[str, Any]) -> None:
-    """Write all years of `definition` as a Zarr store."""
-    for year in all_years(definition):
-        dataset = year_dataset(definition, year)
-        options: dict[str, Any] = {"append_dim": "time"}
-        if not store.exists():
-            chunks = {name: {"chunks": field.shape} for name, field in dataset.data_vars.items()}
-            time = {"units": "hours since 1900-01-01", "dtype": "int64"}
-            options = {"encoding": {"time": time, **chunks}}
-        dataset.to_zarr(store, zarr_format=2, consolidated=True, **options)
 
 
 def year_dataset(definition: dict[str, Any], year: int) -> xr.Dataset:
@@ -89,21 +83,14 @@ def year_dataset(definition: dict[str, Any], year: int) -> xr.Dataset:
 
     variables: dict[str, Any] = {}
     table = pd.read_csv(WAVES)
-    for name, of_variable in table.groupby("variable", sort=False):
-        fields = [field(row) for row in of_variable.itertuples()]
-        at_surface = of_variable["level"].isna().all()
+    for name, levels in table.groupby("variable", sort=False):
+        fields = [field(row) for row in levels.itertuples()]
+        at_surface = levels["level"].isna().all()
         dimensions = ("time", *([] if at_surface else ["level"]), "latitude", "longitude")
-        values = fields[0] if at_surface else np.stack(fields, axis=1)
-        variables[str(name)] = (dimensions, values, {"units": of_variable["unit"].iloc[0]})
-    levels = table["level"].dropna().unique().astype(int)
-    coordinates = {
-        "time": times,
-        "level": ("level", levels, {"units": "hPa"}),
-        "latitude": ("latitude", latitude, {"units": "degrees_north"}),
-        "longitude": ("longitude", longitude, {"units": "degrees_east"}),
-    }
-    title = "Travelling waves in ERA5's format, made by scalewatt; not observations"
-    return xr.Dataset(variables, coordinates, {"title": title})
+        variables[str(name)] = dimensions, fields[0] if at_surface else np.stack(fields, axis=1)
+    level = table["level"].dropna().unique().astype(int)
+    coordinates = {"time": times, "level": level, "latitude": latitude, "longitude": longitude}
+    return xr.Dataset(variables, coordinates)
 
 
 def travelling_waves(
@@ -114,17 +101,14 @@ def travelling_waves(
     `seconds` since 1 January; degrees north and east. The waves vanish at the poles.
     """
     every_year, this_year = np.random.default_rng(seed), np.random.default_rng([seed, year])
-    numbers = np.arange(1, len(SPEEDS) + 1)
-    amplitudes = every_year.uniform(0.6, 1.4, len(SPEEDS)) * this_year.uniform(
-        0.8, 1.2, len(SPEEDS)
-    )
-    phases = every_year.uniform(0, 2 * np.pi, len(SPEEDS)) + this_year.normal(0, 0.5, len(SPEEDS))
-    nodes = every_year.uniform(-1, 1, len(SPEEDS))
+    count = len(SPEEDS)
+    amplitudes = every_year.uniform(0.6, 1.4, count) * this_year.uniform(0.8, 1.2, count)
+    phases = every_year.uniform(0, 2 * np.pi, count) + this_year.normal(0, 0.5, count)
+    nodes = every_year.uniform(-1, 1, count)
     north, east = np.deg2rad(latitude), np.deg2rad(longitude)
     waves = np.zeros((seconds.size, latitude.size, longitude.size), complex)
-    for number, speed, amplitude, phase, node in zip(
-        numbers, SPEEDS, amplitudes, phases, nodes, strict=True
-    ):
+    for number, speed in enumerate(SPEEDS, start=1):
+        phase, node, amplitude = (values[number - 1] for values in (phases, nodes, amplitudes))
         turned = phase - number * np.deg2rad(speed) * seconds / 86_400
         along = np.exp(1j * (turned[:, None] + number * east))
         across = np.cos(north) ** 2 * np.cos(3 * north + node)

@@ -117,78 +117,63 @@ class Era5Dataset(Dataset[tuple[torch.Tensor, ...]]):
     the last is left out. A year contributes its first `samples_per_year` times; targets may be in
     the next year, if the dataset has it. A sample without targets is refused in training (InputError),
     and left out of the other parts.
-
-    Each process opens a year once.
     """
 
     def __init__(
         self, folder: Path | str, definition: dict[str, Any], part: str, lead_steps: int
     ) -> None:
-        folder, years = Path(folder), part_years(definition, part)
+        folder, years, wanted = (
+            Path(folder),
+            part_years(definition, part),
+            definition["samples_per_year"],
+        )
         read = {*years, *(year + 1 for year in years)} & {*all_years(definition)}
-        self._files = {year: read_layout(folder, year) for year in sorted(read)}
-        self._samples: list[tuple[int, int]] = []  # (year, time in it)
-        self._open: dict[tuple[int, int], h5py.Dataset] = {}  # by process and year
-        self.lead_steps = lead_steps
+        files = {year: read_layout(folder, year) for year in sorted(read)}
+        self._open: dict[tuple[int, Path], h5py.Dataset] = {}  # by process
+        self._samples: list[list[tuple[Path, int]]] = []
+        """Files and steps of each sample's fields."""
         for year in years:
-            wanted = definition["samples_per_year"]
-            usable = min(wanted, self._steps_with_targets(year))
+            file, following = files[year], files.get(year + 1)
+            steps = [(file.path, step) for step in range(file.steps)]
+            if following and file.steps == len(year_times(year)):
+                steps += [
+                    (following.path, step) for step in range(min(lead_steps, following.steps))
+                ]
+            usable = min(wanted, file.steps, max(0, len(steps) - lead_steps))
             if part == "train" and usable < wanted:
                 raise InputError(
-                    f"{self._files[year].path}: has {usable} samples with targets "
-                    f"{lead_steps * STEP_H} h ahead, samples_per_year is {wanted}; lower it, or prepare "
-                    f"{year + 1}, too"
+                    f"{file.path}: has {usable} samples with targets {lead_steps * STEP_H} h ahead, "
+                    f"samples_per_year is {wanted}; lower it, or prepare {year + 1}, too"
                 )
-            self._samples += [(year, step) for step in range(usable)]
+            self._samples += [steps[first : first + 1 + lead_steps] for first in range(usable)]
         if not self._samples:
             raise InputError(f"{folder}: no {part} samples of ERA5 have targets")
-        file = self._files[years[0]]
+        file = files[years[0]]
         self.shape = min(file.channels, len(CHANNELS)), file.latitudes - 1, file.longitudes
-
-    def _steps_with_targets(self, year: int) -> int:
-        file, following = self._files[year], self._files.get(year + 1)
-        continued = following is not None and file.steps == len(year_times(year))
-        steps = file.steps + (following.steps if following and continued else 0)
-        return min(file.steps, max(0, steps - self.lead_steps))
+        with h5py.File(file.path, "r") as first:
+            self.latitude: np.ndarray = first["latitude"][:-1]
+            """Degrees north of the rows used, float64 (H,)."""
 
     def __len__(self) -> int:
         return len(self._samples)
 
     def __getitem__(self, key: tuple[int, int]) -> tuple[torch.Tensor, ...]:
         _, position = key
-        fields = torch.empty(1 + self.lead_steps, *self.shape)
-        year, step = self._samples[position]
-        for field in fields.numpy():
-            if step == self._files[year].steps:
-                year, step = year + 1, 0
-            self._read(year, step, field)
-            step += 1
+        fields = torch.empty(len(self._samples[position]), *self.shape)
+        for field, (path, step) in zip(fields.numpy(), self._samples[position], strict=True):
+            self._read(path, step, field)
         return fields[0], fields[1:]
 
-    def _read(self, year: int, step: int, out: np.ndarray) -> None:
+    def _read(self, path: Path, step: int, out: np.ndarray) -> None:
         """Read a step's first channels and rows straight into `out`, float32 (channels, H, W)."""
-        channels, rows, _ = self.shape
-        try:
-            self._fields(year).read_direct(out, np.s_[step, :channels, :rows])
-        except (OSError, KeyError) as error:
-            path = self._files[year].path
-            raise InputError(f"{path}: step {step} cannot be read ({error})") from error
-
-    def _fields(self, year: int) -> h5py.Dataset:
         # HDF5 handles do not survive a fork: each process opens its files.
-        key = os.getpid(), year
-        if key not in self._open:
-            self._open[key] = h5py.File(self._files[year].path, "r")["fields"]
-        return self._open[key]
-
-    @property
-    def latitude(self) -> np.ndarray:
-        """Degrees north of the rows used, float64 (H,)."""
-        with h5py.File(next(iter(self._files.values())).path, "r") as file:
-            return file["latitude"][:-1]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_open": {}}
+        key = os.getpid(), path
+        try:
+            if key not in self._open:
+                self._open[key] = h5py.File(path, "r")["fields"]
+            self._open[key].read_direct(out, np.s_[step, : out.shape[0], : out.shape[1]])
+        except (OSError, KeyError) as error:
+            raise InputError(f"{path}: step {step} cannot be read ({error})") from error
 
 
 # --- statistics -----------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """ERA5 as it is distributed: Zarr stores, netCDF and GRIB files, and the original project's yearly HDF5.
 
-Each source becomes arrays of xarray with one set of names, of which only labels are read when it is
-opened, and a table of where each field is: in which array, at which level and time.
+Each source becomes arrays of xarray with one set of names. Only labels are read when it is opened.
 """
 
 from __future__ import annotations
@@ -9,9 +8,9 @@ from __future__ import annotations
 import glob
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import reduce
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,6 @@ from xarray.core import indexing
 from scalewatt.common.errors import InputError
 from scalewatt.data.era5 import CHANNEL_COUNTS, CHANNEL_OF, SHORT_NAMES, year_times
 
-OF_ZARR = (".zgroup", ".zattrs", ".zmetadata", "zarr.json")
-"""Files of which a Zarr store has one, in versions 2 and 3."""
 DIMENSIONS = {"valid_time": "time", "pressure_level": "level", "isobaricInhPa": "level"}
 COORDINATES = ("time", "level", "latitude", "longitude", "expver", "number")
 
@@ -43,7 +40,7 @@ BLOCK_BYTES = 64 * 2**20
 """Read and decoded at once: several chunks, because a request takes long at a remote store."""
 
 Field = tuple[int, int, np.ndarray]
-"""Channel, step, and values float32 (latitude, longitude) as stored."""
+"""Channel, step, and values float32 (latitude, longitude)."""
 
 
 @dataclass
@@ -54,33 +51,40 @@ class Source:
     arrays: list[xr.DataArray]
     humidity_over: str | None = None
     """What relative humidity is defined over; None if it is to be judged by its unit."""
-    link: tuple[Path, int] | None = None
-    """The file whose `fields` are used in place, and their steps; None to copy them."""
-    parts: list[Part] = field(default_factory=list)
+    link: Path | None = None
+    """The file whose `fields` are used in place; None to copy them."""
 
 
 @dataclass
 class Part:
-    """The fields of one array that are needed: `channels` along its levels, `steps` along its times."""
+    """The fields of one array that are needed."""
 
     array: xr.DataArray
+    rows: list[int]
+    """Positions along its levels, of `channels`."""
     channels: list[int]
-    steps: list[int]
+    columns: np.ndarray
+    """Positions along its times, which are `steps` of the year."""
+    steps: np.ndarray
 
 
-def open_source(store: str, year: int, times: np.ndarray, grid: Sequence[int] | None) -> Source:
-    """Open a source, and find each channel at these times of the year.
-
-    A source is patterns of GRIB and netCDF files, a folder of the original project's years, or a Zarr store.
-    """
+def open_source(store: str, year: int) -> Source:
+    """Open patterns of GRIB and netCDF files, a folder of yearly HDF5 files, or a Zarr store."""
     if any("*" in word or word.endswith((".nc", ".grib")) for word in store.split()):
-        source = open_files(store.split())
-    elif Path(store).is_dir() and not any((Path(store) / name).exists() for name in OF_ZARR):
-        source = open_original(Path(store), year, times, grid)
-    else:
-        source = open_zarr(store)
-    source.parts = find_fields(source, times)
-    return source
+        return open_files(store.split())
+    folder = Path(store)
+    if folder.is_dir() and not any(path.name in METADATA for path in folder.iterdir()):
+        return open_original(folder, year)
+    return open_zarr(store)
+
+
+@contextmanager
+def _reading(name: str) -> Iterator[None]:
+    """Raise InputError that begins with a name, whatever codecs and file systems raise."""
+    try:
+        yield
+    except Exception as error:
+        raise InputError(f"{name}: cannot be read ({error or type(error).__name__})") from error
 
 
 # --- fields ---------------------------------------------------------------------------------------
@@ -91,61 +95,42 @@ def find_fields(source: Source, times: np.ndarray) -> list[Part]:
     parts = []
     count = np.zeros((len(CHANNEL_OF), len(times)), int)
     for array in source.arrays:
-        needed = CHANNELS_OF[str(array.name)]
-        levels = [(at, level) for at, level in enumerate(_levels(array)) if level in needed]
+        channel_of, levels = CHANNELS_OF[str(array.name)], _levels(array)
+        rows = [row for row, level in enumerate(levels) if level in channel_of]
+        channels = [channel_of[levels[row]] for row in rows]
         labels = np.atleast_1d(array["time"].values)
-        positions = np.flatnonzero(np.isin(labels, times))
-        if levels and positions.size:
-            channels = [needed[level] for _, level in levels]
-            steps = np.searchsorted(times, labels[positions])
+        columns = np.flatnonzero(np.isin(labels, times))
+        if rows and columns.size:
+            steps = np.searchsorted(times, labels[columns])
             np.add.at(count, np.ix_(np.array(channels), steps), 1)
-            where = {"level": _index(np.array([at for at, _ in levels])), "time": _index(positions)}
-            parts.append(Part(array.isel(where, missing_dims="ignore"), channels, steps.tolist()))
+            parts.append(Part(array, rows, channels, columns, steps))
 
+    names = [*CHANNEL_OF.values()]
     for number, step in np.argwhere(count > 1)[:1]:
-        files = {part.array.attrs["file"] for part in parts_of(parts, number, step)}
+        both = [part for part in parts if number in part.channels and step in part.steps]
+        files = " and ".join(sorted({part.array.attrs["file"] for part in both}))
         raise InputError(
-            f"{source.name}: has {[*CHANNEL_OF.values()][number]} on {_minute(times[step])} more than "
-            f"once, in {' and '.join(sorted(files))}"
+            f"{source.name}: has {names[number]} on {_minute(times[step])} more than once, in {files}"
         )
-    for channel, missing in zip(CHANNEL_OF.values(), count == 0, strict=True):
-        if missing.all():
-            hint = "; ARCO-ERA5 has only specific humidity, WeatherBench 2's stores have relative"
-            hint = hint if channel.variable == "relative_humidity" else ""
-            raise InputError(f"{source.name}: missing {channel}{hint}")
+    for name, missing in zip(names, count == 0, strict=True):
         if missing.any():
             shown = ", ".join(map(_minute, times[missing][:5]))
-            raise InputError(
-                f"{source.name}: missing {channel} on {shown} (times: {missing.sum()})"
-            )
+            raise InputError(f"{source.name}: missing {name} on {shown} (times: {missing.sum()})")
     return parts
 
 
-def parts_of(parts: list[Part], channel: int, step: int) -> list[Part]:
-    """Parts that have a channel at a step."""
-    return [part for part in parts if channel in part.channels and step in part.steps]
-
-
-def read_field(source: Source, channel: int, step: int) -> np.ndarray:
-    """Read a channel at a step, float32 (latitude, longitude)."""
-    (part,) = parts_of(source.parts, channel, step)
-    level, time = part.channels.index(channel), part.steps.index(step)
-    return _read(part.array, slice(level, level + 1), slice(time, time + 1))[0, 0]
-
-
-def read_variable(source: Source, variable: str) -> Iterator[list[Field]]:
-    """Read the fields of a variable, as stored, a block of one array after another."""
-    for part in source.parts:
-        if part.array.name == variable:
-            length = _block_length(part)
-            for first in range(0, len(part.steps), length):
-                block = slice(first, first + length)
-                stacks = _read(part.array, slice(None), block)
-                yield [
-                    (channel, step, values)
-                    for channel, stack in zip(part.channels, stacks, strict=True)
-                    for step, values in zip(part.steps[block], stack, strict=True)
-                ]
+def read_blocks(parts: list[Part]) -> Iterator[list[Field]]:
+    """Read all fields, as stored, a block of times of a part after another."""
+    for part in parts:
+        length = _block_length(part)
+        for first in range(0, len(part.steps), length):
+            block = slice(first, first + length)
+            stacks = zip(part.channels, _read(part, part.columns[block]), strict=True)
+            yield [
+                (channel, step, values)
+                for channel, stack in stacks
+                for step, values in zip(part.steps[block], stack, strict=True)
+            ]
 
 
 def _block_length(part: Part) -> int:
@@ -156,32 +141,20 @@ def _block_length(part: Part) -> int:
     return max(1, times, min(chunk, 2 * times))
 
 
-def _read(array: xr.DataArray, levels: slice, times: slice) -> np.ndarray:
+def _read(part: Part, columns: np.ndarray) -> np.ndarray:
     """Read float32 (level, time, latitude, longitude), NaN where missing."""
-    try:
-        block = array.isel({"level": levels, "time": times}, missing_dims="ignore").load()
-        if "expver" in block.dims:  # final values (1) come before preliminary ones (5)
-            order = np.argsort(block["expver"].values.astype(int))
-            versions = [block.isel(expver=at, drop=True) for at in order]
-            block = reduce(lambda values, others: values.fillna(others), versions)
-    except Exception as error:  # whatever codecs and file systems raise
-        known = np.atleast_1d(array["time"].values)[times]
-        raise InputError(
-            f"{array.attrs['file']}: {array.name} cannot be read from {_minute(known[0])} to "
-            f"{_minute(known[-1])} ({error or type(error).__name__})"
-        ) from error
+    array, times = part.array, np.atleast_1d(part.array["time"].values)[columns]
+    span = f"{_minute(times[0])} to {_minute(times[-1])}"
+    with _reading(f"{array.attrs['file']}: {array.name} from {span}"):
+        where = {"level": part.rows, "time": columns}
+        block = array.isel(where, missing_dims="ignore").load()
+    if "expver" in block.dims:  # final values (1) come before preliminary ones (5)
+        order = np.argsort(block["expver"].values.astype(int))
+        versions = [block.isel(expver=version, drop=True) for version in order]
+        block = reduce(lambda values, others: values.fillna(others), versions)
     block = block.expand_dims([name for name in ("level", "time") if name not in block.dims])
     fields = block.transpose("level", "time", "latitude", "longitude").values
     return fields.astype(np.float32, copy=False)
-
-
-def _index(positions: np.ndarray) -> slice | np.ndarray:
-    """Give positions as a slice where they are evenly spaced, which is read faster."""
-    steps = np.diff(positions)
-    if (steps > 0).all() and (steps == steps[:1]).all():
-        step = int(steps[0]) if len(steps) else 1
-        return slice(int(positions[0]), int(positions[-1]) + 1, step)
-    return positions
 
 
 def _levels(array: xr.DataArray) -> list[int | None]:
@@ -218,83 +191,76 @@ def normalise(dataset: xr.Dataset, name: str) -> list[xr.DataArray]:
     arrays = []
     for variable in sorted(variables):
         array = dataset[variable].assign_attrs(file=name)
-        array["time"] = array["time"].astype("datetime64[ns]")
         if variable in ALOFT and "level" not in array.coords:
             continue  # `z` without levels is orography
-        known = {*COORDINATES} - {"number"} - ({"level"} if variable not in ALOFT else set())
-        others = {*array.dims} - known
-        if members := [dimension for dimension in others if array.sizes[dimension] > 1]:
-            raise InputError(
-                f"{name}: {variable} has {array.sizes[members[0]]} along {members[0]}; needed is 1"
-            )
-        arrays.append(array.isel(dict.fromkeys(others, 0), drop=True))
+        array["time"] = array["time"].astype("datetime64[ns]")
+        known = {
+            "time",
+            "latitude",
+            "longitude",
+            "expver",
+            *({"level"} if variable in ALOFT else ()),
+        }
+        with _reading(f"{name}: {variable}"):  # members of an ensemble are refused
+            arrays.append(array.squeeze({*array.dims} - known, drop=True))
     return arrays
 
 
 # --- Zarr and netCDF ------------------------------------------------------------------------------
 
+METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
+"""Files of a Zarr store that are no chunks."""
+
 
 def open_zarr(url: str) -> Source:
     """Open a store of version 2 or 3 at a path or any fsspec URL; InputError if it cannot be read."""
-    from zarr.storage import FsspecStore, LocalStore
-
-    name, kind = f"ERA5 store {url}", FsspecStore.from_url if "://" in url else LocalStore
-    try:
-        store = kind(url, read_only=True)
-    except Exception as error:  # each file system has its own
-        raise InputError(f"{name}: cannot be read as Zarr ({error})") from error
-    return Source(name, _open(_strict(store), "zarr", name))
-
-
-def _strict(store: Any) -> Any:
-    """Wrap a store so that a missing chunk is an error and not a field of fill values."""
-    from zarr.storage import WrapperStore
-
-    metadata = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
+    from zarr.storage import FsspecStore, LocalStore, WrapperStore
 
     class StrictStore(WrapperStore):
+        """A store in which a missing chunk is an error and not a field of fill values."""
+
         async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
             value = await self._store.get(key, prototype, byte_range)
-            if value is None and not key.endswith(metadata):
+            if value is None and not key.endswith(METADATA):
                 raise RuntimeError(f"chunk {key} is missing")
             return value
 
-    return StrictStore(store)
+    name, kind = f"ERA5 store {url}", FsspecStore.from_url if "://" in url else LocalStore
+    with _reading(name):
+        store = StrictStore(kind(url, read_only=True))
+    return Source(name, _open(store, "zarr", name))
 
 
 def _open(store: Any, engine: str, name: str) -> list[xr.DataArray]:
     """Open with labels decoded and values left where they are; InputError if it cannot be read."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # consolidated metadata, of which some stores have none
-            dataset = xr.open_dataset(store, engine=engine, cache=False, decode_cf=False)
+    with _reading(name), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # consolidated metadata, of which some stores have none
+        dataset = xr.open_dataset(store, engine=engine, cache=False, decode_cf=False)
         for variable in dataset.variables.values():
             for key in ("_FillValue", "missing_value"):
                 # NaN is missing as it is: masking would copy each field.
                 if np.all(pd.isna(variable.attrs.get(key, 0))):
                     del variable.attrs[key]
         dataset = xr.decode_cf(dataset, decode_timedelta=False)
-    except Exception as error:  # each engine and file system has many
-        kind = "Zarr" if engine == "zarr" else "netCDF"
-        raise InputError(f"{name}: cannot be read as {kind} ({error})") from error
     return normalise(dataset, name)
 
 
 # --- GRIB -----------------------------------------------------------------------------------------
 
-GRIB_KEYS = (
-    *("shortName", "typeOfLevel", "level", "validityDate", "validityTime", "offset", "totalLength"),
-)
 GRIB_ORDER = ("iScansNegatively", "jPointsAreConsecutive", "alternativeRowScanning")
 GRIB_GRID = (
     *("Nj", "latitudeOfFirstGridPointInDegrees", "latitudeOfLastGridPointInDegrees"),
     *("Ni", "longitudeOfFirstGridPointInDegrees", "longitudeOfLastGridPointInDegrees"),
 )
+GRIB_KEYS = (
+    *("shortName", "typeOfLevel", "level", "validityDate", "validityTime", "offset", "totalLength"),
+    *GRIB_GRID,
+)
 
 
 def open_grib(path: Path) -> list[xr.DataArray]:
     """List a file's messages by their headers; InputError if it is torn or its grid is not regular."""
-    headers = pd.DataFrame(_headers(path), columns=[*GRIB_KEYS, *GRIB_GRID])
+    headers = pd.DataFrame(_headers(path), columns=GRIB_KEYS)
     headers["variable"] = headers["shortName"].map(SHORT_NAMES)
     headers.loc[headers["typeOfLevel"] != "isobaricInhPa", "level"] = 0
     arrays = []
@@ -303,11 +269,9 @@ def open_grib(path: Path) -> list[xr.DataArray]:
         variable, level, height, north, south, width, west, east = labels
         if (variable in ALOFT) != bool(level):
             continue
-        stamps = rows["validityDate"].map("{:08d}".format) + rows["validityTime"].map(
-            "{:04d}".format
-        )
+        minutes = rows["validityDate"] * 10_000 + rows["validityTime"]
         coordinates = {
-            "time": pd.to_datetime(stamps, format="%Y%m%d%H%M").to_numpy("datetime64[ns]"),
+            "time": pd.to_datetime(minutes.astype(str), format="%Y%m%d%H%M").to_numpy("M8[ns]"),
             "latitude": np.linspace(north, south, height),
             "longitude": np.linspace(west, east if east >= west else east + 360, width),
         }
@@ -319,17 +283,13 @@ def open_grib(path: Path) -> list[xr.DataArray]:
 
 
 def _headers(path: Path) -> Iterator[list[Any]]:
-    """Yield the values of GRIB_KEYS and GRIB_GRID for each message of a variable that is needed."""
+    """Yield the values of GRIB_KEYS for each message of a variable that is needed."""
     import eccodes
 
     with path.open("rb") as file:
-        for number in count():
-            try:
+        while True:
+            with _reading(str(path)):  # it may be torn
                 handle = eccodes.codes_grib_new_from_file(file, headers_only=True)
-            except eccodes.CodesInternalError as error:
-                raise InputError(
-                    f"{path}: not a whole GRIB file after {number} messages ({error})"
-                ) from error
             if handle is None:
                 return
             if (name := eccodes.codes_get(handle, "shortName")) in SHORT_NAMES:
@@ -339,7 +299,7 @@ def _headers(path: Path) -> Iterator[list[Any]]:
                         f"{path}: the grid of {name} is {kind}, or not row by row from west to east; "
                         "needed is a regular latitude-longitude grid"
                     )
-                yield [eccodes.codes_get(handle, key) for key in (*GRIB_KEYS, *GRIB_GRID)]
+                yield [eccodes.codes_get(handle, key) for key in GRIB_KEYS]
             eccodes.codes_release(handle)
 
 
@@ -351,7 +311,7 @@ class Messages(BackendArray):
         self.shape, self.dtype = (len(spans), *grid), np.dtype(np.float32)
 
     def __getitem__(self, key: Any) -> Any:
-        support = indexing.IndexingSupport.BASIC  # slices of messages
+        support = indexing.IndexingSupport.OUTER
         return indexing.explicit_indexing_adapter(key, self.shape, support, self._decode)
 
     def _decode(self, key: tuple[Any, ...]) -> np.ndarray:
@@ -373,10 +333,10 @@ class Messages(BackendArray):
 
 def open_files(patterns: Sequence[str]) -> Source:
     """Open all GRIB and netCDF files that the patterns match, split in whatever way."""
-    paths = {pattern: glob.glob(pattern, recursive=True) for pattern in patterns}
-    if empty := [pattern for pattern, matches in paths.items() if not matches]:
+    matches = {pattern: glob.glob(pattern, recursive=True) for pattern in patterns}
+    if empty := [pattern for pattern, paths in matches.items() if not paths]:
         raise InputError(f"{empty[0]}: matches no ERA5 file")
-    files = sorted({Path(path) for matches in paths.values() for path in matches})
+    files = sorted({Path(path) for paths in matches.values() for path in paths})
     arrays = [array for path in files if path.is_file() for array in open_file(path)]
     for array in arrays:
         for axis in ("latitude", "longitude"):
@@ -403,41 +363,31 @@ def open_file(path: Path) -> list[xr.DataArray]:
 # --- yearly files of the original project ---------------------------------------------------------
 
 
-def open_original(folder: Path, year: int, times: np.ndarray, grid: Sequence[int] | None) -> Source:
+def open_original(folder: Path, year: int) -> Source:
     """Open `<year>.h5`, in the folder or one below it (train, test, out_of_sample), to be used in place.
 
-    It has `fields` float32 (time, channel, latitude, longitude) and no labels: 20 channels in our
-    order, or 21 of which the last is not used; 6-hourly from 1 January 00:00, north to south, 0° to
-    360°. InputError if it is missing, torn, too short, or has another shape.
+    It has `fields` (time, channel, latitude, longitude) and no labels: 20 channels in our order, or 21 of
+    which the last is not used; 6-hourly from 1 January 00:00, north to south, 0° to 360°. InputError if
+    it is missing, torn or has another shape.
     """
     paths = sorted((*folder.glob(f"{year}.h5"), *folder.glob(f"*/{year}.h5")))
     if len(paths) != 1:
         raise InputError(
             f"{folder}: needed is a Zarr store, or one {year}.h5, in it or a folder below, not {len(paths)}"
         )
-    path = paths[0]
-    try:
+    path, steps = paths[0], year_times(year)
+    with _reading(str(path)):
         fields = xr.open_dataset(path, engine="h5netcdf", cache=False, phony_dims="sort")["fields"]
-    except Exception as error:  # h5py has many for damaged files
-        raise InputError(f"{path}: not a readable yearly ERA5 file ({error})") from error
-    shape = fields.shape
-    right = len(shape) == 4 and shape[1] in CHANNEL_COUNTS and fields.dtype == np.float32
-    if not right or (grid is not None and shape[2:] != (grid[0] + 1, grid[1])):
-        size = "latitude, longitude" if grid is None else f"{grid[0] + 1}, {grid[1]}"
+    if fields.ndim != 4 or len(fields) > len(steps) or fields.shape[1] not in CHANNEL_COUNTS:
         raise InputError(
-            f"{path}: fields is {fields.dtype} {shape}; needed is float32 (time, 20 or 21, {size})"
-        )
-    steps = year_times(year)
-    if not len(times) <= shape[0] <= len(steps):
-        raise InputError(
-            f"{path}: has {shape[0]} steps; needed are at least {len(times)} (those of "
-            f"samples_per_year and the two after them) of the {len(steps)} 6-hourly steps of {year}"
+            f"{path}: fields has shape {fields.shape}; needed is (up to {len(steps)}, 20 or 21, latitudes, "
+            "longitudes)"
         )
     names = ("time", "channel", "latitude", "longitude")
     fields = fields.rename(dict(zip(fields.dims, names, strict=True))).assign_coords(
-        time=steps[: shape[0]],
-        latitude=np.linspace(90, -90, shape[2]),
-        longitude=np.arange(shape[3]) * (360 / shape[3]),
+        time=steps[: len(fields)],
+        latitude=np.linspace(90, -90, fields.shape[2]),
+        longitude=np.arange(fields.shape[3]) * (360 / fields.shape[3]),
     )
     arrays = [
         fields.isel(channel=number)
@@ -446,5 +396,4 @@ def open_original(folder: Path, year: int, times: np.ndarray, grid: Sequence[int
         .rename(channel.variable)
         for number, channel in enumerate(CHANNEL_OF.values())
     ]
-    link = path.resolve(), shape[0]
-    return Source(str(path), arrays, humidity_over=ECMWF_HUMIDITY, link=link)
+    return Source(str(path), arrays, humidity_over=ECMWF_HUMIDITY, link=path.resolve())

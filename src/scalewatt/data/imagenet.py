@@ -9,11 +9,9 @@ import os
 import shutil
 import tarfile
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import require_space, write_table
-from scalewatt.common.processes import die_with
 from scalewatt.common.termination import say
 
 SPLITS = ("train", "val")
@@ -64,32 +62,21 @@ class ImageFolderIndex:
     @classmethod
     def load(cls, folder: Path | str, split: str) -> ImageFolderIndex:
         """Read the index of a prepared folder; the images may be in another one."""
-        path = _index_path(folder, split)
+        path = Path(folder) / f"index-{split}.parquet"
         try:
             table = pq.read_table(path, page_checksum_verification=True)
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"{path}: cannot be read ({error}); prepare the data again") from error
-        images = table.schema.metadata.get(b"folder")
+        images = os.fsdecode(table.schema.metadata[b"folder"]) or folder
         labels = table["label"].to_numpy().astype(np.int32)
-        return cls(
-            Path(os.fsdecode(images) if images else folder),
-            table["path"].to_pylist(),
-            labels,
-            table["bytes"].to_numpy(),
-        )
+        return cls(Path(images), table["path"].to_pylist(), labels, table["bytes"].to_numpy())
 
     def save(self, folder: Path | str, split: str) -> None:
         """Write the index to `folder`, with the folder of the images if they are in another one."""
+        images = b"" if self.folder == Path(folder) else os.fsencode(self.folder.absolute())
         table = pa.table({"path": self.paths, "label": self.labels, "bytes": self.sizes})
-        elsewhere = self.folder != Path(folder)
-        metadata = {"folder": os.fsencode(self.folder.absolute())} if elsewhere else {}
-        write_table(
-            table.replace_schema_metadata(metadata | {"split": split}), _index_path(folder, split)
-        )
-
-
-def _index_path(folder: Path | str, split: str) -> Path:
-    return Path(folder) / f"index-{split}.parquet"
+        table = table.replace_schema_metadata({"folder": images})
+        write_table(table, Path(folder) / f"index-{split}.parquet")
 
 
 def find_images(folder: Path | str, split: str) -> ImageFolderIndex:
@@ -99,17 +86,11 @@ def find_images(folder: Path | str, split: str) -> ImageFolderIndex:
     InputError names a class without images, or with an empty one.
     """
     root = Path(folder) / split
-    try:
-        classes = sorted(entry.name for entry in _visible(root) if entry.is_dir())
-        with ThreadPoolExecutor(LISTING_THREADS) as threads:
-            images = list(threads.map(_images_of_class, [root / name for name in classes]))
-    except OSError as error:
-        raise InputError(
-            f"{error.filename or root}: cannot be read ({error.strerror}); expected "
-            f"{split}/<class>/<image>, or {TARS['train']} and the others"
-        ) from error
+    classes = sorted(entry.name for entry in _visible(root) if entry.is_dir())
+    with ThreadPoolExecutor(LISTING_THREADS) as threads:
+        images = list(threads.map(_images_of_class, [root / name for name in classes]))
     labels = np.repeat(np.arange(len(classes), dtype=np.int32), [len(sizes) for sizes in images])
-    sizes = {path: size for of_class in images for path, size in of_class.items()}
+    sizes = {path: size for images_of_class in images for path, size in images_of_class.items()}
     return ImageFolderIndex(Path(folder), [*sizes], labels, np.array([*sizes.values()], np.int64))
 
 
@@ -153,6 +134,17 @@ def stratified_subset(labels: np.ndarray, total: int, seed: int) -> np.ndarray:
     return np.sort(in_class[order[:total]])
 
 
+def subset_positions(folder: Path | str, spec: RunSpec) -> dict[str, np.ndarray]:
+    """Positions (int64, ascending) of the subsets that a run reads, by split; empty if it reads all."""
+    if spec.dataset_fraction == "1":
+        return {}
+    totals = {"train": spec.dataset_samples or 0, "val": spec.validation_samples or 0}
+    return {
+        split: stratified_subset(ImageFolderIndex.load(folder, split).labels, total, spec.seed or 0)
+        for split, total in totals.items()
+    }
+
+
 # --- sources --------------------------------------------------------------------------------------
 
 
@@ -165,13 +157,10 @@ def prepare_images(
     nothing is written there.
     """
     images = Path(source or folder)
-    tars = {name: images / file for name, file in TARS.items()}
-    has_tars = not _is_tree(images) and any(map(Path.exists, tars.values()))
-    if has_tars or (_is_tree(folder) and not _is_tree(images)):
-        if not _is_tree(folder):
-            extract_tars(tars, definition, folder)
+    if not _is_tree(images):
+        if not _is_tree(folder):  # as it is once they are extracted
+            extract_tars(images, definition, folder)
         images = folder
-
     indices = {split: find_images(images, split) for split in SPLITS}
     train, val = (set(index.classes) for index in indices.values())
     if alone := sorted(train ^ val):
@@ -194,36 +183,27 @@ def _is_tree(folder: Path) -> bool:
     return all((folder / split).is_dir() for split in SPLITS)
 
 
-def has_images(folder: Path) -> bool:
-    """Tell whether all classes that a prepared folder indexes are still there."""
-    indices = {split: ImageFolderIndex.load(folder, split) for split in SPLITS}
-    return all(
-        (index.folder / split / name).is_dir()
-        for split, index in indices.items()
-        for name in index.classes
-    )
-
-
-# --- the official files ---------------------------------------------------------------------------
-
-
-def extract_tars(tars: dict[str, Path], definition: dict[str, Any], folder: Path) -> None:
-    """Extract train/ and val/ into `folder` from the tars.
+def extract_tars(source: Path, definition: dict[str, Any], folder: Path) -> None:
+    """Extract train/ and val/ into `folder` from the official files in `source`.
 
     Each class is extracted to a hidden folder. They become train/ and val/ when all are complete and,
     for the full ImageNet, the MD5 are right; an extraction that was killed goes on with the missing ones.
     InputError names what is missing, damaged or of another number or digest than expected.
     """
-    if missing := [str(path) for path in tars.values() if not path.is_file()]:
-        raise InputError(f"{', '.join(missing)}: missing; expected {', '.join(TARS.values())}")
+    tars = {kind: source / name for kind, name in TARS.items()}
+    if missing := [path for path in tars.values() if not path.is_file()]:
+        raise InputError(
+            f"{missing[0]}: missing; expected {', '.join(TARS.values())}, or train/<class>/<image> and "
+            "val/<class>/<image>"
+        )
     train, val = read_devkit(tars["devkit"])
-    numbers = dict(zip(NUMBERS, (sum(train.values()), len(val), len(train)), strict=True))
-    for key, number in numbers.items():
+    numbers = (sum(train.values()), len(val), len(train))
+    for key, number in zip(NUMBERS, numbers, strict=True):
         if number != definition[key]:
             raise InputError(
-                f"{tars['devkit']}: says {key} {number}, dataset {definition['name']} has "
-                f"{definition[key]}"
+                f"{tars['devkit']}: has {number} {key}, dataset {definition['name']} {definition[key]}"
             )
+
     # What was extracted from other tars is not mixed with what these hold.
     stats = [(path.stat().st_size, path.stat().st_mtime_ns) for path in tars.values()]
     root = folder / f".extracting-{hashlib.sha256(repr(stats).encode()).hexdigest()[:12]}"
@@ -236,26 +216,9 @@ def extract_tars(tars: dict[str, Path], definition: dict[str, Any], folder: Path
     needed = sum(tars[split].stat().st_size for split in SPLITS)
     extracted = sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
     require_space(root, needed - extracted, str(root), "the images", "; name another data root")
-    say(f"{folder}: extracting {len(train)} classes from {tars['train'].parent}")
-    md5 = OFFICIAL_MD5 if tuple(numbers.values()) == OFFICIAL_NUMBERS else {}
-    try:
-        with _pool() as pool:
-            # A digest reads a whole file and takes longest, so it begins first.
-            digests = {kind: pool.submit(file_md5, tars[kind]) for kind in md5}
-            _extract(pool, tars, root, train, val)
-            for kind, digest in digests.items():
-                if digest.result() != md5[kind]:
-                    raise InputError(
-                        f"{tars[kind]}: MD5 is {digest.result()}, expected {md5[kind]}; get the right file"
-                    )
-    except InputError:  # classes of a damaged tar must not be mixed with those of its successor
-        shutil.rmtree(root, ignore_errors=True)
-        raise
-    except BrokenProcessPool as error:
-        raise InputError(
-            f"{folder}: a process that extracted images was killed, by a lack of memory perhaps; start "
-            "again with more, what is finished stays"
-        ) from error
+
+    say(f"{folder}: extracting {len(train)} classes from {source}")
+    _extract_all(tars, root, train, val, OFFICIAL_MD5 if numbers == OFFICIAL_NUMBERS else {})
     for split in SPLITS:
         if not (folder / split).exists():
             os.rename(root / split, folder / split)
@@ -284,40 +247,40 @@ def read_devkit(path: Path) -> tuple[dict[str, int], dict[str, str]]:
         raise InputError(f"{path}: cannot be read as ILSVRC2012's devkit ({error!r})") from error
 
 
-def _extract(
-    pool: ProcessPoolExecutor,
+def _extract_all(
     tars: dict[str, Path],
     root: Path,
     train: dict[str, int],
     val: dict[str, str],
+    md5: dict[str, str],
 ) -> None:
-    """Extract all classes to `root`, each as many images as the devkit says."""
+    """Extract all classes to `root`, each as many images as the devkit says, and check the digests."""
     with _reading(tars["train"]), tarfile.open(tars["train"]) as tar:
         members = {Path(member.name).stem: member for member in tar if member.isfile()}
     if odd := sorted(members.keys() ^ train.keys()):
         raise InputError(
             f"{tars['train']}: has other classes than the devkit; differing: {', '.join(odd[:5])}"
         )
-    jobs = {
-        wnid: pool.submit(extract, tars["train"], member, root / "train" / wnid, {})
-        for wnid, member in members.items()
-    }
-    jobs["val"] = pool.submit(extract, tars["val"], None, root / "val", val)
-    for name, count in {**train, "val": len(val)}.items():
-        if (extracted := jobs[name].result()) != count:
-            path = tars["val" if name == "val" else "train"]
-            raise InputError(f"{path}: {name} has {extracted} images, the devkit says {count}")
-
-
-@contextmanager
-def _pool() -> Iterator[ProcessPoolExecutor]:
-    """Processes on all cores, which end with this one; what waits is given up after an error."""
-    cores = len(os.sched_getaffinity(0))
-    pool = ProcessPoolExecutor(cores, get_context("spawn"), die_with, (os.getpid(),))
+    threads = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
     try:
-        yield pool
+        # A digest reads a whole file and takes longest, so it begins first.
+        digests = {kind: threads.submit(file_md5, tars[kind]) for kind in md5}
+        counts = {
+            wnid: threads.submit(extract, tars["train"], member, root / "train" / wnid, {})
+            for wnid, member in members.items()
+        }
+        counts["val"] = threads.submit(extract, tars["val"], None, root / "val", val)
+        for name, number in {**train, "val": len(val)}.items():
+            if (extracted := counts[name].result()) != number:
+                path = tars["val" if name == "val" else "train"]
+                raise InputError(f"{path}: {name} has {extracted} images, the devkit says {number}")
+        for kind, digest in digests.items():
+            if digest.result() != md5[kind]:
+                raise InputError(
+                    f"{tars[kind]}: MD5 is {digest.result()}, expected {md5[kind]}; get the right file"
+                )
     finally:
-        pool.shutdown(cancel_futures=True)
+        threads.shutdown(cancel_futures=True)
 
 
 @contextmanager
@@ -331,24 +294,26 @@ def _reading(tar_path: Path) -> Iterator[None]:
 def extract(
     tar_path: Path, member: tarfile.TarInfo | None, out: Path, classes: dict[str, str]
 ) -> int:
-    """Extract the images of a tar, or of its `member`, to `out` or its `classes` by name; their number."""
-    if out.exists():
-        return sum(len(files) for *_, files in os.walk(out))
-    partial = out.with_name(f".partial-{out.name}")
-    shutil.rmtree(partial, ignore_errors=True)
-    for folder in {partial, *(partial / wnid for wnid in classes.values())}:
-        folder.mkdir(parents=True, exist_ok=True)
-    with _reading(tar_path), tarfile.open(tar_path) as outer:
-        file = outer.extractfile(member) if member else None
-        with tarfile.open(fileobj=file) if file else outer as images:
-            for image in filter(tarfile.TarInfo.isfile, images):
-                name = Path(image.name).name
-                if classes and name not in classes:
-                    raise InputError(f"{tar_path}: {name} is not an image of the devkit")
-                path = partial / classes.get(name, "") / name
-                path.write_bytes(images.extractfile(image).read())  # type: ignore[union-attr]
-    partial.rename(out)
-    return extract(tar_path, member, out, classes)
+    """Extract the images of a tar, or of its `member`, to `out` or its `classes` by name, unless it exists.
+
+    Returns the number of images in `out`.
+    """
+    if not out.exists():
+        partial = out.with_name(f".partial-{out.name}")
+        shutil.rmtree(partial, ignore_errors=True)
+        for folder in {partial, *(partial / wnid for wnid in classes.values())}:
+            folder.mkdir(parents=True, exist_ok=True)
+        with _reading(tar_path), tarfile.open(tar_path) as outer:
+            file = outer.extractfile(member) if member else None
+            with tarfile.open(fileobj=file) if file else outer as images:
+                for image in filter(tarfile.TarInfo.isfile, images):
+                    name = Path(image.name).name
+                    if classes and name not in classes:
+                        raise InputError(f"{tar_path}: {name} is not an image of the devkit")
+                    path = partial / classes.get(name, "") / name
+                    path.write_bytes(images.extractfile(image).read())  # type: ignore[union-attr]
+        partial.rename(out)
+    return sum(len(files) for *_, files in os.walk(out))
 
 
 def file_md5(path: Path) -> str:

@@ -24,9 +24,6 @@ CHANNEL_MEAN = (0.485, 0.456, 0.406)
 CHANNEL_SD = (0.229, 0.224, 0.225)
 """Customary mean and sd of ImageNet's pixels in 0–1."""
 
-Box = tuple[int, int, int, int]
-"""Left, upper, right, lower in pixels."""
-
 
 class ImageNetDataset(Dataset[tuple[torch.Tensor, int]]):
     """Images of a split in one pass over their pixels, which are those of torchvision's transforms.
@@ -78,7 +75,9 @@ class ImageNetDataset(Dataset[tuple[torch.Tensor, int]]):
             if self.horizontal_flip and rng.random() < 0.5:
                 image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         else:
-            width, height, left, upper = central_geometry(image.width, image.height, size)
+            shorter = round(size * 256 / 224)
+            width, height = (int(shorter * side / min(image.size)) for side in image.size)
+            left, upper = round((width - size) / 2), round((height - size) / 2)
             image = image.resize((width, height), Image.Resampling.BILINEAR)
             image = image.crop((left, upper, left + size, upper + size))
         return to_tensor(image)
@@ -94,7 +93,9 @@ def open_image(path: str) -> Image.Image:
         raise InputError(f"{path}: cannot be read as an image ({error})") from error
 
 
-def random_box(width: int, height: int, scale: tuple[float, ...], rng: np.random.Generator) -> Box:
+def random_box(
+    width: int, height: int, scale: tuple[float, ...], rng: np.random.Generator
+) -> tuple[int, int, int, int]:
     """Draw a box (left, upper, right, lower) of random area and aspect inside the image.
 
     The distribution of torchvision's RandomResizedCrop: ten tries with area uniform in `scale`
@@ -111,14 +112,6 @@ def random_box(width: int, height: int, scale: tuple[float, ...], rng: np.random
     w, h = min(width, round(height * 4 / 3)), min(height, round(width * 4 / 3))
     left, upper = (width - w) // 2, (height - h) // 2
     return left, upper, left + w, upper + h
-
-
-def central_geometry(width: int, height: int, size: int) -> tuple[int, int, int, int]:
-    """Width and height of the central view after resizing, then left and upper of the square."""
-    shorter = round(size * 256 / 224)
-    smallest = min(width, height)
-    width, height = (int(shorter * side / smallest) for side in (width, height))
-    return width, height, round((width - size) / 2), round((height - size) / 2)
 
 
 PIXEL_SCALE = (1 / (255 * np.array(CHANNEL_SD))).astype(np.float32)[:, None, None]
@@ -140,8 +133,6 @@ class AuthorsImages(ImageNetDataset):
 
     def view(self, path: str, words: list[int]) -> torch.Tensor:
         """Image of a file as it is trained or evaluated on."""
-        if not self.augment:
-            return super().view(path, words)
         image = open_image(path)
         # The transforms draw from torch's generator, which is the training's where no worker loads.
         with torch.random.fork_rng(devices=[]):

@@ -18,6 +18,8 @@ from scalewatt.models.interface import Batch, Evaluation, Schedule, SyntheticSam
 
 VALIDATION_BATCHES = 20
 """Batches of a rank that the original code validates on."""
+SIZES = ("patch_size", "embed_dim", "depth", "num_blocks", "mlp_ratio", "sparsity_threshold")
+"""Settings of the network."""
 
 
 class FourCastNetWorkload(Workload):
@@ -36,9 +38,11 @@ class FourCastNetWorkload(Workload):
 
     def __init__(self, spec: RunSpec, data_folder: str, device: torch.device) -> None:
         super().__init__(spec, data_folder, device)
-        self.paper = spec.protocol == "paper"
+        self.paper, self.synthetic = (
+            spec.protocol == "paper",
+            self.settings["loader"] == "synthetic",
+        )
         self.lead_steps = 2 if spec.phase == "finetune" else 1
-        self.synthetic = self.settings["loader"] == "synthetic"
         rows, columns = spec.dataset["grid"]
         if self.synthetic:
             mean, sd = np.zeros(len(CHANNELS), np.float32), np.ones(len(CHANNELS), np.float32)
@@ -49,41 +53,34 @@ class FourCastNetWorkload(Workload):
             self._sample = torch.randn(shape, generator=random, device=device)
         else:
             mean, sd = load_statistics(data_folder)
-            latitudes = self._fields("train").latitude
-            climatology = load_climatology(data_folder)
+            latitudes, climatology = self._fields("train").latitude, load_climatology(data_folder)
         self._scale = torch.as_tensor(mean)[:, None, None], torch.as_tensor(sd)[:, None, None]
         self.mean, self.sd = (part.to(device) for part in self._scale)
-        self.weights = _latitude_weights(latitudes).to(device)
+        cosines = np.cos(np.deg2rad(latitudes.astype(np.float64)))
+        weights = len(cosines) * cosines / cosines.sum()
+        self.weights = torch.as_tensor(weights, dtype=torch.float32, device=device)
+        """Of the latitudes used in means over the globe, (H,)."""
         normal = (climatology[:-1] - mean[Z500]) / sd[Z500]
         self.climatology = torch.as_tensor(normal, dtype=torch.float32, device=device)
 
     def model(self) -> nn.Module:
         """Make the network inside its rollout."""
-        names = (
-            "patch_size",
-            "embed_dim",
-            "depth",
-            "num_blocks",
-            "mlp_ratio",
-            "sparsity_threshold",
-        )
-        sizes = {name: self.settings[name] for name in names}
+        sizes = {name: self.settings[name] for name in SIZES}
         grid = tuple(self.spec.dataset["grid"])
         return Rollout(FourCastNet(grid, **sizes, fast=not self.paper), self.lead_steps)
 
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
         """Make Adam, on a GPU fused as in the original code: it does not wait for the scaler's check."""
-        s = self.settings
         return torch.optim.Adam(
             model.parameters(),
-            lr=s["learning_rate"],
-            weight_decay=s["weight_decay"],
+            lr=self.settings["learning_rate"],
+            weight_decay=self.settings["weight_decay"],
             fused=True if self.device.type == "cuda" else None,
         )
 
     def schedule(self, optimizer: torch.optim.Optimizer) -> CosinePerEpoch:
         """Make a cosine to 0 over the epochs, stepped once per epoch."""
-        return CosinePerEpoch(optimizer, self.spec.epochs)
+        return CosinePerEpoch(CosineAnnealingLR(optimizer, T_max=self.spec.epochs))
 
     # --- data -------------------------------------------------------------------------------------
 
@@ -130,19 +127,19 @@ class FourCastNetWorkload(Workload):
         return tuple((part - self.mean) / self.sd for part in batch)
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Relative L2 error in float32, summed over steps, mean over the batch; and its sums."""
+        """Error's L2 norm over that of the target, in float32, summed over steps; its mean and sums."""
         x, target = self._normalised(batch)
-        loss = _relative_l2(model(x).float(), target).sum(dim=1).mean()
-        return loss, _weighted(loss.detach(), n=len(x))
+        loss = _relative_l2(model(x).float(), target)
+        count = torch.full_like(loss, len(x), dtype=torch.float64)
+        return loss, torch.stack([count, loss.detach().double() * len(x)])
 
     def evaluate(self, name: str, model: nn.Module, batch: Batch) -> torch.Tensor:
         """Sums of the validation loss, or of the errors of forecasts."""
-        x, target = self._normalised(batch)
-        forecast = model(x).float()
         if name == "validation":
-            return _weighted(_relative_l2(forecast, target).sum(dim=1).mean(), n=len(x))
+            return self.loss(model, batch)[1]
+        x, target = self._normalised(batch)
         truth = target[:, -1, Z500]
-        guesses = forecast[:, -1, Z500], x[:, Z500], self.climatology
+        guesses = model(x).float()[:, -1, Z500], x[:, Z500], self.climatology
         errors = [self._rmse(guess, truth).double().sum() for guess in guesses]
         count = torch.tensor(len(x), dtype=torch.float64, device=self.device)
         return torch.stack([count, *errors])
@@ -155,13 +152,14 @@ class FourCastNetWorkload(Workload):
     def results(self, sums: dict[str, np.ndarray]) -> dict[str, float | None]:
         """RMSE in m²/s²; also that of two forecasts without training: the last state kept
         (persistence), and the training years' mean (climatology)."""
-        mean = {name: total / total[0] for name in sums for total in [sums[name].sum(axis=0)]}
+        totals = {name: rows.sum(axis=0) for name, rows in sums.items()}
+        _, error, persistence, climatology = totals["forecasts"] / totals["forecasts"][0]
         results = {
-            "train_loss": mean["train"][1],
-            "validation_loss": mean["validation"][1],
-            "metric": mean["forecasts"][1],
-            "metric_persistence": mean["forecasts"][2],
-            "metric_climatology": mean["forecasts"][3],
+            "train_loss": totals["train"][1] / totals["train"][0],
+            "validation_loss": totals["validation"][1] / totals["validation"][0],
+            "metric": error,
+            "metric_persistence": persistence,
+            "metric_climatology": climatology,
         }
         values = {name: None if self.synthetic else float(v) for name, v in results.items()}
         return {**values, "train_metric": None}
@@ -181,26 +179,13 @@ class Normalised(Dataset[tuple[torch.Tensor, ...]]):
 
 
 def _relative_l2(forecast: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Norm of the error over norm of the target, (B, steps, C, H, W) to (B, steps)."""
+    """Norm of the error over norm of the target, (B, steps, C, H, W), summed over steps; mean over B."""
     error = (forecast - target).flatten(2).norm(dim=2)
-    return error / target.flatten(2).norm(dim=2)
-
-
-def _weighted(loss: torch.Tensor, n: int) -> torch.Tensor:
-    return torch.stack([torch.full_like(loss, n, dtype=torch.float64), loss.double() * n])
-
-
-def _latitude_weights(latitudes: np.ndarray) -> torch.Tensor:
-    """Weights N·cos(lat)/Σcos(lat) of the latitudes used, (H,)."""
-    cosines = np.cos(np.deg2rad(latitudes.astype(np.float64)))
-    return torch.as_tensor(len(cosines) * cosines / cosines.sum(), dtype=torch.float32)
+    return (error / target.flatten(2).norm(dim=2)).sum(dim=1).mean()
 
 
 class CosinePerEpoch(Schedule):
     """Cosine annealing to 0 over the epochs."""
-
-    def __init__(self, optimizer: torch.optim.Optimizer, epochs: int) -> None:
-        super().__init__(CosineAnnealingLR(optimizer, T_max=epochs))
 
 
 WORKLOAD = FourCastNetWorkload

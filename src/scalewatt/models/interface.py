@@ -33,8 +33,8 @@ class SyntheticSamples(Dataset[tuple[int]]):
 
     workers = 0
 
-    def __init__(self, samples: int) -> None:
-        self.samples = samples
+    def __init__(self, samples: int | None) -> None:
+        self.samples = samples or 0
 
     def __len__(self) -> int:
         return self.samples

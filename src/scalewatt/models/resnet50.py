@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,7 +11,7 @@ from torch.nn import functional
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from scalewatt.campaign.run_spec import RunSpec
-from scalewatt.data.imagenet import ImageFolderIndex, stratified_subset
+from scalewatt.data.imagenet import subset_positions
 from scalewatt.data.images import AuthorsImages, ImageNetDataset, random_images
 from scalewatt.models.interface import Batch, Evaluation, Schedule, SyntheticSamples, Workload
 
@@ -32,18 +30,17 @@ class ResNet50(Workload):
 
     def __init__(self, spec: RunSpec, data_folder: str, device: torch.device) -> None:
         super().__init__(spec, data_folder, device)
-        s = self.settings
-        self.paper = spec.protocol == "paper"
+        self.paper, self.synthetic = (
+            spec.protocol == "paper",
+            self.settings["loader"] == "synthetic",
+        )
         self.pinned = not self.paper
         # As the authors' code does it, and as PyTorch is fastest.
         torch.backends.cudnn.deterministic = self.paper
         torch.backends.cudnn.benchmark = not self.paper
-        self.samples: dict[str, Any] = {
-            "train": spec.dataset_samples,
-            "val": spec.validation_samples,
-        }
-        self.reference_rate = s["base_learning_rate"] * (spec.global_batch_size / REFERENCE_BATCH)
-        self.synthetic = s["loader"] == "synthetic"
+        base_rate = self.settings["base_learning_rate"]
+        self.reference_rate = base_rate * (spec.global_batch_size / REFERENCE_BATCH)
+        self._subsets = {} if self.synthetic else subset_positions(data_folder, spec)
 
     def model(self) -> nn.Module:
         """Make torchvision's resnet50, unchanged, with the dataset's number of classes."""
@@ -56,13 +53,12 @@ class ResNet50(Workload):
 
         Nor in fp16: where the scaler skips the first update, the fused kernel leaves its momenta undefined.
         """
-        s = self.settings
         return torch.optim.SGD(
             model.parameters(),
             lr=self.reference_rate,
-            momentum=s["momentum"],
-            weight_decay=s["weight_decay"],
-            fused=None if self.paper or s["precision"] == "fp16" else True,
+            momentum=self.settings["momentum"],
+            weight_decay=self.settings["weight_decay"],
+            fused=None if self.paper or self.settings["precision"] == "fp16" else True,
         )
 
     def schedule(self, optimizer: torch.optim.Optimizer) -> WarmupThenPlateau:
@@ -72,37 +68,24 @@ class ResNet50(Workload):
     # --- data -------------------------------------------------------------------------------------
 
     def index_lists(self) -> dict[str, np.ndarray]:
-        """Subsets that this run reads, by split: positions (int64) in the split's index, ascending.
-
-        Empty if the whole dataset or none of it is read.
-        """
+        """Subsets that this run reads, by split; empty if the whole dataset or none of it is read."""
         return self._subsets
 
-    @cached_property
-    def _subsets(self) -> dict[str, np.ndarray]:
-        """Subsets by split, which take seconds at ImageNet's size."""
-        if self.spec.dataset_fraction == "1" or self.synthetic:
-            return {}
-        return {
-            split: stratified_subset(
-                ImageFolderIndex.load(self.folder, split).labels, samples, self.seed
-            )
-            for split, samples in self.samples.items()
-        }
-
     def _images(self, split: str, augment: bool) -> ImageNetDataset | SyntheticSamples:
-        s = self.settings
         if self.synthetic:
-            return SyntheticSamples(self.samples[split])
+            spec = self.spec
+            return SyntheticSamples(
+                spec.dataset_samples if split == "train" else spec.validation_samples
+            )
         return (AuthorsImages if self.paper else ImageNetDataset)(
             self.folder,
             split,
             self._subsets.get(split),
-            image_size=s["image_size"],
+            image_size=self.settings["image_size"],
             augment=augment,
             seed=self.seed,
-            crop_scale=tuple(s["crop_scale"]),
-            horizontal_flip=s["horizontal_flip"],
+            crop_scale=tuple(self.settings["crop_scale"]),
+            horizontal_flip=self.settings["horizontal_flip"],
         )
 
     def training_data(self) -> ImageNetDataset | SyntheticSamples:
@@ -122,37 +105,30 @@ class ResNet50(Workload):
     # --- loss and metrics -------------------------------------------------------------------------
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Cross entropy, and the sums of the batch."""
-        return self._loss(model, batch, top_hits)
+        """Cross entropy in fp32, and the sums of the batch."""
+        return self._loss(model, batch, one_by_one=False)
 
     def evaluate(self, name: str, model: nn.Module, batch: Batch) -> torch.Tensor:
         """Sums of cross entropy and hits, which the paper's protocol counts as the authors do."""
-        return self._loss(model, batch, top_hits_one_by_one if self.paper else top_hits)[1]
+        return self._loss(model, batch, one_by_one=self.paper)[1]
 
     def _loss(
-        self,
-        model: nn.Module,
-        batch: Batch,
-        count: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+        self, model: nn.Module, batch: Batch, one_by_one: bool
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Cross entropy in fp32, and the sums of the batch with its top-5 hits as `count` has them."""
         if self.synthetic:
             labels = batch[0] % self.spec.dataset["classes"]
-            pixels = self._random_images(len(labels))
+            size, last = self.settings["image_size"], self.settings["channels_last"]
+            pixels = random_images(len(labels), size, self.seed, self.device, last)
         else:
             pixels, labels = batch
         logits = model(pixels).float()
         loss = functional.cross_entropy(logits, labels)
 
         top = logits.detach().topk(min(5, logits.shape[1]), dim=1).indices  # best first
-        hits = (top[:, 0] == labels).sum().double(), count(top, labels).double()
+        hits = (top[:, 0] == labels).sum().double(), top_hits(top, labels, one_by_one).double()
         n, mean = len(labels), loss.detach().double()
         batches = torch.ones((), dtype=torch.float64, device=labels.device)
         return loss, torch.stack([n * batches, n * mean, *hits, mean, batches])
-
-    def _random_images(self, count: int) -> torch.Tensor:
-        s = self.settings
-        return random_images(count, s["image_size"], self.seed, self.device, s["channels_last"])
 
     def results(self, sums: dict[str, np.ndarray]) -> dict[str, float | None]:
         """Errors in percent; the paper's protocol takes training metrics from the second pass."""
@@ -160,25 +136,23 @@ class ResNet50(Workload):
         mean_over_ranks = float(np.mean(validation[:, 4] / validation[:, 5]))
         results = {
             "train_loss": _mean(train, 1),
-            "train_metric": _error(train, 2),
+            "train_metric": 100 * (1 - _mean(train, 2)),
             "validation_loss": _mean(validation, 1),
-            "metric": _error(validation, 2),
-            "top5_error_percent": _error(validation, 3),
+            "metric": 100 * (1 - _mean(validation, 2)),
+            "top5_error_percent": 100 * (1 - _mean(validation, 3)),
             "plateau_loss": mean_over_ranks if self.paper else _mean(validation, 1),
         }
-        return dict.fromkeys(results) if self.synthetic else results  # type: ignore[return-value]
+        return {name: None if self.synthetic else value for name, value in results.items()}
 
 
-def top_hits(top: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Count the labels (n) that are in their row of `top` (n, k), on the device."""
-    return (top == labels[:, None]).sum()
+def top_hits(top: torch.Tensor, labels: torch.Tensor, one_by_one: bool) -> torch.Tensor:
+    """Count the labels (n) that are in their row of `top` (n, k).
 
-
-def top_hits_one_by_one(top: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Count as `top_hits` does, but sample by sample, waiting for the device each time.
-
-    So do the authors of the paper, and the time and energy of it are in what they measured.
+    One by one it waits for the device at each: so do the authors of the paper, and the time and energy of it
+    are in what they measured.
     """
+    if not one_by_one:
+        return (top == labels[:, None]).sum()
     hits = sum(bool((row == label).any()) for row, label in zip(top, labels, strict=True))
     return torch.tensor(hits, device=top.device)
 
@@ -186,11 +160,6 @@ def top_hits_one_by_one(top: torch.Tensor, labels: torch.Tensor) -> torch.Tensor
 def _mean(sums: np.ndarray, column: int) -> float:
     """Mean of a column of sums (ranks, 6) over the samples."""
     return float(sums[:, column].sum() / sums[:, 0].sum())
-
-
-def _error(sums: np.ndarray, column: int) -> float:
-    """Samples without a hit in a column, in percent."""
-    return 100 * (1 - _mean(sums, column))
 
 
 class WarmupThenPlateau(Schedule):

@@ -13,7 +13,6 @@ import torch
 from torch.utils.data import DataLoader, Sampler
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.processes import ignore_stop_signals
 
 Key = tuple[int, int]
 """(epoch, position in the dataset): what a dataset needs to make an item."""
@@ -49,17 +48,12 @@ class Batches(Sampler[list[Key]]):
     def __iter__(self) -> Iterator[list[Key]]:
         positions = self.positions
         if self.seed is not None:
-            order = epoch_order(len(positions), self.seed, self.epoch)
+            generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
+            order = torch.randperm(len(positions), generator=generator)
             positions = torch.as_tensor(positions)[order].tolist()
         of_rank, size = positions[self.share], self.batch_size
         for first in range(self.first_step * size, len(of_rank), size):
             yield [(self.epoch, position) for position in of_rank[first : first + size]]
-
-
-def epoch_order(samples: int, seed: int, epoch: int) -> torch.Tensor:
-    """Permutation of `samples` positions in `epoch`, the same on every rank."""
-    generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
-    return torch.randperm(samples, generator=generator)
 
 
 def worker_count(setting: int | str, ranks_per_node: int) -> int:
@@ -68,27 +62,6 @@ def worker_count(setting: int | str, ranks_per_node: int) -> int:
         return int(setting)
     cores = min(len(os.sched_getaffinity(0)), (os.cpu_count() or 1) // ranks_per_node)
     return min(cores // 2, 12)
-
-
-def make_loader(
-    data: Any,
-    batches: Any,
-    workers: int,
-    seed: int,
-    pinned: bool = False,
-    persistent: bool = False,
-) -> DataLoader[Any]:
-    """Loader of batches, in `pinned` memory or not, by workers that start anew for each pass or persist."""
-    workers = getattr(data, "workers", workers)
-    return DataLoader(
-        data,
-        batch_sampler=batches,
-        num_workers=workers,
-        pin_memory=pinned,
-        persistent_workers=persistent and workers > 0,
-        worker_init_fn=ignore_stop_signals,
-        generator=torch.Generator().manual_seed(seed),
-    )
 
 
 def load(loader: DataLoader[Any]) -> Iterator[Any]:

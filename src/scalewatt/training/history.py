@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
@@ -61,8 +59,3 @@ def epoch_line(spec: RunSpec, row: Mapping[str, Any]) -> str:
         f"{name} {'-' if row[name] is None else format(row[name], '.4g')}" for name in names
     )
     return f"{spec.configuration} epoch {row['epoch'] + 1}/{spec.epochs}: {values}"
-
-
-def indices_sha256(positions: np.ndarray) -> str:
-    """SHA-256 of a list of positions, as little-endian int64."""
-    return hashlib.sha256(np.asarray(positions).astype("<i8").tobytes()).hexdigest()

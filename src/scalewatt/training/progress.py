@@ -37,10 +37,14 @@ class ProgressNotes:
             samples = (updates - self._noted_updates) * spec.global_batch_size
             self._samples_per_s = samples / (now_s - self._noted_s)
         self._stage, self._noted_s, self._noted_updates = stage, now_s, updates
-        progress = {
-            **{"segment": self.job.segment, "stage": stage, "samples_per_s": self._samples_per_s},
-            **{"epoch": epoch, "epochs": spec.epochs, "step": step, "steps": self.steps},
-            **{"updates": updates, "updates_total": spec.epochs * self.steps},
-        }
         with suppress(OSError):  # a full disk: the next checkpoint reports it
-            note_progress(self.job.work, **progress)
+            note_progress(
+                self.job.work,
+                **{
+                    "segment": self.job.segment,
+                    "stage": stage,
+                    "samples_per_s": self._samples_per_s,
+                },
+                **{"epoch": epoch, "epochs": spec.epochs, "step": step, "steps": self.steps},
+                **{"updates": updates, "updates_total": spec.epochs * self.steps},
+            )

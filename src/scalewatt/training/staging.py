@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scalewatt.data.imagenet import SPLITS
@@ -39,7 +40,9 @@ def staged(job: Job, ranks: Ranks, device: torch.device, events: EventLog) -> It
     if ranks.local_rank == 0:
         lists = workload_class(job.spec.model)(job.spec, job.data_folder, device).index_lists()
         wanted = {split: lists.get(split) for split in SPLITS}
-        folder = str(copy_images(job.data_folder, job.scratch, f"{job.work.name}-{digest}", wanted))
+        folder = str(
+            copy_images(Path(job.data_folder), job.scratch, f"{job.work.name}-{digest}", wanted)
+        )
     wait_for_ranks(ranks)
     folders = dict(ranks.comm.allgather((ranks.host, folder) if folder else (None, None)))
     events.enter("startup")

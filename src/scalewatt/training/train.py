@@ -6,6 +6,7 @@ the paper's authors; under `corrected` they are as PyTorch is fastest (docs/prot
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections import defaultdict
 from collections.abc import Iterable
@@ -18,9 +19,11 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, default_collate
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json
+from scalewatt.common.processes import ignore_stop_signals
 from scalewatt.common.termination import StopRequest
 from scalewatt.models import workload_class
 from scalewatt.models.interface import Batch
@@ -28,10 +31,10 @@ from scalewatt.provenance.rank_placement import Ranks
 from scalewatt.recordings.stage_log import EventLog
 from scalewatt.run_files.record import FINISHED, STOPPED, Job
 from scalewatt.training import checkpoint
-from scalewatt.training.batches import Batches, load, make_loader, worker_count
+from scalewatt.training.batches import Batches, load, worker_count
 from scalewatt.training.device import peak_memory_bytes, set_precision, synchronize
 from scalewatt.training.distributed import Agreement
-from scalewatt.training.history import epoch_line, finite, indices_sha256
+from scalewatt.training.history import epoch_line, finite
 from scalewatt.training.phases import PhaseTimer, mean_phases
 from scalewatt.training.progress import ProgressNotes
 
@@ -110,22 +113,28 @@ class Trainer:
             )
         part = self.ranks.rank, self.ranks.size, spec.local_batch_size
         self.batches = Batches(range(samples), *part, seed=self.seed)
-        workers = worker_count(spec.settings["loader_workers"], self.ranks.size // self.ranks.nodes)
-        pinned = self.workload.pinned and self.device.type == "cuda"
-        loader = partial(
-            make_loader,
-            workers=workers,
-            seed=self.seed,
-            pinned=pinned,
-            persistent=not self.as_authors,
-        )
-        self.loader = loader(data, self.batches)
+        self.loader = self._loader(data, self.batches)
         self.evaluations = {}
         for name, evaluation in self.workload.evaluations().items():
             # The authors' second pass over the training set is shuffled as the first.
             seed = self.seed if self.as_authors and name == "train_again" else None
             batches = Batches(evaluation.positions, *part, seed=seed, whole=evaluation.whole)
-            self.evaluations[name] = batches, loader(evaluation.dataset, batches)
+            self.evaluations[name] = batches, self._loader(evaluation.dataset, batches)
+
+    def _loader(self, data: Any, batches: Batches) -> DataLoader[Any]:
+        """Loader of batches; the authors' workers start anew for each pass."""
+        ranks_per_node = self.ranks.size // self.ranks.nodes
+        workers = worker_count(self.spec.settings["loader_workers"], ranks_per_node)
+        workers = getattr(data, "workers", workers)
+        return DataLoader(
+            data,
+            batch_sampler=batches,
+            num_workers=workers,
+            pin_memory=self.workload.pinned and self.device.type == "cuda",
+            persistent_workers=workers > 0 and not self.as_authors,
+            worker_init_fn=ignore_stop_signals,
+            generator=torch.Generator().manual_seed(self.seed),
+        )
 
     # --- an update --------------------------------------------------------------------------------
 
@@ -178,7 +187,7 @@ class Trainer:
         # What is chosen or compiled for a shape, best at once for the one that counts.
         if not (self.spec.settings["compile"] or self.device.type == "cuda"):
             size = min(2, size)
-        example = next(iter(make_loader(self.loader.dataset, [[(0, 0)]], 0, self.seed)))
+        example = default_collate([self.loader.dataset[0, 0]])
         self.parallel.train()
         for _ in range(2):
             zeros = (torch.zeros((size, *part.shape[1:]), dtype=part.dtype) for part in example)
@@ -369,7 +378,9 @@ class Trainer:
             "optimizer": type(self.optimizer).__name__,
             "schedule": type(self.schedule).__name__,
             **{
-                f"{split}_indices_sha256": indices_sha256(positions)
+                f"{split}_indices_sha256": hashlib.sha256(
+                    positions.astype("<i8").tobytes()
+                ).hexdigest()
                 for split, positions in self.workload.index_lists().items()
             },
         }
