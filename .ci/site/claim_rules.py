@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +57,7 @@ def _rules(rules: Mapping[str, Callable[..., Any]]) -> str:
 
 def _meaning(rule: Callable[..., Any]) -> str:
     """First sentence of a rule's docstring, without `Check whether`."""
-    documented = rule.func if isinstance(rule, partial) else rule
-    sentence = (inspect.getdoc(documented) or "").split("\n\n")[0].replace("\n", " ")
+    sentence = (inspect.getdoc(rule) or "").split("\n\n")[0].replace("\n", " ")
     return sentence.removeprefix("Check whether ").rstrip(".")
 
 

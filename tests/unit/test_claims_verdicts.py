@@ -220,15 +220,14 @@ def on_resnet(change: Change) -> Case:
     return lambda: change(resnet_world())
 
 
-def two_scopes(**shares: float) -> Case:
+def two_scopes(cpu_share: float) -> Case:
     """A training on A100 with memory in its energy, and on H100 without, with 0.8 of its power."""
-    values = {n: {"p_gpuh_kw": 0.3, "gpu_energy_share": 0.5, **shares} for n in (4, 8, 16)}
-    less = {n: {"p_gpuh_kw": 0.24} for n in (4, 8, 16)}
-    series = (R, "train"), ("fd_lbs", 256)
-    lines = [
-        line(*series[0], device, *series[1], own)
-        for device, own in (("a100", values), ("h100", less))
-    ]
+    kwh = {"energy_kwh": 10.0, "gpu_energy_kwh": 5.0, "cpu_energy_kwh": 10 * cpu_share}
+    values = {
+        "a100": {n: {"p_gpuh_kw": 0.3, **kwh} for n in (4, 8, 16)},
+        "h100": {n: {"p_gpuh_kw": 0.24} for n in (4, 8, 16)},
+    }
+    lines = [line(R, "train", device, "fd_lbs", 256, by_n) for device, by_n in values.items()]
     return lambda: evidence(lines)
 
 
@@ -360,9 +359,9 @@ FURTHER: dict[str, Further] = {
         "T8 T9", mixed(study, "simulated", on_h100s), UNTESTED, ("several origins",)
     ),
     "factors by what both have": Further(
-        "A02", two_scopes(cpu_energy_share=0.3), NO, ("is 1 ", "(gpu+cpu of both, points: 3, 3)")
+        "A02", two_scopes(0.3), NO, ("is 1 ", "(gpu+cpu of both, points: 3, 3)")
     ),
-    "factors that differ by what both have": Further("A02", two_scopes(cpu_energy_share=0.5), YES),
+    "factors that differ by what both have": Further("A02", two_scopes(0.5), YES),
     # 0.2745/0.2157 kW is 1.27 of the totals; without a memory of 20 % of the A100's it is 1.59.
     "powers without the memory of one": Further(
         "T9", in_parts(study, 0.2), YES, ("over gpu+cpu, which all have", "1.591")

@@ -13,7 +13,7 @@ from scipy import stats
 
 from scalewatt.claims.outcomes import RATIO, Outcome, decide, repeats_to_tell
 from scalewatt.claims.outcomes import tests as within
-from scalewatt.claims.quantities import log_contrast, of_runs
+from scalewatt.claims.quantities import log_contrast, mean_of_runs
 from scalewatt.results.tables.comparisons import comparisons_of, repeats_needed
 from scalewatt.results.tables.frames import frame_of, records, to_table
 from scalewatt.results.tables.published_spread import Spread
@@ -250,7 +250,7 @@ def test_as_many_repeats_make_equal_devices_equivalent_in_the_table_as_in_the_cl
     spread: float,
 ) -> None:
     """Of a ratio of 1 both verdicts are about the margin; Welch's freedom makes one repeat's difference."""
-    runs = [of_runs(1.0, Spread(spread, 68), Source(name), 1) for name in ("h100", "a100")]
+    runs = [mean_of_runs(1.0, Spread(spread, 68), Source(name), 1) for name in ("h100", "a100")]
     claimed = repeats_to_tell(log_contrast(joined(runs)), -math.log1p(MARGIN), math.log1p(MARGIN))
     found = repeats_needed(spread, MARGIN)
     assert claimed is not None and found is not None

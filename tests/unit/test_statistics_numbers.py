@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from scalewatt.claims.quantities import log_contrast, of_runs
+from scalewatt.claims.quantities import log_contrast, mean_of_runs
 from scalewatt.results.tables.published_spread import Spread
 from scalewatt.statistics import (
     Numbers,
@@ -113,7 +113,7 @@ def test_exact_numbers_have_no_error_and_what_they_are_weighted_with_by_0_counts
 
 
 def single(value: float, probe: Spread) -> Numbers:
-    return of_runs(value, probe, Source("probe"), 1)
+    return mean_of_runs(value, probe, Source("probe"), 1)
 
 
 def test_two_single_runs_by_one_probe_have_its_two_degrees_of_freedom() -> None:
@@ -150,7 +150,7 @@ def test_repeats_count_once_beside_a_run_whose_spread_they_tell(others: int) -> 
         pool = Spread(math.sqrt((2 * relative**2 + more) / (2 + others)), 2 + others)
         square = float(repeats.var(ddof=1))
         mean = estimate(float(repeats.mean()), Source("three", "pool"), square / 3, 2, square)
-        run = of_runs(float(runs(rng, 1)[0]), pool, Source("pool"), 1)
+        run = mean_of_runs(float(runs(rng, 1)[0]), pool, Source("pool"), 1)
         return log_contrast(joined([mean, run]))
 
     (freedom,) = draw(np.random.default_rng(1)).freedom

@@ -1,4 +1,4 @@
-"""The command `scalewatt claims`: verdicts on all claims, as JSON, a table, Markdown and text."""
+"""The command `scalewatt claims`: verdicts on all claims, as JSON, a table, and Markdown."""
 
 from __future__ import annotations
 
@@ -44,40 +44,6 @@ from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.table_schema import with_metadata
 from scalewatt.statistics import holm
 
-
-def check_claims(
-    results: Path, campaign: Path | None, cluster: Cluster | None, out: Path | None
-) -> tuple[str, str]:
-    """Check all claims; write `out`.{parquet,csv,md,json} where it is given.
-
-    `results` is a campaign's results folder, or `reference`: the published numbers. Returns the
-    verdicts as text and as JSON. InputError for what is missing or wrong.
-    """
-    evidence = _evidence(results, campaign, cluster)
-    rows = claim_rows(verdicts(evidence))
-    if out is not None:
-        _write(rows, evidence, out)
-    return as_text(rows, evidence), json.dumps(as_json(rows), indent=1, allow_nan=False)
-
-
-def _write(rows: pd.DataFrame, evidence: Evidence, out: Path) -> None:
-    write_table_with_csv(as_table(rows, evidence), Path(f"{out}.parquet"))
-    write_text(Path(f"{out}.md"), as_markdown(rows, evidence))
-    write_json(Path(f"{out}.json"), as_json(rows))
-
-
-def _evidence(results: Path, campaign: Path | None, cluster: Cluster | None) -> Evidence:
-    if str(results) == REFERENCE.name or results.resolve() == REFERENCE.resolve():
-        return published_evidence()
-    tables = results / "tables"
-    if not tables.is_dir():
-        raise InputError(
-            f"--results {results}: has no folder tables; expected results/<campaign> (`snakemake "
-            f"tables` writes them) or {REFERENCE.name}"
-        )
-    return campaign_evidence(find_campaign(results, campaign, cluster), tables)
-
-
 LEGEND = (
     "p is the probability of data as far outside of what is claimed, or further, were it true: that of the "
     "least probable part times the number of comparisons (Bonferroni), at most 1."
@@ -100,27 +66,56 @@ MEANINGS = {
     BY_CONSTRUCTION: "No test: a number is compared with itself, or with what was made of it.",
     SET_UP: "No test: the campaign sets, or records, what the paper states.",
     SET_OTHERWISE: "No test: the campaign departs from what the paper states.",
-    NOT_TESTABLE: "Something is missing, or too few points are there.",
+    NOT_TESTABLE: "Something is missing, or there are too few points.",
     INCONSISTENCY: "The paper contradicts itself, or the facts.",
 }
 PLAIN = {name: words.split(",")[0].lower() for name, words in WORDS.items()} | {
     INCONSISTENCY: "inconsistencies of the paper"
 }
 """The verdicts in words, in a sentence."""
-OF_SIMULATED = " Simulated: verdicts only show that the engine runs."
 FURTHER_WORDS = "Inconsistencies without a row among the claims"
+
+
+def check_claims(
+    results: Path, campaign: Path | None, cluster: Cluster | None, out: Path | None
+) -> tuple[str, str]:
+    """Check all claims; write `out`.{parquet,csv,md,json} if it is given.
+
+    `results` is a campaign's results folder, or `reference`: the published numbers. Returns the
+    verdicts as text and as JSON. InputError for what is missing or wrong.
+    """
+    evidence = _evidence(results, campaign, cluster)
+    rows = claim_rows(verdicts(evidence))
+    text = as_markdown(rows, evidence)
+    if out is not None:
+        write_table_with_csv(as_table(rows, evidence), Path(f"{out}.parquet"))
+        write_text(Path(f"{out}.md"), text)
+        write_json(Path(f"{out}.json"), as_json(rows))
+    return text, json.dumps(as_json(rows), indent=1, allow_nan=False)
+
+
+def _evidence(results: Path, campaign: Path | None, cluster: Cluster | None) -> Evidence:
+    if str(results) == REFERENCE.name or results.resolve() == REFERENCE.resolve():
+        return published_evidence()
+    tables = results / "tables"
+    if not tables.is_dir():
+        raise InputError(
+            f"--results {results}: has no folder tables; expected results/<campaign> (`snakemake "
+            f"tables` writes them) or {REFERENCE.name}"
+        )
+    return campaign_evidence(find_campaign(results, campaign, cluster), tables)
 
 
 # --- verdicts ---------------------------------------------------------------------------------------
 
 
 def verdicts(evidence: Evidence, claims: Sequence[Claim] | None = None) -> list[Verdict]:
-    """Return the verdict on every claim, in their order; by default on all `listed_claims`."""
+    """Decide every claim, in their order; by default all `listed_claims`."""
     return with_holm([verdict_of(claim, evidence) for claim in claims or listed_claims()])
 
 
 def with_holm(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Return the verdicts, of which contradictions say whether they stand among all that was tested."""
+    """Add to each contradiction whether it stands among all that was tested."""
     tested = {v.id: v.p for v in verdicts if v.verdict in TESTED and v.p is not None}
     stands = dict(zip(tested, holm(list(tested.values())), strict=True))
     return [
@@ -130,7 +125,7 @@ def with_holm(verdicts: Sequence[Verdict]) -> list[Verdict]:
 
 
 def claim_rows(verdicts: Sequence[Verdict]) -> pd.DataFrame:
-    """Return verdicts beside their claims, with the columns of TABLE; `value` is a number or a text."""
+    """Verdicts next to their claims, with the columns of TABLE; `value` is a number or a text."""
     claims = {claim.id: claim for claim in listed_claims()}
     rows = [
         {**asdict(v), "section": c.section, "figure": c.figure_table, "kind": c.kind}
@@ -141,70 +136,53 @@ def claim_rows(verdicts: Sequence[Verdict]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=TABLE.names, dtype=object)
 
 
-# --- as JSON, table, text and Markdown --------------------------------------------------------------
-
-
 def as_json(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return an object for each row of reference/claims.csv, with the keys of a Verdict (docs/claims.md).
+    """An object for each row of reference/claims.csv, with the keys of a Verdict (docs/claims.md).
 
-    `p` and `stands` are null of what was not tested.
+    `p` and `stands` are null if nothing was tested.
     """
     listed = rows[~rows["id"].isin(unlisted_inconsistencies())]
     return records(listed[[field.name for field in fields(Verdict)]])
 
 
 def as_table(rows: pd.DataFrame, evidence: Evidence) -> pa.Table:
-    """Return the table `claims`, with metadata like the other tables'."""
+    """The table `claims`, with metadata like those of other tables."""
     shown_values = rows.assign(value=rows["value"].map(value_text))
     table = pa.Table.from_pandas(shown_values, TABLE, preserve_index=False)
     absent = {name: evidence.table_metadata.get(name, []) for name in ("missing", "excluded")}
-    return with_metadata(
-        table, {"campaign": evidence.source, **absent, "notes": _notes(rows, evidence)}
-    )
+    notes = _notes(rows, evidence)
+    return with_metadata(table, {"campaign": evidence.source, **absent, "notes": notes})
 
 
 def value_text(value: Value) -> str | None:
-    """Return a value to four significant digits."""
+    """A value with four significant digits."""
     return shown(value) if isinstance(value, (int, float)) else value
 
 
-def as_text(rows: pd.DataFrame, evidence: Evidence) -> str:
-    """Return all verdicts by kind, for a terminal."""
-    lines = _notes(rows, evidence)
+def as_markdown(rows: pd.DataFrame, evidence: Evidence) -> str:
+    """All verdicts by kind, as lists that are read as they are in a terminal too."""
+    blocks = ["# Claims", *_notes(rows, evidence)]
     for heading, meaning, group in _by_verdict(rows):
-        lines += ["", f"{heading}. {meaning}".rstrip()]
+        blocks += [f"## {heading}", *([meaning] if meaning else [])]
         for row in group.to_dict("records"):
             p = p_text(row["p"], row["stands"])
-            claim = f"{row['id']:<4} {row['claim']}" + (f" [{p}]" if p else "")
-            expected = [f"     Expected: {row['expected']}."] if row["verdict"] in TESTED else []
-            for text in (claim, *expected, f"     {row['detail']}"):
-                lines += textwrap.wrap(text, 100, initial_indent="  ", subsequent_indent=" " * 7)
-    return "\n".join(lines)
-
-
-def as_markdown(rows: pd.DataFrame, evidence: Evidence) -> str:
-    """Return all verdicts by kind, one table each."""
-    heads = ["id", "claim", "p", "value", "expected", "what was found"]
-    lines = ["# Claims"]
-    lines += [line for note in _notes(rows, evidence) for line in ("", note)]
-    for heading, meaning, group in _by_verdict(rows):
-        lines += ["", f"## {heading}", "", *([meaning, ""] if meaning else [])]
-        lines += [f"| {' | '.join(heads)} |", "| --- " * len(heads) + "|"]
-        for row in group.to_dict("records"):
-            p, value = p_text(row["p"], row["stands"]) or "–", value_text(row["value"]) or "–"
-            cells = [row["id"], row["claim"], p, value, row["expected"], row["detail"]]
-            lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
-    return "\n".join(lines) + "\n"
+            expected = f" Expected: {row['expected']}." if row["verdict"] in TESTED else ""
+            claim = f"**{row['id']}** {row['claim']}{f' [{p}]' if p else ''}."
+            blocks.append(f"- {claim}{expected} {row['detail']}")
+    return "\n\n".join(
+        textwrap.fill(block, 110, subsequent_indent="  " * block.startswith("- "))
+        for block in blocks
+    )
 
 
 def p_text(p: float | None, stands: bool | None) -> str:
-    """Return p of a test, and of a contradiction whether it stands; empty where nothing was tested."""
+    """The p of a test, and whether a contradiction stands; empty if nothing was tested."""
     texts = [] if p is None else [f"p = {p:.2g}"]
     return ", ".join(texts if stands is None else [*texts, stands_text(stands)])
 
 
 def stands_text(stands: bool) -> str:
-    """Return whether a contradiction stands, in words."""
+    """Whether a contradiction stands, in words."""
     return "stands" if stands else "does not stand"
 
 
@@ -229,7 +207,7 @@ def _notes(rows: pd.DataFrame, evidence: Evidence) -> list[str]:
 
 
 def basis(evidence: Evidence) -> str:
-    """Return one sentence: whose results they are, and of which origin their energies."""
+    """Whose results the verdicts are on, and of which origin their energies are."""
     if evidence.published:
         return (
             "Checked on the paper's own published numbers; their energies are of origin published. What is "
@@ -240,25 +218,22 @@ def basis(evidence: Evidence) -> str:
         point.origin for point in evidence.points if point.mean("energy_kwh") is not None
     )
     origins = ", ".join(f"{origin} ({count})" for origin, count in sorted(counts.items(), key=str))
+    protocol = f" (protocol {evidence.campaign.protocol})" if evidence.campaign else ""
+    is_simulated = SIMULATED in counts or any(
+        run.get("simulated") for run in evidence.provenance.values()
+    )
+    simulated = " Simulated: verdicts only show that the engine runs." if is_simulated else ""
     excluded = evidence.table_metadata.get("excluded") or []
     named = "; ".join(f"{e['configuration']}/{e['repeat']} ({e['reason']})" for e in excluded)
-    left_out = f" Excluded runs: {named}." if named else ""
     return (
-        f"Checked on {len(evidence.points)} configurations of campaign {evidence.source}"
-        f"{f' (protocol {evidence.campaign.protocol})' if evidence.campaign else ''}; "
-        f"configurations by the origin of their energy: {origins or 'none with energy'}."
-        f"{OF_SIMULATED if is_simulated(evidence) else ''}{left_out}"
+        f"Checked on {len(evidence.points)} configurations of campaign {evidence.source}{protocol}; "
+        f"configurations by the origin of their energy: {origins or 'none with energy'}.{simulated}"
+        f"{f' Excluded runs: {named}.' if named else ''}"
     )
 
 
-def is_simulated(evidence: Evidence) -> bool:
-    """Return True if results are simulated."""
-    stated = any(provenance.get("simulated") for provenance in evidence.provenance.values())
-    return stated or any(point.origin == SIMULATED for point in evidence.points)
-
-
 def counts(rows: pd.DataFrame) -> str:
-    """Return a few sentences: how many have each verdict, first of those that were tested."""
+    """How many claims have each verdict, first of those that were tested."""
     listed = rows[~rows["id"].isin(unlisted_inconsistencies())]
     by_verdict = Counter(listed["verdict"])
     again = {claim.id for claim in listed_claims() if claim.same_points_as}
@@ -266,27 +241,28 @@ def counts(rows: pd.DataFrame) -> str:
     independent = (is_tested & ~listed["id"].isin(again)).sum()
     stands = rows["id"][rows["stands"].eq(True)]
 
-    def of(verdicts: Sequence[str]) -> str:
+    def listing(verdicts: Sequence[str]) -> str:
         return ", ".join(f"{PLAIN[v]} {by_verdict[v]}" for v in verdicts if by_verdict[v]) or "none"
 
     return (
-        f"Claims: {len(listed)}. Tested: {is_tested.sum()} (independently: {independent}): {of(TESTED)}. "
+        f"Claims: {len(listed)}. Tested: {is_tested.sum()} (independently: {independent}): "
+        f"{listing(TESTED)}. "
         f"Contradicted when all tests are taken together (Holm, 5 %): {', '.join(stands) or 'none'}. "
-        f"No tests: {of([verdict for verdict in VERDICTS if verdict not in TESTED])}. "
+        f"No tests: {listing([verdict for verdict in VERDICTS if verdict not in TESTED])}. "
         f"{FURTHER_WORDS}: {len(rows) - len(listed)}."
     )
 
 
 def frozen(evidence: Evidence) -> list[str]:
-    """Return which list of claims and tolerances decided, and whether it is that from before the runs."""
-    ours = claims_hash()
-    if ours is None:
+    """Which list of claims and tolerances decided, and how many runs began with the same."""
+    current = claims_hash()
+    if current is None:
         return []
-    sentence = f"Claims, checks, tolerances and published rows (reference/): SHA-256 {ours[:16]}"
+    sentence = f"Claims, checks, tolerances and published rows (reference/): SHA-256 {current[:16]}"
     recorded = Counter(run.get("claims_sha256") for run in evidence.provenance.values())
     if not recorded:
         return [f"{sentence}."]
-    same, unknown = recorded[ours], recorded[None]
+    same, unknown = recorded[current], recorded[None]
     others = recorded.total() - same - unknown
     return [
         f"{sentence}. Runs that began with these: {same} of {recorded.total()}; with others, whose "

@@ -32,58 +32,10 @@ from scalewatt.results.tables.published_spread import Spread, pooled
 from scalewatt.results.tables.repeat_statistics import Summary, summary_of
 from scalewatt.results.tables.table_schema import QUANTITIES, RUNS
 
-
-def is_of_energy(name: str) -> bool:
-    """Return True if a quantity is an energy, or follows from one."""
-    return any(part in name for part in ("energy", "power", "p_gpuh", "carbon", "cost"))
-
-
-def is_of_power(name: str) -> bool:
-    """Return True if a quantity is a power, or a ratio of energies: what rated powers alone make of it."""
-    return is_of_energy(name) and any(part in name for part in ("power", "p_gpuh", "share"))
-
-
-Row = Mapping[str, Any]
-Key = tuple[str | None, ...]
-"""A quantity, model and phase, and what its values share: of an energy the origin, of a metric its name."""
-
-
-def key_of(row: Row, name: str) -> Key:
-    """Return what a quantity's spread is pooled over: other trainings scatter otherwise."""
-    training = name, row["model"], row["phase"]
-    if is_metric(name):
-        return *training, row["metric_name"]
-    return *training, row["energy_origin"] if is_of_energy(name) else None
-
-
-def is_metric(name: str) -> bool:
-    """Return True if a quantity is an error of the trained model, of which no spread was published."""
-    return name.startswith("metric_")
-
-
-def pooled_spreads(points: Iterable[Point]) -> dict[Key, Spread]:
-    """Return the spread of each quantity over points with repeats, by `key_of`.
-
-    That of an error over repeats with seeds of their own alone.
-    """
-    repeats: dict[Key, list[Summary]] = {}
-    for point in points:
-        for name in QUANTITIES:
-            if point.varies_seeds or not is_metric(name):
-                repeats.setdefault(key_of(point.row, name), []).append(point.stat(name))
-    return {
-        key: spread
-        for key, summaries in repeats.items()
-        if (spread := pooled(summaries)) is not None
-    }
-
-
 PAPER_DEVICES = ("a100", "h100")
 EPOCHS = {"train": 100, "pretrain": 80, "finetune": 50}
 """The paper's, by phase; PRECISION by model."""
 PRECISION = {"resnet50": "torch_default", "fourcastnet": "fp16"}
-
-
 RUN_COLUMNS = [
     *("configuration", "repeat", "model", "phase", "device", "gpus", "nodes"),
     *("gpus_per_replica", "local_batch_size", "global_batch_size", "dataset_samples", "epochs"),
@@ -94,9 +46,55 @@ RUN_COLUMNS = [
 ]
 """Columns of the table `runs` that rules look at."""
 
+Row = Mapping[str, Any]
+
+
+# --- quantities, and what their spread is pooled over -------------------------------------------------
+
+
+def is_of_energy(name: str) -> bool:
+    """Whether a quantity is an energy, or follows from one."""
+    return any(part in name for part in ("energy", "power", "p_gpuh", "carbon", "cost"))
+
+
+def is_of_power(name: str) -> bool:
+    """Whether a quantity is a power, or a ratio of energies, which rated powers alone can make."""
+    return is_of_energy(name) and any(part in name for part in ("power", "p_gpuh", "share"))
+
+
+def is_metric(name: str) -> bool:
+    """Whether a quantity is an error of the trained model, of which no spread was published."""
+    return name.startswith("metric_")
+
+
+Key = tuple[str | None, ...]
+"""A quantity, model and phase, and what its values share: of an energy the origin, of a metric its name."""
+
+
+def key_of(row: Row, name: str) -> Key:
+    """Key of what a quantity's spread is pooled over, as other trainings scatter otherwise."""
+    training = name, row["model"], row["phase"]
+    if is_metric(name):
+        return *training, row["metric_name"]
+    return *training, row["energy_origin"] if is_of_energy(name) else None
+
+
+def pooled_spreads(points: Iterable[Point]) -> dict[Key, Spread]:
+    """Spread of each quantity over points with repeats; of an error only over repeats with varied seeds."""
+    repeats: dict[Key, list[Summary]] = {}
+    for point in points:
+        for name in QUANTITIES:
+            if point.varies_seeds or not is_metric(name):
+                repeats.setdefault(key_of(point.row, name), []).append(point.stat(name))
+    spreads = {key: pooled(summaries) for key, summaries in repeats.items()}
+    return {key: spread for key, spread in spreads.items() if spread is not None}
+
+
+# --- points and lines ---------------------------------------------------------------------------------
+
 
 def _column(name: str) -> Any:
-    """Return a property: a column of the point's row."""
+    """A property: a column of the point's row."""
     return property(lambda point: point.row[name])
 
 
@@ -109,7 +107,7 @@ class Point:
     dataset_total: int | None = None
     """Samples of the whole dataset; null if the campaign does not say."""
     chance: float | None = None
-    """The error in percent from which a classifier is no better than chance; null of other models."""
+    """Error in percent from which a classifier is no better than chance; null of other models."""
     spreads: Mapping[Key, Spread] = field(default_factory=dict)
     """What the campaign's repeats say of single runs."""
     varies_seeds: bool = False
@@ -124,26 +122,31 @@ class Point:
     lbs = _column("local_batch_size")
     gbs = _column("global_batch_size")
     samples = _column("dataset_samples")
-    """Of the training set; null if unknown."""
+    """Samples of the training set; null if unknown."""
     epochs = _column("epochs")
     n_repeats = _column("n_repeats")
-    """How many runs the means are of."""
+    """Number of runs that the means are of."""
     origin = _column("energy_origin")
     """Measured, estimated, simulated or published; null without energy."""
     scope = _column("energy_scope")
     """Device kinds in the total energy, such as gpu+cpu+ram."""
 
     def stat(self, name: str) -> Summary:
-        """Return a quantity of `table_schema.QUANTITIES` over the repeats; its mean is null if unknown."""
+        """A quantity of `table_schema.QUANTITIES` over the repeats; its mean is null if unknown."""
         return summary_of(self.row, name)
 
     def spread(self, name: str) -> Spread | None:
-        """Return that of one run, over the campaign's repeats; null if these do not tell it."""
+        """Spread of a single run, over the campaign's repeats; null if these do not tell it."""
         return self.spreads.get(key_of(self.row, name))
 
     def mean(self, name: str) -> float | None:
-        """Return the mean of a quantity."""
+        """Mean of a quantity."""
         return self.stat(name).mean
+
+    @property
+    def is_full_size(self) -> bool:
+        """Whether it was trained on the paper's dataset, or on a part of that."""
+        return self.dataset_total == FULL_SAMPLES.get(self.model, -1)
 
 
 @dataclass(frozen=True)
@@ -162,21 +165,43 @@ class Line:
     planned: tuple[int, ...] = ()
     """GPU counts of all its points, with results or without."""
     alike: bool = False
-    """True if another series has the same model, phase, device, mode and batch size."""
+    """True if another series has the same `key`."""
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Model, phase, device, mode and batch size."""
+        return self.model, self.phase, self.device, self.mode, self.constant
 
     @property
     def title(self) -> str:
-        """Return model, phase, device, mode and batch size; its name too if others have the same."""
+        """The line in words; with its name if others have the same."""
         phase = "" if self.phase == "train" else f" {self.phase}"
         words = f"{self.model}{phase} {self.device} {self.mode} {self.constant or ''}".strip()
         return f"{words} ({self.name})" if self.alike else words
 
-    def at(self, gpus: int) -> Point | None:
-        """Return the point at this GPU count, if it has results."""
+    def is_of(
+        self,
+        model: str | None = None,
+        phase: str | None = None,
+        device: str | None = None,
+        mode: str | None = None,
+        constant: int | None = None,
+    ) -> bool:
+        """Whether this description fits; empty is any, and `mode` may be a beginning (fd, fd_gbs, …)."""
+        return (
+            (not model or model == self.model)
+            and (not phase or phase == self.phase)
+            and (not device or device == self.device)
+            and (not mode or mode == self.mode or self.mode.startswith(f"{mode}_"))
+            and constant in (None, self.constant)
+        )
+
+    def point_at(self, gpus: int) -> Point | None:
+        """The point at this GPU count, if it has results."""
         return next((point for point in self.points if point.gpus == gpus), None)
 
     def having(self, *names: str, at_least: int = 0) -> tuple[Point, ...]:
-        """Return points with n ≥ `at_least` whose quantities of these names are known."""
+        """Points with n ≥ `at_least` whose quantities of these names are known."""
         return tuple(
             point
             for point in self.points
@@ -195,7 +220,7 @@ class Trace:
 
 
 def no_runs() -> pd.DataFrame:
-    """Return an empty table of runs."""
+    """An empty table of runs."""
     return frame_of([], RUNS)[RUN_COLUMNS]
 
 
@@ -221,14 +246,10 @@ class Evidence:
     table_metadata: Mapping[Any, Any] = field(default_factory=dict)
     """What the table of configurations says of itself: missing, excluded, …"""
 
-    def changed(self, change: Callable[[Point], Point | None]) -> Evidence:
-        """Return the evidence with every point changed; without those that become null."""
-
-        def of(points: Iterable[Point]) -> tuple[Point, ...]:
-            return tuple(new for point in points if (new := change(point)) is not None)
-
-        lines = tuple(replace(line, points=of(line.points)) for line in self.lines)
-        return replace(self, lines=lines, points=of(self.points))
+    def changed(self, change: Callable[[Point], Point]) -> Evidence:
+        """The evidence with every point changed."""
+        lines = tuple(replace(ln, points=tuple(map(change, ln.points))) for ln in self.lines)
+        return replace(self, lines=lines, points=tuple(map(change, self.points)))
 
     def find(
         self,
@@ -238,24 +259,16 @@ class Evidence:
         mode: str | None = None,
         constant: int | None = None,
     ) -> tuple[Line, ...]:
-        """Return lines of this description that have results; `mode` by its beginning (fd, fd_gbs, …)."""
-        return tuple(
-            line
-            for line in self.lines
-            if line.points
-            and model in (None, line.model)
-            and phase in (None, line.phase)
-            and device in (None, line.device)
-            and (mode is None or has_mode(line.mode, mode))
-            and constant in (None, line.constant)
-        )
+        """Lines with results that fit this description (see `Line.is_of`)."""
+        wanted = model, phase, device, mode, constant
+        return tuple(line for line in self.lines if line.points and line.is_of(*wanted))
 
     def line(
         self, model: str, phase: str, device: str, mode: str, constant: int | None = None
     ) -> Line:
-        """Return the line of this description; NotTestable if none has results.
+        """The line of this description; NotTestable if none has results.
 
-        Of several that with most points as the paper trained, then with most points.
+        Of several that with the most points as the paper trained, then with the most points.
         """
         lines = self.find(model, phase, device, mode, constant)
         if not lines:
@@ -275,74 +288,53 @@ class Evidence:
         mode: str | None = None,
         least: int = 2,
     ) -> tuple[Line, ...]:
-        """Return lines of this description with `least` planned points: of those alike the one of `line`."""
+        """Lines of this description with `least` planned points; of those alike the one of `line`."""
         alike: dict[tuple[Any, ...], list[Line]] = {}
         for line in self.find(model, phase, device, mode):
             if len(line.planned) >= least:
-                alike.setdefault(key_of_line(line), []).append(line)
+                alike.setdefault(line.key, []).append(line)
         return tuple(max(lines, key=_closeness) for lines in alike.values())
 
-    def anywhere(
-        self, model: str, phase: str, device: str, mode: str, constant: int | None = None
-    ) -> tuple[Line, ...]:
-        """Return, for a portable claim, the line on its own device, else one of each other device.
+    def anywhere(self, model: str, phase: str, device: str, mode: str) -> tuple[Line, ...]:
+        """For a portable claim, the line on its own device, else one of each other device.
 
-        A constant batch size of the paper's counts on the paper's device only. NotTestable if
-        no device has such a line.
+        NotTestable if no device has such a line.
         """
-        if self.find(model, phase, device, mode, constant):
-            return (self.line(model, phase, device, mode, constant),)
         others = sorted({line.device for line in self.find(model, phase, None, mode)} - {device})
-        if not others:
-            return (self.line(model, phase, device, mode, constant),)
+        if self.find(model, phase, device, mode) or not others:
+            return (self.line(model, phase, device, mode),)
         return tuple(self.line(model, phase, other, mode) for other in others)
 
     def gpus_per_node(self, device: str) -> int:
-        """Return GPUs of a node: the paper's on its devices, else the most that one node held."""
+        """GPUs of a node: the paper's on its devices, else the most that one node held."""
         if device in PAPER_DEVICES:
             return PAPER_GPUS_PER_NODE
         per_node = (p.gpus // p.nodes for p in self.points if p.device == device and p.nodes)
         return max(per_node, default=1)
 
 
-def is_full_size(point: Point) -> bool:
-    """Return True if it was trained on the paper's dataset (or a part of it), not on a smaller one."""
-    return point.dataset_total == FULL_SAMPLES.get(point.model, -1)
-
-
 def unlike_paper(point: Point, epochs: int | None = None) -> tuple[str, ...]:
-    """Return what keeps a training's numbers from being compared with the paper's; empty: nothing.
+    """What keeps a training's numbers from being compared with the paper's; empty: nothing.
 
     `epochs`: how many are wanted, by default the paper's of the phase.
     """
     row, differences = point.row, []
-    wanted = EPOCHS.get(point.phase) if epochs is None else epochs
-    if not is_full_size(point):
-        differences.append(
-            f"dataset of {point.dataset_total or 'unknown'} samples, not the paper's"
-        )
-    if point.epochs != wanted:
-        differences.append(f"{point.epochs} epochs, not {wanted}")
+    epochs = EPOCHS.get(point.phase) if epochs is None else epochs
+    precision = PRECISION.get(point.model)
+    if not point.is_full_size:
+        samples = point.dataset_total or "unknown"
+        differences.append(f"dataset of {samples} samples, not the paper's")
+    if point.epochs != epochs:
+        differences.append(f"{point.epochs} epochs, not {epochs}")
     if row["protocol"] != "paper":
         differences.append(f"protocol {row['protocol'] or 'unknown'}, not paper")
-    if row["precision"] != PRECISION.get(point.model):
-        differences.append(
-            f"precision {row['precision'] or 'unknown'}, not {PRECISION.get(point.model)}"
-        )
+    if row["precision"] != precision:
+        differences.append(f"precision {row['precision'] or 'unknown'}, not {precision}")
     if row["loader"] == "synthetic":
         differences.append("synthetic data")
     differences += [name for name in ("channels_last", "compile", *LEVERS) if row[name]]
     return tuple(differences)
 
 
-def key_of_line(line: Line) -> tuple[Any, ...]:
-    return line.model, line.phase, line.device, line.mode, line.constant
-
-
 def _closeness(line: Line) -> tuple[int, int]:
     return sum(not unlike_paper(point) for point in line.points), len(line.points)
-
-
-def has_mode(mode: str, asked: str) -> bool:
-    """Return True if a mode is the asked one, or begins so."""
-    return mode == asked or mode.startswith(f"{asked}_")

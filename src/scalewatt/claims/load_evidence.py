@@ -23,14 +23,13 @@ from scalewatt.claims.evidence import (
     Point,
     Row,
     Trace,
-    key_of_line,
     pooled_spreads,
 )
 from scalewatt.common.errors import InputError
 from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.results.figures.figure_schema import POWER
-from scalewatt.results.tables.frames import read_frame, records
+from scalewatt.results.tables.frames import frame_of, read_frame, records
 from scalewatt.results.tables.published import published_configurations
 from scalewatt.results.tables.read_table import PUBLISHED, RUN_KEY
 from scalewatt.results.tables.run_row import read_provenances
@@ -43,49 +42,40 @@ PAPER_CAMPAIGN = PROJECT_ROOT / "campaigns" / "paper.yaml"
 
 
 def published_evidence() -> Evidence:
-    """Return the paper's own numbers, in the series of the paper's campaign."""
+    """The paper's own numbers, in the series of the paper's campaign."""
     campaign = load_campaign(PAPER_CAMPAIGN)
-    return with_points(
-        Evidence(
-            PUBLISHED,
-            published=True,
-            lines=lines_of(campaign, records(published_configurations())),
-            specs=specs_of(campaign),
-            campaign=campaign,
-        )
-    )
+    lines = lines_of(campaign, records(published_configurations()))
+    specs = specs_of(campaign)
+    evidence = Evidence(PUBLISHED, published=True, lines=lines, specs=specs, campaign=campaign)
+    return with_points(evidence)
 
 
 def campaign_evidence(campaign: Campaign, tables: Path) -> Evidence:
-    """Return what a campaign's tables (a folder) and the folders of its finished runs say.
+    """Read a campaign's tables (a folder), and the provenance of its finished runs.
 
-    InputError for a table that is missing or wrong.
+    InputError for a table that is missing or damaged.
     """
-    configurations = read_frame(
-        tables / "configurations.parquet",
-        CONFIGURATIONS,
-    )
+    configurations = read_frame(tables / "configurations.parquet", CONFIGURATIONS)
     runs = read_frame(tables / "runs.parquet", RUNS)
     runs = runs.loc[runs["excluded"].isna(), RUN_COLUMNS]
     figure5 = tables / "figure5.parquet"
-    traces = read_frame(figure5, POWER) if figure5.exists() else None
-    return with_points(
-        Evidence(
-            campaign.name,
-            lines=lines_of(campaign, records(configurations)),
-            runs=runs,
-            traces=() if traces is None else traces_of(traces),
-            trace_metadata={} if traces is None else traces.attrs,
-            specs=specs_of(campaign),
-            provenance=read_provenances(records(runs[list(RUN_KEY)]), tables.parent),
-            campaign=campaign,
-            table_metadata=configurations.attrs,
-        )
+    traces = read_frame(figure5, POWER) if figure5.exists() else frame_of([], POWER)
+    evidence = Evidence(
+        campaign.name,
+        lines=lines_of(campaign, records(configurations)),
+        runs=runs,
+        traces=traces_of(traces),
+        trace_metadata=traces.attrs,
+        specs=specs_of(campaign),
+        provenance=read_provenances(records(runs[list(RUN_KEY)]), tables.parent),
+        campaign=campaign,
+        table_metadata=configurations.attrs,
     )
+    return with_points(evidence)
 
 
 def find_campaign(results: Path, given: Path | None, cluster: Cluster | None = None) -> Campaign:
-    """Return the campaign of a results folder: the given file, else the project's file of that name.
+    """Find the campaign of a results folder: the given file, else the project's file of that name.
 
     InputError if none has the folder's name, or the given one has another.
     """
@@ -100,13 +90,13 @@ def find_campaign(results: Path, given: Path | None, cluster: Cluster | None = N
         return campaign
     files = sorted(Path("campaigns").glob("*.yaml"))
     unread = ""
-    for path in filter(Path.exists, files):
+    for path in files:
         try:
-            its = read_yaml(path).get("name")
+            stated = read_yaml(path).get("name")
         except InputError as error:  # somebody may be writing it
             unread += f" (not read: {error})"
             continue
-        if its in (name, name.removesuffix(SIMULATED)):
+        if stated in (name, name.removesuffix(SIMULATED)):
             return _load(path, name, cluster)
     raise InputError(
         f"--results {results}: no campaign is named {name} in {', '.join(map(str, files))}{unread}; "
@@ -115,19 +105,19 @@ def find_campaign(results: Path, given: Path | None, cluster: Cluster | None = N
 
 
 def _load(path: Path, name: str, cluster: Cluster | None) -> Campaign:
-    """Return the campaign; as it is simulated where the results are, though no cluster says so."""
+    """Load a campaign, simulated if the results are, though no cluster says so."""
     campaign = load_campaign(path, cluster, to_run=False).whole
-    simulated = cluster is None and f"{campaign.name}{SIMULATED}" == name
-    return replace(campaign, name=name) if simulated else campaign
+    is_simulated = cluster is None and f"{campaign.name}{SIMULATED}" == name
+    return replace(campaign, name=name) if is_simulated else campaign
 
 
 def specs_of(campaign: Campaign) -> dict[str, RunSpec]:
-    """Return the spec of each configuration (its first repeat's)."""
+    """Spec of each configuration's first repeat."""
     return {id_: run_spec(campaign, id_, 1) for id_ in campaign.configurations}
 
 
 def traces_of(table: pd.DataFrame) -> tuple[Trace, ...]:
-    """Return the panels of figure 5's table."""
+    """Panels of figure 5's table."""
     return tuple(
         Trace(rows[0], tuple(row["time_s"] for row in rows), tuple(row["power_w"] for row in rows))
         for _, panel in table.groupby("panel", sort=False)
@@ -139,7 +129,7 @@ def traces_of(table: pd.DataFrame) -> tuple[Trace, ...]:
 
 
 def lines_of(campaign: Campaign, rows: Sequence[Row]) -> tuple[Line, ...]:
-    """Return all series of a campaign, each with the points that `rows` (of configurations) has."""
+    """All series of a campaign, each with the points that `rows` (of configurations) has."""
     by_id = {row["configuration"]: row for row in rows}
     modes = modes_of(campaign)
     of_point: dict[str, tuple[str, ...]] = {}
@@ -167,12 +157,12 @@ def lines_of(campaign: Campaign, rows: Sequence[Row]) -> tuple[Line, ...]:
         )
         for name, series in campaign.series.items()
     ]
-    counts = Counter(map(key_of_line, lines))
-    return tuple(replace(line, alike=counts[key_of_line(line)] > 1) for line in lines)
+    counts = Counter(line.key for line in lines)
+    return tuple(replace(line, alike=counts[line.key] > 1) for line in lines)
 
 
 def _total(configuration: Configuration) -> int | None:
-    """Return samples of the whole dataset that a configuration trains on a part of."""
+    """Samples of the whole dataset that a configuration trains on a part of."""
     if configuration.dataset_samples is None or Fraction(configuration.dataset_fraction) == 1:
         return configuration.dataset_samples
     total = configuration.dataset.get("train_samples")
@@ -180,7 +170,7 @@ def _total(configuration: Configuration) -> int | None:
 
 
 def _chance(configuration: Configuration) -> float | None:
-    """Return the error of guessing less two standard deviations over the validation set, in percent."""
+    """Error of guessing less two standard deviations over the validation set, in percent."""
     classes, samples = configuration.dataset.get("classes"), configuration.validation_samples
     if not classes or not samples:
         return None
@@ -189,7 +179,7 @@ def _chance(configuration: Configuration) -> float | None:
 
 
 def with_points(evidence: Evidence) -> Evidence:
-    """Return the same with `points`: those of all lines, each once, with what repeats say of their spread."""
+    """Add `points`: those of all lines, each once, with what the campaign's repeats say of their spread."""
     points = {point.id: point for line in evidence.lines for point in line.points}
     spreads = {} if evidence.published else pooled_spreads(points.values())
     whole = replace(evidence, points=tuple(points.values()))
@@ -197,7 +187,7 @@ def with_points(evidence: Evidence) -> Evidence:
 
 
 def modes_of(campaign: Campaign) -> dict[str, str]:
-    """Return the mode of each series (see `evidence`)."""
+    """Mode of each series (see `evidence`)."""
     series = pd.DataFrame(
         [
             {
@@ -219,7 +209,7 @@ def modes_of(campaign: Campaign) -> dict[str, str]:
 
 
 def constant_of(campaign: Campaign, series: Series) -> int | None:
-    """Return the batch size that is the same at all points of a series, if one is."""
+    """Batch size that all points of a series share, if they do."""
     configurations = (campaign.configurations[id_] for id_ in series.points.values())
     values = {getattr(each, series.constant, None) for each in configurations}
     return values.pop() if len(values) == 1 else None

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pandas as pd
 
 from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL
 from scalewatt.claims.evidence import PAPER_DEVICES, Evidence
-from scalewatt.claims.outcomes import Outcome, all_of, attempt, exactly
+from scalewatt.claims.outcomes import Outcome, Rule, all_of, attempt, exactly, rule_in
 from scalewatt.claims.reference_tables import BY_CONSTRUCTION, Check, NotTestable
 from scalewatt.claims.settings import all_say, specs_of
 from scalewatt.results.tables.published import SOCKETS_PER_NODE as SOCKETS
 
+RUN_RULES: dict[str, Rule] = {}
+"""The rules by the name that the table calls them."""
 WORK = (
     *("configuration", "updates", "gpus", "gpus_per_replica", "local_batch_size"),
     *("global_batch_size", "epochs", "dataset_samples", "protocol"),
 )
-
-
-def _floats(runs: pd.DataFrame, *names: str) -> list[pd.Series]:
-    """Return columns as floats, null as NaN."""
-    return [runs[name].astype("float64") for name in names]
-
-
-def _furthest(off: pd.Series) -> int:
-    """Return the place of the number that is furthest from 0, the last of several."""
-    return len(off) - 1 - int(off.abs().to_numpy(float)[::-1].argmax())
 
 
 def _origins(runs: pd.DataFrame) -> list[str]:
@@ -37,7 +28,8 @@ def _origins(runs: pd.DataFrame) -> list[str]:
 # --- work, and sums by construction ---------------------------------------------------------------
 
 
-def _work(evidence: Evidence, check: Check) -> Outcome:
+@rule_in(RUN_RULES)
+def work(evidence: Evidence, check: Check) -> Outcome:
     """Check whether updates · replicas · LBS are the samples of all epochs, up to one batch an epoch.
 
     A replica is one GPU, or the GPUs that share one copy of a model (`gpus_per_replica`). A run that stops
@@ -60,8 +52,8 @@ def _work(evidence: Evidence, check: Check) -> Outcome:
     batches = (off / (runs["epochs"] * runs["global_batch_size"]).astype("float64")).dropna().abs()
     if batches.empty:
         raise NotTestable("No finished run says how many samples it trained on.")
-    at = _furthest(batches)
-    most, where = float(batches.iloc[at]), runs.loc[batches.index[at], "configuration"]
+    last = batches.index[batches == batches.max()][-1]
+    most, where = float(batches.max()), runs.loc[last, "configuration"]
     source = "as planned by the specs" if is_planned else "of finished runs"
     return exactly(
         most < check.high,
@@ -71,7 +63,8 @@ def _work(evidence: Evidence, check: Check) -> Outcome:
     )
 
 
-def _by_construction(evidence: Evidence, check: Check) -> Outcome:
+@rule_in(RUN_RULES)
+def by_construction(evidence: Evidence, check: Check) -> Outcome:
     """Check whether numbers are there of which one is made of the others: that they agree is no test.
 
     `quantity` names the columns of runs, `least` how many runs of a configuration it takes.
@@ -88,7 +81,8 @@ def _by_construction(evidence: Evidence, check: Check) -> Outcome:
 # --- sockets ------------------------------------------------------------------------------------
 
 
-def _nodes(evidence: Evidence, check: Check) -> Outcome:
+@rule_in(RUN_RULES)
+def nodes(evidence: Evidence, check: Check) -> Outcome:
     """Check whether A100 and H100 nodes have 4 GPUs by the specs, 2 sockets by the CPU energy of runs."""
     specs = [spec for spec in specs_of(evidence) if spec.device in PAPER_DEVICES]
     if not specs:
@@ -104,7 +98,8 @@ def _nodes(evidence: Evidence, check: Check) -> Outcome:
     )
 
 
-def _whole_node(evidence: Evidence, check: Check) -> Outcome:
+@rule_in(RUN_RULES)
+def whole_node(evidence: Evidence, check: Check) -> Outcome:
     """Check whether runs on a part of a node count all its sockets: as many as runs that hold the whole."""
     runs = evidence.runs[evidence.runs["model"] == check.model]
     held = {device: evidence.gpus_per_node(device) for device in runs["device"].unique()}
@@ -118,7 +113,7 @@ def _whole_node(evidence: Evidence, check: Check) -> Outcome:
 
 
 def _all_sockets(evidence: Evidence, device: str) -> int:
-    """Return the sockets of a node: the paper's, elsewhere those of runs that hold all GPUs of a node."""
+    """Sockets of a node: the paper's, elsewhere those of runs that hold all GPUs of a node."""
     if device in PAPER_DEVICES:
         return SOCKETS
     runs = evidence.runs[evidence.runs["device"] == device]
@@ -137,13 +132,10 @@ def _sockets(runs: pd.DataFrame, wanted: int) -> Outcome:
 
 
 def _counted_sockets(runs: pd.DataFrame) -> list[tuple[str, int]]:
-    """Return the CPU sockets in the CPU energy of runs, per node, of those that tell it.
-
-    That energy over the mean power of a socket and the run time.
-    """
+    """CPU sockets per node of runs that tell it: CPU energy over mean power of a socket and run time."""
     names = ["cpu_energy_kwh", "mean_cpu_socket_power_w", "runtime_h", "nodes"]
     known = runs[(runs[names].fillna(0) != 0).all(axis=1)]
-    energy, power, hours, nodes = _floats(known, *names)
+    energy, power, hours, nodes = (known[name].astype("float64") for name in names)
     sockets = (1000 * energy / (power * hours * nodes)).round().clip(lower=1).astype(int)
     return list(zip(known["configuration"], sockets, strict=True))
 
@@ -151,7 +143,8 @@ def _counted_sockets(runs: pd.DataFrame) -> list[tuple[str, int]]:
 # --- metric and memory ------------------------------------------------------------------------------
 
 
-def _metric(evidence: Evidence, check: Check) -> Outcome:
+@rule_in(RUN_RULES)
+def metric(evidence: Evidence, check: Check) -> Outcome:
     """Check whether the metric of a model's points is this one."""
     known = [
         point
@@ -163,26 +156,18 @@ def _metric(evidence: Evidence, check: Check) -> Outcome:
     return all_say(check.text, check.exact_value, [(p.id, p.row[check.quantity]) for p in known])
 
 
-def _no_ram(evidence: Evidence, check: Check) -> Outcome:
+@rule_in(RUN_RULES)
+def no_ram(evidence: Evidence, check: Check) -> Outcome:
     """Check whether RAM energy is missing on a device, not 0, and the scope of the total says so."""
     known = [p for p in evidence.points if p.device == check.device and p.scope is not None]
     if not known:
         raise NotTestable(f"No finished run on {check.device}.")
     with_ram = [
-        p.id for p in known if p.mean(check.quantity) is not None or "ram" in p.scope.split("+")
+        point.id
+        for point in known
+        if point.mean(check.quantity) is not None or "ram" in point.scope.split("+")
     ]
     if with_ram:
         return exactly(False, with_ram[0], f"{with_ram[0]} on {check.device} has energy of RAM.")
     sentence = f"Energy of RAM is null and outside of the scope on {check.device} ({len(known)})."
     return exactly(True, None, sentence)
-
-
-RUN_RULES: dict[str, Callable[[Evidence, Check], Outcome]] = {
-    "by_construction": _by_construction,
-    "metric": _metric,
-    "nodes": _nodes,
-    "no_ram": _no_ram,
-    "whole_node": _whole_node,
-    "work": _work,
-}
-"""The rules by the name that the table calls them."""

@@ -1,6 +1,6 @@
 """Rules on how trainings are set up: values in the specs of a campaign's configurations, in provenance.
 
-The series count of which a run has finished, with all their points as the campaign defines them.
+Only configurations in series that have a finished run count; of the paper's own numbers, all do.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from typing import Any
 
 from scalewatt.campaign.campaign_types import VARIED
 from scalewatt.campaign.run_spec import RunSpec
-from scalewatt.claims.evidence import PAPER_DEVICES, Evidence, Line, Row, Trace, has_mode
-from scalewatt.claims.outcomes import Outcome, all_of, attempt, exactly
+from scalewatt.claims.evidence import PAPER_DEVICES, Evidence, Line, Row, Trace
+from scalewatt.claims.outcomes import Outcome, Rule, all_of, attempt, exactly, rule_in
 from scalewatt.claims.reference_tables import CONTRADICTED, NOT_TESTABLE, Check, NotTestable
 from scalewatt.claims.traces import averaged_s
 from scalewatt.results.tables.published import FULL_SAMPLES
 
+SPEC_RULES: dict[str, Rule] = {}
+"""The rules by the name that the table calls them."""
 SAMPLES_PER_GPU = 5004
 """The paper's, where its dataset grows with n; one more or less is rounding."""
 
@@ -27,18 +29,11 @@ SAMPLES_PER_GPU = 5004
 def specs_of(
     evidence: Evidence, model: str = "", phase: str = "", device: str = "", mode: str = ""
 ) -> list[RunSpec]:
-    """Return specs of the configurations in series of this description, each once; commands have none.
+    """Specs of the configurations in series of this description, each once; commands have none.
 
     NotTestable if the campaign defines none, or no run of these has finished.
     """
-    lines = [
-        line
-        for line in evidence.lines
-        if model in ("", line.model)
-        and phase in ("", line.phase)
-        and device in ("", line.device)
-        and (not mode or has_mode(line.mode, mode))
-    ]
+    lines = [line for line in evidence.lines if line.is_of(model, phase, device, mode)]
     described = " ".join(filter(None, (model, phase, mode, device))) or "a known model"
     if not _specs(evidence, lines):
         raise NotTestable(f"The campaign defines no configuration of {described}.")
@@ -58,42 +53,36 @@ def _specs(evidence: Evidence, lines: Iterable[Line]) -> list[RunSpec]:
 
 
 def _begun(evidence: Evidence, lines: Iterable[Line]) -> list[Line]:
-    """Return lines with a finished run; the paper's own are all finished."""
     return [line for line in lines if line.points or evidence.published]
 
 
 def unless_departing(outcome: Outcome, evidence: Evidence, model: str) -> Outcome:
-    """Return what a check of settings found; one that is none of the paper's contradicts nothing."""
-    if outcome.verdict != CONTRADICTED or _is_of_paper(evidence, model):
-        return outcome
-    more = "The campaign is none of the paper's: it departs, and contradicts nothing."
-    return Outcome(NOT_TESTABLE, None, f"{outcome.detail} {more}")
-
-
-def _is_of_paper(evidence: Evidence, model: str) -> bool:
-    """Return True if trainings of the model are on a device, the full dataset, the protocol of the paper."""
-    lines = [line for line in evidence.lines if model in ("", line.model)]
-    return any(
+    """Make a contradiction not testable if no training is the paper's: the campaign departs by choice."""
+    lines = _begun(evidence, (line for line in evidence.lines if line.is_of(model)))
+    is_of_paper = any(
         spec.device in PAPER_DEVICES
         and spec.protocol == "paper"
         and _training_samples(spec) == FULL_SAMPLES.get(spec.model, -1)
-        for spec in _specs(evidence, _begun(evidence, lines))
+        for spec in _specs(evidence, lines)
     )
+    if outcome.verdict != CONTRADICTED or is_of_paper:
+        return outcome
+    more = "The campaign is none of the paper's: it departs, and contradicts nothing."
+    return Outcome(NOT_TESTABLE, None, f"{outcome.detail} {more}")
 
 
 # --- values in specs ----------------------------------------------------------------------------
 
 
 def _training_samples(spec: RunSpec) -> Any:
-    """Return samples of the whole dataset; where all of it is used, those that are."""
-    whole = spec.dataset_fraction == "1"
-    return spec.dataset_samples if whole else spec.dataset.get("train_samples")
+    """Samples of the whole dataset."""
+    is_whole = spec.dataset_fraction == "1"
+    return spec.dataset_samples if is_whole else spec.dataset.get("train_samples")
 
 
 def _validation_samples(spec: RunSpec) -> Any:
-    """Return samples of the validation set over the part of the dataset that is used, rounded."""
-    samples = spec.validation_samples
-    whole = spec.dataset.get("validation_samples")
+    """Samples of the validation set over the part of the dataset that is used, rounded."""
+    samples, whole = spec.validation_samples, spec.dataset.get("validation_samples")
     if samples is None or whole is None:
         return None
     fits = samples == int(whole * Fraction(spec.dataset_fraction))
@@ -101,7 +90,7 @@ def _validation_samples(spec: RunSpec) -> Any:
 
 
 def _samples_per_gpu(spec: RunSpec) -> Any:
-    """Return SAMPLES_PER_GPU where a GPU's samples are within one of it."""
+    """SAMPLES_PER_GPU if a GPU's samples are within one of it."""
     if spec.dataset_samples is None:
         return None
     each = spec.dataset_samples / spec.gpus
@@ -109,15 +98,14 @@ def _samples_per_gpu(spec: RunSpec) -> Any:
 
 
 def _grid_degrees(spec: RunSpec) -> Any:
-    """Return the degrees between grid points."""
+    """Degrees between grid points."""
     grid = spec.dataset.get("grid")
     return None if not grid else (360 / grid[1], 180 / grid[0])
 
 
 def _starts_from_pretraining(spec: RunSpec) -> bool:
-    """Return True if the weights are those of the same GPUs' pre-training."""
-    start = spec.initial_weights
-    name = start.configuration if start else ""
+    """Whether the weights are those of the same GPUs' pre-training."""
+    name = spec.initial_weights.configuration if spec.initial_weights else ""
     same = f"-n{spec.gpus:03d}-lbs{spec.local_batch_size:04d}-" in name
     return same and "pretrain" in name
 
@@ -133,13 +121,12 @@ DERIVED: Mapping[str, Callable[[RunSpec], Any]] = {
 
 
 def _read(evidence: Evidence, spec: RunSpec, path: str) -> Any:
-    """Return the value at a path such as `settings.momentum`, or a derived one; null if absent."""
+    """Value at a path such as `settings.momentum`, or a derived one; null if absent."""
     if path in DERIVED:
         return DERIVED[path](spec)
     if path == "repeats":
-        return (
-            None if evidence.campaign is None else evidence.campaign.repeats.get(spec.configuration)
-        )
+        campaign = evidence.campaign
+        return None if campaign is None else campaign.repeats.get(spec.configuration)
     name, *keys = path.split(".")
     value = getattr(spec, name, None)
     for key in keys:
@@ -147,20 +134,21 @@ def _read(evidence: Evidence, spec: RunSpec, path: str) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _spec(evidence: Evidence, check: Check) -> Outcome:
+@rule_in(SPEC_RULES)
+def spec(evidence: Evidence, check: Check) -> Outcome:
     """Check whether all specs say the wanted value, or values of several paths."""
     paths = check.quantity.split(";")
     stated = []
-    for spec in specs_of(evidence, *check.series, check.mode):
-        values = tuple(_read(evidence, spec, path) for path in paths)
-        stated.append((spec.configuration, values if len(paths) > 1 else values[0]))
+    for each in specs_of(evidence, *check.series, check.mode):
+        values = tuple(_read(evidence, each, path) for path in paths)
+        stated.append((each.configuration, values if len(paths) > 1 else values[0]))
     return all_say(check.text, check.exact_value, stated)
 
 
 def all_say(
     what: str, wanted: Any, stated: Sequence[tuple[str, Any]], noun: str = "configurations"
 ) -> Outcome:
-    """Return whether all configurations (or runs) say the wanted value; NotTestable if some say none."""
+    """Check whether all configurations (or runs) say the wanted value; NotTestable if some say none."""
     what = what[:1].upper() + what[1:]
     silent = [
         id_ for id_, value in stated if None in (value if isinstance(value, tuple) else [value])
@@ -184,39 +172,37 @@ def _text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _all_gpu_counts(evidence: Evidence, check: Check) -> Outcome:
+@rule_in(SPEC_RULES)
+def all_gpu_counts(evidence: Evidence, check: Check) -> Outcome:
     """Check whether the GPU counts of the whole campaign are these."""
     counts = tuple(sorted({spec.gpus for spec in specs_of(evidence)}))
     sentence = f"The campaign has n = {_text(counts)}; claimed are {_text(check.exact_value)}."
     return exactly(counts == check.exact_value, _text(counts), sentence)
 
 
-def _gpu_counts(evidence: Evidence, check: Check) -> Outcome:
+@rule_in(SPEC_RULES)
+def gpu_counts(evidence: Evidence, check: Check) -> Outcome:
     """Check whether series have this constant batch size and these GPU counts."""
     specs = specs_of(evidence, *check.series, check.mode)
-    word = "LBS" if check.mode.endswith("lbs") else "GBS"
-    sizes = {spec.local_batch_size if word == "LBS" else _gbs(spec) for spec in specs}
+    size = "LBS" if check.mode.endswith("lbs") else "GBS"
+    sizes = {spec.local_batch_size if size == "LBS" else _gbs(spec) for spec in specs}
     counts = tuple(sorted({spec.gpus for spec in specs}))
-    value = f"{word} {_text(sorted(map(str, sizes)))}, n = {_text(counts)}"
-    sentence = f"{value}; claimed are {word} {check.batch}, n = {_text(check.exact_value)}."
+    value = f"{size} {_text(sorted(map(str, sizes)))}, n = {_text(counts)}"
+    sentence = f"{value}; claimed are {size} {check.batch}, n = {_text(check.exact_value)}."
     return exactly(sizes == {int(check.batch)} and counts == check.exact_value, value, sentence)
 
 
 def _gbs(spec: RunSpec) -> Any:
-    """Return the GBS; null if it is not that of all GPUs."""
+    """The GBS; null if it is not that of all GPUs."""
     fits = spec.local_batch_size * spec.gpus == spec.global_batch_size
     return spec.global_batch_size if fits else None
 
 
-def _constant_gbs(evidence: Evidence, check: Check) -> Outcome:
+@rule_in(SPEC_RULES)
+def constant_gbs(evidence: Evidence, check: Check) -> Outcome:
     """Check whether series at constant GBS have these; Table 1's single points are no series."""
-    sizes = {
-        line.constant
-        for line in _begun(evidence, evidence.lines)
-        if (line.model, line.phase, line.device) == check.series
-        and has_mode(line.mode, check.mode)
-        and len(line.planned) > 1
-    }
+    lines = [line for line in evidence.lines if line.is_of(*check.series, check.mode)]
+    sizes = {line.constant for line in _begun(evidence, lines) if len(line.planned) > 1}
     if not sizes:
         raise NotTestable(
             f"No finished pre-training in a series at constant GBS on {check.device}."
@@ -227,7 +213,8 @@ def _constant_gbs(evidence: Evidence, check: Check) -> Outcome:
     return exactly(sizes == set(claimed), value, sentence)
 
 
-def _largest(evidence: Evidence, check: Check) -> Outcome:
+@rule_in(SPEC_RULES)
+def largest_setting(evidence: Evidence, check: Check) -> Outcome:
     """Check whether the largest value of a path is this one."""
     specs = specs_of(evidence, *check.series, check.mode)
     largest = max(getattr(spec, check.quantity) for spec in specs)
@@ -236,7 +223,8 @@ def _largest(evidence: Evidence, check: Check) -> Outcome:
     return exactly(largest == claimed, str(largest), sentence)
 
 
-def _repeats_of_one_seed(evidence: Evidence, check: Check) -> Outcome:
+@rule_in(SPEC_RULES)
+def repeats_of_one_seed(evidence: Evidence, check: Check) -> Outcome:
     """Check whether every configuration is repeated so often, all with one seed."""
     specs = specs_of(evidence, *check.series, check.mode)
     seeds = {spec.seed for spec in specs}
@@ -248,23 +236,22 @@ def _repeats_of_one_seed(evidence: Evidence, check: Check) -> Outcome:
     if len(seeds) > 1:
         named = _text(sorted(map(str, seeds)))
         return exactly(False, named, f"Seeds are {named}; one is claimed.")
-    return _spec(evidence, check)
+    return spec(evidence, check)
 
 
-def _sampling_period(evidence: Evidence, check: Check) -> Outcome:
+@rule_in(SPEC_RULES)
+def sampling_period(evidence: Evidence, check: Check) -> Outcome:
     """Check whether the specs say this period, and it is that between the samples of figure 5 within 5 %."""
     traces = [] if averaged_s(evidence) else [t for t in evidence.traces if len(t.time_s) > 2]
 
-    def of_trace(trace: Trace) -> Outcome:
+    def check_trace(trace: Trace) -> Outcome:
         times = [seconds for seconds in trace.time_s if seconds is not None]
         period = median(b - a for a, b in pairwise(times))
         sentence = f"Median between samples of {trace.row['configuration']} is {period:.3f} s."
         return exactly(abs(period - check.exact_value) <= check.most, period, sentence)
 
-    return all_of(
-        [("specs", _spec(evidence, check))]
-        + [attempt(trace.row["configuration"], of_trace, trace) for trace in traces]
-    )
+    parts = [attempt(trace.row["configuration"], check_trace, trace) for trace in traces]
+    return all_of([("specs", spec(evidence, check)), *parts])
 
 
 # --- provenance ---------------------------------------------------------------------------------
@@ -275,73 +262,59 @@ def _model(evidence: Evidence, configuration: str) -> str:
     return "" if spec is None else spec.model
 
 
-def _provenance(evidence: Evidence, check: Check) -> Outcome:
+@rule_in(SPEC_RULES)
+def provenance(evidence: Evidence, check: Check) -> Outcome:
     """Check whether every run's provenance has these values."""
     runs = {
-        f"{id_}/{repeat}": provenance
-        for (id_, repeat), provenance in evidence.provenance.items()
+        f"{id_}/{repeat}": recorded
+        for (id_, repeat), recorded in evidence.provenance.items()
         if check.model in ("", _model(evidence, id_))
     }
     if not runs:
         raise NotTestable(f"No finished run of {check.model or 'any model'} has provenance.")
     parts = []
     for name, wanted in zip(check.quantity.split(";"), check.exact_value, strict=True):
-        stated = [(run, provenance.get(name)) for run, provenance in runs.items()]
+        stated = [(run, recorded.get(name)) for run, recorded in runs.items()]
         parts.append(attempt(name, all_say, name, wanted, stated, "runs"))
     return all_of(parts)
 
 
-def _versions(evidence: Evidence, check: Check) -> Outcome:
+@rule_in(SPEC_RULES)
+def versions(evidence: Evidence, check: Check) -> Outcome:
     """Check whether every run's provenance has these versions of software; deviations are named."""
-    if not evidence.provenance:
+    runs = evidence.provenance
+    if not runs:
         raise NotTestable("No finished run says which software it was made with.")
     deviating, unknown = dict[str, None](), dict[str, None]()
-    for (id_, _), provenance in evidence.provenance.items():
+    for (id_, _), recorded in runs.items():
         for name, wanted in check.exact_value.items():
             if isinstance(wanted, dict):
                 wanted = wanted.get(_model(evidence, id_), "")
-            version = _version(provenance, name)
+            version = _version(recorded, name)
             if version is None:
                 unknown[name] = None
             elif wanted and not re.fullmatch(rf"{re.escape(wanted)}([.+].*)?", version):
                 # The version of another MPI begins with that one's name.
-                is_version = version[:1].isdigit()
-                stated = (
-                    f"{name} {version} in place of"
-                    if is_version
-                    else f"{version} in place of {name}"
+                is_number = version[:1].isdigit()
+                other = f"{name} {version}" if is_number else f"{version}"
+                deviating[f"{other} in place of {wanted if is_number else f'{name} {wanted}'}"] = (
+                    None
                 )
-                deviating[f"{stated} {wanted}"] = None
     if deviating:
         named = ", ".join(deviating)
         return exactly(False, named, f"Recorded deviations: {named}.")
     if unknown:
         raise NotTestable(f"Not every provenance says the version of {', '.join(unknown)}.")
-    runs = len(evidence.provenance)
-    return exactly(True, None, f"All versions are the paper's (runs: {runs}).")
+    return exactly(True, None, f"All versions are the paper's (runs: {len(runs)}).")
 
 
-def _version(provenance: Row, name: str) -> str | None:
-    """Return the version of a package; MPI's and CUDA's as the program saw them."""
+def _version(recorded: Row, name: str) -> str | None:
+    """Version of a package; MPI's and CUDA's as the program saw them."""
     if name == "CUDA":
-        cuda: str | None = provenance.get("cuda")
+        cuda: str | None = recorded.get("cuda")
         return cuda
     if name == "Open MPI":
-        mpi = provenance.get("mpi")
+        mpi = recorded.get("mpi")
         return None if mpi is None else re.sub(r"^Open MPI v?", "", mpi.split(",")[0])
-    packages: Mapping[str, str | None] = provenance.get("packages") or {}
+    packages: Mapping[str, str | None] = recorded.get("packages") or {}
     return packages.get(name)
-
-
-SPEC_RULES: dict[str, Callable[[Evidence, Check], Outcome]] = {
-    "all_gpu_counts": _all_gpu_counts,
-    "constant_gbs": _constant_gbs,
-    "gpu_counts": _gpu_counts,
-    "largest_setting": _largest,
-    "provenance": _provenance,
-    "repeats_of_one_seed": _repeats_of_one_seed,
-    "sampling_period": _sampling_period,
-    "spec": _spec,
-    "versions": _versions,
-}
-"""The rules by the name that the table calls them."""

@@ -1,18 +1,18 @@
-"""Rules on the points of one series: each takes a row of the table of checks and the points it names."""
+"""Rules on the points of a series: each takes a row of the table of checks and the points it names."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from itertools import combinations, islice, pairwise, takewhile
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy.special import fdtrc
 
-from scalewatt.claims.evidence import Evidence, Line, Point, is_full_size
+from scalewatt.claims.evidence import Evidence, Line, Point
 from scalewatt.claims.outcomes import (
     CHANGE,
     PART,
@@ -26,8 +26,9 @@ from scalewatt.claims.outcomes import (
     beside_one,
     decide,
     exactly,
-    in_order,
+    rule_in,
     shown,
+    shown_in_order,
     tests,
 )
 from scalewatt.claims.quantities import (
@@ -36,7 +37,7 @@ from scalewatt.claims.quantities import (
     log_ratio,
     logarithms,
     mean_of,
-    of_runs,
+    mean_of_runs,
     positive,
     published_source,
     quantities,
@@ -71,18 +72,20 @@ from scalewatt.statistics import (
 
 Points = Sequence[Point]
 SeriesRule = Callable[[Check, Evidence, Line, Points], Outcome]
+SERIES_RULES: dict[str, SeriesRule] = {}
+"""The rules by the name that the table calls them."""
 PAPER_GPUS_PER_NODE = 4
 BENDS = (4, 3)
-"""Of how many points at the beginning and at the end the slopes are compared (F04)."""
+"""Points at the beginning and at the end whose slopes are compared (F04)."""
 PUBLISHED_RUNS = {"resnet50": 5, "fourcastnet": 1}
-"""How many runs a number of the paper is of, but for the probe's PROBE_RUNS."""
+"""Runs that a number of the paper is of, but for the probe's PROBE_RUNS."""
 PROBE_RUNS = 3
 ROUNDING = 1e-12
-"""The part of a number by which lines through exact points may miss them."""
+"""Relative distance by which lines through exact points may miss them."""
 
 
-def _abscissa(check: Check, points: Points) -> Numbers:
-    """Return what the quantity is held against; NotTestable for rated powers against GPU hours."""
+def abscissa(check: Check, points: Points) -> Numbers:
+    """What the quantity is held against; NotTestable for rated powers against GPU hours."""
     if check.against == "n":
         return exact([float(point.gpus) for point in points])
     if check.against == "log2 n":
@@ -94,37 +97,50 @@ def _abscissa(check: Check, points: Points) -> Numbers:
     return values(points, check.against)
 
 
-def slope(x: Floats, numbers: Numbers) -> Numbers:
-    """Return the slope of the line through independent numbers; NotTestable where x does not differ."""
-    return numbers.contrast(_slope_of(x))
+def slope_along(x: Floats, numbers: Numbers) -> Numbers:
+    """Slope of the line through independent numbers; NotTestable where x does not differ."""
+    return numbers.contrast(_slope_weights(x))
 
 
-def _slope_of(x: Floats) -> Floats:
+def slope_with_errors_of(x: Numbers, numbers: Numbers) -> Numbers:
+    """Slope with the errors of x too, as if independent of the numbers'."""
+    steepness = float(slope_along(x.values, numbers).values[0])
+    return slope_along(x.values, numbers.with_errors_of(x, steepness))
+
+
+def slope_change(x: Floats, numbers: Numbers, first: slice, last: slice, times: float) -> Numbers:
+    """Slope of the last numbers less `times` that of the first, which may share some of them."""
+    weights = np.zeros(len(x))
+    weights[last] += _slope_weights(x[last])
+    weights[first] -= times * _slope_weights(x[first])
+    return numbers.contrast(weights)
+
+
+def _slope_weights(x: Floats) -> Floats:
     if len(x) < 2 or np.ptp(x) == 0:
         raise NotTestable("A line needs two points that differ in x.")
     return slope_weights(x)
 
 
-def slope_with_errors_of(x: Numbers, numbers: Numbers) -> Numbers:
-    """Return the slope with the errors of x too, as if independent of the numbers'."""
-    steepness = float(slope(x.values, numbers).values[0])
-    return slope(x.values, numbers.with_errors_of(x, steepness))
+def steps_of(count: int) -> Floats:
+    """Weights of the steps from each of `count` numbers to the next."""
+    return np.eye(count)[1:] - np.eye(count)[:-1]
 
 
 # --- a number of the paper ------------------------------------------------------------------------
 
 
 def compared(check: Check, evidence: Evidence, label: str, number: Numbers) -> Tests:
-    """Return the test that a number is the claimed one within the tolerance, by their ratio or difference.
+    """Test of a number against the claimed one, by their ratio or difference.
 
-    The paper's number has an interval as well: that of as many runs as it is of. Published points are of the
-    same runs as the number in the text: there its spread does not count again.
+    The paper's number has the interval of as many runs as it is of. Published points are of the same runs as
+    the number in the text: there its spread does not count again.
     """
     target, room, is_relative = check.target
-    runs = PROBE_RUNS if check.scope == "probe" else PUBLISHED_RUNS[check.model]
-    spread = None if evidence.published else published_spread(check.model, check.quantity)
     paper = exact(target)
+    spread = None if evidence.published else published_spread(check.model, check.quantity)
     if spread is not None:
+        runs = PROBE_RUNS if check.scope == "probe" else PUBLISHED_RUNS[check.model]
         square = (spread.relative * target) ** 2 / runs
         source = published_source(check.model)
         paper = estimate(target, source, square, spread.freedom, 0.0, square)
@@ -132,50 +148,55 @@ def compared(check: Check, evidence: Evidence, label: str, number: Numbers) -> T
     label = f"{label}, {shown(value)} {check.unit}".rstrip()
     stated = f"{shown(target)} {check.unit}".rstrip()
     if is_relative and value > 0:
-        off, bounds, scale, unit = log_contrast(both), (1 - room, 1 + room), RATIO, ""
         label = f"{label}, over the paper's {stated}"
-    else:
-        room = room * target if is_relative else room
-        off, bounds, scale, unit = both.contrast([1, -1]), (-room, room), PLAIN, check.unit
-        label = f"{label}, less the paper's {stated},"
-    return tests(label, off, *bounds, scale, unit, stated=[value])
+        return tests(label, log_contrast(both), 1 - room, 1 + room, RATIO, stated=[value])
+    room = room * target if is_relative else room
+    label = f"{label}, less the paper's {stated},"
+    return tests(label, both.contrast([1, -1]), -room, room, unit=check.unit, stated=[value])
+
+
+def of_the_same_runs(label: str, number: float, unit: str, origins: frozenset[str]) -> Outcome:
+    """No test: the published number is compared with itself."""
+    sentence = f"{label} is {shown(number)} {unit}".rstrip()
+    detail = f"{sentence}: the claimed number is of the same runs."
+    return Outcome(BY_CONSTRUCTION, number, detail, origins=origins)
 
 
 def _claimed(check: Check, evidence: Evidence, label: str, number: Numbers) -> Outcome:
-    """Return whether a number is the paper's; no test where the published number is compared with itself."""
     if evidence.published and check.stated_in:
-        value = float(number.values[0])
-        sentence = f"{label} is {shown(value)} {check.unit}".rstrip()
-        detail = f"{sentence}: the claimed number is of the same runs."
-        return Outcome(BY_CONSTRUCTION, value, detail, origins=number.origins)
+        return of_the_same_runs(label, float(number.values[0]), check.unit, number.origins)
     return decide(compared(check, evidence, label, number))
 
 
-def _value(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+@rule_in(SERIES_RULES)
+def value(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether the quantity of the only point is the paper's."""
     (point,) = points
     number = values(points, check.quantity)
     return _claimed(check, evidence, check.label(n=point.gpus), number)
 
 
-def _mean(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+@rule_in(SERIES_RULES)
+def mean(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether the mean over the points is the paper's."""
-    mean = mean_of(values(points, check.quantity))
-    return _claimed(check, evidence, check.label(count=len(points)), mean)
+    number = mean_of(values(points, check.quantity))
+    return _claimed(check, evidence, check.label(count=len(points)), number)
 
 
-def _each(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+@rule_in(SERIES_RULES)
+def each(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether the quantity of every point is the paper's."""
     numbers = values(points, check.quantity)
     return decide(
         *(
-            compared(check, evidence, f"{check.text} at n = {point.gpus}", numbers[at : at + 1])
-            for at, point in enumerate(points)
+            compared(check, evidence, f"{check.text} at n = {point.gpus}", numbers[[index]])
+            for index, point in enumerate(points)
         )
     )
 
 
-def _share_of_cpu(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+@rule_in(SERIES_RULES)
+def share_of_cpu(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether the share of CPU energy is the paper's; if RAM is unknown with 0 and `margin` of it."""
     (point,) = points
     label = check.label(n=point.gpus)
@@ -186,24 +207,19 @@ def _share_of_cpu(check: Check, evidence: Evidence, line: Line, points: Points) 
     spread = math.hypot(*(float(kind.spreads[0] / kind.values[0]) for kind in (cpu, gpu)))
     relative = Spread((1 - share) * spread, max(round(float(cpu.freedom[0])), 1))
     source = Source("share", words=cpu.words(0))
-    shares = {
-        ram: of_runs(share * (1 - ram), relative, source, point.n_repeats)
-        for ram in (0.0, check.most)
-    }
-    outcome = decide(
-        *(
-            compared(check, evidence, f"{label}, were that of RAM {100 * ram:g} %", number)
-            for ram, number in shares.items()
-        )
-    )
-    return replace(outcome, origins=cpu.origins)
+
+    def with_ram(ram: float) -> Tests:
+        number = mean_of_runs(share * (1 - ram), relative, source, point.n_repeats)
+        return compared(check, evidence, f"{label}, were that of RAM {100 * ram:g} %", number)
+
+    return replace(decide(with_ram(0.0), with_ram(check.most)), origins=cpu.origins)
 
 
 # --- ratios and slopes against bounds -------------------------------------------------------------
 
 
 def _ends(check: Check, points: Points) -> tuple[str, Numbers]:
-    """Return the logarithm of the ratio of two points, by default the last over the first."""
+    """Logarithm of the ratio of two points, by default the last over the first."""
     top, bottom = points[-1], points[0]
     if check.n == "first/last":
         top, bottom = bottom, top
@@ -213,24 +229,20 @@ def _ends(check: Check, points: Points) -> tuple[str, Numbers]:
     return label, logarithms([top, bottom], check.quantity).contrast([1, -1])
 
 
-def _ratio(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+@rule_in(SERIES_RULES)
+def ratio(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether the ratio of two points is within the bounds."""
-    label, ratio = _ends(check, points)
-    return decide(tests(label, ratio, *check.bounds, RATIO, check.unit))
+    return decide(tests(*_ends(check, points), *check.bounds, RATIO, check.unit))
 
 
-def _sign(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+@rule_in(SERIES_RULES)
+def sign(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether the ratio of two points is above or below 1."""
     return decide(beside_one(*_ends(check, points), check.rises))
 
 
-def _slope(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the slope against `against` is above 0."""
-    steepness = slope(_abscissa(check, points).values, values(points, check.quantity))
-    return decide(above(check.text, steepness, check.unit))
-
-
-def _first_is_least(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+@rule_in(SERIES_RULES)
+def first_is_least(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether the quantity of the smallest n is below (or above) that of every other."""
     first, *others = points
     weights = np.eye(len(points))[0] - np.eye(len(points))[1:]
@@ -239,30 +251,30 @@ def _first_is_least(check: Check, evidence: Evidence, line: Line, points: Points
     return decide(beside_one(labels, ratios, check.rises))
 
 
-def _fall_to_node(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+@rule_in(SERIES_RULES)
+def fall_to_node(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether one GPU's value over a whole node's is within the bounds, given for four GPUs."""
-    _, node = points
+    single, node = points
     if node.gpus == 1:
         raise NotTestable(f"{line.device}: a node has one GPU.")
     refuse_estimates(points)
-    ratio = logarithms([points[-1], points[0]], check.quantity).contrast([-1, 1])
+    fall = logarithms([node, single], check.quantity).contrast([-1, 1])
     label = check.label(node=node.gpus)
     if evidence.published and check.stated_in:
-        value = math.exp(float(ratio.values[0]))
-        detail = f"{label} is {shown(value)}: the claimed number is of the same runs."
-        return Outcome(BY_CONSTRUCTION, value, detail, origins=ratio.origins)
-    low, high = (bound / PAPER_GPUS_PER_NODE * node.gpus for bound in (check.low, check.high))
-    return decide(tests(label, ratio, low, high, RATIO))
+        return of_the_same_runs(label, math.exp(float(fall.values[0])), "", fall.origins)
+    low, high = (bound / PAPER_GPUS_PER_NODE * node.gpus for bound in check.bounds)
+    return decide(tests(label, fall, low, high, RATIO))
 
 
-def _least_at_node(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+@rule_in(SERIES_RULES)
+def least_at_node(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether the quantity is least where a run holds all GPUs of one node."""
     whole = evidence.gpus_per_node(line.device)
     if whole == 1:
         raise NotTestable(
             f"{line.device}: a node has one GPU, so that none of its CPUs is in excess."
         )
-    node = line.at(whole)
+    node = line.point_at(whole)
     if node is None:
         raise NotTestable(f"{line.title}: no finished run with {whole} GPUs; 1 more needed.")
     quantity(node, check.quantity)
@@ -272,20 +284,21 @@ def _least_at_node(check: Check, evidence: Evidence, line: Line, points: Points)
     numbers = quantities([*others, node], check.quantity)
     gaps = numbers.contrast(np.hstack([np.eye(len(others)), -np.ones((len(others), 1))]))
     labels = [f"the energy at n = {point.gpus} less that at {whole}" for point in others]
-    least = int(np.argmin(numbers.values))
-    return decide(above(labels, gaps, check.unit), value=float([*others, node][least].gpus))
+    least = [*others, node][int(np.argmin(numbers.values))]
+    return decide(above(labels, gaps, check.unit), value=float(least.gpus))
 
 
 # --- efficiency -----------------------------------------------------------------------------------
 
 
 def efficiencies(first: Point, points: Points) -> Numbers:
-    """Return logarithms of GPU hours at n₀ over those at n; exactly 0 for n₀ itself."""
+    """Logarithms of GPU hours at n₀ over those at n; exactly 0 for n₀ itself."""
     return joined([exact(0.0) if p is first else log_ratio(first, p, "gpu_hours") for p in points])
 
 
-def _lowest_efficiency(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the efficiency is within the bounds at every point up to SPLIT GPUs."""
+@rule_in(SERIES_RULES)
+def lowest_efficiency(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+    """Check whether the efficiency is within the bounds at every point up to 32 GPUs."""
     points = [point for point in points if point.gpus <= SPLIT]
     if len(points) < check.min_points:
         raise NotTestable(f"{len(points)} of {check.min_points} points up to {SPLIT} GPUs.")
@@ -294,8 +307,11 @@ def _lowest_efficiency(check: Check, evidence: Evidence, line: Line, points: Poi
     return decide(tests(labels, efficiencies(first, others), *check.bounds, RATIO))
 
 
-def _after_quadrupling(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check the efficiency after quadrupling the fewest GPUs of the series."""
+@rule_in(SERIES_RULES)
+def efficiency_after_quadrupling(
+    check: Check, evidence: Evidence, line: Line, points: Points
+) -> Outcome:
+    """Check whether the efficiency is within the bounds at four times the fewest GPUs of the series."""
     first = line.planned[0]
     by_n = {point.gpus: point for point in points}
     if missing := [str(n) for n in (first, 4 * first) if n not in by_n]:
@@ -308,8 +324,11 @@ def _after_quadrupling(check: Check, evidence: Evidence, line: Line, points: Poi
     return decide(tests(label, efficiency, *check.bounds, RATIO))
 
 
-def _falls_beyond(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the efficiency falls beyond SPLIT GPUs, and is within the bounds at the last point."""
+@rule_in(SERIES_RULES)
+def efficiency_falls_beyond(
+    check: Check, evidence: Evidence, line: Line, points: Points
+) -> Outcome:
+    """Check whether the efficiency falls beyond 32 GPUs, and is within the bounds at the last point."""
     few = [point for point in points if point.gpus <= SPLIT]
     many = [point for point in points if point.gpus > SPLIT]
     if not many or len(few) < 2:
@@ -319,22 +338,19 @@ def _falls_beyond(check: Check, evidence: Evidence, line: Line, points: Points) 
             f"{counts}; {max(0, 2 - len(few)) + (not many)} more needed."
         )
     last = many[-1]
-    falls = log_ratio(last, few[-1], "gpu_hours")
+    at_last = efficiencies(few[0], [last])
+    fall = log_ratio(last, few[-1], "gpu_hours")
     return decide(
-        tests(
-            f"efficiency at n = {last.gpus}",
-            efficiencies(few[0], [last]),
-            *check.bounds,
-            RATIO,
-        ),
-        beside_one(f"efficiency at n = {few[-1].gpus} over n = {last.gpus}", falls, rises=True),
+        tests(f"efficiency at n = {last.gpus}", at_last, *check.bounds, RATIO),
+        beside_one(f"efficiency at n = {few[-1].gpus} over n = {last.gpus}", fall, rises=True),
     )
 
 
-# --- what takes more than one number --------------------------------------------------------------
+# --- lines and steps ------------------------------------------------------------------------------
 
 
-def _constant(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+@rule_in(SERIES_RULES)
+def constant(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether the quantity neither drifts along log2 n, nor lies off its mean, by more than the bound.
 
     By logarithms, the bound a part (upwards; downwards by the same factor) and the mean the geometric one;
@@ -342,13 +358,13 @@ def _constant(check: Check, evidence: Evidence, line: Line, points: Points) -> O
     by the slope.
     """
     numbers, most = values(points, check.quantity), check.high
-    low, scale = (-most, PLAIN) if check.unit else (1 / (1 + most) - 1, CHANGE)
+    low, scale, mean = -most, PLAIN, "mean"
     if not check.unit:
         numbers = positive(numbers).logarithms()
+        low, scale, mean = 1 / (1 + most) - 1, CHANGE, "geometric mean"
     x = doublings(points)
-    drift = slope(x, numbers).times(np.ptp(x))
+    drift = slope_along(x, numbers).times(np.ptp(x))
     distances = numbers.contrast(np.eye(len(points)) - 1 / len(points))
-    mean = "mean" if check.unit else "geometric mean"
     labels = [f"the distance of {check.text} at n = {p.gpus} from the {mean}" for p in points]
     return decide(
         tests(f"the drift of {check.text}", drift, low, most, scale, check.unit),
@@ -357,9 +373,10 @@ def _constant(check: Check, evidence: Evidence, line: Line, points: Points) -> O
     )
 
 
-def _proportional(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+@rule_in(SERIES_RULES)
+def proportional(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether the exponent of the quantity as a power of `against` is within the bounds."""
-    x = _abscissa(check, points)
+    x = abscissa(check, points)
     if np.ptp(x.values) == 0:
         raise NotTestable(f"{line.title}: all points have the same {check.against}.")
     logs = positive(x).logarithms()
@@ -367,70 +384,79 @@ def _proportional(check: Check, evidence: Evidence, line: Line, points: Points) 
     return decide(tests(check.text, exponent, *check.bounds))
 
 
+@rule_in(SERIES_RULES)
 def straight(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether the quantity is on a straight line of `against` that rises."""
-    x, numbers = _abscissa(check, points), values(points, check.quantity)
-    straight_tests, bow = straightness(
-        check.text, x, numbers, check.high, [point.gpus for point in points]
-    )
+    x, numbers = abscissa(check, points), values(points, check.quantity)
+    counts = [point.gpus for point in points]
+    straight_tests, bow = straightness(check.text, x, numbers, check.high, counts)
     return decide(*straight_tests, value=bow)
 
 
 def straightness(
     what: str, x: Numbers, numbers: Numbers, most: float, gpus: Sequence[int]
 ) -> tuple[list[Tests], float]:
-    """Return the tests that numbers lie on a straight line of x that rises, and the value that is stated.
+    """Tests that numbers lie on a straight line of x that rises, and the value that is stated.
 
     The bow is that of a parabola, half-way, from the chord of its ends, as a part of the rise between
     these; below 0 where they flatten. It and the distance of each point from a line must be at most `most`
     of the rise; the line is that of least squares of distances as parts of each positive number. Where the
     rise is within its interval, that alone is tested.
     """
-    numbers = numbers.with_errors_of(x, float(slope(x.values, numbers).values[0]))
+    numbers = numbers.with_errors_of(x, float(slope_along(x.values, numbers).values[0]))
     z = (x.values - x.values.min()) / np.ptp(x.values)
     # Not by errors: those of few repeats would make another line of each campaign.
     weights = 1 / numbers.values**2 if np.all(numbers.values > 0) else np.ones(len(z))
-    parabola = least_squares(weights, np.stack([np.ones_like(z), z, z**2], axis=1))
+    powers = np.stack([np.ones_like(z), z, z**2], axis=1)
+    parabola, line = (least_squares(weights, powers[:, :terms]) for terms in (3, 2))
     ends = parabola[1] + parabola[2]
     rise = numbers.contrast(ends)
     if not rise.values[0] - rise.halves[0] > 0:
         return [above(f"{what}: the rise", rise)], float(rise.values[0])
-    line = np.stack([np.ones_like(z), z], axis=1)
-    off = np.eye(len(z)) - line @ least_squares(weights, line)
     bow = quotient(numbers, parabola[2] / 4, ends)
+    off = quotient(numbers, np.eye(len(z)) - powers[:, :2] @ line, ends)
     labels = [
         f"{what}: the distance from the line at n = {n}, as a part of the rise," for n in gpus
     ]
     return [
         tests(f"{what}: the bow, as a part of the rise,", bow, -most, most, PART),
-        tests(labels, quotient(numbers, off, ends), -most, most, PART),
+        tests(labels, off, -most, most, PART),
     ], float(bow.values[0])
 
 
-def _monotone(check: Check, evidence: Evidence, line: Line, points: Points, rises: bool) -> Outcome:
-    """Check whether the quantity rises (or falls) as a whole, and goes back by `margin` at no step.
+@rule_in(SERIES_RULES)
+def rises(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+    """Check whether the quantity rises as a whole, and goes back by `margin` at no step.
 
     The whole is the slope along the points' order, a step the ratio to the number before. The value is the
     step furthest back.
     """
-    sense = 1 if rises else -1
+    return _monotone(check, points, 1, "rising")
+
+
+@rule_in(SERIES_RULES)
+def falls(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+    """Check whether the quantity falls as a whole, and goes back by `margin` at no step."""
+    return _monotone(check, points, -1, "falling")
+
+
+def _monotone(check: Check, points: Points, sense: int, way: str) -> Outcome:
     numbers = positive(values(points, check.quantity))
-    steps = sense * (np.eye(len(points))[1:] - np.eye(len(points))[:-1])
-    labels = [f"{check.text}, {a.gpus} to {b.gpus} GPUs: the step" for a, b in pairwise(points)]
-    whole = slope(np.arange(float(len(points))), numbers).times(sense)
+    steps = sense * steps_of(len(points))
+    whole = slope_along(np.arange(float(len(points))), numbers).times(sense)
     ratios = numbers.logarithms().contrast(steps)
-    way = "rising" if rises else "falling"
+    labels = [f"{check.text}, {a.gpus} to {b.gpus} GPUs: the step" for a, b in pairwise(points)]
     return decide(
-        above(f"{check.text}, {in_order(numbers.values)}: the slope, {way},", whole),
+        above(f"{check.text}, {shown_in_order(numbers.values)}: the slope, {way},", whole),
         tests(labels, ratios, 1 / (1 + check.most), scale=RATIO),
         value=float(np.min(steps @ numbers.values)),
     )
 
 
-def _convex(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+@rule_in(SERIES_RULES)
+def convex(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether every step per doubling of n takes more than the one before."""
-    n = doublings(points)
-    per_doubling = (np.eye(len(points))[1:] - np.eye(len(points))[:-1]) / np.diff(n)[:, None]
+    per_doubling = steps_of(len(points)) / np.diff(doublings(points))[:, None]
     growth = values(points, check.quantity).contrast(np.diff(per_doubling, axis=0))
     labels = [
         f"{check.text}, n = {a.gpus}, {b.gpus}, {c.gpus},"
@@ -439,16 +465,16 @@ def _convex(check: Check, evidence: Evidence, line: Line, points: Points) -> Out
     return decide(above(labels, growth, check.unit))
 
 
-def slope_change(x: Floats, numbers: Numbers, first: slice, last: slice, times: float) -> Numbers:
-    """Return the slope of the last numbers less `times` that of the first, which may share some of them."""
-    weights = np.zeros(len(x))
-    weights[last] += _slope_of(x[last])
-    weights[first] -= times * _slope_of(x[first])
-    return numbers.contrast(weights)
+@rule_in(SERIES_RULES)
+def slope(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+    """Check whether the slope against `against` is above 0."""
+    steepness = slope_along(abscissa(check, points).values, values(points, check.quantity))
+    return decide(above(check.text, steepness, check.unit))
 
 
-def _slope_changes(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the quantity rises faster per doubling from SPLIT GPUs on than before."""
+@rule_in(SERIES_RULES)
+def slope_changes(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+    """Check whether the quantity rises faster per doubling from 32 GPUs on than before."""
     few = [point for point in points if point.gpus <= SPLIT]
     many = [point for point in points if point.gpus >= SPLIT]
     if len(few) < 2 or len(many) < 2:
@@ -458,35 +484,32 @@ def _slope_changes(check: Check, evidence: Evidence, line: Line, points: Points)
         )
     before, after = slice(len(few)), slice(len(points) - len(many), None)
     x, numbers = doublings(points), values(points, check.quantity)
-    slow, rapid = (float(slope(x[s], numbers[s]).values[0]) for s in (before, after))
+    slow, rapid = (float(slope_along(x[s], numbers[s]).values[0]) for s in (before, after))
     label = check.label(after=shown(rapid), before=shown(slow))
     return decide(above(label, slope_change(x, numbers, before, after, 1.0), check.unit))
 
 
-def error_slope(points: Points) -> Numbers:
-    """Return the slope of the error per doubling of the dataset."""
-    return slope(_doublings_of_samples(points), values(points, "metric_last"))
-
-
-def _doublings_of_samples(points: Points) -> Floats:
+def doublings_of_samples(points: Points) -> Floats:
+    """Values of log2 of the samples of points' datasets."""
     return np.log2([float(samples_of(point)) for point in points])
 
 
-def _stagnates(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+@rule_in(SERIES_RULES)
+def stagnates(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether the error falls in the first three doublings, in the last two by less than half that."""
-    x, numbers = _doublings_of_samples(points), values(points, "metric_last")
+    x, numbers = doublings_of_samples(points), values(points, "metric_last")
     start, end = slice(BENDS[0]), slice(-BENDS[1], None)
-    fall = slope(x[start], numbers[start]).times(-1.0)
+    fall = slope_along(x[start], numbers[start]).times(-1.0)
     less = slope_change(x, numbers, start, end, check.most)
+    label = f"slope in the last two doublings less {check.most:g} of the first"
     return decide(
         above("fall of top-1 error in the first three doublings", fall, check.unit),
-        above(
-            f"slope in the last two doublings less {check.most:g} of the first", less, check.unit
-        ),
+        above(label, less, check.unit),
     )
 
 
-def _updates(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+@rule_in(SERIES_RULES)
+def updates_per_epoch(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether the updates per GPU and epoch are the paper's, with a smaller dataset all the same.
 
     By what the runs counted; for published points, what their batches and samples give.
@@ -495,11 +518,12 @@ def _updates(check: Check, evidence: Evidence, line: Line, points: Points) -> Ou
     runs = runs[(runs["updates"] > 0) & (runs["epochs"] > 0)].drop_duplicates("configuration")
     counted = (runs["updates"] / runs["epochs"]).set_axis(runs["configuration"]).to_dict()
     updates = [float(counted.get(p.id) or -(-(samples_of(p) // p.gpus) // p.lbs)) for p in points]
-    wanted = check.exact_value if all(map(is_full_size, points)) else updates[0]
+    is_full_size = all(point.is_full_size for point in points)
+    wanted = check.exact_value if is_full_size else updates[0]
     return exactly(
         set(updates) == {wanted},
         max(updates, key=lambda count: abs(count - wanted)),
-        f"updates per GPU and epoch are {in_order(updates)} at n = "
+        f"updates per GPU and epoch are {shown_in_order(updates)} at n = "
         f"{', '.join(str(p.gpus) for p in points)}; expected {wanted:g} everywhere.",
     )
 
@@ -507,10 +531,10 @@ def _updates(check: Check, evidence: Evidence, line: Line, points: Points) -> Ou
 # --- ranks ------------------------------------------------------------------------------------------
 
 
-def _rank(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+@rule_in(SERIES_RULES)
+def rank(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether the points are ordered by `against`."""
-    numbers = values(points, check.quantity)
-    return ranked(check, _abscissa(check, points).values, numbers)
+    return ranked(check, abscissa(check, points).values, values(points, check.quantity))
 
 
 def ranked(check: Check, x: Floats, numbers: Numbers) -> Outcome:
@@ -525,15 +549,13 @@ def ranked(check: Check, x: Floats, numbers: Numbers) -> Outcome:
     pairs = [(a, b) for a, b in combinations(order, 2) if x[a] != x[b]]
     if not pairs:
         raise NotTestable("A line needs two points that differ in x.")
-    weights = np.eye(len(x))[[b for _, b in pairs]] - np.eye(len(x))[[a for a, _ in pairs]]
-    gaps = numbers.contrast(sense * weights)
+    unit = np.eye(len(x))
+    gaps = numbers.contrast(sense * (unit[[b for _, b in pairs]] - unit[[a for a, _ in pairs]]))
     low, high = _ranks_within(x, pairs, gaps, 2 * LEVEL)
-    ends = sorted((sense * low, sense * high))
+    first, last = sorted((sense * low, sense * high))
     bound = f"at least {least:g}" if check.rises else f"at most {-least:g}"
-    sentence = (
-        f"Spearman's correlation of {check.text} is {rho:.2f} ({ends[0]:.2f} to {ends[1]:.2f}), "
-        f"expected {bound}"
-    )
+    interval = f"{first:.2f} to {last:.2f}"
+    sentence = f"Spearman's correlation of {check.text} is {rho:.2f} ({interval}), expected {bound}"
     origins = numbers.origins
     if low >= least:
         return Outcome(SUPPORTED, rho, f"{sentence}.", p=1.0, origins=origins)
@@ -542,20 +564,20 @@ def ranked(check: Check, x: Floats, numbers: Numbers) -> Outcome:
         return Outcome(CONTRADICTED, rho, f"{sentence}.", p=p, origins=origins)
     is_test = bool(np.isfinite(gaps.errors).any())
     lowest = int(np.argmin(gaps.values - gaps.halves))
-    detail = f"{sentence}; {_needed_to_tell_from_zero(gaps[lowest : lowest + 1])}."
+    detail = f"{sentence}; {needed_to_tell_from_zero(gaps[[lowest]])}."
     return Outcome(UNDECIDED, rho, detail, p=1.0 if is_test else None, origins=origins)
 
 
-def _needed_to_tell_from_zero(number: Numbers) -> str:
-    if number.values[0] > 0:
-        return tests("", number, high=0.0).needed(0)
-    return tests("", number, low=0.0).needed(0)
+def needed_to_tell_from_zero(number: Numbers) -> str:
+    """The repeats that would tell whether a number is above 0, as a phrase."""
+    low, high = (-math.inf, 0.0) if number.values[0] > 0 else (0.0, math.inf)
+    return tests("", number, low, high).needed(0)
 
 
 def _ranks_within(
     x: Floats, pairs: Sequence[tuple[int, int]], gaps: Numbers, level: float
 ) -> tuple[float, float]:
-    """Return the least and the largest rank correlation that the pairs allow, all with 1 − `level`.
+    """The least and the largest rank correlation that the pairs allow, all with 1 − `level`.
 
     A pair whose difference is within its interval counts as reversed, and as ordered.
     """
@@ -569,7 +591,7 @@ def _ranks_within(
 
 
 def _rank_p(x: Floats, pairs: Sequence[tuple[int, int]], gaps: Numbers, least: float) -> float:
-    """Return the level, halved, from which on intervals leave a correlation of `least` out."""
+    """The level, halved, from which on intervals leave out a correlation of `least`."""
     low, high = -30.0, math.log10(2 * LEVEL)
     for _ in range(40):
         middle = (low + high) / 2
@@ -579,7 +601,7 @@ def _rank_p(x: Floats, pairs: Sequence[tuple[int, int]], gaps: Numbers, least: f
 
 
 def spearman(x: Floats, y: Floats) -> float:
-    """Return Spearman's rank correlation, ties by mean ranks; 0 where one of both is constant."""
+    """Spearman's rank correlation, ties by mean ranks; 0 where x or y is constant."""
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return 0.0
     # scipy.stats has this too, and takes longer to import than all claims to check.
@@ -589,7 +611,8 @@ def spearman(x: Floats, y: Floats) -> float:
 # --- where errors change along the batch sizes ------------------------------------------------------
 
 
-def _onset(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+@rule_in(SERIES_RULES)
+def onset(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether the quantity leaves that of the smallest GBS above the GBS `low`, up to `high`.
 
     By more than `margin`; a relative one is at least two standard deviations of the smallest GBS's. The onset
@@ -599,86 +622,70 @@ def _onset(check: Check, evidence: Evidence, line: Line, points: Points) -> Outc
     """
     numbers, sizes = values(points, check.quantity), [point.gbs for point in points]
     low, high, unit = int(check.low), int(check.high), check.unit
-    base = float(numbers.values[0])
-    margin, is_relative = tolerance_of(check.margin)
-    if is_relative:
-        margin = max(margin * base, 0.0 if numbers.words(0) else 2 * float(numbers.spreads[0]))
     if sizes[0] >= low:
         raise NotTestable(
             f"{check.text} is known from GBS {sizes[0]} on, which need not be its base; 1 more needed, at a "
             f"GBS below {low}."
         )
-    rises = numbers.contrast(np.eye(len(sizes))[1:] - np.eye(len(sizes))[0])
-    lows, highs = rises.values - rises.halves, rises.values + rises.halves
-    calm = takewhile(lambda pair: pair[1] <= margin, zip(sizes[1:], highs, strict=True))
-    last = max([sizes[0], *(size for size, _ in calm)])
-    first = next((size for size, end in zip(sizes[1:], lows, strict=True) if end > margin), None)
+    base = float(numbers.values[0])
+    margin, is_relative = tolerance_of(check.margin)
+    if is_relative:
+        margin = max(margin * base, 0.0 if numbers.words(0) else 2 * float(numbers.spreads[0]))
+
+    # The last size whose whole interval is at base, and the first whose whole interval is beyond.
+    away = numbers.contrast(np.eye(len(sizes))[1:] - np.eye(len(sizes))[0])
+    later = sizes[1:]
+    at_base = takewhile(lambda i: away.values[i] + away.halves[i] <= margin, range(len(later)))
+    last = max([sizes[0], *(later[i] for i in at_base)])
+    beyond = (
+        size
+        for size, is_beyond in zip(later, away.values - away.halves > margin, strict=True)
+        if is_beyond
+    )
+    first = next(beyond, None)
+
     where = f"beyond GBS {last}, if at all" if first is None else f"between GBS {last} and {first}"
     apart = f"{shown(margin)} {'pp' if unit == '%' else unit}".rstrip()
+    at_smallest = f"{shown(base)} {unit}".rstrip()
     sentence = (
-        f"{check.text} leaves {shown(base)} {unit}".rstrip()
-        + f" (at GBS {sizes[0]}) by more than {apart} {where}; expected above {low}, up to {high}"
+        f"{check.text} leaves {at_smallest} (at GBS {sizes[0]}) by more than {apart} {where}; expected above "
+        f"{low}, up to {high}"
     )
     value = None if first is None else float(first)
-    early = [against(rises, i, -math.inf, margin) for i, gbs in enumerate(sizes[1:]) if gbs <= low]
-    late = [against(rises, i, margin, math.inf) for i, gbs in enumerate(sizes[1:]) if gbs >= high]
-    late = late[:1]
-    p = min(1.0, len(early + late) * min(early + late, default=1.0))
+    early = [against(away, i, -math.inf, margin) for i, size in enumerate(later) if size <= low]
+    late = [against(away, i, margin, math.inf) for i, size in enumerate(later) if size >= high]
+    chances = early + late[:1]
+    p = min(1.0, len(chances) * min(chances, default=1.0))
     if first is not None and last >= low and first <= high:
         return Outcome(SUPPORTED, value, f"{sentence}.", p=p)
     if p <= LEVEL:
         return Outcome(CONTRADICTED, value, f"{sentence}.", p=p)
+
     end = math.inf if first is None else first
     absent = [str(size) for size in (low, high) if last < size < end and size not in sizes]
     more = [f"points at GBS {' and '.join(absent)} are needed"] if absent else []
-    rest = (at for at, size in enumerate(sizes[1:]) if last < size < end)
-    for at in islice(rest, 1):
-        needed = tests("", rises, high=margin).needed(at)
-        more.append(f"at GBS {sizes[at + 1]} {needed}")
-    is_test = bool(np.isfinite(rises.errors).any())
-    detail = f"{sentence}; {'; '.join(more)}."
-    return Outcome(UNDECIDED, value, detail, p=p if is_test else None)
+    between = (i for i, size in enumerate(later) if last < size < end)
+    for i in islice(between, 1):
+        more.append(f"at GBS {later[i]} {tests('', away, high=margin).needed(i)}")
+    is_test = bool(np.isfinite(away.errors).any())
+    return Outcome(UNDECIDED, value, f"{sentence}; {'; '.join(more)}.", p=p if is_test else None)
 
 
-@dataclass(frozen=True)
-class _Bend:
-    """Two joined lines: the knee, the slope before it and its change there, and how they fit."""
+class TwoLines(NamedTuple):
+    """Two lines that are joined at a batch size, fitted to numbers."""
 
-    gbs: int
     slopes: Numbers
     """Before the knee, and its change there."""
     squares: float
-    furthest: Numbers
-    """The distance from them of the point that is furthest by its interval."""
     misfit: float
-    """The mean square of the points' distances over their standard errors, for the lines' freedom.
-
-    Exact points add nothing to it; where all are exact, the distances are parts of the largest number.
-    """
-    points: int
-    freedom: float
-    """Degrees of freedom of these errors."""
-    is_exact: bool
-    """True if all points are."""
-
-    def p(self, least: float) -> float:
-        """Return the probability of points so far from the lines, were these the truth.
-
-        `least` is the misfit of the lines that fit best: where even they do not, or nothing else tells
-        what a point scatters, curves are no two lines, and others are compared with these.
-        """
-        mine = self.points - 3
-        if mine < 1:
-            return 1.0
-        if math.isinf(self.misfit):
-            return 0.0
-        expected = ROUNDING**2 if self.is_exact else 1.0
-        is_compared = self.is_exact or least > expected
-        errors = min(self.freedom, mine) if is_compared else self.freedom
-        return float(fdtrc(mine, min(errors, 1e6), self.misfit / max(least, expected)))
+    """Mean square of the points' distances over their standard errors, for the lines' freedom. Exact points
+    add nothing to it; where all are exact, the distances are parts of the largest number."""
+    furthest: Numbers
+    """Distance of the point that is furthest by its interval."""
 
 
-def _knee(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+@rule_in(SERIES_RULES)
+def knee(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether the quantity rises with log2 GBS, and faster from a knee within the bounds on.
 
     The knee is the inner point where two joined lines fit best; any other whose lines the points fit, by
@@ -688,14 +695,14 @@ def _knee(check: Check, evidence: Evidence, line: Line, points: Points) -> Outco
     of it. Numbers of unknown spread make no test.
     """
     sizes, numbers = [point.gbs for point in points], values(points, check.quantity)
-    return knee(sizes, numbers, check.low, check.high)
+    return knee_between(sizes, numbers, check.low, check.high)
 
 
-def knee(sizes: Sequence[int], numbers: Numbers, low: float, high: float) -> Outcome:
-    """Decide where the knee of numbers along batch sizes is, and which way they bend there."""
-    bends = [_joined(sizes, numbers, size) for size in sizes[1:-1]]
-    inside = [bend for bend in bends if low <= bend.gbs <= high]
-    outside = [bend for bend in bends if not low <= bend.gbs <= high]
+def knee_between(sizes: Sequence[int], numbers: Numbers, low: float, high: float) -> Outcome:
+    """Decide whether the knee of numbers along batch sizes is within bounds, and bends upwards."""
+    fits = {size: _fit_two_lines(sizes, numbers, size) for size in sizes[1:-1]}
+    inside = [size for size in fits if low <= size <= high]
+    outside = [size for size in fits if not low <= size <= high]
     for where, compared in (
         (f"from {low:g} to {high:g}", inside),
         (f"below {low:g} or above {high:g}", outside),
@@ -704,91 +711,66 @@ def knee(sizes: Sequence[int], numbers: Numbers, low: float, high: float) -> Out
             raise NotTestable(
                 f"No knee at a GBS {where} can be compared: 1 more needed there, between other points."
             )
-    best = min(bends, key=lambda bend: bend.squares)
+    best = min(fits, key=lambda size: fits[size].squares)
     slopes = decide(
-        tests("The slope per doubling before it", best.slopes[:1], low=0.0),
-        above("Its change there", best.slopes[1:]),
+        tests("The slope per doubling before it", fits[best].slopes[:1], low=0.0),
+        above("Its change there", fits[best].slopes[1:]),
     )
-    position = _position(best, inside, outside, f"expected at {low:g} to {high:g}")
+
+    # The probability of points so far from the lines at each size, were these the truth.
+    chances = {size: _chance_of_misfit(fits[size], fits[best], numbers) for size in fits}
+    p = min(1.0, max(chances[size] for size in inside) * len(inside))
+    sentence = (
+        f"Two joined lines fit best with a knee at GBS {best}, expected at {low:g} to {high:g}"
+    )
+    if best in inside and max(chances[size] for size in outside) <= LEVEL:
+        position = Outcome(SUPPORTED, best, f"{sentence}.", p=1.0)
+    elif best in outside and p <= LEVEL:
+        position = Outcome(CONTRADICTED, best, f"{sentence}.", p=p)
+    else:
+        other = max(outside if best in inside else inside, key=lambda size: chances[size])
+        needed = (
+            needed_to_tell_from_zero(fits[other].furthest)
+            if numbers.errors.any()
+            else "1 more GBS or several would tell"
+        )
+        detail = f"{sentence}; one at GBS {other} fits too (p = {chances[other]:.2g}); {needed}."
+        position = Outcome(UNDECIDED, best, detail, p=max(p, 2 * LEVEL))
     if np.isinf(numbers.errors).all():
         position = replace(position, p=None)
     return all_of([("", position), ("", slopes)])
 
 
-def _position(
-    best: _Bend, inside: Sequence[_Bend], outside: Sequence[_Bend], expected: str
-) -> Outcome:
-    """Return whether the knee lies inside of the range, by the knees that points fit on either side."""
-    sentence = f"Two joined lines fit best with a knee at GBS {best.gbs}, {expected}"
-    fits = {bend.gbs: bend.p(best.misfit) for bend in (*inside, *outside)}
-    p = min(1.0, max(fits[bend.gbs] for bend in inside) * len(inside))
-    if best in inside and max(fits[bend.gbs] for bend in outside) <= LEVEL:
-        return Outcome(SUPPORTED, best.gbs, f"{sentence}.", p=1.0)
-    if best in outside and p <= LEVEL:
-        return Outcome(CONTRADICTED, best.gbs, f"{sentence}.", p=p)
-    other = max(outside if best in inside else inside, key=lambda bend: fits[bend.gbs])
-    needed = (
-        "1 more GBS or several would tell"
-        if other.is_exact
-        else _needed_to_tell_from_zero(other.furthest)
-    )
-    more = f"one at GBS {other.gbs} fits too (p = {fits[other.gbs]:.2g}); {needed}"
-    return Outcome(UNDECIDED, best.gbs, f"{sentence}; {more}.", p=max(p, 2 * LEVEL))
-
-
-def _joined(sizes: Sequence[int], numbers: Numbers, at: int) -> _Bend:
-    """Fit two lines that are joined at a batch size."""
+def _fit_two_lines(sizes: Sequence[int], numbers: Numbers, knee: int) -> TwoLines:
     x = np.log2(sizes)
-    design = np.stack([np.ones_like(x), x, np.maximum(x - math.log2(at), 0.0)], axis=1)
+    design = np.stack([np.ones_like(x), x, np.maximum(x - math.log2(knee), 0.0)], axis=1)
     inverse = np.linalg.pinv(design)
-    distances = numbers.values - design @ (inverse @ numbers.values)
-    errors, halves = numbers.errors, numbers.halves
-    known = errors > 0
-    # An exact point is told by no more repeats: it is the furthest only where all are.
-    reach = np.abs(distances) / np.where(known, halves, 1.0)
-    furthest = int(max(range(len(sizes)), key=lambda i: (known[i], reach[i])))
+    distances = np.abs(numbers.values - design @ (inverse @ numbers.values))
+    known = numbers.errors > 0
     largest = float(np.max(np.abs(numbers.values))) or 1.0
-    parts = distances[known] / errors[known] if known.any() else distances / largest
-    return _Bend(
-        at,
+    parts = distances[known] / numbers.errors[known] if known.any() else distances / largest
+    # More repeats tell nothing of an exact point: it is the furthest only where all are.
+    reach = distances / np.where(known, numbers.halves, 1.0)
+    furthest = int(np.argmax(np.where(known | ~known.any(), reach, -1.0)))
+    return TwoLines(
         numbers.contrast(inverse[1:]),
         float(np.sum(distances**2)),
-        replace(
-            numbers[furthest : furthest + 1],
-            values=np.abs(distances[furthest : furthest + 1]),
-        ),
         float(np.sum(parts**2)) / max(len(sizes) - 3, 1),
-        len(sizes),
-        float(numbers.freedom.min()),
-        is_exact=not bool(known.any()),
+        replace(numbers[[furthest]], values=distances[[furthest]]),
     )
 
 
-SERIES_RULES: dict[str, SeriesRule] = {
-    "constant": _constant,
-    "convex": _convex,
-    "each": _each,
-    "efficiency_after_quadrupling": _after_quadrupling,
-    "efficiency_falls_beyond": _falls_beyond,
-    "fall_to_node": _fall_to_node,
-    "falls": partial(_monotone, rises=False),
-    "first_is_least": _first_is_least,
-    "knee": _knee,
-    "least_at_node": _least_at_node,
-    "lowest_efficiency": _lowest_efficiency,
-    "mean": _mean,
-    "onset": _onset,
-    "proportional": _proportional,
-    "rank": _rank,
-    "ratio": _ratio,
-    "rises": partial(_monotone, rises=True),
-    "share_of_cpu": _share_of_cpu,
-    "sign": _sign,
-    "slope_changes": _slope_changes,
-    "slope": _slope,
-    "stagnates": _stagnates,
-    "straight": straight,
-    "updates_per_epoch": _updates,
-    "value": _value,
-}
-"""The rules by the name that the table calls them."""
+def _chance_of_misfit(fit: TwoLines, best: TwoLines, numbers: Numbers) -> float:
+    """Probability of points so far from two lines, were these the truth (F test).
+
+    Where even the best lines do not fit, or nothing else tells what a point scatters, curves are no two
+    lines, and others are compared with these.
+    """
+    freedom, is_exact = len(numbers) - 3, not numbers.errors.any()
+    if freedom < 1:
+        return 1.0
+    expected = ROUNDING**2 if is_exact else 1.0
+    scatter = min(float(numbers.freedom.min()), 1e6)
+    if is_exact or best.misfit > expected:
+        scatter = min(scatter, freedom)
+    return float(fdtrc(freedom, scatter, fit.misfit / max(best.misfit, expected)))

@@ -9,7 +9,6 @@ that part of the A100's fluctuation. What is stated of A100 alone is stated of i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -21,6 +20,7 @@ import pandas as pd
 from scalewatt.claims.evidence import Evidence, Trace
 from scalewatt.claims.outcomes import (
     Outcome,
+    Rule,
     Tests,
     all_of,
     attempt,
@@ -28,6 +28,7 @@ from scalewatt.claims.outcomes import (
     combine,
     decide,
     exactly,
+    rule_in,
     shown,
     tests,
 )
@@ -35,6 +36,8 @@ from scalewatt.claims.quantities import log_contrast, log_ratio
 from scalewatt.claims.reference_tables import UNDECIDED, Check, NotTestable
 from scalewatt.statistics import Numbers, Source, estimate, exact, joined
 
+TRACE_RULES: dict[str, Rule] = {}
+"""The rules by the name that the table calls them."""
 WINDOW_S = 10.0
 LEAST_SAMPLES = 100
 LEAST_WINDOWS = 10
@@ -50,7 +53,7 @@ ROUNDING = 1e-12
 
 
 def _measured(evidence: Evidence, model: str, phase: str, device: str | None = None) -> list[Trace]:
-    """Return measured GPU power of a model's phase, on a device; NotTestable if there is none."""
+    """Measured GPU power of a model's phase, on a device; NotTestable if there is none."""
     points = {point.id: point for point in evidence.points}
     traces = [
         trace
@@ -69,12 +72,12 @@ def _measured(evidence: Evidence, model: str, phase: str, device: str | None = N
 
 
 def averaged_s(evidence: Evidence) -> Any:
-    """Return the length of the windows that figure 5 has means over; null if it has samples."""
+    """Length of the windows that figure 5 has means over; null if it has samples."""
     return (evidence.trace_metadata.get("options") or {}).get("power_window_s")
 
 
 def in_windows(trace: Trace) -> Any:
-    """Return powers in W grouped by windows of WINDOW_S that have any; NotTestable for too few."""
+    """Powers in W grouped by windows of WINDOW_S that have any; NotTestable for too few."""
     index = pd.Index(trace.time_s, dtype="float64")
     powers = pd.Series(trace.power_w, index=index, dtype="float64").dropna()
     windows = powers.groupby(powers.index // WINDOW_S)
@@ -87,7 +90,7 @@ def in_windows(trace: Trace) -> Any:
 
 
 def variance_of_instants(trace: Trace) -> float:
-    """Return the variance in W² that means over windows may have as their samples are instants.
+    """Variance in W² that means over windows may have as their samples are instants.
 
     NotTestable if windows have one sample at most.
     """
@@ -102,7 +105,7 @@ def variance_of_instants(trace: Trace) -> float:
 
 
 def fifth_over_median(powers: npt.ArrayLike) -> float:
-    """Return the 5 % percentile over the median; NotTestable for a median of 0."""
+    """5 % percentile over the median; NotTestable for a median of 0."""
     fifth, median = np.percentile(np.asarray(powers, dtype=float), [5, 50])
     if not median:
         raise NotTestable("The median power is 0 W, or may be.")
@@ -138,7 +141,7 @@ def percentile_of(trace: Trace) -> Numbers:
 
 
 def fluctuation(trace: Trace, less: float = 0.0) -> Numbers:
-    """Return the coefficient of variation of means over windows, as if these were independent.
+    """Coefficient of variation of means over windows, as if these were independent.
 
     `less`: a part of the variance in W² that does not count. NotTestable for a mean of 0.
     """
@@ -154,7 +157,8 @@ def fluctuation(trace: Trace, less: float = 0.0) -> Numbers:
     return replace(number, origins=frozenset(["measured"]))
 
 
-def _falls_back(evidence: Evidence, check: Check) -> Outcome:
+@rule_in(TRACE_RULES)
+def power_falls_back(evidence: Evidence, check: Check) -> Outcome:
     """Check whether the 5 % percentile of samples on A100 is below `high` times the median."""
     averaged = averaged_s(evidence)
 
@@ -167,14 +171,14 @@ def _falls_back(evidence: Evidence, check: Check) -> Outcome:
             )
         kind = f"means over {averaged:g} s" if averaged else "samples"
         label = f"5 % percentile over median of the {kind}, instantaneous on A100,"
-        return decide(tests(label, low, None, check.high))
+        return decide(tests(label, low, high=check.high))
 
     traces = _measured(evidence, *check.series)
     return combine(attempt(_name(trace), of_trace, trace) for trace in traces)
 
 
 def _on_both(evidence: Evidence) -> list[tuple[Trace, Trace]]:
-    """Return FourCastNet's pre-trainings on H100 and A100 with the same batches."""
+    """FourCastNet's pre-trainings on H100 and A100 with the same batches."""
     sizes = ("local_batch_size", "global_batch_size")
     on_h100, on_a100 = (_measured(evidence, *NET, device) for device in ("h100", "a100"))
     pairs = [
@@ -187,7 +191,8 @@ def _on_both(evidence: Evidence) -> list[tuple[Trace, Trace]]:
     return pairs
 
 
-def _narrower_on_h100(evidence: Evidence, check: Check) -> Outcome:
+@rule_in(TRACE_RULES)
+def power_narrower_on_h100(evidence: Evidence, check: Check) -> Outcome:
     """Check whether power fluctuates less on H100 than on A100, and stays above `low` times the median.
 
     The fluctuation is compared with, and without what instants in place of means may make on A100.
@@ -213,7 +218,7 @@ def _narrower_on_h100(evidence: Evidence, check: Check) -> Outcome:
 
     def stays_up(h100: Trace) -> Outcome:
         label = f"5 % percentile over median on {_name(h100)}"
-        return decide(tests(label, percentile_of(h100), check.low, None))
+        return decide(tests(label, percentile_of(h100), check.low))
 
     pairs = _on_both(evidence)
     alone = {id(h100): h100 for h100, _ in pairs}.values()
@@ -224,7 +229,7 @@ def _narrower_on_h100(evidence: Evidence, check: Check) -> Outcome:
 
 
 def _higher(label: str, top: Numbers, bottom: Numbers) -> Tests:
-    """Return the test that the ratio of two fluctuations is above 1."""
+    """Test that the ratio of two fluctuations is above 1."""
     if not bottom.values[0]:
         raise NotTestable("The power that is compared with does not fluctuate.")
     if not top.values[0]:
@@ -232,7 +237,8 @@ def _higher(label: str, top: Numbers, bottom: Numbers) -> Tests:
     return beside_one(label, log_contrast(joined([top, bottom])), rises=True)
 
 
-def _narrower_and_higher(evidence: Evidence, check: Check) -> Outcome:
+@rule_in(TRACE_RULES)
+def power_narrower_and_higher_on_h100(evidence: Evidence, check: Check) -> Outcome:
     """Check whether power fluctuates less on H100 as J03 says, and mean GPU power is higher there."""
     points = {point.id: point for point in evidence.points}
 
@@ -242,10 +248,11 @@ def _narrower_and_higher(evidence: Evidence, check: Check) -> Outcome:
         return decide(beside_one(label, log_ratio(top, bottom, "mean_gpu_power_w"), rises=True))
 
     powers = [attempt("", higher, h100, a100) for h100, a100 in _on_both(evidence)]
-    return all_of([attempt("J03", _narrower_on_h100, evidence, check), *powers])
+    return all_of([attempt("J03", power_narrower_on_h100, evidence, check), *powers])
 
 
-def _narrower_with_lower_batch(evidence: Evidence, check: Check) -> Outcome:
+@rule_in(TRACE_RULES)
+def power_narrower_with_lower_batch(evidence: Evidence, check: Check) -> Outcome:
     """Check whether of two pre-trainings with the same GBS power fluctuates less with the lower LBS."""
 
     def lower(small: Trace, large: Trace) -> Outcome:
@@ -268,7 +275,8 @@ def _narrower_with_lower_batch(evidence: Evidence, check: Check) -> Outcome:
     return combine(attempt(small.row["device"], lower, small, large) for small, large in pairs)
 
 
-def _profiles(evidence: Evidence, check: Check) -> Outcome:
+@rule_in(TRACE_RULES)
+def profiles(evidence: Evidence, check: Check) -> Outcome:
     """Check whether figure 5 has the first 300 s of two runs on each device."""
     if not evidence.traces:
         raise NotTestable("Figure 5 has no run.")
@@ -286,13 +294,3 @@ def _profiles(evidence: Evidence, check: Check) -> Outcome:
 def _name(trace: Trace) -> str:
     row = trace.row
     return f"{row['device']}, GPUs {row['gpus']}, LBS {row['local_batch_size']}"
-
-
-TRACE_RULES: dict[str, Callable[[Evidence, Check], Outcome]] = {
-    "power_falls_back": _falls_back,
-    "power_narrower_and_higher_on_h100": _narrower_and_higher,
-    "power_narrower_on_h100": _narrower_on_h100,
-    "power_narrower_with_lower_batch": _narrower_with_lower_batch,
-    "profiles": _profiles,
-}
-"""The rules by the name that the table calls them."""
