@@ -247,7 +247,7 @@ def accounted(run: Path, spec: RunSpec, powers: dict[str, Any] = NO_POWERS) -> A
     """Account for a run folder."""
     path = run / "made-traces.parquet"
     with write_traces(path, configuration=spec.configuration, repeat=spec.repeat) as traces:
-        tables = account(Run.of(run, spec, powers), traces)
+        tables = account(Run.of(run, powers, spec.as_json()), traces)
     return Accounted(read_traces(path), tables)
 
 

@@ -27,7 +27,7 @@ from run_files import make_spec
 from scalewatt.common.files import write_table
 from scalewatt.energies.account import write_energy
 from scalewatt.energies.checks import state_flags
-from scalewatt.energies.node import MAX_DIFFERENCE
+from scalewatt.energies.node import MAX_DIFFERENCE, Node
 from scalewatt.energies.tables import (
     CROSS_CHECKS_SCHEMA,
     EPOCHS_SCHEMA,
@@ -74,9 +74,9 @@ def tables(run: Path) -> dict[str, pd.DataFrame]:
 
 def test_the_seconds_of_a_slowed_down_gpu_are_given_by_reason() -> None:
     reasons = np.where((TIMES >= 20) & (TIMES < 50), 0x20, 0) + np.where(TIMES >= 100, 0x04, 0)
-    throttled, capped = state_flags(
-        [telemetry_block("throttle_reasons", T0 + TIMES, reasons)], [0], (T0, T0 + 120)
-    )
+    read = [telemetry_block("throttle_reasons", T0 + TIMES, reasons)]
+    node = Node("n1", [], telemetry=read, held=[0], window=(T0, T0 + 120))
+    throttled, capped = state_flags(node)
     assert (throttled["code"], capped["code"]) == ("throttled", "power_capped")
     assert "software thermal slowdown 30 s of 120 s" in throttled["detail"]
     assert "at its power limit for 22 s of 120 s" in capped["detail"]
@@ -106,7 +106,7 @@ def test_on_a_shared_node_the_energy_of_the_gpus_that_the_run_held_stays_known(
     run = accounted(recorded(tmp_path, {"concurrent_samplers": met}), SPEC)
     assert run.totals.joules("gpu") == pytest.approx(120 * 100, rel=1e-4)
     assert run.totals.joules("unused_gpu") == pytest.approx(120 * 300, rel=1e-4)
-    assert run.totals.joules("cpu") is None and run.totals.total_j is None
+    assert run.totals.joules("cpu") is None and run.totals.joules() is None
     assert run.totals.joules("cpu", "recorded_j") == pytest.approx(120 * 150)
     details = {flag["detail"] for flag in run.flags("node_shared")}
     assert details and all("30.0 s" in detail for detail in details)

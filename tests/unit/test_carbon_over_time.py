@@ -90,7 +90,7 @@ def test_a_constant_file_gives_the_constant(
     folder = tmp_path_factory.mktemp("run")
     run = made(folder, wave())
     steps = [(60.0 * n - 120, value) for n in range(12)]
-    whole_j = run.totals.total_j
+    whole_j = run.totals.joules()
     assert whole_j is not None
     expected = whole_j / J_PER_KWH * value
     assert run.grams(grid(folder, *steps)) == pytest.approx(expected, rel=1e-12)
@@ -99,7 +99,7 @@ def test_a_constant_file_gives_the_constant(
 def test_a_step_in_mid_run_is_the_sum_of_both_sides(tmp_path: Path) -> None:
     run = made(tmp_path, {"CUDA:0_POWER": gpu(301, 360.0)})
     file = grid(tmp_path, (-200, 100.0), (90.5, 400.0), (381, 50.0))
-    assert run.totals.total_j == pytest.approx(360 * 300)
+    assert run.totals.joules() == pytest.approx(360 * 300)
     by_hand = 360 * (90.5 * 100 + 209.5 * 400) / J_PER_KWH
     assert run.grams(file) == pytest.approx(by_hand, rel=1e-9)
 

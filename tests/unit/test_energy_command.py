@@ -175,12 +175,13 @@ def test_segments_count_by_time_and_not_by_number(tmp_path: Path) -> None:
     assert "overlap" not in codes(account.flags)
 
 
-def test_the_folder_that_perun_writes_to_is_its_one_file(tmp_path: Path, capsys: Captured) -> None:
+def test_a_run_of_a_perun_file_and_its_folder_is_read_by_its_name(
+    tmp_path: Path, capsys: Captured
+) -> None:
     file = tmp_path / "app.hdf5"
     short = {name: values[:51] for name, values in NODE.items()}
     write_perun(file, {"n1": NODE}, run_id="first", execution_dt="2026-11-18T10:00:00")
     write_perun(file, {"n1": short}, run_id="last")
-    (tmp_path / "app_r1.txt").write_text("a report in words")
     (tmp_path / "failed_app.hdf5").write_bytes(b"damaged")
     for run, seconds in (("last", 50.0), ("first", 100.0)):
         (account,) = printed(capsys, "--run", run, file)

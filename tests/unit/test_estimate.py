@@ -22,8 +22,8 @@ def load(kind: str = "cpu", **shares: float) -> Block:
 def bounds(sensor: Sensor) -> tuple[float, float, float]:
     """The mean of a constant power in W between the ends of its interval."""
     assert sensor.row.origin == "estimated"
-    power, low, high = (float(curve.between(0.0, 10.0)) / 10.0 for curve in sensor.curves)
-    return low, power, high
+    power = float(sensor.curve.between(0.0, 10.0)) / 10.0
+    return power / sensor.factor, power, power * sensor.factor
 
 
 @pytest.mark.parametrize("name", ["CPU_BUSY", "CPU_USAGE", None])

@@ -346,7 +346,7 @@ def test_files_of_a_folder_that_are_not_read_are_flagged(tmp_path: Path) -> None
     account = account_of(tmp_path, stages=stages)
     unread = account.flags[account.flags["code"] == "unreadable"]
     assert unread["detail"].tolist() == ["not read, as of no known format: rack.csv"]
-    assert account.hosts == account.named_by_file == ["gpus"]
+    assert account.hosts == ["gpus"]
 
 
 def test_nodes_of_like_load_are_told_apart_by_their_uuids(tmp_path: Path) -> None:

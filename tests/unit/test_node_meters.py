@@ -53,7 +53,7 @@ def test_a_meter_is_a_scope_beside_the_parts_and_never_added_to_them(tmp_path: P
     run = measured(tmp_path, 300.0)
     assert run.totals.joules("node") == pytest.approx(600 * 300, rel=1e-6)
     assert run.totals.scope == ["gpu", "cpu", "ram"]
-    assert run.totals.total_j == pytest.approx(600 * ALL_W, rel=1e-3)
+    assert run.totals.joules() == pytest.approx(600 * ALL_W, rel=1e-3)
     (row,) = run.tables.cross_checks.to_dict("records")
     assert (row["source"], row["device_kind"]) == ("hwmon", "node")
     assert row["recorded_scope"] == "gpu+cpu+ram"
@@ -83,7 +83,7 @@ def test_a_meter_on_some_nodes_only_leaves_the_runs_node_energy_unknown(tmp_path
     first = measured(tmp_path / "first", 300, None)
     assert first.totals.joules("node") is None
     assert first.totals.kinds.loc["node", [*BOUNDS]].isna().all()
-    assert first.totals.total_j == pytest.approx(2 * 600 * ALL_W, rel=1e-3)
+    assert first.totals.joules() == pytest.approx(2 * 600 * ALL_W, rel=1e-3)
     (flag,) = first.flags("not_recorded")
     assert flag["detail"] == "n2: no node sensor, but other nodes of the run have one"
     assert (flag["node"], flag["device_kind"]) == ("n2", "node")

@@ -40,6 +40,7 @@ from scalewatt.energies.checks import (
     setting_flags,
     state_flags,
 )
+from scalewatt.energies.node import Node
 from scalewatt.figures.draw_figure import SUFFIXES, draw_figure
 from scalewatt.recordings.block import Block
 from scalewatt.recordings.terms import Flag
@@ -149,7 +150,12 @@ def flags_of(point: dict[str, float], *series: Block) -> list[Flag]:
     values = np.column_stack([block.values for block in series])
     sensors = pd.concat([block.sensors for block in series], ignore_index=True)
     block = Block("n1", series[0].time_s, values, sensors)
-    return setting_flags([block], [0], point, [TRAINING], "n1")
+    return [*setting_flags(node_with(block), point, [TRAINING])]
+
+
+def node_with(block: Block) -> Node:
+    """A node whose GPU 0 the run held, with telemetry."""
+    return Node("n1", [], telemetry=[block], held=[0], window=TRAINING)
 
 
 def clocks(*values: float) -> Block:
@@ -208,8 +214,9 @@ def test_what_no_sensor_of_the_runs_gpus_tells_is_unknown() -> None:
 
 
 def test_a_power_limit_that_was_asked_for_is_no_flag() -> None:
-    assert [flag["code"] for flag in state_flags([CAPPED], [0], TRAINING)] == ["power_capped"]
-    assert state_flags([CAPPED], [0], TRAINING, limit_is_wanted=True) == []
+    node = node_with(CAPPED)
+    assert [flag["code"] for flag in state_flags(node)] == ["power_capped"]
+    assert [*state_flags(node, limit_is_wanted=True)] == []
 
 
 # --- table and figure -----------------------------------------------------------------------------

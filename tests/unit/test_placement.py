@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scalewatt.energies.segments import PlannedRun, Run
+from scalewatt.energies.segments import Run
 
 
 def run_of(provenance: dict[str, object]) -> Run:
-    return Run(Path(), PlannedRun(), {}, {"torch_device": "cuda", **provenance}, None)
+    return Run(Path(), {}, {}, {"torch_device": "cuda", **provenance}, None)
 
 
 def on(host: str, gpu: int | None, uuid: str | None) -> dict[str, object]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from scalewatt.energies.node import KindEnergy, NodeFacts, node_kinds
+from scalewatt.energies.node import KindEnergy, Node, node_kinds
 from scalewatt.recordings.block import Block, sensor_frame
 
 N = 121
@@ -26,7 +26,7 @@ def kinds_of(
     """Energies of the device kinds of a node with some sensors, read together."""
     values = np.asfortranarray(np.column_stack([column for _, column in sensors]))
     block = Block("n1", TIMES, values, sensor_frame([row for row, _ in sensors]))
-    kinds = node_kinds(NodeFacts("n1", WHOLE, 1.0, model=model), [block])
+    kinds = node_kinds(Node("n1", [block], 1.0, window=WHOLE, model=model))
     return {kind.device_kind: kind for kind in kinds}
 
 

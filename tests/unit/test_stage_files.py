@@ -127,5 +127,5 @@ def test_only_a_runs_own_stages_may_be_none_or_never_end(
 ) -> None:
     path = tmp_path / "events.parquet"
     pq.write_table(pa.Table.from_pylist(rows, schema=STAGES_SCHEMA), path)
-    assert read_stages(path, own=True).to_pylist() == rows
+    assert read_stages(path, unended=True).to_pylist() == rows
     assert reason in refusal(path)

@@ -172,16 +172,17 @@ def sample(folder: str, rated: str) -> dict[str, Any]:
 
     {device kind: {"origin", "sensors" that delivered something, "power_w" of all}}
     """
-    from scalewatt.energies.node import NodeFacts, node_kinds, node_window
+    from scalewatt.energies.node import Node, node_kinds, node_window
     from scalewatt.monitoring.perun_session import monitored
     from scalewatt.recordings.journal import journal_files, read_journal
 
     monitored(time.sleep, (SAMPLED_S,), Path(folder), "segment-000", PERIOD_S)
     recording = read_journal(journal_files(Path(folder))[0].values())
-    ((node, blocks),) = recording.nodes.items()
+    ((host, blocks),) = recording.nodes.items()
     begin, end = node_window(blocks) or (0.0, 0.0)
     kinds = {}
-    for kind in node_kinds(NodeFacts(node, (begin, end), PERIOD_S, json.loads(rated)), blocks):
+    node = Node(host, blocks, PERIOD_S, window=(begin, end), powers=json.loads(rated))
+    for kind in node_kinds(node):
         energies_j = {d.row.name: float(d.curve.between(begin, end)) for d in kind.devices}
         delivered = [name for name, energy_j in energies_j.items() if energy_j > 0]
         kinds[kind.device_kind] = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import replace
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from scalewatt.common.files import read_json_object
 from scalewatt.energies.checks import (
     cross_check_flags,
     gpu_checks,
@@ -32,20 +33,13 @@ from scalewatt.energies.node import (
     MAX_UNCOVERED,
     UNUSED_GPU,
     KindEnergy,
-    NodeFacts,
+    Node,
     node_kinds,
     node_window,
     sensors_of,
     shared_kinds,
 )
-from scalewatt.energies.segments import (
-    NodeRecording,
-    Run,
-    Segment,
-    open_segment,
-    read_planned_run,
-    segment_numbers,
-)
+from scalewatt.energies.segments import Run, Segment, open_segment, segment_numbers
 from scalewatt.energies.stages import (
     STAGES,
     UNATTRIBUTED,
@@ -67,62 +61,26 @@ _DISCARDING = ("killed", "failed", "refused")
 """Outcomes of a segment that lose the work since its last checkpoint."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Counted:
-    """A run, and what has been counted of it so far."""
-
-    run: Run
-    traces: Traces | None = None
-    rows: Collected = field(default_factory=Collected)
-    windows: dict[str, list[Window]] = field(default_factory=dict)
-    """Time of each node that has been counted."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Node:
-    """One node in one segment, before it is accounted for."""
-
-    segment: int
-    recording: NodeRecording
-    window: Window
-    """The time that counts."""
-    overlap_s: float
-    """Seconds of its recording that another segment has counted."""
-    ahead_s: float
-    """By how much its clock was ahead of rank 0's, by which the stages are noted."""
-    held: list[int] | None
-    """GPUs that the run held; None if that is not recorded."""
-    period_s: float
-
-    @property
-    def name(self) -> str:
-        return self.recording.node
-
-    @property
-    def length_s(self) -> float:
-        return self.window[1] - self.window[0]
-
-
 def account(run: Run, traces: Traces | None = None) -> Accounts:
     """Account for one run; `traces` gets its samples node by node."""
-    counted = _Counted(run, traces)
+    rows = Collected()
     numbers, idle = _segments(run)
     for number in idle:
         detail = f"segment {number} ended during start-up; nothing was recorded of it and nothing is counted"
-        counted.rows.flag([flag("segment_lost", None, detail)], number)
+        rows.flag([flag("segment_lost", None, detail)], number)
     for number in numbers:
         with open_segment(run.recordings, number) as segment:
-            _add_segment(counted, segment, segment_events(run.events, number))
-    return tables(counted.rows, run.spec.configuration, run.spec.repeat)
+            _add_segment(rows, run, segment, segment_events(run.events, number), traces)
+    return tables(rows, run.spec.get("configuration"), run.spec.get("repeat"))
 
 
 def account_segment(
     run: Run, segment: Segment, events: pd.DataFrame, traces: Traces | None = None
 ) -> Accounts:
     """Account for what is the only segment of a run."""
-    counted = _Counted(run, traces)
-    _add_segment(counted, segment, events)
-    return tables(counted.rows, run.spec.configuration, run.spec.repeat)
+    rows = Collected()
+    _add_segment(rows, run, segment, events, traces)
+    return tables(rows, None, None)
 
 
 def write_energy(
@@ -137,9 +95,9 @@ def write_energy(
     `powers` = {"cpu", "gpu", "ram"}: the rated powers used where nothing was measured, or None.
     `energy_path` = <repeat>.parquet; `Accounts.write` names the others.
     """
-    spec = read_planned_run(spec_path)
-    run = Run.of(run_dir, spec, powers)
-    with write_traces(traces_path, configuration=spec.configuration, repeat=spec.repeat) as traces:
+    run = Run.of(run_dir, powers, read_json_object(spec_path))
+    names = {name: run.spec.get(name) for name in ("configuration", "repeat")}
+    with write_traces(traces_path, **names) as traces:
         accounts = account(run, traces)
     accounts.write(energy_path)
 
@@ -153,7 +111,7 @@ def _segments(run: Run) -> tuple[list[int], list[int]]:
     A start that failed before the first sample and the first update has nothing to account for.
     """
     started = segment_numbers(run.recordings)
-    numbers = {int(row["segment"]) for row in run.provenance.get("segments") or []} | started
+    numbers = {*run.segments} | started
     if run.events is not None:
         rows = run.events.to_pandas().dropna(subset="segment").astype({"segment": "int64"})
         numbers |= set(rows["segment"])
@@ -161,31 +119,34 @@ def _segments(run: Run) -> tuple[list[int], list[int]]:
     return sorted(started or numbers or {0}), sorted(numbers - started) if started else []
 
 
-def _add_segment(counted: _Counted, segment: Segment, events: pd.DataFrame) -> None:
+def _add_segment(
+    rows: Collected, run: Run, segment: Segment, events: pd.DataFrame, traces: Traces | None
+) -> None:
     """Account for the nodes of a segment one by one, and for what concerns all of them."""
-    run, number, rows = counted.run, segment.number, counted.rows
+    number = segment.number
     for each in segment.flags:
         rows.flag([each], number, each.get("node"), each.get("kind"))
     lost = _discarded_span(run, number, events)
     nodes = []
-    for node in _nodes(counted, segment):
-        _add_node(counted, node, events, lost)
-        nodes.append(node)
-    flags = [*_outcome_flags(run, number, nodes, lost)]
+    for node in _nodes(rows, run, segment):
+        kinds, intervals = _add_node(rows, run, number, node, events, lost)
+        if traces is not None:
+            _trace(traces, number, node, kinds, intervals)
+        nodes.append(replace(node, blocks=[], telemetry=[]))
+    rows.flag(_outcome_flags(run, number, nodes, lost), number)
     if events.empty:
-        flags.append(flag("no_events", None, f"segment {number} has no stage events"))
-        flags += _uneven_flags(nodes)
-    missing, of_hosts = _missing_hosts(run, [node.name for node in nodes], segment)
-    length_s = max((node.length_s for node in nodes), default=0.0)
-    _add_unrecorded(rows, number, missing, events, length_s)
-    rows.flag([*flags, *of_hosts], number)
+        rows.flag([flag("no_events", None, f"segment {number} has no stage events")], number)
+        rows.flag(_uneven_flags(nodes), number)
+    missing = _missing_hosts(rows, run, [node.name for node in nodes], segment)
+    _add_unrecorded(rows, number, missing, events, max((n.length_s for n in nodes), default=0.0))
 
 
-def _outcome_flags(run: Run, number: int, nodes: Sequence[_Node], lost: Window) -> Iterator[Flag]:
+def _outcome_flags(run: Run, number: int, nodes: Sequence[Node], lost: Window) -> Iterator[Flag]:
     """Flag a segment that did not end as it should, with the time of the work that it lost."""
-    outcome = run.segment(number).get("outcome")
+    record = run.segments.get(number, {})
+    outcome = record.get("outcome")
     if outcome == "monitor_lost":
-        detail = f"segment {number} was not recorded any more: {run.segment(number).get('detail')}"
+        detail = f"segment {number} was not recorded any more: {record.get('detail')}"
         yield flag("segment_lost", None, detail)
     elif outcome in _DISCARDING:
         spans = (np.clip(node.window, *np.add(lost, node.ahead_s)) for node in nodes)
@@ -200,7 +161,7 @@ def _discarded_span(run: Run, number: int, events: pd.DataFrame) -> Window:
     Of a segment that stopped within an evaluation: the evaluations of that epoch, which a later
     segment did again. That time and its energy are in the run's totals.
     """
-    if run.segment(number).get("outcome") in _DISCARDING:
+    if run.segments.get(number, {}).get("outcome") in _DISCARDING:
         saved = events[:-1].query("stage == 'checkpoint'")["end_s"]
         return max(saved, default=-np.inf), np.inf
     if run.events is None:
@@ -210,13 +171,13 @@ def _discarded_span(run: Run, number: int, events: pd.DataFrame) -> Window:
     return (0.0, 0.0) if again.empty else (again["start_s"].min(), again["end_s"].max())
 
 
-def _uneven_flags(nodes: Sequence[_Node]) -> Iterator[Flag]:
+def _uneven_flags(nodes: Sequence[Node]) -> Iterator[Flag]:
     """Flag nodes that were recorded for a part of the time from the first node's begin to the last's end.
 
     A node counts from its first to its last sample, so where no stages tell how long the run was,
     nothing else says that energy may be missing. Up to MAX_UNCOVERED of that time is no flag.
     """
-    known = all(node.recording.clock_known for node in nodes)
+    known = all(node.clock_known for node in nodes)
     length_s = float(np.ptp([node.window for node in nodes])) if nodes and known else 0.0
     for node in nodes:
         if length_s - node.length_s > MAX_UNCOVERED * length_s:
@@ -225,21 +186,23 @@ def _uneven_flags(nodes: Sequence[_Node]) -> Iterator[Flag]:
 
 
 def _missing_hosts(
-    run: Run, recorded: Sequence[str], segment: Segment
-) -> tuple[list[str], list[Flag]]:
-    """Nodes without a sample, by name if one is known."""
-    expected = run.spec.nodes or len(segment.hosts)
+    rows: Collected, run: Run, recorded: Sequence[str], segment: Segment
+) -> list[str]:
+    """Name the nodes without a sample, and flag what is other than expected."""
+    expected = run.spec.get("nodes") or len(segment.hosts)
     if len(recorded) > expected:
         detail = f"{len(recorded)} hosts recorded, {expected} expected: {', '.join(recorded)}"
-        return [], [flag("device_count", None, detail)]
+        rows.flag([flag("device_count", None, detail)], segment.number)
+        return []
     hosts = run.hosts_of(segment.number)
     nodes = nodes_by_name(segment.hosts, hosts)
     names = dict.fromkeys(nodes[host] for host in (*segment.hosts, *hosts))
     known = [name for name in names if name not in {nodes[host] for host in recorded}]
     unknown = (f"unknown-{i}" for i in range(1, expected + 1))
-    missing = [*known, *unknown][: expected - len(recorded)]
-    detail = f"{len(recorded)} of {expected} hosts recorded; missing: {', '.join(missing)}"
-    return missing, [flag("not_recorded", None, detail)] if missing else []
+    if missing := [*known, *unknown][: expected - len(recorded)]:
+        detail = f"{len(recorded)} of {expected} hosts recorded; missing: {', '.join(missing)}"
+        rows.flag([flag("not_recorded", None, detail)], segment.number)
+    return missing
 
 
 def _add_unrecorded(
@@ -260,41 +223,45 @@ def _add_unrecorded(
 # --- nodes ----------------------------------------------------------------------------------------
 
 
-def _nodes(counted: _Counted, segment: Segment) -> Iterator[_Node]:
-    """Read the nodes of a segment that have samples, and say what of their time counts."""
-    run, number = counted.run, segment.number
-    noted = run.segment(number).get("clock_offsets") or ()
-    nodes = nodes_by_name(segment.hosts, counted.windows, (str(row["host"]) for row in noted))
-    names = {nodes[host]: host for host in (*segment.hosts, *counted.windows)}
-    for host, recording in zip(segment.hosts, _read_ahead(segment), strict=True):
-        recorded = node_window(recording.blocks)
+def _nodes(rows: Collected, run: Run, segment: Segment) -> Iterator[Node]:
+    """Read the nodes of a segment that have samples, and add what of their time counts."""
+    offsets = {
+        str(row["host"]): float(row["offset_s"])
+        for row in run.segments.get(segment.number, {}).get("clock_offsets") or ()
+    }
+    nodes = nodes_by_name(segment.hosts, rows.windows, offsets)
+    names = {nodes[host]: host for host in rows.windows}
+    for node in _read_ahead(segment):
+        recorded = node_window(node.blocks)
         if recorded is None:
-            counted.rows.flag(recording.flags, number, host)
+            rows.flag(node.flags, segment.number, node.name)
             continue
-        window, begin_s, ahead_s = recorded, recorded[0], 0.0
-        if recording.clock_known:
-            before = counted.windows.setdefault(names[nodes[host]], [])
+        window, overlap_s, ahead_s = recorded, 0.0, 0.0
+        if node.clock_known:
             window = run.window_of(recorded)
+            before = rows.windows.setdefault(names.get(nodes[node.name], node.name), [])
             counted_s = max((end for begin, end in before if begin < recorded[1]), default=-np.inf)
-            begin_s = window[0]
             if (counted_s := min(counted_s, recorded[1])) > recorded[0]:
-                window = float(np.clip(counted_s, *window)), window[1]
+                begin_s = float(np.clip(counted_s, *window))
+                window, overlap_s = (begin_s, window[1]), begin_s - window[0]
             before.append(recorded)
-            of_node = (r["offset_s"] for r in noted if nodes[str(r["host"])] == nodes[host])
-            ahead_s = float(next(of_node, 0.0))
-        gpus = ((s.row.index, s.row.uuid) for s in sensors_of(recording.blocks))
-        yield _Node(
-            number,
-            recording,
-            window,
-            overlap_s=window[0] - begin_s,
+            ahead_s = next((s for h, s in offsets.items() if nodes[h] == nodes[node.name]), 0.0)
+        gpus = ((sensor.row.index, sensor.row.uuid) for sensor in sensors_of(node.blocks))
+        held = run.used_gpus(node.name, gpus, segment.number, segment.hosts)
+        yield replace(
+            node,
+            period_s=node.period_s or run.spec.get("sampling_period_s"),
+            window=window,
+            overlap_s=overlap_s,
             ahead_s=ahead_s,
-            held=run.used_gpus(host, gpus, number, segment.hosts),
-            period_s=recording.period_s or run.spec.sampling_period_s or 1.0,
+            powers=run.powers,
+            held=held,
+            expected_gpus=run.spec.get("ranks_per_node") if held is None else len(held),
+            model=run.provenance.get("device_name") or "",
         )
 
 
-def _read_ahead(segment: Segment) -> Iterator[NodeRecording]:
+def _read_ahead(segment: Segment) -> Iterator[Node]:
     """Read the nodes, each in a thread while the node before it is accounted for."""
     with ThreadPoolExecutor(max_workers=1) as thread:
         waiting = (thread.submit(segment.node, host) for host in segment.hosts)
@@ -302,88 +269,81 @@ def _read_ahead(segment: Segment) -> Iterator[NodeRecording]:
             yield node.result()  # type: ignore[union-attr]
 
 
-def _add_node(counted: _Counted, node: _Node, events: pd.DataFrame, lost: Window) -> None:
-    """Account for a node: its flags, cross-checks and telemetry, and its pieces by device kind.
+def _add_node(
+    rows: Collected, run: Run, number: int, node: Node, events: pd.DataFrame, lost: Window
+) -> tuple[list[KindEnergy], pd.DataFrame]:
+    """Add a node's flags, cross-checks, telemetry and pieces; returns its kinds and intervals.
 
     `events` and the span `lost`, whose work was lost, are by the clock of rank 0.
     """
-    run, rows, recording, window = counted.run, counted.rows, node.recording, node.window
-    place = node.segment, node.name
-    times = ["start_s", "end_s"]
+    key, window, times = (number, node.name), node.window, ["start_s", "end_s"]
     events = events.assign(**{name: events[name] + node.ahead_s for name in times})
     lost = lost[0] + node.ahead_s, lost[1] + node.ahead_s
     intervals, of_stages = tile_window(events, window)
-    outside_s = seconds_outside(events, (window[0] - node.overlap_s, window[1]), node.period_s)
-    rows.flag([*recording.flags, *of_stages], *place)
-    rows.flag(_node_flags(node, outside_s), *place)
-    kinds = _kinds(run, node, outside_s)
+    begin_s = window[0] - node.overlap_s
+    outside_s = seconds_outside(events, (begin_s, window[1]), node.period_s or 1.0)
+    node = replace(node, lost_s=outside_s)
+    rows.flag([*node.flags, *of_stages, *_node_flags(node)], *key)
+    kinds = _kinds(run, node)
     training = intervals.loc[intervals["stage"] == "train", times].itertuples(index=False)
-    point, telemetry = run.operating_point, recording.telemetry
-    rows.flag(state_flags(telemetry, node.held, window, "gpu_power_limit_w" in point), *place)
-    rows.flag(
-        setting_flags(telemetry, node.held, point, [*training] or [window], node.name), *place
-    )
+    rows.flag(state_flags(node, "gpu_power_limit_w" in run.operating_point), *key)
+    rows.flag(setting_flags(node, run.operating_point, [*training] or [window]), *key)
     if node.length_s <= 0 and node.overlap_s > 0:
-        return
-    checks = [*gpu_checks(telemetry, kinds, window), *meter_checks(kinds, window)]
-    checks += perun_checks(recording.perun_j, kinds)
-    rows.flag(cross_check_flags(checks, NODE), *place)
-    rows.cross_checks.extend({"segment": node.segment, **row} for row in checks)
-    rows.telemetry.append(telemetry_table(recording.blocks, telemetry, node.segment))
+        return [], intervals
+    checks = [
+        *gpu_checks(node, kinds),
+        *meter_checks(node, kinds),
+        *perun_checks(node, kinds),
+    ]
+    rows.cross_checks.extend({"segment": number, **row} for row in checks)
+    rows.telemetry.append(telemetry_table(node, number))
     # What lies outside belongs to a first interval without length.
     stage = pd.Categorical([UNATTRIBUTED], STAGES)
     outside = intervals[:1].assign(stage=stage, epoch=-1, end_s=intervals["start_s"])
     with_outside = pd.concat([outside, intervals], ignore_index=True)
     for kind in kinds:
         tiles = with_outside if outside_s and kind.devices else intervals
-        rows.add(kind, node.segment, tiles, lost, outside_s)
+        rows.add(kind, number, tiles, lost, outside_s)
         flags = [*kind.flags, *cross_check_flags(checks, kind.device_kind)]
-        rows.flag(flags, *place, kind.device_kind)
+        rows.flag(flags, *key, kind.device_kind)
     if all(kind.device_kind != NODE for kind in kinds):  # others may have a meter
-        rows.add(KindEnergy(node.name, NODE, None), node.segment, intervals, lost, outside_s)
-    if counted.traces is not None:
-        _trace(counted.traces, node, kinds, intervals)
+        rows.add(KindEnergy(node.name, NODE, None), number, intervals, lost, outside_s)
+    return kinds, intervals
 
 
-def _node_flags(node: _Node, outside_s: float) -> Iterator[Flag]:
-    """Flags of a node's time: overlap, concurrent runs, its clock and what lies outside."""
+def _node_flags(node: Node) -> Iterator[Flag]:
+    """Flags of a node's time: overlap, its clock and what lies outside."""
     if node.overlap_s > 0:
         detail = f"{node.name}: {node.overlap_s:.1f} s were recorded by an earlier segment too"
         yield flag("overlap", None, f"{detail}; they count once")
-    if abs(node.ahead_s) > CLOCK_SHARE * node.period_s:
+    if abs(node.ahead_s) > CLOCK_SHARE * (node.period_s or 1.0):
         detail = f"{node.name}: offset of its clock, corrected: {node.ahead_s:+.3f} s"
         yield flag("clock", None, detail)
-    if outside_s:
-        detail = f"{node.name}: {outside_s:.1f} s of the run lie outside of the recording"
+    if node.lost_s:
+        detail = f"{node.name}: {node.lost_s:.1f} s of the run lie outside of the recording"
         yield flag("recording_short", None, detail)
 
 
-def _kinds(run: Run, node: _Node, outside_s: float) -> list[KindEnergy]:
+def _kinds(run: Run, node: Node) -> list[KindEnergy]:
     """Energies of a node's device kinds, in the order of their names."""
-    recording, held = node.recording, node.held
-    facts = NodeFacts(
-        node.name,
-        node.window,
-        recording.period_s or run.spec.sampling_period_s,
-        run.powers,
-        lost_s=outside_s,
-        used_gpus=held,
-        expected_gpus=run.spec.ranks_per_node if held is None else len(held),
-        model=run.provenance.get("device_name") or "",
-    )
-    telemetry = recording.telemetry
-    kinds = node_kinds(facts, [*recording.blocks, *gpu_loads(telemetry), *node_meters(telemetry)])
+    blocks = [*node.blocks, *gpu_loads(node.telemetry), *node_meters(node.telemetry)]
+    kinds = node_kinds(replace(node, blocks=blocks))
     others = run.concurrent(node.name, node.window)
-    shared_s = max([recording.shared_s(node.window), *(seconds for seconds, _ in others)])
+    shared_s = max([node.shared_s, *(seconds for seconds, _ in others)])
     if shared_s > 0:
         # Another run may hold any GPU if it is not known which.
+        held = node.held
         is_known = held is not None and all(g is not None and not {*held} & {*g} for _, g in others)
         kinds = shared_kinds(kinds, shared_s, is_known)
     return sorted(kinds, key=lambda kind: kind.device_kind)
 
 
 def _trace(
-    traces: Traces, node: _Node, kinds: Sequence[KindEnergy], intervals: pd.DataFrame
+    traces: Traces,
+    segment: int,
+    node: Node,
+    kinds: Sequence[KindEnergy],
+    intervals: pd.DataFrame,
 ) -> None:
     """Write the samples of the sensors that count of a node, those of a block together."""
     stages = np.append(intervals["stage"].cat.codes, STAGES.index(UNATTRIBUTED)).astype(np.int8)
@@ -391,7 +351,7 @@ def _trace(
     for block in {id(device.block): device.block for _, device in counted}.values():
         names, devices = zip(*((k, d) for k, d in counted if d.block is block), strict=True)
         traces.add(
-            node.segment,
+            segment,
             node.name,
             block.time_s - node.ahead_s,
             [device.validated.power_w for device in devices],

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,21 +20,15 @@ from scalewatt.energies.node import (
     MAX_DIFFERENCE,
     UNUSED_GPU,
     KindEnergy,
+    Node,
     part_of,
     tolerance_of,
 )
 from scalewatt.energies.stages import Window, seconds_where
 from scalewatt.energies.tables import TELEMETRY_SCHEMA
 from scalewatt.recordings.block import Block, sensor_frame
-from scalewatt.recordings.terms import (
-    DEVICE_KINDS,
-    MEASURED,
-    NODE,
-    PERUN,
-    Flag,
-    Floats,
-    flag,
-)
+from scalewatt.recordings.telemetry import Reading, readings
+from scalewatt.recordings.terms import DEVICE_KINDS, MEASURED, NODE, PERUN, Flag, flag
 
 SHORTEST_S = 10.0
 """Below this the moments of reading matter more than the sources."""
@@ -53,27 +47,6 @@ Row = dict[str, Any]
 
 
 # --- telemetry ------------------------------------------------------------------------------------
-
-
-class Reading(NamedTuple):
-    """What was read of one quantity of one device: a column of telemetry."""
-
-    block: Block
-    sensor: Any
-    """Row of the block's sensors; `quantity` is that of telemetry."""
-    values: Floats
-
-
-def readings(
-    telemetry: Iterable[Block], *quantities: str, gpus: Sequence[int] | None = None
-) -> list[Reading]:
-    """Columns of telemetry of some quantities; of GPUs only those of some indices (None: all)."""
-    return [
-        Reading(block, row, block.values[:, i])
-        for block in telemetry
-        for i, row in enumerate(block.rows)
-        if row.quantity in quantities and (gpus is None or row.kind != "gpu" or row.index in gpus)
-    ]
 
 
 def gpu_loads(telemetry: Iterable[Block]) -> list[Block]:
@@ -102,14 +75,13 @@ def _sensor(reading: Reading, factor: float, **row: Any) -> Block:
     return Block(block.node, block.time_s, factor * reading.values[:, None], sensors)
 
 
-def telemetry_table(blocks: Sequence[Block], telemetry: Sequence[Block], segment: int) -> pa.Table:
+def telemetry_table(node: Node, segment: int) -> pa.Table:
     """Rows of TELEMETRY_SCHEMA of one node: its telemetry, and its CPUs' load."""
-    load = node_utilisation(blocks)
-    loads = []
-    if load is not None:
+    blocks = [*node.telemetry]
+    if (load := node_utilisation(node.blocks)) is not None:
         sensors = load.sensors.assign(index=0, quantity="cpu_utilisation", unit="%")
-        loads = [replace(load, values=100 * load.values, sensors=sensors)]
-    tables = (_rows(block, segment) for block in (*telemetry, *loads))
+        blocks.append(replace(load, values=100 * load.values, sensors=sensors))
+    tables = (_rows(block, segment) for block in blocks)
     return pa.concat_tables([TELEMETRY_SCHEMA.empty_table(), *tables])
 
 
@@ -134,9 +106,8 @@ def _rows(block: Block, segment: int) -> pa.Table:
 # enough of the time, `recorded_j` if nothing was measured; that is the sum of the kinds of `recorded_scope`.
 
 
-def cross_check_flags(rows: Iterable[Row], kind: str) -> list[Flag]:
-    """A flag for each cross-check of a device kind that differs."""
-    flags = []
+def cross_check_flags(rows: Iterable[Row], kind: str) -> Iterator[Flag]:
+    """Flag each cross-check of a device kind that differs."""
     for row in rows:
         energy_j, recorded_j, scope = row["energy_j"], row["recorded_j"], row.get("recorded_scope")
         if row["device_kind"] != kind or energy_j is None or not recorded_j:
@@ -149,13 +120,10 @@ def cross_check_flags(rows: Iterable[Row], kind: str) -> list[Flag]:
             f"{row['node']}: {device}: {row['source']}: {energy_j:.0f} J over {row['duration_s']:.0f} s, "
             f"recorded {recorded_j:.0f} J of {scope or device}"
         )
-        flags.append(flag("disagrees", None, detail))
-    return flags
+        yield flag("disagrees", None, detail)
 
 
-def gpu_checks(
-    telemetry: Iterable[Block], kinds: Iterable[KindEnergy], window: Window
-) -> Iterator[Row]:
+def gpu_checks(node: Node, kinds: Iterable[KindEnergy]) -> Iterator[Row]:
     """Cross-checks of a node's GPUs by NVML, held or not."""
     gpus = {
         device.row.index: (kind.device_kind, device.curve)
@@ -163,29 +131,26 @@ def gpu_checks(
         if part_of(kind.device_kind) == "gpu" and kind.origin == MEASURED
         for device in kind.devices
     }
-    for block, sensor, values in readings(telemetry, "energy_total"):
-        inside = np.isfinite(values) & (block.time_s >= window[0]) & (block.time_s <= window[1])
-        time_s, values = block.time_s[inside], values[inside]
-        if not time_s.size or (length_s := float(time_s[-1] - time_s[0])) < SHORTEST_S:
+    for block, sensor, values in readings(node.telemetry, "energy_total"):
+        is_within = (block.time_s >= node.window[0]) & (block.time_s <= node.window[1])
+        time_s, values = (each[np.isfinite(values) & is_within] for each in (block.time_s, values))
+        if not time_s.size or (length_s := float(np.ptp(time_s))) < SHORTEST_S:
             continue
         kind, curve = gpus.get(sensor.index, ("gpu", None))
         yield {
-            **{"node": block.node, "device_kind": kind, "device_index": int(sensor.index)},
-            **{"source": NVML, "duration_s": length_s},
-            "energy_j": float(values[-1] - values[0]),
+            **{"node": node.name, "device_kind": kind, "device_index": int(sensor.index)},
+            **{"source": NVML, "duration_s": length_s, "energy_j": float(values[-1] - values[0])},
             "recorded_j": curve and float(curve.between(time_s[0], time_s[-1])),
             "tolerance": MAX_DIFFERENCE,
         }
 
 
-def perun_checks(perun_j: Mapping[str, float], kinds: Sequence[KindEnergy]) -> Iterator[Row]:
+def perun_checks(node: Node, kinds: Sequence[KindEnergy]) -> Iterator[Row]:
     """Compare perun's total of each kind with all samples of it.
 
     No difference counts if flags say that perun has counted samples that are none, or a gap of any length.
     """
-    for kind in kinds:
-        if (stated := perun_j.get(kind.device_kind)) is None or not kind.devices:
-            continue
+    for kind in (k for k in kinds if k.devices and k.device_kind in node.perun_j):
         # GPUs that the run did not hold are in perun's total too.
         parts = [other for other in kinds if part_of(other.device_kind) == kind.device_kind]
         codes = {each["code"] for part in parts for each in part.flags}
@@ -193,26 +158,26 @@ def perun_checks(perun_j: Mapping[str, float], kinds: Sequence[KindEnergy]) -> I
         # Of power perun takes the same trapezoids.
         sizes = [d.block.time_s.size for d in kind.devices if d.row.quantity != "power"]
         tolerance = max(PERUN_TOLERANCE, *(PERUN_STEPS / max(n - 1, 1) for n in sizes), 0.0)
-        times = [d.curve.time_s for d in kind.devices if d.curve.time_s.size]
+        lengths_s = (np.ptp(d.curve.time_s) for d in kind.devices if d.curve.time_s.size)
         yield {
-            **{"node": kind.node, "device_kind": kind.device_kind, "source": PERUN},
-            "duration_s": max((float(time[-1] - time[0]) for time in times), default=0.0),
-            "energy_j": stated,
+            **{"node": node.name, "device_kind": kind.device_kind, "source": PERUN},
+            "duration_s": float(max(lengths_s, default=0.0)),
+            "energy_j": node.perun_j[kind.device_kind],
             "recorded_j": sum(part.recorded_j((-np.inf, np.inf)) for part in parts),
             "tolerance": tolerance if is_whole and codes <= _COMPARABLE else np.inf,
         }
 
 
-def meter_checks(kinds: Sequence[KindEnergy], window: Window) -> Iterator[Row]:
+def meter_checks(node: Node, kinds: Sequence[KindEnergy]) -> Iterator[Row]:
     """Compare a node's meter with the sum of what its parts were measured to use while it was read."""
     for meter in (kind for kind in kinds if kind.device_kind == NODE and kind.devices):
         device = meter.devices[0]
-        first, last = device.block.ends_s or window
-        span = max(window[0], first), min(window[1], last)
+        first, last = device.block.ends_s or node.window
+        span = max(node.window[0], first), min(node.window[1], last)
         scope, parts_j = _parts(kinds, span)
         known = meter.known and span[1] - span[0] >= SHORTEST_S
         yield {
-            **{"node": meter.node, "device_kind": NODE, "device_index": device.row.index},
+            **{"node": node.name, "device_kind": NODE, "device_index": device.row.index},
             **{"source": METERS.get(device.row.name, NODE_METER), "duration_s": span[1] - span[0]},
             **{"energy_j": meter.recorded_j(span) if known else None, "recorded_j": parts_j},
             **{"tolerance": tolerance_of(device.validated.power_w), "recorded_scope": scope},
@@ -250,62 +215,45 @@ SETTINGS = {
 """Quantity of telemetry that shows a setting, its unit, and how far it may be off in that, or as a share."""
 
 
-def state_flags(
-    telemetry: Iterable[Block],
-    held: Sequence[int] | None,
-    window: Window,
-    limit_is_wanted: bool = False,
-) -> list[Flag]:
-    """Flags `throttled` and `power_capped` of the GPUs that the run held (None: all).
+def state_flags(node: Node, limit_is_wanted: bool = False) -> Iterator[Flag]:
+    """Flag the GPUs that the run held and that were `throttled` or `power_capped`.
 
     If a power limit was asked for, working at it is what was wanted, and no flag.
     """
-    flags = []
-    for block, sensor, values in readings(telemetry, "throttle_reasons", gpus=held):
+    for block, sensor, values in readings(node.telemetry, "throttle_reasons", gpus=node.held):
         masks = np.nan_to_num(values).astype(np.int64)
-        seconds = {r: seconds_where(block.time_s, masks & r != 0, window) for r in REASONS}
+        seconds = {r: seconds_where(block.time_s, masks & r != 0, node.window) for r in REASONS}
         states = {"throttled": [*REASONS][:-1], "power_capped": [POWER_CAP]}
         for code, reasons in states.items():
             words = ", ".join(f"{REASONS[r]} {seconds[r]:.0f} s" for r in reasons if seconds[r])
             if words and not (code == "power_capped" and limit_is_wanted):
-                detail = f"{block.node}: GPU {sensor.index}: {words} of {np.ptp(window):.0f} s"
-                flags.append(flag(code, None, detail))
-    return flags
+                detail = f"{node.name}: GPU {sensor.index}: {words} of {node.length_s:.0f} s"
+                yield flag(code, None, detail)
 
 
 def setting_flags(
-    telemetry: Sequence[Block],
-    held: Sequence[int] | None,
-    point: Mapping[str, float],
-    training: Sequence[Window],
-    node: str,
-) -> list[Flag]:
-    """Flag each setting of `point` that a device did not have for over 5 % of the training, or did not show.
-
-    `held`: the GPUs that the run held (None: all).
-    """
-    flags = []
+    node: Node, point: Mapping[str, float], training: Sequence[Window]
+) -> Iterator[Flag]:
+    """Flag each setting that a device did not have for over 5 % of the training, or did not show."""
     for name, asked in point.items():
         quantity, unit, *_ = SETTINGS[name]
         seen = set()
-        for reading in readings(telemetry, quantity, gpus=held):
+        for reading in readings(node.telemetry, quantity, gpus=node.held):
+            sensor = reading.sensor
             at_work, outside = _deviation(reading, name, asked, "gpu_power_limit_w" in point)
             whole_s, outside_s = (
                 sum(seconds_where(reading.block.time_s, holds, span) for span in training)
                 for holds in (at_work, outside)
             )
-            seen |= {reading.sensor.index} if whole_s else set()
+            seen |= {sensor.index} if whole_s else set()
             if outside_s > NOT_HELD_SHARE * whole_s:
-                device = f"GPU {reading.sensor.index}" if reading.sensor.kind == "gpu" else "CPUs"
+                device = f"GPU {sensor.index}" if sensor.kind == "gpu" else "CPUs"
                 read = f"{reading.values[outside].mean():.0f} {unit} for {outside_s:.0f} s"
-                detail = (
-                    f"{node}: {device}: {read} of {whole_s:.0f} s, where {asked:g} were asked for"
-                )
-                flags.append(flag("not_held", None, detail))
-        if not seen or (name.startswith("gpu_") and not seen.issuperset(held or ())):
-            detail = f"{node}: nothing recorded says whether {asked:g} {unit} were held"
-            flags.append(flag("operating_point_unknown", None, detail))
-    return flags
+                detail = f"{read} of {whole_s:.0f} s, where {asked:g} were asked for"
+                yield flag("not_held", None, f"{node.name}: {device}: {detail}")
+        if not seen or (name.startswith("gpu_") and not seen.issuperset(node.held or ())):
+            detail = f"{node.name}: nothing recorded says whether {asked:g} {unit} were held"
+            yield flag("operating_point_unknown", None, detail)
 
 
 def _deviation(
@@ -319,10 +267,11 @@ def _deviation(
     if name == "cpu_clock_mhz":
         return at_work, above  # CPUs that wait run slower, whatever was asked for
     if name == "gpu_clock_mhz":
-        same = readings(
-            [reading.block], "gpu_utilisation", "throttle_reasons", gpus=[reading.sensor.index]
-        )
-        others = {r.sensor.quantity: r.values for r in same}
+        others = {
+            r.sensor.quantity: r.values
+            for r in readings([reading.block], "gpu_utilisation", "throttle_reasons")
+            if r.sensor.index == reading.sensor.index
+        }
         at_work &= others.get("gpu_utilisation", values) != 0  # an idle GPU lowers its clock
         if allows_capping and "throttle_reasons" in others:
             reasons = np.nan_to_num(others["throttle_reasons"]).astype(np.int64)

@@ -94,10 +94,6 @@ class EnergyCurve:
         """Seconds between two times of which the energy is known."""
         return self._at(self.cumulated_s, end_s) - self._at(self.cumulated_s, start_s)
 
-    def scaled(self, factor: float) -> EnergyCurve:
-        """The curve of so many times the energy."""
-        return replace(self, energy_j=factor * self.energy_j)
-
     def _at(self, values: Floats, time_s: ArrayLike) -> Floats:
         if self.time_s.size == 0:
             return np.zeros(np.shape(time_s))

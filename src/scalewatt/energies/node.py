@@ -18,8 +18,16 @@ import pandas as pd
 
 from scalewatt.energies.estimate import FACTOR, estimates
 from scalewatt.energies.integrate import EnergyCurve, Validated, validate
-from scalewatt.energies.stages import STAGES, UNATTRIBUTED, Window, samples_in, short_pieces_s
+from scalewatt.energies.stages import (
+    STAGES,
+    UNATTRIBUTED,
+    Window,
+    samples_in,
+    seconds_where,
+    short_pieces_s,
+)
 from scalewatt.recordings.block import Block
+from scalewatt.recordings.telemetry import readings
 from scalewatt.recordings.terms import (
     DEVICE_KINDS,
     ESTIMATED,
@@ -52,6 +60,50 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
+class Node:
+    """A node in a segment: what was recorded of it, and what is known of it in addition."""
+
+    name: str
+    blocks: Sequence[Block]
+    period_s: float | None = None
+    """Declared sampling period."""
+    telemetry: Sequence[Block] = ()
+    flags: tuple[Flag, ...] = ()
+    clock_known: bool = True
+    """Whether the times are unix times, and not seconds from an unknown start."""
+    perun_j: Mapping[str, float] = field(default_factory=dict)
+    """Perun's own energies in J by device kind."""
+    window: Window = (0.0, 0.0)
+    """Time that counts."""
+    overlap_s: float = 0.0
+    """Seconds of the recording that another segment has counted."""
+    ahead_s: float = 0.0
+    """By how much the clock was ahead of rank 0's, by which the stages are noted."""
+    lost_s: float = 0.0
+    """Known run time outside of the recording, uncovered for every kind."""
+    powers: Mapping[str, Any] = field(default_factory=dict)
+    """Rated powers by device kind, to estimate what was not measured."""
+    held: Sequence[int] | None = None
+    """Indices of the GPUs that the run held; None: all recorded."""
+    expected_gpus: int | None = None
+    """How many GPUs there must be: those without a sensor are uncovered."""
+    model: str = ""
+    """Name of the GPUs, if no sensor states it."""
+
+    @property
+    def length_s(self) -> float:
+        """Length of the window in s."""
+        return self.window[1] - self.window[0]
+
+    @property
+    def shared_s(self) -> float:
+        """Seconds of the window for which another run was measured on the node."""
+        counts = readings(self.telemetry, "concurrent_samplers")
+        seconds = (seconds_where(c.block.time_s, c.values > 0, self.window) for c in counts)
+        return max(seconds, default=0.0)
+
+
+@dataclass(frozen=True, eq=False)
 class Sensor:
     """A column of a block, and the energy of its device."""
 
@@ -77,12 +129,6 @@ class Sensor:
         """The true power is within × or ÷ this: 1 of what was measured."""
         stated = FACTOR if np.isnan(self.row.factor) else float(self.row.factor)
         return stated if self.row.origin == ESTIMATED else 1.0
-
-    @cached_property
-    def curves(self) -> tuple[EnergyCurve, EnergyCurve, EnergyCurve]:
-        """Its energy and both ends of its interval, which are the same of what was measured."""
-        ends = self.curve.scaled(1 / self.factor), self.curve.scaled(self.factor)
-        return self.curve, *(ends if self.factor > 1 else (self.curve, self.curve))
 
     @property
     def most_w(self) -> float:
@@ -129,63 +175,54 @@ class KindEnergy:
         """Energy recorded between two times in J, whether or not that is enough to state."""
         return sum(float(device.curve.between(*window)) for device in self.devices)
 
-    def bounds_j(self, window: Window) -> tuple[float, float]:
-        """Interval in J of what all devices used between two times."""
-        whole = pd.DataFrame({"start_s": window[:1], "end_s": window[1:]})
-        rows = self._intervals(whole, (0.0, 0.0), 0.0)
-        return float(rows["low_j"].sum()), float(rows["high_j"].sum())
-
     def pieces(
         self, intervals: pd.DataFrame, lost: Window = (0.0, 0.0), unrecorded_s: float = 0.0
     ) -> pd.DataFrame:
-        """Energy of each device in each stage of each epoch, a row an interval.
+        """Energy in J of each device in each stage of each epoch, and its bounds: a row an interval.
 
+        The bounds are what an estimate leaves open; in uncovered time a device used at least nothing, and at
+        most `most_w`. Sums assume that the errors of all devices and nodes have the same sign.
         `lost`: span of discarded work. `unrecorded_s` is how long the run was at work outside of the
         recording: what it can have used then is put to the first interval.
         """
+        start_s, end_s = (intervals[name].to_numpy() for name in ("start_s", "end_s"))
+        seconds = end_s - start_s
+        missing_s = np.where(np.arange(seconds.size) == 0, unrecorded_s, 0.0)
+        rows: list[Row] = []
+        for number, (device, most_w) in enumerate(zip(self.devices, self.most_w, strict=True)):
+            curve, factor = device.curve, device.factor
+            recorded_j, covered_s = curve.between(start_s, end_s), curve.covered_s(start_s, end_s)
+            uncovered_s = seconds - covered_s
+            uncovered_s = np.where(uncovered_s > LEAST_UNCOVERED_S, uncovered_s, 0.0) + missing_s
+            rows.append(
+                {
+                    **{"device": number, "covered_s": covered_s},
+                    "samples": samples_in(intervals, device.block.time_s),
+                    **{"recorded_j": recorded_j, "low_j": recorded_j / factor},
+                    "high_j": recorded_j * factor + most_w * uncovered_s,
+                    "discarded_j": curve.between(np.clip(start_s, *lost), np.clip(end_s, *lost)),
+                }
+            )
+        if self.lacking_w or not rows:  # devices without a series
+            none = np.full(seconds.size, 0.0 if rows else np.nan)
+            energies = dict.fromkeys(("recorded_j", "low_j", "discarded_j"), none)
+            energies["high_j"] = none + self.lacking_w * (seconds + missing_s)
+            rows.append({"device": -1, "covered_s": 0.0, "samples": 0, **energies})
+        same = intervals[["stage", "epoch"]].assign(
+            duration_s=seconds, **self._short_pieces(intervals, seconds)
+        )
+        return pd.concat([same.assign(**row) for row in rows], ignore_index=True)
+
+    def _short_pieces(self, intervals: pd.DataFrame, seconds: Floats) -> Row:
+        """Columns `short_s`, mean length in s of a stage's pieces that are too short, and `short_epoch`."""
         stages = intervals["stage"].cat.codes.to_numpy(np.int64)
-        seconds = (intervals["end_s"] - intervals["start_s"]).to_numpy()
         of_epochs = stages + len(STAGES) * intervals["epoch"].to_numpy()
         is_named = stages != STAGES.index(UNATTRIBUTED)
         short_s, epoch_s = (
             np.where(is_named, short_pieces_s(group, seconds, self.period_s), np.nan)
             for group in (stages, of_epochs)
         )
-        spans = intervals.assign(short_s=short_s, short_epoch=np.isfinite(epoch_s))
-        return self._intervals(spans, lost, unrecorded_s)
-
-    def _intervals(
-        self, intervals: pd.DataFrame, lost: Window, unrecorded_s: float
-    ) -> pd.DataFrame:
-        """Energy in J of each device in each interval, and the ends of what it can be.
-
-        These are what an estimate leaves open. In uncovered time a device used at least nothing, and at
-        most `most_w`. Sums take it that the errors of all devices and nodes have the same sign.
-        """
-        span = intervals["start_s"].to_numpy(), intervals["end_s"].to_numpy()
-        seconds = span[1] - span[0]
-        missing_s = np.where(np.arange(seconds.size) == 0, unrecorded_s, 0.0)
-        zero = np.zeros(seconds.size)
-        rows: list[Row] = []
-        for number, (device, most_w) in enumerate(zip(self.devices, self.most_w, strict=True)):
-            curve, low, high = device.curves
-            covered_s = curve.covered_s(*span)
-            uncovered_s = seconds - covered_s
-            uncovered_s = np.where(uncovered_s > LEAST_UNCOVERED_S, uncovered_s, 0.0) + missing_s
-            energies = {
-                **{"recorded_j": curve.between(*span), "low_j": low.between(*span)},
-                "high_j": high.between(*span) + most_w * uncovered_s,
-                "discarded_j": curve.between(*np.clip(span, *lost)),
-            }
-            samples = samples_in(intervals, device.block.time_s)
-            rows.append({"device": number, "covered_s": covered_s, "samples": samples, **energies})
-        if self.lacking_w or not rows:  # devices without a series
-            none = zero if rows else zero + np.nan
-            energies = dict.fromkeys(("recorded_j", "low_j", "discarded_j"), none)
-            energies["high_j"] = none + self.lacking_w * (seconds + missing_s)
-            rows.append({"device": -1, "covered_s": zero, "samples": zero.astype(int), **energies})
-        same = intervals.drop(columns=["start_s", "end_s"]).assign(duration_s=seconds)
-        return pd.concat([same.assign(**row) for row in rows], ignore_index=True)
+        return {"short_s": short_s, "short_epoch": np.isfinite(epoch_s)}
 
 
 def part_of(kind: str) -> str:
@@ -194,27 +231,6 @@ def part_of(kind: str) -> str:
 
 
 # --- the devices of a node ------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class NodeFacts:
-    """What is known of a node in a segment in addition to its sensors."""
-
-    name: str
-    window: Window
-    """Time that counts."""
-    period_s: float | None = None
-    """Declared sampling period."""
-    powers: Mapping[str, Any] = field(default_factory=dict)
-    """Rated powers by device kind, to estimate what was not measured."""
-    lost_s: float = 0.0
-    """Known run time outside of the recording, uncovered for every kind."""
-    used_gpus: Sequence[int] | None = None
-    """Indices of the GPUs that the run held; None: all recorded."""
-    expected_gpus: int | None = None
-    """How many GPUs there must be: those without a sensor are uncovered."""
-    model: str = ""
-    """Name of the GPUs, if no sensor states it."""
 
 
 def node_window(blocks: Iterable[Block]) -> Window | None:
@@ -231,27 +247,27 @@ def sensors_of(blocks: Iterable[Block], period_s: float | None = None) -> list[S
     return [Sensor(row, block, i, period_s) for block in blocks for i, row in enumerate(block.rows)]
 
 
-def node_kinds(facts: NodeFacts, blocks: Iterable[Block]) -> list[KindEnergy]:
+def node_kinds(node: Node) -> list[KindEnergy]:
     """Energies of gpu, cpu, ram and, if there are any, unused_gpu and node of one node.
 
     If the node's meter is all that there is, nothing is expected or estimated of its parts.
     """
-    blocks = [_as_named(block, facts.model) for block in blocks]
-    sensors = [s for s in sensors_of(blocks, facts.period_s) if s.row.quantity != "utilisation"]
+    blocks = [_as_named(block, node.model) for block in node.blocks]
+    sensors = [s for s in sensors_of(blocks, node.period_s) if s.row.quantity != "utilisation"]
     recorded = {sensor.row.kind for sensor in sensors}
     if recorded == {NODE}:
-        facts = NodeFacts(facts.name, facts.window, facts.period_s)
+        node = Node(node.name, blocks, node.period_s, window=node.window)
     kinds = []
     for kind in (*DEVICE_KINDS, NODE) if NODE in recorded else DEVICE_KINDS:
         of_kind = [sensor for sensor in sensors if sensor.row.kind == kind]
-        if not of_kind and facts.powers.get(kind):
-            of_kind = sensors_of(estimates(kind, blocks, facts.powers[kind]), facts.period_s)
-        devices, of_others = _devices(kind, of_kind, facts)
-        held = facts.used_gpus if kind == "gpu" else None
+        if not of_kind and node.powers.get(kind):
+            of_kind = sensors_of(estimates(kind, blocks, node.powers[kind]), node.period_s)
+        devices, flags = _devices(kind, of_kind, node)
+        held = node.held if kind == "gpu" else None
         used = [device for device in devices if held is None or device.row.index in held]
-        kinds.append(_kind_energy(kind, used, of_others, facts))
+        kinds.append(_kind_energy(kind, used, flags, node))
         if unused := [device for device in devices if device not in used]:
-            kinds.append(_kind_energy(UNUSED_GPU, unused, [], facts))
+            kinds.append(_kind_energy(UNUSED_GPU, unused, [], node))
     return kinds
 
 
@@ -280,9 +296,7 @@ def _as_named(block: Block, model: str) -> Block:
 # --- the sensor that counts -----------------------------------------------------------------------
 
 
-def _devices(
-    kind: str, sensors: Sequence[Sensor], facts: NodeFacts
-) -> tuple[list[Sensor], list[Flag]]:
+def _devices(kind: str, sensors: Sequence[Sensor], node: Node) -> tuple[list[Sensor], list[Flag]]:
     """The sensor that counts of each device of a kind, and flags of the others."""
     counted: list[Sensor] = []
     flags: list[Flag] = []
@@ -290,9 +304,9 @@ def _devices(
         of_device = [*group]
         first = of_device[0]
         if kind == "gpu" and first.row.quantity == "counter":
-            first = next((s for s in of_device if _counts_more(first, s, facts.window)), first)
+            first = next((s for s in of_device if _counts_more(first, s, node.window)), first)
         for sensor in of_device:
-            flags += _second(first, sensor, facts) if sensor is not first else []
+            flags += _second(first, sensor, node) if sensor is not first else []
         # A die whose counter repeats another's of its socket.
         same = next((other for other in counted if _mirrors(first, other)), None)
         if same is None:
@@ -342,14 +356,14 @@ def tolerance_of(power_w: Floats) -> float:
     return max(MAX_DIFFERENCE, SIGMAS * float(error_w / known_w.mean()))
 
 
-def _second(first: Sensor, other: Sensor, facts: NodeFacts) -> list[Flag]:
+def _second(first: Sensor, other: Sensor, node: Node) -> list[Flag]:
     """Flag a second sensor of a device, and both values if they disagree."""
     name = first.row.name
     flags = [flag("second_sensor", other.row.name, f"not added: {name} is counted")]
-    first_j, other_j, seconds = _energies(first, other, facts.window)
+    first_j, other_j, seconds = _energies(first, other, node.window)
     if abs(first_j - other_j) > MAX_DIFFERENCE * max(first_j, other_j):
         detail = f"{other_j:.0f} J over {seconds:.0f} s, but {name}, which counts, {first_j:.0f} J"
-        flags.append(flag("disagrees", other.row.name, f"{facts.name}: {detail}"))
+        flags.append(flag("disagrees", other.row.name, f"{node.name}: {detail}"))
     return flags
 
 
@@ -369,14 +383,14 @@ def _mirrors(die: Sensor, first: Sensor) -> bool:
 
 
 def _kind_energy(
-    kind: str, devices: Sequence[Sensor], flags: Sequence[Flag], facts: NodeFacts
+    kind: str, devices: Sequence[Sensor], flags: Sequence[Flag], node: Node
 ) -> KindEnergy:
     """Energy of the devices of a kind, of which some or all may lack a sensor."""
-    name, rated = facts.name, facts.powers.get(part_of(kind)) or {}
-    expected = facts.expected_gpus if kind == "gpu" else None
+    name, rated = node.name, node.powers.get(part_of(kind)) or {}
+    expected = node.expected_gpus if kind == "gpu" else None
     # What the run held exists, with or without a sensor.
     exists = bool(rated) and expected != 0
-    exists |= kind == "gpu" and bool(facts.used_gpus)
+    exists |= kind == "gpu" and bool(node.held)
     flags = [*flags]
     if expected is not None and len(devices) != expected and (devices or exists):
         detail = f"{name}: power of {len(devices)} GPUs, {expected} expected"
@@ -387,10 +401,10 @@ def _kind_energy(
         return KindEnergy(name, kind, 0.0 if exists else None, tuple(flags))
 
     count = max(len(devices), expected or 0)
-    counted_s = facts.window[1] - facts.window[0] + facts.lost_s
-    covered_s = sum(float(device.curve.covered_s(*facts.window)) for device in devices)
+    counted_s = node.window[1] - node.window[0] + node.lost_s
+    covered_s = sum(float(device.curve.covered_s(*node.window)) for device in devices)
     coverage = min(covered_s / (count * counted_s), 1.0) if counted_s > 0 else 0.0
-    flags += [each for device in devices for each in _sensor_flags(device, facts)]
+    flags += [each for device in devices for each in _sensor_flags(device, node)]
     # If nothing tells what a device can draw, what its like drew or none exceeds.
     rated_w = float(rated.get("rated_w") or rated.get("power_w") or 0.0)
     most_w = [max(device.most_w, rated_w) for device in devices]
@@ -403,7 +417,7 @@ def _kind_energy(
         devices=tuple(devices),
         count=int(rated["sockets"]) if of_sockets else len(devices),
         device_s=count * counted_s,
-        period_s=_resolved_s(devices, facts.period_s),
+        period_s=_resolved_s(devices, node.period_s),
         most_w=tuple(most_w),
         lacking_w=(count - len(devices)) * max(most_w),
     )
@@ -413,18 +427,18 @@ def _kind_energy(
     return replace(energy, flags=tuple(flags))
 
 
-def _sensor_flags(device: Sensor, facts: NodeFacts) -> list[Flag]:
+def _sensor_flags(device: Sensor, node: Node) -> list[Flag]:
     """Flags of a sensor that counts: from reading it, of its samples, and of those that its node has more."""
     name = device.row.name
     flags = [each for each in device.block.flags if each["device"] == name]
     flags += device.validated.flags
-    (begin, end), (first, last) = facts.window, device.block.ends_s or (facts.window[0],) * 2
-    longest_s = GAP_PERIODS * max(device.block.step_s, facts.period_s or 0.0) * (1 + 1e-6)
+    (begin, end), (first, last) = node.window, device.block.ends_s or (node.window[0],) * 2
+    longest_s = GAP_PERIODS * max(device.block.step_s, node.period_s or 0.0) * (1 + 1e-6)
     missing_s = sum(s for s in (first - begin, end - last) if s > longest_s)
     if missing_s > 0:
         detail = f"no samples for {missing_s:.1f} s at the beginning or the end of the recording"
         flags.append(flag("recording_short", name, f"{detail}: uncovered"))
-    return [{**each, "detail": f"{facts.name}: {each['detail']}"} for each in flags]
+    return [{**each, "detail": f"{node.name}: {each['detail']}"} for each in flags]
 
 
 def _resolved_s(devices: Sequence[Sensor], declared_s: float | None) -> float:

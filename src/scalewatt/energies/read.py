@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -21,14 +20,7 @@ import pyarrow as pa
 from scalewatt.common.errors import InputError
 from scalewatt.energies.account import account, account_segment
 from scalewatt.energies.node import UNUSED_GPU
-from scalewatt.energies.segments import (
-    PlannedRun,
-    Run,
-    Segment,
-    read_planned_run,
-    recordings_of,
-    segment_numbers,
-)
+from scalewatt.energies.segments import Run, Segment, recordings_of, segment_numbers
 from scalewatt.energies.stages import STAGES, UNATTRIBUTED, segment_events
 from scalewatt.energies.tables import ALL, BOUNDS, Accounts, EnergyTotals, records
 from scalewatt.energies.traces import Traces
@@ -42,7 +34,7 @@ from scalewatt.recordings.detect import (
     unknown_format,
 )
 from scalewatt.recordings.journal import TELEMETRY, beside, is_journal, read_journal
-from scalewatt.recordings.perun_file import list_runs, open_perun_file
+from scalewatt.recordings.perun_file import open_perun_file
 from scalewatt.recordings.stages import read_stages
 from scalewatt.recordings.tables import Options
 from scalewatt.recordings.telemetry import read_telemetry
@@ -75,16 +67,16 @@ class Reading:
     columns: str | PathLike[str] | None = None
     """YAML file that says what the columns of a table are."""
 
+    @property
+    def nodes(self) -> Mapping[str, str]:
+        """Names of nodes by those of their files."""
+        return self.node if isinstance(self.node, Mapping) else {}
+
     def options(self, file: Path) -> Options:
         """What another tool's file does not say of itself."""
         node = self.node if isinstance(self.node, str) else self.nodes.get(file.name)
         columns = None if self.columns is None else Path(self.columns)
         return Options(node, self.time_zone, columns, self.run)
-
-    @property
-    def nodes(self) -> Mapping[str, str]:
-        """Names of nodes by those of their files."""
-        return self.node if isinstance(self.node, Mapping) else {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +90,6 @@ class Account:
     """Starts of a run, by number; of a file one, 0."""
     format: str
     hosts: list[str]
-    named_by_file: list[str]
-    """Hosts that nothing but the name of their file names."""
     runtime_s: float
     """Time of the longest node, summed over segments."""
     scope: str | None
@@ -154,15 +144,14 @@ def read_account(
     if path.is_dir():
         is_run = segment_numbers(recordings_of(path)) or (path / "spec.json").exists()
         files = [] if is_run else files_in(path, reading.options(path), reading.nodes)
-        perun_file = None if is_run or files else _only_perun_file(path)
-        if not files and perun_file is None:
+        perun_files = [p for p in path.glob("*.hdf5") if not p.name.startswith("failed_")]
+        if is_run or (not files and len(perun_files) != 1):
             return _account_for_run(path, reading, events, traces)
-        path = perun_file or path
+        path = path if files else perun_files[0]
     with _only_segment(path, files, reading) as segment:
         recording = segment.recordings[0]
         _refuse_choice(path, reading, recording)
-        spec = PlannedRun(nodes=len(segment.hosts))
-        run = Run(path.parent, spec, {}, {}, events)
+        run = Run(path.parent, {"nodes": len(segment.hosts)}, {}, {}, events)
         accounts = account_segment(run, segment, _events_of(events, path), traces)
     return _account(path, accounts, events is not None, recording)
 
@@ -174,37 +163,22 @@ def _refuse_choice(path: Path, reading: Reading, recording: Recording) -> None:
             raise InputError(f"{path}: holds no {name}s to choose from; leave out --{name}")
 
 
-def _only_perun_file(folder: Path) -> Path | None:
-    """File that perun wrote into a folder, None without one; of several InputError, which names them."""
-    files = sorted(p for p in folder.glob("*.hdf5") if not p.name.startswith((".", "failed_")))
-    held = [path for path in files if path.is_file() and list_runs(path)]
-    if len(held) > 1:
-        raise InputError(
-            f"{folder}: holds {len(held)} perun files, not said to be of one run; "
-            f"expected them by name: scalewatt energy {shlex.join(map(str, held))}"
-        )
-    return held[0] if held else None
-
-
 def _account_for_run(
     path: Path, reading: Reading, events: pa.Table | None, traces: Traces | None
 ) -> Account:
     """Account for all segments of a run folder, or of a folder with a segment's files in it."""
     _refuse_choice(path, reading, _NOTHING)
-    spec_path = path / "spec.json"
-    spec = read_planned_run(spec_path) if spec_path.exists() else PlannedRun()
-    run = Run.of(path, spec, {})
+    run = Run.of(path, {})
     if not segment_numbers(run.recordings):
         raise InputError(
             f"{path}: holds no recording of a run; expected perun/segment-000.hdf5, "
-            "perun/segment-000.<host>.csv or a file of perun (.hdf5) or other tools'"
+            "perun/segment-000.<host>.csv, one file of perun or other tools' files"
         )
-    powers = run.provenance.get("rated_powers") or {}
-    if reading.powers and spec.device:
-        powers = reading.powers(spec.device, str(spec.configuration))
-    events = run.events if events is None else events
-    run = replace(run, powers=powers, events=events)
-    return _account(path, account(run, traces), events is not None)
+    powers, device = run.provenance.get("rated_powers") or {}, run.spec.get("device")
+    if reading.powers and device:
+        powers = reading.powers(device, str(run.spec.get("configuration")))
+    run = replace(run, powers=powers, events=run.events if events is None else events)
+    return _account(path, account(run, traces), run.events is not None)
 
 
 @contextmanager
@@ -271,7 +245,6 @@ def _account(
         segments=sorted(map(int, stages["segment"].unique())),
         format=recording.format,
         hosts=sorted(stages["node"].unique()),
-        named_by_file=[*recording.named_by_file],
         runtime_s=sums.runtime_s,
         scope="+".join(sums.scope) or None,
         coverage=sums.coverage,
@@ -336,17 +309,14 @@ MOST_ROWS = 40
 
 def account_text(account: Account) -> str:
     """Print an account as lines of text, in which unknown numbers are dashes."""
-    tables = {
-        "device kinds": _kinds(account.totals),
-        "devices": _devices(account.devices),
-        "stages": _energies_by(account, account.stages, "stage"),
-        "epochs": _energies_by(account, account.epochs, "epoch"),
-    }
     flags = account.flags[["code", "sensor", "detail"]].drop_duplicates()
     sentences = (": ".join(filter(pd.notna, row)) for row in flags.itertuples(index=False))
     parts = [
         "\n  ".join(_facts(account)),
-        *(_table(frame, name) for name, frame in tables.items()),
+        _table(_kinds(account.totals), "device kinds"),
+        _table(_devices(account.devices), "devices"),
+        _table(_energies_by(account, account.stages, "stage"), "stages"),
+        _table(_energies_by(account, account.epochs, "epoch"), "epochs"),
         "\n".join(f"  {sentence}" for sentence in sentences),
     ]
     lines = "\n\n".join(part for part in parts if part).split("\n")
@@ -355,8 +325,8 @@ def account_text(account: Account) -> str:
 
 def _facts(account: Account) -> Iterator[str]:
     """Yield what is known of the whole recording."""
-    segments = f"segments: {len(account.segments)}" if len(account.segments) > 1 else ""
     run, round_ = (account.run and f"run {account.run}", account.round and f"round {account.round}")
+    segments = f"segments: {len(account.segments)}" if len(account.segments) > 1 else None
     yield ", ".join(filter(None, (account.path, run, round_, segments)))
     whole = account.totals.set_index("device_kind").loc[ALL].to_dict()
     joules, low, high = whole["energy_j"], whole["energy_low_j"], whole["energy_high_j"]
@@ -367,12 +337,11 @@ def _facts(account: Account) -> Iterator[str]:
         recorded = _kwh(whole["recorded_j"])
         yield f"          {recorded} were recorded; the flags say why that is not all"
     if high - low >= LEAST_INTERVAL_J:
-        ends = f"{low / J_PER_KWH:.6f} to {_kwh(high)}"
-        yield f"          {ends}: the true value may lie anywhere between (docs/energy.md)"
+        bounds = f"{low / J_PER_KWH:.6f} to {_kwh(high)}"
+        yield f"          {bounds}: the true value may lie anywhere between (docs/energy.md)"
     yield f"run time  {account.runtime_s:.3f} s"
-    invented = {host: f"{host} (the file's name)" for host in account.named_by_file}
-    hosts = ", ".join(invented.get(host, host) for host in account.hosts)
-    yield f"hosts     {hosts or '-'}; GPUs {'-' if account.gpus is None else account.gpus}"
+    hosts = ", ".join(account.hosts) or "-"
+    yield f"hosts     {hosts}; GPUs {'-' if account.gpus is None else account.gpus}"
     yield f"coverage  {'-' if account.coverage is None else f'{100 * account.coverage:.1f} %'}"
 
 
@@ -380,21 +349,20 @@ def _kwh(joules: float) -> str:
     return f"{joules / J_PER_KWH:.6f} kWh"
 
 
-# --- tables ---------------------------------------------------------------------------------------
-
-
 def _kinds(totals: pd.DataFrame) -> pd.DataFrame:
     """Table of the device kinds that nodes have, with perun's totals if there are any."""
     has = (totals["devices"] > 0) | totals["device_kind"].isin(DEVICE_KINDS)
     rows = totals[has & (totals["device_kind"] != ALL)]
-    table = {
-        "kind": rows["device_kind"].map(_LABELS),
-        "kWh": rows["energy_j"] / J_PER_KWH,
-        "J": rows["energy_j"],
-        "mean W/device": rows["mean_power_w"],
-        "perun's J": rows["perun_j"],
-    }
-    return pd.DataFrame(table).drop(columns=[] if rows["perun_j"].any() else "perun's J")
+    table = pd.DataFrame(
+        {
+            "kind": rows["device_kind"].map(_LABELS),
+            "kWh": rows["energy_j"] / J_PER_KWH,
+            "J": rows["energy_j"],
+            "mean W/device": rows["mean_power_w"],
+            "perun's J": rows["perun_j"],
+        }
+    )
+    return table if rows["perun_j"].any() else table.drop(columns="perun's J")
 
 
 def _devices(devices: pd.DataFrame) -> pd.DataFrame:
@@ -436,6 +404,6 @@ def _table(frame: pd.DataFrame, name: str) -> str:
     """Print a frame, or how long it is."""
     if frame.empty or len(frame) > MOST_ROWS:
         return f"  {len(frame)} {name} (--json lists them)" if len(frame) else ""
-    forms = {"kWh": "{:.6f}".format, "s": "{:.3f}".format, "coverage": "{:.1f} %".format}
+    forms = {"kWh": "{:.6f}".format, "coverage": "{:.1f} %".format}
     text = frame.to_string(index=False, na_rep="-", float_format="{:.1f}".format, formatters=forms)
     return textwrap.indent(text, "  ")

@@ -115,6 +115,8 @@ class Collected:
     flags: list[Row] = field(default_factory=list)
     telemetry: list[pa.Table] = field(default_factory=list)
     cross_checks: list[Row] = field(default_factory=list)
+    windows: dict[str, list[Window]] = field(default_factory=dict)
+    """Recorded times of each node that has been counted."""
 
     def add(
         self,
@@ -138,13 +140,13 @@ class Collected:
             {"device_index": row.index, "sensor": row.name, "uuid": row.uuid or None}
             for row in rows
         )
+        same = ("node", "device_kind", "coverage", "device_s", "period_s", "shared")
         self.parts.append(
             {
-                **{"segment": segment, "node": kind.node, "device_kind": kind.device_kind},
+                **{name: getattr(kind, name) for name in same},
+                **{"segment": segment, "unrecorded_s": unrecorded_s, "recorded": recorded},
                 **{"sensors": len(kind.devices), "devices": kind.count if recorded else None},
-                **{"energy_origin": kind.origin, "coverage": kind.coverage},
-                **{"device_s": kind.device_s, "period_s": kind.period_s, "shared": kind.shared},
-                **{"unrecorded_s": unrecorded_s, "recorded": recorded},
+                "energy_origin": kind.origin,
                 "seconds": intervals["end_s"].iloc[-1] - intervals["start_s"].iloc[0],
             }
         )
@@ -153,12 +155,15 @@ class Collected:
         self, flags: Iterable[Flag], segment: int, node: str | None = None, kind: str | None = None
     ) -> None:
         """Add flags of a segment, one of its nodes, or one device kind of that."""
-        self.flags.extend(_flag_row((segment, node, kind), each) for each in flags)
+        self.flags.extend(_flag_row(each, segment, node, kind) for each in flags)
 
 
-def _flag_row(place: Sequence[Any], each: Flag, stage: str | None = None) -> Row:
-    texts = {"code": each["code"], "sensor": each["device"], "detail": each["detail"]}
-    return {**dict(zip(PLACE, place, strict=True)), "stage": stage, **texts}
+def _flag_row(
+    each: Flag, segment: int, node: str | None, kind: str | None, stage: str | None = None
+) -> Row:
+    """Row of FLAGS_SCHEMA."""
+    key = {"segment": segment, "node": node, "device_kind": kind, "stage": stage}
+    return {**key, "code": each["code"], "sensor": each["device"], "detail": each["detail"]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -312,9 +317,9 @@ def _compared(rows: Sequence[Row]) -> pd.DataFrame:
 def _flags(flags: list[Row], parts: pd.DataFrame) -> pd.DataFrame:
     """Flags by segment, node, device kind and stage; a kind that others have is not `absent`."""
     missing = parts.loc[parts["missing"], PLACE]
-    for place in missing.itertuples(index=False):
-        detail = f"{place.node}: no {place.device_kind} sensor, but other nodes of the run have one"
-        flags.append(_flag_row(place, flag("not_recorded", None, detail)))
+    for segment, node, kind in missing.itertuples(index=False):
+        detail = f"{node}: no {kind} sensor, but other nodes of the run have one"
+        flags.append(_flag_row(flag("not_recorded", None, detail), segment, node, kind))
     frame = pd.DataFrame(flags, columns=FLAGS_SCHEMA.names)
     is_missing = pd.MultiIndex.from_frame(frame[PLACE]).isin(pd.MultiIndex.from_frame(missing))
     frame = frame[~(is_missing & (frame["code"] == "absent"))]
@@ -330,20 +335,18 @@ def _duplicates(devices: pd.DataFrame) -> Iterator[Row]:
     gpus = devices[["segment", "uuid", "node"]].dropna().drop_duplicates()
     first = gpus.groupby(["segment", "uuid"])["node"].transform("min")
     rows = gpus.assign(first=first)[first < gpus["node"]].drop(columns="uuid").drop_duplicates()
-    for row in rows.itertuples(index=False):
-        detail = f"{row.node}: its GPUs are those of {row.first}, by their uuid, and count twice"
-        yield _flag_row((row.segment, row.node, None), flag("duplicate", None, detail))
+    for segment, node, first_node in rows.itertuples(index=False):
+        detail = f"{node}: its GPUs are those of {first_node}, by their uuid, and count twice"
+        yield _flag_row(flag("duplicate", None, detail), segment, node, None)
 
 
 def _short(energy: pd.DataFrame) -> Iterator[Row]:
     """Flag stages whose energy cannot be resolved."""
-    for row in energy[energy["short_s"].notna()].to_dict("records"):
-        detail = (
-            f"{row['stage']}: pieces of {row['short_s']:.2g} s, {row['device_kind']} resolved to "
-        )
-        detail += f"{row['period_s']:.2g} s"
-        place = [row[name] for name in PLACE]
-        yield _flag_row(place, flag("stage_short", None, detail), row["stage"])
+    columns = [*PLACE, "stage", "short_s", "period_s"]
+    rows = energy.loc[energy["short_s"].notna(), columns]
+    for segment, node, kind, stage, short_s, period_s in rows.itertuples(index=False):
+        detail = f"{stage}: pieces of {short_s:.2g} s, {kind} resolved to {period_s:.2g} s"
+        yield _flag_row(flag("stage_short", None, detail), segment, node, kind, stage)
 
 
 # --- totals ---------------------------------------------------------------------------------------
@@ -392,24 +395,15 @@ class EnergyTotals:
         )
         return kinds.reindex(kinds.index.union([ALL]))
 
-    def of_kind(self, kind: str) -> pd.DataFrame:
-        """Rows of a device kind."""
-        return self.rows[self.rows["device_kind"] == kind]
-
     @property
     def in_scope(self) -> pd.DataFrame:
         """Rows of the device kinds that count."""
         return self.rows[self.rows["device_kind"].isin(self.scope)]
 
     def joules(self, kind: str = ALL, column: str = "energy_j") -> float | None:
-        """A total of a device kind in J, over all nodes, segments and stages; None if any part is."""
+        """Total of a device kind in J, by default of all in scope; None if any part of it is unknown."""
         joules = self.kinds[column].get(kind)
         return None if joules is None or pd.isna(joules) else float(joules)
-
-    @property
-    def total_j(self) -> float | None:
-        """Energy of all device kinds in scope; None if one is, or none is in scope."""
-        return self.joules()
 
     @property
     def runtime_s(self) -> float:

@@ -51,22 +51,23 @@ class Stage(TypedDict):
 
 
 def read_stages(
-    path: Path, *, segments: Collection[int] | None = None, own: bool = False
+    path: Path, *, segments: Collection[int] | None = None, unended: bool = False
 ) -> pa.Table:
     """Read a table of stages as STAGES_SCHEMA has them (unix s), in the order of the file.
 
     A Parquet or CSV file, or a training's own events.jsonl. `segment` is null, for any, if no row
-    states it; `segments`, where given, are the ones that may be stated. Only a run's `own` table may be
-    empty, and may have stages that never ended (`end_s` null). InputError names file, row and key.
+    states it; `segments`, where given, are the ones that may be stated. With `unended`, as of a run's
+    own events, stages may never have ended (`end_s` null), and there may be none. InputError names
+    file, row and key.
     """
     rows = {
         f"{path}: {name}": validated(Stage, row, f"{path}: {name}")
         for name, row in _rows(path).items()
     }
-    if not rows and not own:
+    if not rows and not unended:
         raise InputError(f"{path}: has no row; expected one for each stage")
     needed = {"segment"} if any("segment" in row for row in rows.values()) else set()
-    needed |= set() if own else {"end_s"}
+    needed |= set() if unended else {"end_s"}
     for where, row in rows.items():
         if missing := sorted(needed - row.keys()):
             raise InputError(f"{where}: missing key '{missing[0]}'")

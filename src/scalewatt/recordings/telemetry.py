@@ -11,11 +11,11 @@ import os
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from scalewatt.recordings.journal import (
     even_clock,
     read_table,
 )
-from scalewatt.recordings.terms import Flag, flag
+from scalewatt.recordings.terms import Flag, Floats, flag
 
 TELEMETRY_PERIOD_S = 5.0
 TELEMETRY_PERIOD_LIMIT_S = 60.0
@@ -181,3 +181,24 @@ def read_telemetry(paths: Iterable[Path]) -> tuple[list[Block], list[Flag]]:
         values = table.reindex(columns=[*sensors]).to_numpy()
         blocks.append(Block(about["host"], time_s, values, frame))
     return blocks, flags
+
+
+class Reading(NamedTuple):
+    """What was read of one quantity of one device: a column of telemetry."""
+
+    block: Block
+    sensor: Any
+    """Row of the block's sensors; `quantity` is that of telemetry."""
+    values: Floats
+
+
+def readings(
+    telemetry: Iterable[Block], *quantities: str, gpus: Sequence[int] | None = None
+) -> list[Reading]:
+    """Columns of telemetry of some quantities; of GPUs only those of some indices (None: all)."""
+    return [
+        Reading(block, row, block.values[:, i])
+        for block in telemetry
+        for i, row in enumerate(block.rows)
+        if row.quantity in quantities and (gpus is None or row.kind != "gpu" or row.index in gpus)
+    ]

@@ -109,7 +109,7 @@ def read_run_stages(
     path = given or (events if (folder / "perun").is_dir() and events.exists() else None)
     if path is None:
         return None, EVENTS_SCHEMA.empty_table()
-    rows = read_stages(path, segments=segments, own=given is None).to_pylist()
+    rows = read_stages(path, segments=segments, unended=given is None).to_pylist()
     if len(segments) > 1 and any(row["segment"] is None for row in rows):
         allowed = ", ".join(map(str, segments))
         raise InputError(f"{path}: missing key 'segment'; allowed: {allowed}, as recorded")

@@ -19,7 +19,7 @@ from scalewatt.campaign.cluster import CARBON_BOUNDS
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256, write_table
 from scalewatt.common.tabular_files import csv_rows
-from scalewatt.energies.segments import Run, read_planned_run
+from scalewatt.energies.segments import Run
 from scalewatt.energies.stages import Window, segment_events, tile_window
 from scalewatt.energies.tables import ENERGY_SCHEMA, EnergyTotals
 from scalewatt.recordings.terms import J_PER_KWH, Flag, Floats, flag
@@ -145,7 +145,7 @@ def write_carbon(
     `source` says where the file comes from. InputError if one of the files is damaged.
     """
     intensity = read_intensity(file)
-    run = Run.of(folder, read_planned_run(folder / "spec.json"), {})
+    run = Run.of(folder, {})
     rows = read_checked(energy, ENERGY_SCHEMA).to_pandas()
     recorded = _recorded_windows(traces)
     pairs = rows[["segment", "stage"]].drop_duplicates()
@@ -211,4 +211,4 @@ def emitted(energy: Path, totals: EnergyTotals) -> tuple[float | None, list[Flag
         detail = f"{facts['file']}, {cover}: energy was used outside of it, or it is not known when"
         return None, [flag("carbon_unknown", None, detail)]
     grams = (used["energy_j"] / J_PER_KWH * used["carbon_g_per_kwh"]).sum()
-    return (float(grams) if totals.total_j is not None else None), []
+    return (float(grams) if totals.joules() is not None else None), []

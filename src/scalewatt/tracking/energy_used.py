@@ -20,7 +20,7 @@ from scalewatt.campaign.run_spec import RunSpec, read_spec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.energies.account import account
 from scalewatt.energies.node import MAX_UNCOVERED
-from scalewatt.energies.segments import PlannedRun, Run, segment_numbers
+from scalewatt.energies.segments import Run, segment_numbers
 from scalewatt.energies.tables import ENERGY_SCHEMA, EnergyTotals
 from scalewatt.monitoring.running_total import TOTAL_EVERY_S, read_total
 from scalewatt.recordings.journal import journal_files, last_stamps
@@ -154,7 +154,7 @@ def _accounted_use(energy: pd.DataFrame, gpus: int) -> Use:
     joules = totals.in_scope.groupby("energy_origin")["recorded_j"].sum()
     kwh = {str(origin): float(j) / J_PER_KWH for origin, j in joules.items()}
     gpu_h = gpus * totals.runtime_s / 3600
-    return {"known": totals.total_j is not None, "gpu_h": gpu_h, **kwh}
+    return {"known": totals.joules() is not None, "gpu_h": gpu_h, **kwh}
 
 
 def _recorded_use(folder: Path, rated: Powers) -> Use:
@@ -179,10 +179,10 @@ def recorded_run(folder: Path, spec: RunSpec, rated: Powers) -> Run:
     else:
         provenance, events = _described(folder), folder / "events.jsonl"
     try:
-        stages = read_stages(events, own=True) if events.exists() else None
+        stages = read_stages(events, unended=True) if events.exists() else None
     except DAMAGED:
         stages = None
-    return Run(folder, PlannedRun.of(spec), rated(spec.device, spec.name), provenance, stages)
+    return Run(folder, spec.as_json(), rated(spec.device, spec.name), provenance, stages)
 
 
 def _described(folder: Path) -> dict[str, Any]:
@@ -203,7 +203,7 @@ def _probes(results: Path, rated: Powers) -> Iterator[Use]:
         gpus = sum(len(indices) for indices in (held["gpus"] or {}).values())
         try:
             for path in (folder, *folder.glob(".work/*")):
-                run = Run(path, PlannedRun(), rated(folder.parent.name, name), held, None)
+                run = Run(path, {}, rated(folder.parent.name, name), held, None)
                 if segment_numbers(run.recordings):
                     use = _accounted_use(account(run).energy, gpus)
                     break

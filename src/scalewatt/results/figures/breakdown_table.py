@@ -105,7 +105,7 @@ def _parts_of_run(files: RunFiles) -> pa.Table:
         device_s=rows["duration_s"] * rows["devices"].astype("float64").fillna(0.0),
         energy_origin=rows["device_kind"].map(energy.kinds["energy_origin"]),
     )
-    if energy.total_j is None:
+    if energy.joules() is None:
         rows[["energy_j", *BOUNDS, "discarded_j", "device_s"]] = None
     return pa.Table.from_pandas(rows[_PART.names], _PART, preserve_index=False)
 

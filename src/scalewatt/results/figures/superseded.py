@@ -64,7 +64,7 @@ def _energy_kwh(kept: Path) -> float | None:
     try:
         staged = read_spec(kept / RUN / "spec.json").protocol != "paper"
         totals = EnergyTotals(pq.read_table(kept / "energy.parquet").to_pandas(), staged)
-        joules = totals.total_j
+        joules = totals.joules()
         return None if joules is None else joules / J_PER_KWH
     except (OSError, pa.ArrowException, InputError, KeyError, TypeError, ValueError):
         return None

@@ -76,7 +76,9 @@ def run_cost(files: RunFiles, torch_device: str) -> Row:
     spec = read_spec(files.folder / "spec.json")
     energy = EnergyTotals(read_energy(files), with_staging=spec.protocol != "paper")
     rows = [
-        _without_lost_work(row) for row in records(energy.of_kind(kind)) if row["stage"] == "train"
+        _without_lost_work(row)
+        for row in records(energy.rows[energy.rows["device_kind"] == kind])
+        if row["stage"] == "train"
     ]
     history = read_history(files.folder / "history.parquet")
     return {

@@ -25,11 +25,11 @@ from scalewatt.energies.estimate import node_utilisation
 from scalewatt.energies.node import (
     MAX_UNCOVERED,
     KindEnergy,
-    NodeFacts,
+    Node,
     node_kinds,
     shared_kinds,
 )
-from scalewatt.energies.segments import NodeRecording, open_segment
+from scalewatt.energies.segments import open_segment
 from scalewatt.energies.stages import Window
 from scalewatt.recordings.block import Block
 from scalewatt.recordings.journal import journal_files
@@ -114,34 +114,21 @@ def probe_powers(folder: Path, powers: dict[str, Any]) -> ProbePowers:
         if len(segment.hosts) > 1:
             detail = f"{', '.join(segment.hosts)} recorded, one expected: {host} is taken"
             flags.append(flag("device_count", None, detail))
-        node = segment.node(host)
+        node = replace(segment.node(host), window=window, powers=powers)
     held = gpus.get(same_node(host, gpus, segment.hosts)) if on_gpu else []
-    kinds = _kinds(node, window, powers, held)
+    kinds = _kinds(replace(node, held=held, expected_gpus=None if held is None else len(held)))
     powers_found = {kind.device_kind: _power(kind, window) for kind in kinds}
     flags += [*node.flags, *_busy(node, window), *(one for kind in kinds for one in kind.flags)]
     return ProbePowers(probe, powers_found, tuple(flags))
 
 
-def _kinds(
-    node: NodeRecording,
-    window: Window,
-    powers: dict[str, Any],
-    held: list[int] | None,
-) -> list[KindEnergy]:
+def _kinds(node: Node) -> list[KindEnergy]:
     """Return the device kinds that the node has; a missing kind is not flagged here."""
-    facts = NodeFacts(
-        node.node,
-        window,
-        node.period_s,
-        powers,
-        used_gpus=held,
-        expected_gpus=None if held is None else len(held),
-    )
-    read = [_within(block, window) for block in (*node.blocks, *gpu_loads(node.telemetry))]
-    found = node_kinds(facts, read)
-    shared_s = node.shared_s(window)
-    found = shared_kinds(found, shared_s, False) if shared_s > 0 else found
-    return [kind for kind in found if kind.coverage is not None]
+    blocks = [_within(b, node.window) for b in (*node.blocks, *gpu_loads(node.telemetry))]
+    kinds = node_kinds(replace(node, blocks=blocks))
+    if node.shared_s > 0:
+        kinds = shared_kinds(kinds, node.shared_s, False)
+    return [kind for kind in kinds if kind.coverage is not None]
 
 
 def _within(block: Block, window: Window) -> Block:
@@ -182,7 +169,7 @@ def _within_sd(kind: KindEnergy, window: Window) -> float | None:
     return float(np.std((energy / covered)[:, whole].sum(axis=0), ddof=1))
 
 
-def _busy(node: NodeRecording, window: Window) -> list[Flag]:
+def _busy(node: Node, window: Window) -> list[Flag]:
     """Return flags for a node whose cores or GPUs were not idle during the window."""
     cores = node_utilisation(node.blocks)
     flags = []
@@ -191,7 +178,7 @@ def _busy(node: NodeRecording, window: Window) -> list[Flag]:
         inside = (load.time_s >= window[0]) & (load.time_s <= window[1]) & np.isfinite(values)
         share = float(values[inside].mean()) if inside.any() else 0.0
         if share > IDLE_BUSY:
-            detail = f"{node.node}: {sensor.kind} {100 * share:.0f} % busy, so not idle"
+            detail = f"{node.name}: {sensor.kind} {100 * share:.0f} % busy, so not idle"
             flags.append(flag("not_idle", str(sensor.name), detail))
     return flags
 
