@@ -106,9 +106,8 @@ def find_preset(head: str, options: Options = NO_OPTIONS) -> Preset | None:
     adds to the preset that fits: `header` of a file without a heading, `gpus`. Raises InputError for a YAML
     that `TableDescription` does not allow.
     """
-    stated: dict[str, Any] = {}
-    if options.columns is not None:
-        stated = read_yaml(options.columns)
+    stated = read_yaml(options.columns) if options.columns else {}
+    if options.columns:
         validated(TableDescription, stated, str(options.columns))
     if "sensors" in stated:
         return {**stated, "name": DESCRIBED}
@@ -199,43 +198,39 @@ def _heading(lines: list[str], rules: Preset) -> tuple[list[str], str, list[str]
 
     Raises InputError where it is missing, changes, or lacks a column that is described.
     """
-    patterns = rules.get("heading", [])
     if header := rules.get("header"):
         lines = [_delimiter(lines[0], rules).join(header), *lines]
-        patterns = [re.escape(name) for name in header]
-    mark = re.compile(
-        (patterns or [*map(re.escape, _names(rules["time"].get("column"))), ""])[0], re.I
-    )
-    heads = {i: _cells(line, rules) for i, line in enumerate(lines) if mark.search(line)}
-    heads = {
-        i: cells
-        for i, cells in heads.items()
-        if (_is_heading(cells, patterns) if patterns else not _missing(cells, rules))
-    }
-    first = next(iter(heads), 0)
-    cells = heads.get(first, _cells(lines[first], rules))
-    if rules["name"] == DESCRIBED and (missing := _missing(cells, rules)):
-        hint = one_of(missing[0], cells[:30])[:500]
-        raise InputError(f"has no column {shown(missing[0])}; {hint}")
+        needed = {re.escape(name): name for name in header}
+    else:
+        needed = {p: p for p in rules.get("heading", ())} or dict(_needed(rules))
+    mark = re.compile(next(iter(needed)), re.IGNORECASE)
+    marked = {i: _cells(line, rules) for i, line in enumerate(lines) if mark.search(line)}
+    heads = {i: cells for i, cells in marked.items() if _is_heading(cells, needed)}
+    if rules["name"] == DESCRIBED:
+        cells = next(iter((heads or marked).values()), _cells(lines[0], rules))
+        for name in (name for p, name in _needed(rules) if not _is_heading(cells, [p])):
+            raise InputError(f"has no column {shown(name)}; {one_of(name, cells[:30])[:500]}")
     if not heads:
         example = "header: [timestamp, index, power.draw]"
         raise InputError(f"has no heading; name its columns in a YAML file ({example})")
+    first, cells = next(iter(heads.items()))
     if any(other != cells for other in heads.values()):
         raise InputError("has two headings that differ; expected a file for each")
     below = [line for i, line in enumerate(lines) if i > first and i not in heads]
     return cells, _delimiter(lines[first], rules), below
 
 
-def _missing(cells: Sequence[str], rules: Preset) -> list[str]:
-    """Columns that a description names, and a heading lacks."""
+def _needed(rules: Preset) -> Iterator[tuple[str, str]]:
+    """Patterns of the columns that a description names, with or without a unit, and their names."""
     names = [[name] for key in ("column", "duration") for name in _names(rules["time"].get(key))]
     for rule in (rules, *rules["sensors"]):
-        keys = ("column", *LABELS)
-        names += [_names(rule[key]) for key in keys if key in rule]
+        names += [_names(rule[key]) for key in ("column", *LABELS) if key in rule]
         names += [[name] for name in rule.get("where", ())]
-    patterns = [rule["pattern"] for rule in rules["sensors"] if "pattern" in rule]
-    missing = [each[0] for each in names if _position(cells, each) is None]
-    return missing + [pattern for pattern in patterns if not _is_heading(cells, [pattern])]
+    for alternatives in names:
+        yield rf"(?:{'|'.join(map(re.escape, alternatives))})(?:\s*[\[(].*)?", alternatives[0]
+    yield from (
+        (rule["pattern"], rule["pattern"]) for rule in rules["sensors"] if "pattern" in rule
+    )
 
 
 # --- cells and values -----------------------------------------------------------------------------
@@ -561,22 +556,19 @@ def _refuse_several(uuids: pd.Series, index: float) -> None:
     counts = uuids.value_counts()
     several = sorted(counts[counts > 1].index)  # of a damaged text there is one row
     if len(several) > 1:
+        what = f"index {index:.0f} is {len(several)} GPUs ({', '.join(several[:2])[:90]})"
         raise InputError(
-            f"index {index:.0f} is {len(several)} GPUs ({', '.join(several[:2])[:90]}): rows of "
-            "several nodes; expected a column that tells them (hostname), or one file for each node"
+            f"{what}: rows of several nodes; expected a column that tells them (hostname), or a file for each"
         )
 
 
 def _describe(table: _Table, rule: Sensor, index: int, rows: pd.Index[Any]) -> Row:
     """Row of a sensor in the frame of a block's sensors."""
     kind, quantity, header = rule["kind"], rule["quantity"], rule["header"]
-    plain = header if rule["index_column"] is None else f"{header}:{{index}}"
-    name = str(rule.get("name", plain))
-    uuid, device = (
-        next(iter(table.names(rows, rule[key])), "") for key in ("uuid_column", "device_column")
-    )
+    name = rule.get("name") or header + ("" if rule["index_column"] is None else ":{index}")
+    labels = {"uuid": "uuid_column", "device": "device_column"}
     row = {
-        **{"uuid": uuid, "device": device},
+        **{key: next(iter(table.names(rows, rule[at])), "") for key, at in labels.items()},
         **{key: rule[key] for key in SENSOR if key in rule},
         "name": name.replace("{index}", str(index)).replace("{column}", header),
         "index": index,

@@ -123,36 +123,31 @@ def read_times(rules: Mapping[str, Any], texts: pd.Series, time_zone: str | None
 
     Raises InputError without any.
     """
-    rule, decimal = rules["time"], rules.get("decimal", ".")
+    rule = rules["time"]
     zone = zone_named(rule.get("zone") or time_zone, "time.zone")
     if (texts == "").all():
         raise InputError("its rows have no times; record them (docs/recordings.md)")
-    stamps = _parse_column(texts, rule, decimal, zone)
+    if form := rule.get("format"):
+        try:
+            stamps = _dates(texts, form, UNIX if "%z" in form else LOCAL, zone)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise InputError(f"time.format: {shown(form)} is not a form of a date") from error
+    elif "unit" in rule:
+        numbers = as_numbers(texts.str.replace(rules.get("decimal", "."), ".", regex=False))
+        stamps = _counted(numbers, rule["unit"], rule.get("since", UNIX))
+    else:
+        stamps = parse_times(texts, zone)
     if stamps is None or not np.isfinite(stamps.seconds).any():
-        what = (
-            f"has no unix times, or dates with a time of day (such as {shown(texts.iloc[0][:40])})"
-        )
-        raise InputError(f"its column of times {what}; state its unit or format")
+        what = f"unix times, or dates with a time of day (such as {shown(texts.iloc[0][:40])})"
+        raise InputError(f"its column of times has no {what}; state its unit or format")
     return stamps
 
 
-def _parse_column(
-    texts: pd.Series, rule: Mapping[str, Any], decimal: str, zone: tzinfo | None
-) -> Stamps | None:
-    """Parse a column by its stated format or unit, else as times are written."""
-    unit, form = rule.get("unit"), rule.get("format")
-    if form:
-        try:
-            return _dates(texts, form, UNIX if "%z" in form else LOCAL, zone)
-        except (ValueError, TypeError, OverflowError) as error:
-            raise InputError(f"time.format: {shown(form)} is not a form of a date") from error
-    if unit is None:
-        return parse_times(texts, zone)
-    seconds = as_numbers(texts.str.replace(decimal, ".", regex=False)) * _SECONDS[unit]
+def _counted(numbers: Floats, unit: str, since: str) -> Stamps:
+    """Times that are counted in a unit since the begin of a recording, or else in unix time."""
+    seconds = numbers * _SECONDS[unit]
     seconds = np.where(np.abs(seconds) < LATEST_S, seconds, np.nan)
-    if rule.get("since") == BEGIN:
-        return Stamps(seconds, BEGIN)
-    if np.nanmax(seconds, initial=0.0) < _EARLIEST_S:
+    if since == UNIX and np.nanmax(seconds, initial=0.0) < _EARLIEST_S:
         hint = "if it counts from the begin, say so (time: {since: begin})"
         raise InputError(f"its column of times has no unix times in {unit}; {hint}")
-    return Stamps(seconds, UNIX)
+    return Stamps(seconds, since)
