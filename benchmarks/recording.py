@@ -31,7 +31,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from scalewatt.recordings.concurrent_samplers import GROUP_VARIABLE
+from scalewatt.recordings.telemetry import GROUP_VARIABLE
 
 STAND_INS = Path(__file__).parents[1] / "tests" / "workflow"
 TARGET_CPU, TARGET_BYTES = 0.005, 200

@@ -17,8 +17,7 @@ import pytest
 
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.files import write_json, write_table
-from scalewatt.energies.account import account
-from scalewatt.energies.segments import Run
+from scalewatt.energies.account import Run, account
 from scalewatt.energies.tables import (
     Accounts,
     EnergyTotals,

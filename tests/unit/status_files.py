@@ -18,7 +18,7 @@ from scalewatt.campaign.cluster import Cluster, parse_cluster
 from scalewatt.campaign.expansion import expand
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.files import write_json
-from scalewatt.monitoring.running_total import RunningTotal
+from scalewatt.monitoring.sampler import RunningTotal
 from scalewatt.recordings.journal import beside
 from scalewatt.run_files.inventory import Inventory
 from scalewatt.run_files.record import (

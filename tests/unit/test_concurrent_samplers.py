@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from scalewatt.recordings import concurrent_samplers as module
-from scalewatt.recordings.concurrent_samplers import (
+from scalewatt.recordings import telemetry as module
+from scalewatt.recordings.telemetry import (
     GROUP_VARIABLE,
     announce_sampler,
     count_samplers,
@@ -20,7 +20,7 @@ from scalewatt.recordings.concurrent_samplers import (
 
 OTHER = """
 import sys
-from scalewatt.recordings.concurrent_samplers import announce_sampler
+from scalewatt.recordings.telemetry import announce_sampler
 mark = announce_sampler(sys.argv[1])
 print(mark is not None, flush=True)
 sys.stdin.read()

@@ -31,7 +31,7 @@ from scalewatt.doctor.examine import (
     obstacles_of,
     run_check,
 )
-from scalewatt.recordings.concurrent_samplers import GROUP_VARIABLE, announce_sampler
+from scalewatt.recordings.telemetry import GROUP_VARIABLE, announce_sampler
 from scalewatt.slurm.slurm_commands import NoAnswerError
 
 STAND_IN_NVML = Path(__file__).parents[1] / "workflow" / "stand_in_nvml"

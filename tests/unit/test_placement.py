@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scalewatt.energies.segments import Run
+from scalewatt.energies.account import Run
 
 
 def run_of(provenance: dict[str, object]) -> Run:

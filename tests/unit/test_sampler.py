@@ -20,12 +20,12 @@ from workspace import first_on_path
 
 from scalewatt.monitoring.sampler import JournalWriter, describe_sensors
 from scalewatt.recordings.block import Block
-from scalewatt.recordings.concurrent_samplers import (
+from scalewatt.recordings.journal import last_sample_s, read_journal
+from scalewatt.recordings.telemetry import (
     GROUP_VARIABLE,
     announce_sampler,
+    read_telemetry,
 )
-from scalewatt.recordings.journal import last_sample_s, read_journal
-from scalewatt.recordings.telemetry import read_telemetry
 
 HOST = socket.gethostname()
 STAND_IN = Path(__file__).parents[1] / "workflow" / "stand_in_nvml"

@@ -19,7 +19,7 @@ from stand_in_rapl import WATTS
 from training import CLUSTER
 from workspace import Workspace, environment, first_on_path
 
-from scalewatt.recordings.concurrent_samplers import GROUP_VARIABLE
+from scalewatt.recordings.telemetry import GROUP_VARIABLE
 from scalewatt.results.tables.idle import ProbePowers, probe_powers
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]

@@ -15,9 +15,9 @@ import pytest
 from workspace import first_on_path
 
 import scalewatt
-from scalewatt.monitoring.running_total import TOTAL_EVERY_S, read_total
-from scalewatt.recordings.concurrent_samplers import GROUP_VARIABLE
+from scalewatt.monitoring.sampler import TOTAL_EVERY_S, read_total
 from scalewatt.recordings.journal import journal_files
+from scalewatt.recordings.telemetry import GROUP_VARIABLE
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 

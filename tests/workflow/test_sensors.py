@@ -19,9 +19,8 @@ from training import CLUSTER, Training
 from workspace import environment, first_on_path
 
 from scalewatt.energies.account import write_energy
-from scalewatt.recordings.concurrent_samplers import GROUP_VARIABLE
 from scalewatt.recordings.journal import journal_files, read_journal
-from scalewatt.recordings.telemetry import read_telemetry
+from scalewatt.recordings.telemetry import GROUP_VARIABLE, read_telemetry
 from scalewatt.results.tables.run_row import EnergyTotals
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]

@@ -18,9 +18,15 @@ import pandas as pd
 import pyarrow as pa
 
 from scalewatt.common.errors import InputError
-from scalewatt.energies.account import account, account_segment
+from scalewatt.energies.account import (
+    Run,
+    Segment,
+    account,
+    account_segment,
+    recordings_of,
+    segment_numbers,
+)
 from scalewatt.energies.node import UNUSED_GPU
-from scalewatt.energies.segments import Run, Segment, recordings_of, segment_numbers
 from scalewatt.energies.stages import STAGES, UNATTRIBUTED, segment_events
 from scalewatt.energies.tables import ALL, BOUNDS, Accounts, EnergyTotals, records
 from scalewatt.energies.traces import Traces

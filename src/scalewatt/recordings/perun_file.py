@@ -148,10 +148,9 @@ def open_perun_file(
             origin = origin_stated(group.attrs)
             periods = (_number(_attribute(group, key)) for key in PERIOD_KEYS)
             totals = {host: _stated_totals(node) for host, node in hosts.items()}
+            read = {h: partial(_read_host, path, h, hosts[h], origin, totals[h]) for h in hosts}
             recording = Recording(
-                nodes=LazyNodes(
-                    {h: partial(_read_host, path, h, hosts[h], origin, totals[h]) for h in hosts}
-                ),
+                nodes=LazyNodes(read),
                 clock_known=False,
                 period_s=next((p for p in periods if 0 < p < math.inf), None),
                 source=str(path),
@@ -159,9 +158,7 @@ def open_perun_file(
                 started=run.execution_dt,
                 run=run.run_id,
                 round=name,
-                perun_j={
-                    (host, kind): joules for host in hosts for kind, joules in totals[host].items()
-                },
+                perun_j={(h, kind): j for h, kinds in totals.items() for kind, j in kinds.items()},
             )
         yield recording
 
@@ -223,11 +220,7 @@ def _magnitude(data: h5py.HLObject) -> float:
 def _stated_totals(host: h5py.Group) -> dict[str, float]:
     """Energy in J that perun itself computed, by device kind."""
     metrics = {kind: host.get(f"metrics/{name}") for kind, name in TOTALS.items()}
-    totals = {
-        kind: _number(_attribute(metric, "value")) * _magnitude(metric)
-        for kind, metric in metrics.items()
-        if metric is not None
-    }
+    totals = {k: _number(_attribute(m, "value")) * _magnitude(m) for k, m in metrics.items() if m}
     return {kind: joules for kind, joules in totals.items() if 0 < joules < math.inf}
 
 

@@ -129,7 +129,7 @@ def read_times(rules: Mapping[str, Any], texts: pd.Series, time_zone: str | None
         raise InputError("its rows have no times; record them (docs/recordings.md)")
     if form := rule.get("format"):
         try:
-            stamps = _dates(texts, form, UNIX if "%z" in form else LOCAL, zone)
+            stamps: Stamps | None = _dates(texts, form, UNIX if "%z" in form else LOCAL, zone)
         except (ValueError, TypeError, OverflowError) as error:
             raise InputError(f"time.format: {shown(form)} is not a form of a date") from error
     elif "unit" in rule:

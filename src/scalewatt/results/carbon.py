@@ -19,7 +19,7 @@ from scalewatt.campaign.cluster import CARBON_BOUNDS
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256, write_table
 from scalewatt.common.tabular_files import csv_rows
-from scalewatt.energies.segments import Run
+from scalewatt.energies.account import Run
 from scalewatt.energies.stages import Window, segment_events, tile_window
 from scalewatt.energies.tables import ENERGY_SCHEMA, EnergyTotals
 from scalewatt.recordings.terms import J_PER_KWH, Flag, Floats, flag

@@ -18,11 +18,10 @@ from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import Device, powers
 from scalewatt.campaign.run_spec import RunSpec, read_spec, run_spec
 from scalewatt.common.errors import InputError
-from scalewatt.energies.account import account
+from scalewatt.energies.account import Run, account, segment_numbers
 from scalewatt.energies.node import MAX_UNCOVERED
-from scalewatt.energies.segments import Run, segment_numbers
 from scalewatt.energies.tables import ENERGY_SCHEMA, EnergyTotals
-from scalewatt.monitoring.running_total import TOTAL_EVERY_S, read_total
+from scalewatt.monitoring.sampler import TOTAL_EVERY_S, read_total
 from scalewatt.recordings.journal import journal_files, last_stamps
 from scalewatt.recordings.node_names import same_node
 from scalewatt.recordings.stages import read_stages

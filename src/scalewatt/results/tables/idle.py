@@ -20,6 +20,7 @@ import pandas as pd
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_table_with_csv
+from scalewatt.energies.account import open_segment
 from scalewatt.energies.checks import gpu_loads
 from scalewatt.energies.estimate import node_utilisation
 from scalewatt.energies.node import (
@@ -29,7 +30,6 @@ from scalewatt.energies.node import (
     node_kinds,
     shared_kinds,
 )
-from scalewatt.energies.segments import open_segment
 from scalewatt.energies.stages import Window
 from scalewatt.recordings.block import Block
 from scalewatt.recordings.journal import journal_files
