@@ -44,23 +44,23 @@ def number(value: float | str | None) -> str:
 
 def published(folder: Path) -> list[Row]:
     """The verdicts of `scalewatt claims --results reference`."""
-    return [row("reference", one) for one in claims("reference", ROOT)]
+    return [row("reference", verdict) for verdict in claims("reference", ROOT)]
 
 
 def mlperf(folder: Path) -> list[Row]:
     """The verdicts on MLPerf's runs, made as docs/real-measurements.md does."""
     from workspace import Workspace
 
-    place = folder / "project"
-    Workspace.create(place)
-    data = place / "training_results_v4.0" / "smc-dc-power"
+    project = folder / "project"
+    Workspace.create(project)
+    data = project / "training_results_v4.0" / "smc-dc-power"
     shutil.copytree(Path(str(MLPERF)) / data.name, data)
     script = str(ROOT / "examples" / "mlperf" / "convert.py")
-    run("python", script, "training_results_v4.0/smc-dc-power", "converted", cwd=place)
-    run("scalewatt", "register", "mlperf-v4", "--table", "converted/runs.yaml", cwd=place)
+    run("python", script, "training_results_v4.0/smc-dc-power", "converted", cwd=project)
+    run("scalewatt", "register", "mlperf-v4", "--table", "converted/runs.yaml", cwd=project)
     campaign = "campaign=campaigns/mlperf-v4.yaml"
-    run("snakemake", "--profile", "profiles/local", "tables", "--config", campaign, cwd=place)
-    return [row("mlperf-v4", one) for one in claims("results/mlperf-v4", place)]
+    run("snakemake", "--profile", "profiles/local", "tables", "--config", campaign, cwd=project)
+    return [row("mlperf-v4", verdict) for verdict in claims("results/mlperf-v4", project)]
 
 
 def drawn(folder: Path) -> list[Row]:
@@ -71,13 +71,15 @@ def drawn(folder: Path) -> list[Row]:
 
     rows = []
     for count, evidence in enumerate(Study().campaigns(paper_world(), CAMPAIGNS, SEED)):
-        found = (verdict_of(claim, evidence) for claim in claims_on_results().values())
-        rows += [row(f"{count:02}", vars(one)) for one in found if one.verdict in TESTED]
+        decided = (verdict_of(claim, evidence) for claim in claims_on_results().values())
+        rows += [
+            row(f"{count:02}", vars(verdict)) for verdict in decided if verdict.verdict in TESTED
+        ]
     return rows
 
 
-def claims(results: str, place: Path) -> list[dict[str, Any]]:
-    done = run("scalewatt", "claims", "--results", results, "--json", cwd=place)
+def claims(results: str, folder: Path) -> list[dict[str, Any]]:
+    done = run("scalewatt", "claims", "--results", results, "--json", cwd=folder)
     return json.loads(done)
 
 
@@ -100,7 +102,7 @@ def write(name: str, rows: Iterable[Row]) -> None:
     with open(file_of(name), "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(sorted(rows, key=lambda one: (one["campaign"], one["id"])))
+        writer.writerows(sorted(rows, key=lambda line: (line["campaign"], line["id"])))
 
 
 @pytest.mark.timeout(900)
@@ -122,27 +124,29 @@ def write(name: str, rows: Iterable[Row]) -> None:
     ],
 )
 def test_every_claim_has_the_verdict_that_it_had(name: str, tmp_path: Path) -> None:
-    found = {(one["campaign"], one["id"]): one for one in MADE[name](tmp_path)}
+    made = {(made_row["campaign"], made_row["id"]): made_row for made_row in MADE[name](tmp_path)}
     with open(file_of(name), newline="", encoding="utf-8") as file:
-        held = {(one["campaign"], one["id"]): one for one in csv.DictReader(file)}
-    assert found.keys() == held.keys()
+        held = {
+            (held_row["campaign"], held_row["id"]): held_row for held_row in csv.DictReader(file)
+        }
+    assert made.keys() == held.keys()
     off = [
-        (held[key], one)
-        for key, one in found.items()
-        if one["verdict"] != held[key]["verdict"]
-        or not all(alike(one[part], held[key][part]) for part in ("value", "p"))
+        (held[key], made_row)
+        for key, made_row in made.items()
+        if made_row["verdict"] != held[key]["verdict"]
+        or not all(alike(made_row[part], held[key][part]) for part in ("value", "p"))
     ]
     assert off == []
 
 
-def alike(one: str, other: str) -> bool:
+def alike(value: str, other: str) -> bool:
     try:
-        return float(one) == pytest.approx(float(other), rel=1e-9, abs=1e-300)
+        return float(value) == pytest.approx(float(other), rel=1e-9, abs=1e-300)
     except ValueError:
-        return one == other
+        return value == other
 
 
 if __name__ == "__main__":
-    for wanted in sys.argv[1:] or [one for one in MADE if one != "mlperf" or MLPERF]:
+    for wanted in sys.argv[1:] or [name for name in MADE if name != "mlperf" or MLPERF]:
         with tempfile.TemporaryDirectory() as made:
             write(wanted, MADE[wanted](Path(made)))

@@ -199,8 +199,8 @@ def like_a100(factor: float, single: bool = False) -> Case:
     }
 
     def energy(point: Point) -> float:
-        own = point.mean("energy_kwh") if sizes_of(point) not in a100 else a100[sizes_of(point)]
-        return factor * (own or 0.0)
+        base = point.mean("energy_kwh") if sizes_of(point) not in a100 else a100[sizes_of(point)]
+        return factor * (base or 0.0)
 
     return edited(H100, single=single, energy_kwh=energy)
 
@@ -221,13 +221,13 @@ def in_parts(case: Case, memory: float = 0.0) -> Case:
     def parts(point: Point) -> dict[str, Any]:
         total = point.mean("energy_kwh") or 0.0
         ram = memory * total if point.device == "a100" else None
-        own, runs = total - (ram or 0.0), point.row["n_repeats"]
-        found = {
-            **stat("gpu_energy_kwh", 0.7 * own, runs),
-            **stat("cpu_energy_kwh", 0.3 * own, runs),
+        others, runs = total - (ram or 0.0), point.row["n_repeats"]
+        kinds = {
+            **stat("gpu_energy_kwh", 0.7 * others, runs),
+            **stat("cpu_energy_kwh", 0.3 * others, runs),
         }
         none = {"ram_energy_kwh_mean": None}
-        return found | (none if ram is None else stat("ram_energy_kwh", ram, runs))
+        return kinds | (none if ram is None else stat("ram_energy_kwh", ram, runs))
 
     return lambda: with_columns(case(), parts)
 

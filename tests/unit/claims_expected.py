@@ -26,7 +26,7 @@ OF_FEW_RUNS = {*("T1", "T2", "T3", "T4", "T5", "T6", "H17", "H18", "G08", "G09",
 
 def expected(id_: str, verdict: str) -> str:
     """What a claim that holds is called."""
-    if verdict == NO and {one.rule for one in read_checks()[id_]} & SETTINGS:
+    if verdict == NO and {check.rule for check in read_checks()[id_]} & SETTINGS:
         return SET_OTHERWISE
     if verdict != YES:
         return verdict
@@ -37,10 +37,10 @@ def expected(id_: str, verdict: str) -> str:
     return SET if id_ in SETTING_CASES or id_ == "F02" else YES
 
 
-def agree(found: Verdict, verdict: str) -> None:
+def agree(decided: Verdict, verdict: str) -> None:
     """A verdict is as expected; one that is open says what it needs, and was tested or is not testable."""
     if verdict == OPEN:
-        assert found.verdict == (UNTESTED if found.p is None else OPEN), found.detail
-        assert NEEDED.search(found.detail), found.detail
+        assert decided.verdict == (UNTESTED if decided.p is None else OPEN), decided.detail
+        assert NEEDED.search(decided.detail), decided.detail
     else:
-        assert found.verdict == verdict, found.detail
+        assert decided.verdict == verdict, decided.detail

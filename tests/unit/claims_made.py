@@ -36,28 +36,28 @@ NEEDED = re.compile(
 
 def row(n_repeats: int = REPEATS, spread: float = SPREAD, **given: Any) -> dict[str, Any]:
     """A row of `configurations`: columns as given, quantities by their mean (`energy_kwh=30`)."""
-    found: dict[str, Any] = dict.fromkeys(CONFIGURATIONS.names)
-    found |= {"campaign": "made", "energy_origin": "measured", "energy_scope": "gpu+cpu+ram"}
-    found |= {"n_repeats": n_repeats}
+    cells: dict[str, Any] = dict.fromkeys(CONFIGURATIONS.names)
+    cells |= {"campaign": "made", "energy_origin": "measured", "energy_scope": "gpu+cpu+ram"}
+    cells |= {"n_repeats": n_repeats}
     for name, value in given.items():
-        if f"{name}_mean" in found and value is not None:
-            found |= stat(name, value, n_repeats, spread)
-        elif name in found:
-            found[name] = value
+        if f"{name}_mean" in cells and value is not None:
+            cells |= stat(name, value, n_repeats, spread)
+        elif name in cells:
+            cells[name] = value
         else:
-            assert f"{name}_mean" in found, f"{name} is no column"
-    return found
+            assert f"{name}_mean" in cells, f"{name} is no column"
+    return cells
 
 
 def stat(name: str, mean: float, n: int = REPEATS, spread: float = SPREAD) -> dict[str, Any]:
     """The columns of a quantity: mean, and for several repeats sd and interval."""
-    found: dict[str, Any] = {f"{name}_mean": mean}
+    cells: dict[str, Any] = {f"{name}_mean": mean}
     if n > 1:
         sd = spread * abs(mean)
         half = float(stdtrit(n - 1, 0.975)) * sd / math.sqrt(n)
-        found |= {f"{name}_sd": sd, f"{name}_low": mean - half, f"{name}_high": mean + half}
-        found[f"{name}_population_sd"] = sd * math.sqrt((n - 1) / n)
-    return found
+        cells |= {f"{name}_sd": sd, f"{name}_low": mean - half, f"{name}_high": mean + half}
+        cells[f"{name}_population_sd"] = sd * math.sqrt((n - 1) / n)
+    return cells
 
 
 def line(
@@ -112,21 +112,21 @@ def line(
 
 
 def _derived(identity: Mapping[str, Any], given: Values) -> dict[str, Any]:
-    found = dict(given)
-    hours, energy = found.get("runtime_h"), found.get("energy_kwh")
+    quantities = dict(given)
+    hours, energy = quantities.get("runtime_h"), quantities.get("energy_kwh")
     if hours is not None:
-        held = found.setdefault("gpu_hours", hours * identity["gpus"])
+        held = quantities.setdefault("gpu_hours", hours * identity["gpus"])
         work = identity["dataset_samples"] * identity["epochs"]
         assert held is not None
-        found.setdefault("samples_per_gpuh", work / held)
-        found.setdefault("passes_per_gpuh", work / identity["local_batch_size"] / held)
+        quantities.setdefault("samples_per_gpuh", work / held)
+        quantities.setdefault("passes_per_gpuh", work / identity["local_batch_size"] / held)
         if energy is not None:
-            found.setdefault("p_gpuh_kw", energy / held)
+            quantities.setdefault("p_gpuh_kw", energy / held)
     for kind in ("gpu", "cpu", "ram"):
-        part = found.get(f"{kind}_energy_kwh")
+        part = quantities.get(f"{kind}_energy_kwh")
         if part is not None and energy:
-            found.setdefault(f"{kind}_energy_share", part / energy)
-    return found
+            quantities.setdefault(f"{kind}_energy_share", part / energy)
+    return quantities
 
 
 def evidence(lines: Iterable[Line], **more: Any) -> Evidence:
@@ -152,19 +152,19 @@ def changed(
         if not where(point):
             return point
         n = n_repeats or point.n_repeats
-        found = dict(point.row) | {"n_repeats": n}
+        cells = dict(point.row) | {"n_repeats": n}
         for name, value in quantities.items():
             new = value(point)
-            blank = {c: None for c in found if c.rsplit("_", 1)[0] == name and c != name}
+            blank = {c: None for c in cells if c.rsplit("_", 1)[0] == name and c != name}
             blank |= {f"{name}_population_sd": None}
-            found |= blank
+            cells |= blank
             if new is not None:
-                found |= stat(name, new, n, SPREAD if spread is None else spread)
-        return replace(point, row=found)
+                cells |= stat(name, new, n, SPREAD if spread is None else spread)
+        return replace(point, row=cells)
 
     lines = (replace(ln, points=tuple(map(one, ln.points))) for ln in given.lines)
-    found = with_points(replace(given, lines=tuple(lines)))
-    return without_spreads(found) if n_repeats == 1 else found
+    world = with_points(replace(given, lines=tuple(lines)))
+    return without_spreads(world) if n_repeats == 1 else world
 
 
 def without_spreads(given: Evidence) -> Evidence:

@@ -20,7 +20,10 @@ def _point(hours: float, energy: float, metric: float, **parts: float) -> dict[s
 
 
 def _line(mode: str, constant: int, values: Mapping[int, Mapping[str, float]]) -> Line:
-    timed = {n: {**one, "runtime_h": one["gpu_hours"] / n} for n, one in values.items()}
+    timed = {
+        n: {**quantities, "runtime_h": quantities["gpu_hours"] / n}
+        for n, quantities in values.items()
+    }
     return line(
         "resnet50", "train", "a100", mode, constant, timed, metric_name="top1_error_percent"
     )
@@ -167,8 +170,8 @@ def both(*changes: Change) -> Change:
     """One change after another."""
 
     def change(world: Evidence) -> Evidence:
-        for one in changes:
-            world = one(world)
+        for change in changes:
+            world = change(world)
         return world
 
     return change

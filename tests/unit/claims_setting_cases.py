@@ -101,13 +101,13 @@ def another_gbs(device: str) -> Case:
 
 def run(**changes: Any) -> dict[str, Any]:
     """A run of ResNet50 on one A100 of a node, as the table has it."""
-    own = {"configuration": "one", "repeat": 1, "model": "resnet50", "device": "a100"}
-    own |= {"gpus": 1, "nodes": 1, "local_batch_size": 256, "global_batch_size": 256}
-    own |= {"dataset_samples": 1281167, "epochs": 100, "updates": 100 * 5005}
-    own |= {"energy_kwh": 38.6, "gpu_energy_kwh": 17.6, "cpu_energy_kwh": 18.9}
-    own |= {"ram_energy_kwh": 2.1, "energy_scope": "gpu+cpu+ram", "runtime_h": 90.0}
-    own |= {"mean_cpu_socket_power_w": 105.0, "p_gpuh_kw": 0.43, "energy_origin": "measured"}
-    return own | changes
+    cells = {"configuration": "one", "repeat": 1, "model": "resnet50", "device": "a100"}
+    cells |= {"gpus": 1, "nodes": 1, "local_batch_size": 256, "global_batch_size": 256}
+    cells |= {"dataset_samples": 1281167, "epochs": 100, "updates": 100 * 5005}
+    cells |= {"energy_kwh": 38.6, "gpu_energy_kwh": 17.6, "cpu_energy_kwh": 18.9}
+    cells |= {"ram_energy_kwh": 2.1, "energy_scope": "gpu+cpu+ram", "runtime_h": 90.0}
+    cells |= {"mean_cpu_socket_power_w": 105.0, "p_gpuh_kw": 0.43, "energy_origin": "measured"}
+    return cells | changes
 
 
 def with_runs(*runs: dict[str, Any]) -> Case:

@@ -114,10 +114,10 @@ SCALED_LARGE: Numbers = {
 
 
 def _values(numbers: Numbers, device: str) -> dict[int, dict[str, float | None]]:
-    found: dict[int, dict[str, float | None]] = {}
+    by_n: dict[int, dict[str, float | None]] = {}
     for n, (hours, energy, watts, error) in numbers.items():
         gpu = hours * watts / 1000
-        found[n] = {
+        by_n[n] = {
             "gpu_hours": hours,
             "runtime_h": hours / n,
             "energy_kwh": energy,
@@ -127,8 +127,8 @@ def _values(numbers: Numbers, device: str) -> dict[int, dict[str, float | None]]
             "metric_last": error,
         }
         if device == "a100":
-            found[n]["ram_energy_kwh"] = 0.03 * energy
-    return found
+            by_n[n]["ram_energy_kwh"] = 0.03 * energy
+    return by_n
 
 
 def fourcastnet(
@@ -137,8 +137,8 @@ def fourcastnet(
     """A line of FourCastNet, its configurations named as campaigns name them."""
     values = _values(numbers, device)
     columns = {"protocol": "paper", "precision": "fp16", "loader": "hdf5"}
-    found = line("fourcastnet", phase, device, mode, constant, values, **columns)
-    return replace(found, points=tuple(map(_named, found.points)))
+    series = line("fourcastnet", phase, device, mode, constant, values, **columns)
+    return replace(series, points=tuple(map(_named, series.points)))
 
 
 def _named(point: Point) -> Point:
@@ -156,12 +156,12 @@ def resnet50(mode: str, constant: int, numbers: Numbers) -> Line:
 
 def probe() -> Line:
     """The probe of 20 epochs."""
-    found = fourcastnet("probe", 1, {64: (280.5, 52, 145, None)})
+    series = fourcastnet("probe", 1, {64: (280.5, 52, 145, None)})
     points = tuple(
         replace(p, row={**p.row, "epochs": 20, "configuration": f"{p.id}-epochs20"})
-        for p in found.points
+        for p in series.points
     )
-    return replace(found, points=points)
+    return replace(series, points=points)
 
 
 @cache
@@ -211,7 +211,7 @@ def select(**wanted: Any) -> Callable[[Point], bool]:
     def fits(point: Point) -> bool:
         return (
             all(getattr(point, name) == value for name, value in wanted.items())
-            and any(one.startswith(mode) for one in point.modes)
+            and any(name.startswith(mode) for name in point.modes)
             and (at_most is None or point.gpus <= at_most)
         )
 
@@ -253,7 +253,7 @@ def judged(id_: str, given: Evidence) -> Verdict:
 
 def ids(sections: str, kinds: Sequence[str]) -> set[str]:
     """Ids of the claims of these sections and kinds."""
-    return {one.id for one in read_claims() if one.id[0] in sections and one.kind in kinds}
+    return {claim.id for claim in read_claims() if claim.id[0] in sections and claim.kind in kinds}
 
 
 @dataclass(frozen=True)

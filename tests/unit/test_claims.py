@@ -76,20 +76,22 @@ def test_lines_hold_the_points_that_have_results_by_ascending_n() -> None:
         row(configuration=ids[n], model="resnet50", phase="train", device="a100", gpus=n)
         for n in (256, 1, 16)
     ]
-    (found,) = (ln for ln in lines_of(campaign, rows) if ln.name == "resnet50-scaled-lbs256")
-    assert [point.gpus for point in found.points] == [1, 16, 256]
-    assert found.planned == (1, 2, 4, 8, 16, 32, 64, 128, 256)
-    assert {point.dataset_total for point in found.points} == {1281167}
-    assert found.points[-1].modes == ("fd_lbs", "sd_lbs")
+    (series,) = (ln for ln in lines_of(campaign, rows) if ln.name == "resnet50-scaled-lbs256")
+    assert [point.gpus for point in series.points] == [1, 16, 256]
+    assert series.planned == (1, 2, 4, 8, 16, 32, 64, 128, 256)
+    assert {point.dataset_total for point in series.points} == {1281167}
+    assert series.points[-1].modes == ("fd_lbs", "sd_lbs")
 
 
 def _alike(first: str, second: str, **columns: object) -> Evidence:
     values = {n: {"runtime_h": 4 / n} for n in (1, 2, 4)}
-    one = line("resnet50", "train", "a100", "fd_lbs", 256, values)
+    short = line("resnet50", "train", "a100", "fd_lbs", 256, values)
     more = line(
         "resnet50", "train", "a100", "fd_lbs", 256, values | {8: {"runtime_h": 1}}, **columns
     )
-    return evidence([replace(one, name=first, alike=True), replace(more, name=second, alike=True)])
+    return evidence(
+        [replace(short, name=first, alike=True), replace(more, name=second, alike=True)]
+    )
 
 
 @pytest.mark.parametrize(
@@ -108,9 +110,9 @@ def test_of_alike_series_the_one_that_trained_as_the_paper_counts(
     column: str, value: object
 ) -> None:
     world = _alike("as paper", "other", **{column: value})
-    found = world.line("resnet50", "train", "a100", "fd_lbs")
-    assert found.name == "as paper"
-    assert unlike_paper(found.points[0]) == ()
+    chosen = world.line("resnet50", "train", "a100", "fd_lbs")
+    assert chosen.name == "as paper"
+    assert unlike_paper(chosen.points[0]) == ()
     (other,) = (ln for ln in world.lines if ln.name == "other")
     with pytest.raises(NotTestable, match="not trained as in the paper"):
         as_in_paper(other.points[0])
@@ -123,18 +125,18 @@ def test_the_papers_contradictions_are_inconsistencies_and_nothing_else_is(
     of_published: list[Verdict],
 ) -> None:
     kinds = {claim.id: claim.kind for claim in LISTED}
-    found = {one.id for one in of_published if one.verdict == INCONSISTENCY}
-    assert found == {id_ for id_, kind in kinds.items() if kind == "inconsistency"}
+    inconsistent = {verdict.id for verdict in of_published if verdict.verdict == INCONSISTENCY}
+    assert inconsistent == {id_ for id_, kind in kinds.items() if kind == "inconsistency"}
 
 
 def test_every_contradiction_of_the_claims_is_listed_once_with_a_reading() -> None:
     with open(ROOT / "reference" / "claims.csv", encoding="utf-8", newline="") as handle:
-        rows = {one["id"]: one for one in csv.DictReader(handle)}
-    listed = [id_ for id_, one in rows.items() if one["kind"] == "inconsistency"]
+        rows = {row["id"]: row for row in csv.DictReader(handle)}
+    listed = [id_ for id_, row in rows.items() if row["kind"] == "inconsistency"]
     assert [*listed, *sorted(unlisted_inconsistencies())] == list(inconsistencies())
-    for one in inconsistencies().values():
-        assert len(one.reading) > 30 and one.shows_in
-        assert set(filter(None, one.claims.split(";"))) <= set(rows)
+    for inconsistency in inconsistencies().values():
+        assert len(inconsistency.reading) > 30 and inconsistency.shows_in
+        assert set(filter(None, inconsistency.claims.split(";"))) <= set(rows)
 
 
 # --- what people read ---------------------------------------------------------------------------
@@ -145,18 +147,18 @@ def test_an_estimated_energy_is_said_in_the_verdict() -> None:
     kinds = ("measured", "estimated")
     details = []
     for origin in kinds:
-        one = line("resnet50", "train", "a100", "fd_lbs", 256, values, energy_origin=origin)
+        series = line("resnet50", "train", "a100", "fd_lbs", 256, values, energy_origin=origin)
         (claim,) = (c for c in CLAIMS if c.id == "D05")
-        details.append(verdict_of(claim, evidence([one])).detail)
+        details.append(verdict_of(claim, evidence([series])).detail)
     assert ["Origin of the energy: estimated" in detail for detail in details] == [False, True]
 
 
 def test_the_table_has_each_verdict_beside_its_claim(
     published: Evidence, of_published: list[Verdict]
 ) -> None:
-    found = as_table(claim_rows(of_published), published).to_pylist()
-    assert [one["id"] for one in found] == [claim.id for claim in LISTED]
-    assert [one["claim"] for one in found] == [claim.claim for claim in LISTED]
+    rows = as_table(claim_rows(of_published), published).to_pylist()
+    assert [row["id"] for row in rows] == [claim.id for claim in LISTED]
+    assert [row["claim"] for row in rows] == [claim.claim for claim in LISTED]
 
 
 def test_inconsistencies_without_a_row_are_listed_apart(
@@ -168,11 +170,11 @@ def test_inconsistencies_without_a_row_are_listed_apart(
 
 
 def test_excluded_runs_are_named_with_their_reasons() -> None:
-    one = {"configuration": "resnet50-a100-n004", "repeat": 3, "reason": "a throttled GPU"}
-    given = replace(resnet_world(), table_metadata={"excluded": [one], "missing": []})
+    run = {"configuration": "resnet50-a100-n004", "repeat": 3, "reason": "a throttled GPU"}
+    given = replace(resnet_world(), table_metadata={"excluded": [run], "missing": []})
     rows = claim_rows(verdicts(given))
     table = as_table(rows, given)
-    assert metadata(table)["excluded"] == [one]
+    assert metadata(table)["excluded"] == [run]
     text = " ".join(as_markdown(rows, given).split())
     assert "Excluded runs: resnet50-a100-n004/3 (a throttled GPU)." in text
 
@@ -182,10 +184,10 @@ def test_excluded_runs_are_named_with_their_reasons() -> None:
 
 def test_the_command_checks_the_published_rows(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["claims", "--results", "reference", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [one["id"] for one in found] == [claim.id for claim in read_claims()]
-    assert len(found) == 160
-    assert {one["verdict"] for one in found} <= set(VERDICTS)
+    decided = json.loads(capsys.readouterr().out)
+    assert [row["id"] for row in decided] == [claim.id for claim in read_claims()]
+    assert len(decided) == 160
+    assert {row["verdict"] for row in decided} <= set(VERDICTS)
 
 
 @pytest.fixture
@@ -232,10 +234,10 @@ def test_the_command_checks_a_campaigns_tables_and_writes_them_four_times(
     assert main(given) == 0
     assert "energy: estimated (" in capsys.readouterr().out
     written = json.loads(out.with_suffix(".json").read_text(encoding="utf-8"))
-    found = {one["id"]: one["verdict"] for one in written}
-    assert list(found) == [claim.id for claim in read_claims()]
-    assert (found["D03"], found["D08"]) == (SUPPORTED, NOT_TESTABLE)
-    assert (found["D16"], found["F07"]) == ("not_testable", "not_testable"), (
+    decided = {verdict["id"]: verdict["verdict"] for verdict in written}
+    assert list(decided) == [claim.id for claim in read_claims()]
+    assert (decided["D03"], decided["D08"]) == (SUPPORTED, NOT_TESTABLE)
+    assert (decided["D16"], decided["F07"]) == ("not_testable", "not_testable"), (
         "too few points besides"
     )
     assert {path.suffix for path in tmp_path.glob("claims.*")} == {

@@ -38,19 +38,23 @@ def test_campaigns_are_decided_as_the_claims_are(at: int) -> None:
     for bound in bounds_of(at)[::2]:
         world = bound.world(bound.at + bound.out * math.log1p(0.02))
         drawn = Campaigns(Study().quantities(world, count, np.random.default_rng(SEED)))
-        found, claim = case.decide(drawn), claims_on_results()[case.id]
-        verdicts = [verdict_of(claim, one) for one in Study().campaigns(world, count, SEED)]
-        words = np.where(found.contradicted, CONTRADICTED, UNDECIDED)
-        assert [one.verdict for one in verdicts] == [*np.where(found.supported, SUPPORTED, words)]
-        p = np.minimum(found.p * found.count, 1.0)
-        assert p == pytest.approx([one.p for one in verdicts], rel=1e-9)
+        held, claim = case.decide(drawn), claims_on_results()[case.id]
+        verdicts = [
+            verdict_of(claim, evidence) for evidence in Study().campaigns(world, count, SEED)
+        ]
+        words = np.where(held.contradicted, CONTRADICTED, UNDECIDED)
+        assert [verdict.verdict for verdict in verdicts] == [
+            *np.where(held.supported, SUPPORTED, words)
+        ]
+        p = np.minimum(held.p * held.count, 1.0)
+        assert p == pytest.approx([verdict.p for verdict in verdicts], rel=1e-9)
 
 
 @EACH
 def test_on_their_bounds_claims_are_decided_wrongly_as_seldom_as_stated(at: int) -> None:
     for bound in bounds_of(at):
-        found, beyond = bound.verdicts(0.0, 1000, SEED), bound.verdicts(0.15, 200, SEED)
-        for wrong in (found.supported, found.contradicted, beyond.supported):
+        on_bound, beyond = bound.verdicts(0.0, 1000, SEED), bound.verdicts(0.15, 200, SEED)
+        for wrong in (on_bound.supported, on_bound.contradicted, beyond.supported):
             assert not is_more_than(wrong, LEVEL), bound
 
 
@@ -66,7 +70,7 @@ def test_the_scatter_of_simulated_runs_is_the_published_one() -> None:
     fourcastnet, resnet = (published_scatter()[name] for name in ("fourcastnet", "resnet50"))
     assert fourcastnet.energy == pytest.approx(2 / 52 * 1.5**0.5)
     assert (fourcastnet.time, resnet.energy) == pytest.approx((0.0437, 0.0093), rel=0.01)
-    world = {id_: one for id_, one in paper_world().items() if id_.startswith("resnet50")}
+    world = {id_: truth for id_, truth in paper_world().items() if id_.startswith("resnet50")}
     (evidence,) = Study().campaigns(world, 1, SEED)
     for name, relative in (("energy_kwh", resnet.energy), ("gpu_hours", resnet.time)):
         spread = evidence.points[0].spread(name)
@@ -80,10 +84,10 @@ def test_the_claims_intervals_hold_the_truth_in_95_percent() -> None:
 
 
 def test_where_runs_share_nodes_or_are_skewed_intervals_fail() -> None:
-    found = {name: hits.mean() for name, hits in failing(5000, np.random.default_rng(SEED))}
-    assert found["mean of five, normal"] == pytest.approx(0.95, abs=0.01)
-    assert found["mean of five, exponential"] < 0.91
-    assert found["mean of five, all on nodes that are 1 deviations off"] < 0.75
+    held = {name: hits.mean() for name, hits in failing(5000, np.random.default_rng(SEED))}
+    assert held["mean of five, normal"] == pytest.approx(0.95, abs=0.01)
+    assert held["mean of five, exponential"] < 0.91
+    assert held["mean of five, all on nodes that are 1 deviations off"] < 0.75
 
 
 def test_contradictions_that_stand_by_holm_are_all_right_in_95_percent_of_families() -> None:

@@ -63,8 +63,8 @@ def judge(rule: str, row: Check, values: Mapping[int, float], error: float) -> O
     name = {"metric_name": "top1_error_percent"}
     given = {n: {row.quantity: value} for n, value in values.items()}
     spread = error * math.sqrt(5)
-    own = line("resnet50", "train", "a100", "fd_lbs", 256, given, spread=spread, **name)
-    world = evidence([own])
+    series = line("resnet50", "train", "a100", "fd_lbs", 256, given, spread=spread, **name)
+    world = evidence([series])
     return SERIES_RULES[rule](row, world, world.lines[0], world.lines[0].points)
 
 
@@ -82,11 +82,11 @@ def test_a_band_decides_by_the_whole_interval(
         expected = SUPPORTED
     elif last < low or first > high:
         expected = CONTRADICTED
-    found = decide(within("x", number, low, high))
-    assert found.verdict == expected and found.p is not None
-    assert expected != CONTRADICTED or found.p <= LEVEL + 1e-9
-    assert expected != SUPPORTED or found.p == 1
-    assert found.value == value
+    outcome = decide(within("x", number, low, high))
+    assert outcome.verdict == expected and outcome.p is not None
+    assert expected != CONTRADICTED or outcome.p <= LEVEL + 1e-9
+    assert expected != SUPPORTED or outcome.p == 1
+    assert outcome.value == value
 
 
 @pytest.mark.parametrize(
@@ -106,9 +106,9 @@ def test_what_is_decided_on_logarithms_is_shown_as_it_is_claimed(
 
 
 def test_a_number_of_unknown_spread_makes_no_test_and_says_what_would_tell() -> None:
-    found = decide(above("the error", unbounded(3.0, UNTOLD), "%"))
-    assert (found.verdict, found.p) == (UNDECIDED, None)
-    assert "repeats share one seed" in found.detail and "`seeds: varied`" in found.detail
+    outcome = decide(above("the error", unbounded(3.0, UNTOLD), "%"))
+    assert (outcome.verdict, outcome.p) == (UNDECIDED, None)
+    assert "repeats share one seed" in outcome.detail and "`seeds: varied`" in outcome.detail
 
 
 @pytest.mark.parametrize(("known", "verdict"), [(0.5, UNDECIDED), (1.5, CONTRADICTED)])
@@ -122,9 +122,9 @@ def test_of_many_numbers_one_lies_outside_by_chance() -> None:
     alone, many = decide(outside), decide(outside, *[inside] * 5)
     parts = combine([("b", alone), *[("a", decide(inside))] * 5])
     assert alone.verdict == CONTRADICTED and 0.01 < (alone.p or 0) < LEVEL
-    for found in (many, parts):
-        assert found.verdict == UNDECIDED and found.p == pytest.approx(6 * (alone.p or 0))
-        assert "Of 6 comparisons one may lie so far outside by chance" in found.detail
+    for outcome in (many, parts):
+        assert outcome.verdict == UNDECIDED and outcome.p == pytest.approx(6 * (alone.p or 0))
+        assert "Of 6 comparisons one may lie so far outside by chance" in outcome.detail
 
 
 # --- what tells the spread of a point's number ----------------------------------------------------------
@@ -161,10 +161,10 @@ def test_repeats_of_another_origin_do_not_tell_the_spread_of_an_energy() -> None
 
 
 def test_a_single_run_of_fourcastnet_has_the_t_interval_of_the_probes_three_repeats() -> None:
-    one = line(
+    series = line(
         "fourcastnet", "pretrain", "a100", "fd_lbs", 1, {4: {"energy_kwh": 100.0}}, n_repeats=1
     )
-    number = quantity(evidence([one]).points[0], "energy_kwh")
+    number = quantity(evidence([series]).points[0], "energy_kwh")
     assert number.halves == pytest.approx([stats.t.ppf(0.975, 2) * 100 * math.sqrt(3 / 2) * 2 / 52])
     assert number.halves == pytest.approx([20.3], abs=0.05)
 
@@ -189,8 +189,10 @@ def test_errors_of_one_seed_do_not_tell_how_others_scatter(varies_seeds: bool) -
 
 def test_an_error_as_of_guessing_is_not_of_a_trained_model() -> None:
     campaign = load_campaign(DEMO)
-    id_, one = next((i, c) for i, c in campaign.configurations.items() if c.model == "resnet50")
-    columns = {name: getattr(one, name) for name in ("model", "phase", "device", "gpus")}
+    id_, configuration = next(
+        (i, c) for i, c in campaign.configurations.items() if c.model == "resnet50"
+    )
+    columns = {name: getattr(configuration, name) for name in ("model", "phase", "device", "gpus")}
     columns |= {"configuration": id_, "metric_name": "top1_error_percent"}
 
     def error(percent: float) -> Numbers:
@@ -223,8 +225,10 @@ def test_constant_is_what_neither_drifts_nor_scatters(
 ) -> None:
     by_n = {2**index: value for index, value in enumerate(values)}
     row = check("constant", quantity="runtime_h")
-    found = judge("constant", row, by_n, error)
-    assert found.verdict == verdict and "expected -9.091 to 10 %" in found.detail, found.detail
+    outcome = judge("constant", row, by_n, error)
+    assert outcome.verdict == verdict and "expected -9.091 to 10 %" in outcome.detail, (
+        outcome.detail
+    )
     if verdict != SUPPORTED or error > 1e-3:
         in_h = judge("constant", replace(row, expects="..10", unit="h"), by_n, error)
         assert in_h.verdict == verdict or values[1] == 95.13, in_h.detail
@@ -266,9 +270,9 @@ def test_a_change_of_slope_counts_a_shared_point_once(factor: float, error: floa
         first, last = (np.polyfit(x[side], values[side], 1)[0] for side in (slice(3), slice(2, 5)))
         return float(last - factor * first)
 
-    found = slope_change(x, numbers(y, error), slice(3), slice(2, None), factor)
-    assert found.values == pytest.approx([change(y)], rel=1e-9)
-    assert found.errors == pytest.approx([error * np.linalg.norm([change(e) for e in np.eye(5)])])
+    number = slope_change(x, numbers(y, error), slice(3), slice(2, None), factor)
+    assert number.values == pytest.approx([change(y)], rel=1e-9)
+    assert number.errors == pytest.approx([error * np.linalg.norm([change(e) for e in np.eye(5)])])
 
 
 @pytest.mark.parametrize(
@@ -284,8 +288,8 @@ def test_monotony_allows_steps_back_within_its_tolerance_alone(
     rule: str, margin: str, error: float, verdict: str
 ) -> None:
     steps = {1: 100.0, 2: 200.0, 4: 199.0, 8: 300.0}
-    found = judge(rule, check(quantity="runtime_h", margin=margin), steps, error)
-    assert found.verdict == verdict, found.detail
+    outcome = judge(rule, check(quantity="runtime_h", margin=margin), steps, error)
+    assert outcome.verdict == verdict, outcome.detail
 
 
 @given(st.lists(st.floats(100, 100.5), min_size=3, max_size=8, unique=True))
@@ -294,8 +298,8 @@ def test_values_that_happen_to_be_ordered_within_their_spread_show_nothing(
 ) -> None:
     means, x = numbers(sorted(values), 3.0), np.arange(float(len(values)))
     lined, _ = straightness("E", exact(x), means, 0.1, range(len(values)))
-    for found in (ranked(check("0.9.."), x, means), decide(*lined)):
-        assert found.verdict == UNDECIDED and re.search(r"\d+ repeats", found.detail)
+    for outcome in (ranked(check("0.9.."), x, means), decide(*lined)):
+        assert outcome.verdict == UNDECIDED and re.search(r"\d+ repeats", outcome.detail)
     by_n = {2**index: value for index, value in enumerate(sorted(values))}
     for rule in ("rises", "falls"):
         row = check(quantity="runtime_h", margin="no_step_back")
@@ -312,9 +316,9 @@ def test_ranks_beyond_all_spread_decide_by_spearmans_correlation(
         return
     assert spearman(x, y) == pytest.approx(stats.spearmanr(x, y).statistic)
     if len(set(values)) == len(values):
-        found = ranked(check("0.5.." if rises else "..-0.5"), x, numbers(y, 0.0))
+        outcome = ranked(check("0.5.." if rises else "..-0.5"), x, numbers(y, 0.0))
         rho = round(spearman(x, y), 9) * (1 if rises else -1)
-        assert found.verdict == (SUPPORTED if rho >= 0.5 else CONTRADICTED)
+        assert outcome.verdict == (SUPPORTED if rho >= 0.5 else CONTRADICTED)
 
 
 def test_a_rank_correlation_has_the_interval_that_its_pairs_allow() -> None:
@@ -342,8 +346,8 @@ def test_an_onset_is_within_the_range_with_its_whole_step(
 ) -> None:
     gpus = (1, 16, 32, 128, 256) if values[-2] == 28 else (1, 16, 32, 64, 128)
     row = check("8192..32768", quantity="metric_last", margin="left_base_error", unit="%")
-    found = judge("onset", row, dict(zip(gpus, values, strict=True)), error)
-    assert found.verdict == verdict, found.detail
+    outcome = judge("onset", row, dict(zip(gpus, values, strict=True)), error)
+    assert outcome.verdict == verdict, outcome.detail
 
 
 KNEE_SIZES = [4, 8, 16, 32, 64, 128]
@@ -366,18 +370,18 @@ def test_where_a_knee_is_does_not_depend_on_the_unit(
     curve: list[float], error: float, exact_ones: set[int], verdict: str
 ) -> None:
     errors = np.array([0.0 if at in exact_ones else error for at in range(len(curve))])
-    found = [
+    outcomes = [
         knee_between(KNEE_SIZES, numbers(factor * np.array(curve), factor * errors), 16, 64)
         for factor in (1e-3, 1.0, 1e4)
     ]
-    assert {one.verdict for one in found} == {verdict}, [one.detail for one in found]
-    assert [one.p for one in found] == pytest.approx([found[0].p] * 3)
-    assert verdict == SUPPORTED or NEEDED.search(found[0].detail)
+    assert {outcome.verdict for outcome in outcomes} == {verdict}, [one.detail for one in outcomes]
+    assert [outcome.p for outcome in outcomes] == pytest.approx([outcomes[0].p] * 3)
+    assert verdict == SUPPORTED or NEEDED.search(outcomes[0].detail)
 
 
 def test_a_knee_of_numbers_of_unknown_spread_is_no_test() -> None:
-    found = knee_between(KNEE_SIZES, joined([unbounded(value, UNTOLD) for value in BENT]), 16, 64)
-    assert (found.verdict, found.p) == (UNDECIDED, None) and "seeds: varied" in found.detail
+    outcome = knee_between(KNEE_SIZES, joined([unbounded(value, UNTOLD) for value in BENT]), 16, 64)
+    assert (outcome.verdict, outcome.p) == (UNDECIDED, None) and "seeds: varied" in outcome.detail
 
 
 # --- several parts ----------------------------------------------------------------------------------------
@@ -433,10 +437,10 @@ def test_of_several_ratios_one_that_is_rarely_so_high_is_enough(
         logs = numbers(
             [value for value, _ in pairs], [math.prod(pair) for pair in pairs], 50
         ).logarithms()
-        found = any_at_least([f"pair {at}" for at in range(len(pairs))], logs, 1.2)
-        assert found.verdict == verdict and found.value == pytest.approx(value), found.detail
-        assert found.p is not None and p[0] <= found.p <= p[1]
-        assert verdict != UNDECIDED or re.search(r"\d+ (repeats|comparisons)", found.detail)
+        outcome = any_at_least([f"pair {at}" for at in range(len(pairs))], logs, 1.2)
+        assert outcome.verdict == verdict and outcome.value == pytest.approx(value), outcome.detail
+        assert outcome.p is not None and p[0] <= outcome.p <= p[1]
+        assert verdict != UNDECIDED or re.search(r"\d+ (repeats|comparisons)", outcome.detail)
 
 
 @pytest.mark.parametrize("id_", ["T1", "T2", "H17"])
@@ -489,10 +493,10 @@ def test_a_rise_of_the_error_counts_with_its_whole_interval(
     falls: tuple[float, ...], verdict: str
 ) -> None:
     after = [0.1] * len(falls)
-    found = decide(rise_of_error("passes", [0.1 + fall / 100 for fall in falls], after))
-    assert found.verdict == verdict, found.detail
+    outcome = decide(rise_of_error("passes", [0.1 + fall / 100 for fall in falls], after))
+    assert outcome.verdict == verdict, outcome.detail
     p = stats.ttest_1samp(falls, 0.0, alternative="less").pvalue
-    assert found.p == pytest.approx(1.0 if np.mean(falls) > 0 else p)
+    assert outcome.p == pytest.approx(1.0 if np.mean(falls) > 0 else p)
 
 
 @given(st.lists(st.floats(50, 700), min_size=100, max_size=300))

@@ -28,16 +28,18 @@ CLAIMS = {claim.id: claim for claim in read_claims()}
 DEVICE = "mi300x"
 
 
-def renamed(own: Line, model: str) -> Line:
+def renamed(series: Line, model: str) -> Line:
     """The same line of a model that the paper lacks, trained to a target, with meters of nodes."""
 
-    def point(one: Point) -> Point:
-        setting = {"protocol": "target", "energy_scope": "node", "nodes": one.gpus // 8}
-        id_ = one.id.replace("resnet50", model)
-        return replace(one, row={**one.row, **setting, "model": model, "configuration": id_})
+    def point(original: Point) -> Point:
+        setting = {"protocol": "target", "energy_scope": "node", "nodes": original.gpus // 8}
+        id_ = original.id.replace("resnet50", model)
+        return replace(
+            original, row={**original.row, **setting, "model": model, "configuration": id_}
+        )
 
-    points = tuple(map(point, own.points))
-    return replace(own, name=f"{own.name}-{model}", model=model, points=points)
+    points = tuple(map(point, series.points))
+    return replace(series, name=f"{series.name}-{model}", model=model, points=points)
 
 
 def at_constant_gbs(model: str, values: Mapping[int, tuple[float, float]], **more: Any) -> Line:
@@ -78,22 +80,22 @@ def verdict(id_: str, given: Evidence) -> Verdict:
 def test_every_training_takes_the_papers_place(
     id_: str, growth: float, hours: float, expected: str
 ) -> None:
-    found = verdict(id_, foreign(growth, hours))
-    assert found.verdict == expected, found.detail
-    assert "t5 mi300x" in found.detail and "vit mi300x" in found.detail
+    decided = verdict(id_, foreign(growth, hours))
+    assert decided.verdict == expected, decided.detail
+    assert "t5 mi300x" in decided.detail and "vit mi300x" in decided.detail
 
 
 def test_one_training_that_goes_the_other_way_contradicts() -> None:
     other = at_constant_gbs("gpt", {8: (1.0, 7.0), 64: (0.19, 5.0)})
-    found = verdict("E09", with_points(replace(foreign(), lines=(*foreign().lines, other))))
-    assert found.verdict == CONTRADICTED
+    decided = verdict("E09", with_points(replace(foreign(), lines=(*foreign().lines, other))))
+    assert decided.verdict == CONTRADICTED
 
 
 def test_a_training_without_the_series_is_named_and_decides_nothing() -> None:
     single = at_constant_gbs("gpt", {8: (1.0, 7.0)})
-    found = verdict("E05", with_points(replace(foreign(), lines=(*foreign().lines, single))))
-    assert found.verdict == CONTRADICTED
-    assert "known at 1 of the 2 points" in found.detail
+    decided = verdict("E05", with_points(replace(foreign(), lines=(*foreign().lines, single))))
+    assert decided.verdict == CONTRADICTED
+    assert "known at 1 of the 2 points" in decided.detail
 
 
 def test_factors_are_compared_at_equal_n_alone() -> None:
@@ -103,23 +105,23 @@ def test_factors_are_compared_at_equal_n_alone() -> None:
     assert verdict("A02", apart).verdict == NOT_TESTABLE
     assert verdict("A02", foreign()).verdict == CONTRADICTED
     high = at_constant_gbs("gpt", {8: (1.0, 9.5)})
-    found = verdict("A02", with_points(replace(foreign(), lines=(*foreign().lines, high))))
-    assert found.verdict == SUPPORTED
-    assert "gpt mi300x over that of t5 mi300x at n = 8" in found.detail
+    decided = verdict("A02", with_points(replace(foreign(), lines=(*foreign().lines, high))))
+    assert decided.verdict == SUPPORTED
+    assert "gpt mi300x over that of t5 mi300x at n = 8" in decided.detail
 
 
 # --- the table -----------------------------------------------------------------------------------
 
 
 def test_portable_rows_are_of_checked_claims_and_keep_their_bounds() -> None:
-    own = read_checks()
+    of_paper = read_checks()
     assert list(read_checks(PORTABLE_TABLE)) == [
-        id_ for id_ in own if id_ in read_checks(PORTABLE_TABLE)
+        id_ for id_ in of_paper if id_ in read_checks(PORTABLE_TABLE)
     ]
     for id_, checks in read_checks(PORTABLE_TABLE).items():
-        assert {one.model for one in checks} in ({EACH}, {""}), id_
-        bounds = {one.expects for one in own[id_]} | {"", "..1", "1..", "0.."}
-        assert {one.expects for one in checks} <= bounds, id_
+        assert {check.model for check in checks} in ({EACH}, {""}), id_
+        bounds = {check.expects for check in of_paper[id_]} | {"", "..1", "1..", "0.."}
+        assert {check.expects for check in checks} <= bounds, id_
         expected, stands_in = portable_texts()[id_]
         assert expected and stands_in.endswith("."), id_
 

@@ -59,11 +59,11 @@ def test_a_range_has_its_bounds(expects: str, bounds: tuple[float, float]) -> No
 
 
 def test_every_row_is_of_a_rule_and_scope_that_there_are_and_each_is_used() -> None:
-    used = {(bool(one.scope), one.rule) for one in (*CHECKS, *PORTABLE)}
+    used = {(bool(row.scope), row.rule) for row in (*CHECKS, *PORTABLE)}
     assert set(SERIES_RULES) == {rule for of_series, rule in used if of_series}
     assert {*RULES, "claims"} == {rule for of_series, rule in used if not of_series}
-    assert set(SCOPES) == {one.scope for one in CHECKS} - {""}
-    assert {one.scope for one in PORTABLE} <= {"", *SCOPES}
+    assert set(SCOPES) == {row.scope for row in CHECKS} - {""}
+    assert {row.scope for row in PORTABLE} <= {"", *SCOPES}
 
 
 def test_the_ids_are_unique_and_the_rows_of_a_claim_follow_each_other() -> None:
@@ -87,15 +87,15 @@ def test_exact_values_are_json() -> None:
 
 
 def test_points_are_asked_for_quantities_that_there_are() -> None:
-    for one in CHECKS:
-        if one.scope:
-            assert set(one.columns) <= set(QUANTITIES), one.id
+    for row in CHECKS:
+        if row.scope:
+            assert set(row.columns) <= set(QUANTITIES), row.id
 
 
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 SIGNS = ("0..", "1..", "..1")
 """More or less, which is no choice."""
-EXACT = {one.id for one in CHECKS if CLAIMS[one.id].kind in SPECIFIED_KINDS} | {"F02"}
+EXACT = {row.id for row in CHECKS if CLAIMS[row.id].kind in SPECIFIED_KINDS} | {"F02"}
 """Claims on settings, whose values are compared as they are."""
 LINES = {id_: claim.expected for id_, claim in CLAIMS.items() if id_ in read_checks()}
 
@@ -105,56 +105,57 @@ def numbers_in(text: str) -> set[float]:
 
 
 def test_the_numbers_that_are_compared_are_those_that_the_paper_prints() -> None:
-    targets = [one for one in CHECKS if " +- " in one.expects or one.margin == "interval_room"]
+    targets = [row for row in CHECKS if " +- " in row.expects or row.margin == "interval_room"]
     assert len(targets) >= 38
-    for one in targets:
-        printed = numbers_in(VALUES[one.id].replace("-", " "))
-        wanted = [one.target[0]] if " +- " in one.expects else one.bounds
-        assert set(wanted) <= printed, one.id
+    for row in targets:
+        printed = numbers_in(VALUES[row.id].replace("-", " "))
+        wanted = [row.target[0]] if " +- " in row.expects else row.bounds
+        assert set(wanted) <= printed, row.id
 
 
 def test_no_bound_decides_without_a_tolerance_that_has_a_name() -> None:
-    for one in CHECKS:
-        if one.margin:
-            assert one.margin in tolerances(), one.id
-        if one.expects in ("", *SIGNS, *tolerances()):
+    for row in CHECKS:
+        if row.margin:
+            assert row.margin in tolerances(), row.id
+        if row.expects in ("", *SIGNS, *tolerances()):
             continue
-        if " +- " in one.expects:
-            assert one.expects.split(" +- ")[1] in tolerances(), one.id
-        elif ".." in one.expects:
-            assert one.margin in tolerances(), one.id
+        if " +- " in row.expects:
+            assert row.expects.split(" +- ")[1] in tolerances(), row.id
+        elif ".." in row.expects:
+            assert row.margin in tolerances(), row.id
         else:
-            assert one.id in EXACT and one.exact_value is not None, one.id
+            assert row.id in EXACT and row.exact_value is not None, row.id
 
 
 def test_every_tolerance_is_used_and_has_a_reason_of_its_own() -> None:
-    used = {word for one in CHECKS for word in (*one.expects.split(" +- "), one.margin)}
+    used = {word for row in CHECKS for word in (*row.expects.split(" +- "), row.margin)}
     assert set(tolerances()) <= used
-    reasons = [one.reason for one in tolerances().values()]
+    reasons = [tolerance.reason for tolerance in tolerances().values()]
     assert len(set(reasons)) == len(reasons)
     assert all(len(reason) > 25 for reason in reasons)
     assert not [reason for reason in reasons if re.search("points of room|claim's own$", reason)]
 
 
 def test_a_tolerance_names_the_claims_that_it_decides() -> None:
-    for name, one in tolerances().items():
+    for name, tolerance in tolerances().items():
         by_it = {c.id for c in CHECKS if name in (*c.expects.split(" +- "), c.margin)}
         first = {
-            re.split(r"[^A-Z0-9]", part)[0] for part in re.findall(r"\b[A-LT]\d+\b", one.reason)
+            re.split(r"[^A-Z0-9]", part)[0]
+            for part in re.findall(r"\b[A-LT]\d+\b", tolerance.reason)
         }
         assert by_it & first, name
 
 
 def test_a_tolerance_by_which_published_rows_are_decided_was_chosen_knowing_them() -> None:
     compared = {
-        one.id
-        for one in verdicts(published_evidence())
-        if one.verdict in (*TESTED, BY_CONSTRUCTION)
+        verdict.id
+        for verdict in verdicts(published_evidence())
+        if verdict.verdict in (*TESTED, BY_CONSTRUCTION)
     }
-    for name, one in tolerances().items():
-        assert one.chosen in ("knowing the published rows", "before any run"), name
+    for name, tolerance in tolerances().items():
+        assert tolerance.chosen in ("knowing the published rows", "before any run"), name
         by_it = {c.id for c in CHECKS if name in (*c.expects.split(" +- "), c.margin)}
-        if one.chosen == "before any run":
+        if tolerance.chosen == "before any run":
             assert by_it & compared == set(), name
 
 
@@ -166,14 +167,14 @@ def test_what_is_expected_states_every_bound_that_decides_with_its_name(id_: str
     line = LINES[id_]
     assert "{" not in line and "_to_" not in line.replace("fall_to_node", ""), line
     stated = numbers_in(line) | {round(number / 100, 9) for number in numbers_in(line)}
-    for one in read_checks()[id_]:
-        for name in (*one.expects.split(" +- "), one.margin):
+    for row in read_checks()[id_]:
+        for name in (*row.expects.split(" +- "), row.margin):
             if name in tolerances():
                 assert f"({name})" in line, line
                 text = tolerances()[name].expects
                 assert numbers_in(text.removeprefix("0..")) <= stated | {1.0}, line
-        if one.id in EXACT and one.expects:
-            assert numbers_in(one.expects) <= stated, line
+        if row.id in EXACT and row.expects:
+            assert numbers_in(row.expects) <= stated, line
 
 
 def test_the_list_of_claims_states_what_the_paper_says_and_no_criterion() -> None:

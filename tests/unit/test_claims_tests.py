@@ -37,7 +37,7 @@ CHECKS: list[Check] = [check for checks in read_checks().values() for check in c
 
 @pytest.fixture(scope="module")
 def published() -> dict[str, Verdict]:
-    return {one.id: one for one in verdicts(published_evidence())}
+    return {decided.id: decided for decided in verdicts(published_evidence())}
 
 
 # --- what is a test ---------------------------------------------------------------------------------
@@ -57,15 +57,19 @@ def test_a_number_said_to_stand_in_a_published_row_does() -> None:
         if check.id in ("D10", *ROUNDED):
             continue  # the ratio of two such numbers, D08 and D09; numbers that the text rounds
         column = columns.get(check.quantity, check.quantity)
-        there = {float(r[column]) for r in rows if r["source"] == check.stated_in and r[column]}
-        assert check.target[0] in there, check.id
+        published_numbers = {
+            float(r[column]) for r in rows if r["source"] == check.stated_in and r[column]
+        }
+        assert check.target[0] in published_numbers, check.id
 
 
 def test_a_contradiction_says_whether_it_stands_among_all_tests(
     published: dict[str, Verdict],
 ) -> None:
     assert published["K14"].stands is True
-    assert {one.stands for one in published.values() if one.verdict != CONTRADICTED} == {None}
+    assert {
+        decided.stands for decided in published.values() if decided.verdict != CONTRADICTED
+    } == {None}
     assert "taken together (Holm, 5 %): K14." in counts(claim_rows(list(published.values())))
     alone, many = (
         with_holm([verdict(0.01), *(verdict(0.4, str(other)) for other in range(others))])
@@ -81,8 +85,8 @@ def verdict(p: float, id_: str = "first") -> Verdict:
 def test_the_json_has_the_keys_that_its_document_names(published: dict[str, Verdict]) -> None:
     (first, *_) = as_json(claim_rows(list(published.values())))
     sentence = " ".join((ROOT / "docs" / "claims.md").read_text(encoding="utf-8").split())
-    said = sentence.partition("The JSON has of each claim ")[2].partition(";")[0]
-    assert re.findall(r"`(\w+)`", said) == list(first)
+    listed = sentence.partition("The JSON has of each claim ")[2].partition(";")[0]
+    assert re.findall(r"`(\w+)`", listed) == list(first)
 
 
 # --- tolerances -------------------------------------------------------------------------------------
@@ -105,10 +109,10 @@ def test_devices_are_equivalent_in_claims_and_in_the_table_of_comparisons_by_one
 
 
 def test_outputs_say_by_which_list_of_tolerances_they_decided() -> None:
-    own = claims_hash()
-    assert own is not None
+    current = claims_hash()
+    assert current is not None
     sentence = frozen(published_evidence())[0]
-    assert sentence.endswith(f"SHA-256 {own[:16]}.")
+    assert sentence.endswith(f"SHA-256 {current[:16]}.")
     given = published_evidence()
     table = as_table(claim_rows(verdicts(given)), given)
     assert sentence in metadata(table)["notes"]
@@ -116,7 +120,7 @@ def test_outputs_say_by_which_list_of_tolerances_they_decided() -> None:
 
 def test_runs_that_began_with_other_tolerances_are_counted() -> None:
     hashes = [claims_hash(), claims_hash(), "other", None]
-    provenance = {("one", n): {"claims_sha256": one} for n, one in enumerate(hashes, 1)}
+    provenance = {("one", n): {"claims_sha256": sha256} for n, sha256 in enumerate(hashes, 1)}
     (sentence,) = frozen(replace(study(), provenance=provenance))
     assert "began with these: 2 of 4;" in sentence
     assert "these: 1; not known: 1." in sentence

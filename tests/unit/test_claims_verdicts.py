@@ -79,11 +79,11 @@ def published() -> Evidence:
 
 
 def check(id_: str, given: Evidence, verdict: str, *texts: str) -> None:
-    found = judged(id_, given)
-    agree(found, expected(id_, verdict))
-    assert found.detail.endswith((".", ".)")) and "None" not in found.detail
-    for one in texts:
-        assert one in found.detail
+    decided = judged(id_, given)
+    agree(decided, expected(id_, verdict))
+    assert decided.detail.endswith((".", ".)")) and "None" not in decided.detail
+    for text in texts:
+        assert text in decided.detail
 
 
 # --- each claim ---------------------------------------------------------------------------------
@@ -112,8 +112,8 @@ def test_what_is_made_of_the_same_numbers_is_no_test() -> None:
 @pytest.mark.parametrize("id_", [*ALL, *sorted(IDENTITIES)])
 def test_without_results_nothing_can_be_tested(id_: str) -> None:
     for nothing in (Evidence("nothing"), finished(load_campaign(PAPER), ())):
-        found = judged(id_, nothing)
-        assert found.verdict == UNTESTED and len(found.detail) >= 20
+        decided = judged(id_, nothing)
+        assert decided.verdict == UNTESTED and len(decided.detail) >= 20
 
 
 # --- the same study elsewhere ---------------------------------------------------------------------
@@ -131,9 +131,9 @@ def moved(world: Evidence, device: str, *modes: str) -> Evidence:
         else ln
         for ln in world.lines
     )
-    found = replace(world, lines=tuple(lines))
-    devices = {point.id: ln.device for ln in found.lines for point in ln.points}
-    return with_columns(found, lambda p: {"device": devices[p.id]})
+    moved_world = replace(world, lines=tuple(lines))
+    devices = {point.id: ln.device for ln in moved_world.lines for point in ln.points}
+    return with_columns(moved_world, lambda p: {"device": devices[p.id]})
 
 
 OF_THE_PAPERS_DEVICE = {"D08", "D09", "D11", "D12", "D13", "D14", "F06", "F14", "F15", "F16", "F17"}
@@ -261,16 +261,18 @@ def with_line(mode: str, constant: int, **columns: Any) -> Case:
 
 def table1_twin(energy: float) -> Case:
     """The study with one more run of a row of Table 1, of another setting."""
-    one = next(p for p in study().points if sizes_of(p) == (4, 4, 16) and p.device == "h100")
-    other = {**one.row, "configuration": f"{one.id}-loader_workers8"} | stat("energy_kwh", energy)
-    return lambda: replace(study(), points=(*study().points, replace(one, row=other)))
+    twin = next(p for p in study().points if sizes_of(p) == (4, 4, 16) and p.device == "h100")
+    other = {**twin.row, "configuration": f"{twin.id}-loader_workers8"} | stat("energy_kwh", energy)
+    return lambda: replace(study(), points=(*study().points, replace(twin, row=other)))
 
 
 def ram_elsewhere(only: bool) -> Case:
     """A large share of memory on another machine, beside the study or alone."""
     point = next(p for p in study().points if p.gpus == 4 and p.device == "a100")
-    own = {**point.row, "configuration": "other", "device": "local"} | stat("ram_energy_share", 0.2)
-    other = replace(point, row=own)
+    cells = {**point.row, "configuration": "other", "device": "local"} | stat(
+        "ram_energy_share", 0.2
+    )
+    other = replace(point, row=cells)
     return lambda: replace(study(), points=(other,) if only else (*study().points, other))
 
 
@@ -278,8 +280,8 @@ def windowed(*traces: Trace, seconds: int = 1) -> Case:
     return traced(*traces, trace_metadata={"options": {"power_window_s": seconds}})
 
 
-def changed_trace(one: Trace, **columns: Any) -> Trace:
-    return replace(one, row={**one.row, **columns})
+def changed_trace(original: Trace, **columns: Any) -> Trace:
+    return replace(original, row={**original.row, **columns})
 
 
 def gpu_power(watts: float | None) -> Case:
@@ -297,7 +299,7 @@ def gpu_power(watts: float | None) -> Case:
 def provenances(*given: dict[str, Any]) -> Case:
     """Several finished runs of FourCastNet, with these provenances."""
     id_ = next(i for i, spec in paper().specs.items() if spec.model == F)
-    made = {(id_, repeat): one for repeat, one in enumerate(given, 1)}
+    made = {(id_, repeat): recorded for repeat, recorded in enumerate(given, 1)}
     return lambda: replace(paper(), provenance=made)
 
 
@@ -313,9 +315,9 @@ def sockets(part_kwh: float, whole_kwh: float) -> Case:
 
 def sampled(seconds: float, options: dict[str, Any] | None = None) -> Case:
     """The paper's campaign and a panel of figure 5 with samples so far apart."""
-    one = trace("one", "a100", 4, [200.0] * 20)
-    one = replace(one, time_s=tuple(seconds * second for second in one.time_s))
-    return lambda: replace(paper(), traces=(one,), trace_metadata={"options": options or {}})
+    panel = trace("one", "a100", 4, [200.0] * 20)
+    panel = replace(panel, time_s=tuple(seconds * second for second in panel.time_s))
+    return lambda: replace(paper(), traces=(panel,), trace_metadata={"options": options or {}})
 
 
 def demo() -> Evidence:
@@ -328,9 +330,11 @@ def some_finished() -> Evidence:
 
 def varied_seeds() -> Evidence:
     campaign = load_campaign(PAPER)
-    id_ = next(i for i, one in campaign.configurations.items() if one.model == R)
-    one = replace(campaign.configurations[id_], seeds=VARIED)
-    changed_one = replace(campaign, configurations={**campaign.configurations, id_: one})
+    id_ = next(
+        i for i, configuration in campaign.configurations.items() if configuration.model == R
+    )
+    configuration = replace(campaign.configurations[id_], seeds=VARIED)
+    changed_one = replace(campaign, configurations={**campaign.configurations, id_: configuration})
     return finished(changed_one)
 
 
@@ -470,14 +474,15 @@ FURTHER: dict[str, Further] = {
 
 
 @pytest.mark.parametrize(
-    ("name", "id_"), [(name, id_) for name, one in FURTHER.items() for id_ in one.ids.split()]
+    ("name", "id_"),
+    [(name, id_) for name, further in FURTHER.items() for id_ in further.ids.split()],
 )
 def test_a_special_case_gets_its_verdict(name: str, id_: str) -> None:
-    one = FURTHER[name]
-    found = judged(id_, one.case())
-    agree(found, expected(id_, one.verdict))
-    for text in one.texts:
-        assert text in found.detail
+    further = FURTHER[name]
+    decided = judged(id_, further.case())
+    agree(decided, expected(id_, further.verdict))
+    for text in further.texts:
+        assert text in decided.detail
 
 
 def test_a_single_run_has_the_published_spread() -> None:
