@@ -11,7 +11,6 @@ import pyarrow as pa
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.files import write_json, write_table
 from scalewatt.energies import traces as energy_traces
-from scalewatt.energies.integrate import SAMPLE_FLAGS
 from scalewatt.energies.stages import STAGES
 from scalewatt.energies.tables import (
     BOUNDS,
@@ -219,7 +218,6 @@ def trace(
         "quantity": "instantaneous" if kind == "gpu" else "mean",
         "energy_origin": "measured",
         "stage": stage,
-        "flag": "",
     }
 
 
@@ -246,7 +244,6 @@ def write_traces(files: RunFiles, rows: list[dict[str, Any]]) -> None:
                 np.array([row["time"] for row in of_device]) / 1e6,
                 [np.array([row["power_w"] for row in of_device], np.float64)],
                 sensor_frame([sensor]),
-                [np.array([SAMPLE_FLAGS.index(row["flag"]) for row in of_device], np.uint8)],
                 np.array([STAGES.index(row["stage"]) for row in of_device], np.int8),
             )
     names = ("segment", "node", "device_kind", "device_index", "stage", "energy_origin")

@@ -115,7 +115,6 @@ def _sensors(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
             "last_s": float(seconds[-1]),
             "sum_w": float(power.sum()),
             "most_w": float(power.max()),
-            "flags": _joined(part.flag.dropna()),
         }
 
 

@@ -32,7 +32,6 @@ from scalewatt.energies.tables import (
     CROSS_CHECKS_SCHEMA,
     EPOCHS_SCHEMA,
     FLAGS_SCHEMA,
-    TELEMETRY_SCHEMA,
 )
 from scalewatt.recordings.stages import EVENTS_SCHEMA
 
@@ -43,7 +42,6 @@ TIMES = np.arange(0.0, N, 5.0)
 SPEC = make_spec(ranks_per_node=1)
 SCHEMAS = {
     "epochs": EPOCHS_SCHEMA,
-    "telemetry": TELEMETRY_SCHEMA,
     "cross-checks": CROSS_CHECKS_SCHEMA,
     "flags": FLAGS_SCHEMA,
 }

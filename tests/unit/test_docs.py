@@ -27,7 +27,6 @@ from scalewatt.cli.command import COMMANDS
 from scalewatt.common.settings import validated
 from scalewatt.energies import tables as energy_tables
 from scalewatt.energies import traces
-from scalewatt.energies.integrate import SAMPLE_FLAGS
 from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.recordings.table_description import TableDescription
 from scalewatt.recordings.terms import DOUBT, EXCLUDED, NOTE, UNKNOWN, flag_table
@@ -51,7 +50,6 @@ LOWER_SCHEMAS: dict[str, pa.Schema] = {
     "energy-epochs": energy_tables.EPOCHS_SCHEMA,
     "energy-devices": energy_tables.DEVICES_SCHEMA,
     "energy-flags": energy_tables.FLAGS_SCHEMA,
-    "energy-telemetry": energy_tables.TELEMETRY_SCHEMA,
     "energy-cross-checks": energy_tables.CROSS_CHECKS_SCHEMA,
 }
 """Tables whose schemas stand in layers below `results`; those above are made of columns.csv."""
@@ -108,7 +106,10 @@ def test_a_page_lists_the_quantities_that_its_table_sums_up(
 def test_the_table_has_every_flag_that_is_given_and_no_other() -> None:
     code = "\n".join(text(path) for path in (ROOT / "src" / "scalewatt").rglob("*.py"))
     table = flag_table()
-    assert {*re.findall(r"flag\(\s*\"(\w+)\"", code), *SAMPLE_FLAGS} - {""} <= set(table)
+    assert {
+        *re.findall(r"flag\(\s*\"(\w+)\"", code),
+        *re.findall(r"mark\(\s*\"(\w+)\"", code),
+    } <= set(table)
     assert set(re.findall(r"\"(\w+)\"", code)) >= set(table)
     assert {row["severity"] for row in table.values()} == {NOTE, DOUBT, UNKNOWN, EXCLUDED}
 

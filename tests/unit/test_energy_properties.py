@@ -44,7 +44,7 @@ from true_power import (
     true_powers,
 )
 
-from scalewatt.energies.integrate import LAG_S, SAMPLE_FLAGS
+from scalewatt.energies.integrate import LAG_S
 from scalewatt.recordings.terms import BRIDGE_S, PLAUSIBLE_W
 
 LIMIT_W = PLAUSIBLE_W["cpu"]
@@ -82,8 +82,6 @@ def test_power_is_within_the_trapezoids_bound_whatever_samples_are_lost(
     assert covered_s(result) == pytest.approx(step[covered].sum(), abs=1e-3)
     assert abs(total_j(result) - true) <= trapezoid_bound(step[covered], truth.slope)
     assert np.array_equal(np.isnan(result.power_w), lost)
-    flagged = np.array(SAMPLE_FLAGS)[result.sample_flags]
-    assert np.array_equal(np.isin(flagged, ("", "gap")), ~lost)
     assert bool(codes(result.flags) - {"gap"}) == bool(lost.any())
 
 
@@ -137,7 +135,7 @@ def test_counter_resets_cost_what_bridging_them_may_cost(
     bound = truth.slope * bridged * (bridged + 2 * period)
     unnoticed = LIMIT_W * (period + LAG_S)
     assert result.error_j <= len(places) * unnoticed + ROUNDING_J
-    if all("counter" in SAMPLE_FLAGS[validated.sample_flags[place]] for place in places):
+    if np.isnan(validated.power_w[places]).all():
         assert result.error_j <= bound + ROUNDING_J
     assert result.step_s[~result.covered].sum() <= bridged + 1e-6
 
@@ -276,7 +274,7 @@ def test_whatever_the_samples_are_energy_is_never_negative_and_never_nan(
     validated = checked(
         block(time, values, name="s", kind=kind, quantity=quantity, range_j=range_j), period_s
     )
-    assert validated.power_w.shape == validated.sample_flags.shape == time.shape
+    assert validated.power_w.shape == time.shape
     assert np.all(validated.power_w[~np.isnan(validated.power_w)] >= 0)
     assert np.all(np.isfinite(validated.curve.energy_j))
     assert np.all(np.diff(validated.curve.energy_j) >= 0)
@@ -284,7 +282,3 @@ def test_whatever_the_samples_are_energy_is_never_negative_and_never_nan(
     finite = time[np.isfinite(time)]
     span = np.ptp(finite) if finite.size else 0.0
     assert 0 <= covered_s(validated) <= span * (1 + 1e-9) + 1e-6
-    if np.any(validated.sample_flags):
-        assert {SAMPLE_FLAGS[c] for c in np.unique(validated.sample_flags)} - {""} <= codes(
-            validated.flags
-        )

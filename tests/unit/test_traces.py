@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 from energy_files import read_traces
 
-from scalewatt.energies.integrate import SAMPLE_FLAGS
 from scalewatt.energies.stages import STAGES
 from scalewatt.energies.traces import Traces, read_devices, write_traces
 from scalewatt.recordings.block import sensor_frame
@@ -26,14 +25,11 @@ TRAIN, VALIDATE = STAGES.index("train"), STAGES.index("validate")
 
 
 def add(traces: Traces, node: str, sensors: list[dict[str, Any]], n: int) -> np.ndarray:
-    """Add a block whose second power has a hole, and whose first one a gap; return the powers."""
+    """Add a block whose last power has a hole; return the powers."""
     power = 100.0 * np.arange(1, len(sensors) + 1)[:, None] + np.arange(n)
-    flags = np.zeros(power.shape, np.uint8)
     power[-1, 2] = np.nan
-    flags[-1, 2] = SAMPLE_FLAGS.index("missing_samples")
-    flags[0, 2:4] = SAMPLE_FLAGS.index("gap")
     stages = np.where(np.arange(n) < 5, TRAIN, VALIDATE).astype(np.int8)
-    traces.add(0, node, T0 + np.arange(n), power, sensor_frame(sensors), flags, stages)
+    traces.add(0, node, T0 + np.arange(n), power, sensor_frame(sensors), stages)
     return power
 
 
@@ -47,11 +43,10 @@ def test_each_sensor_of_nodes_that_differ_is_read_as_it_was_written(tmp_path: Pa
     with pq.ParquetFile(path, page_checksum_verification=True) as file:
         wide, devices = file.read().to_pandas(), read_devices(file)
         assert file.num_row_groups == 3
-    assert list(wide.columns[6:]) == ["gpu_0", "gpu_1", "cpu_0", "ram_0"]
+    assert list(wide.columns[5:]) == ["gpu_0", "gpu_1", "cpu_0", "ram_0"]
     assert wide.groupby(["node", "block"], observed=True).size().tolist() == [10, 8, 4]
     on_n1 = wide[wide.node == "n1"]
     assert on_n1["cpu_0"].isna().all() and on_n1["gpu_0"].tolist() == first[0].tolist()
-    assert on_n1["flags"].dropna().tolist() == ["gpu_0=gap gpu_1=missing_samples", "gpu_0=gap"]
     assert devices["quantity"].tolist() == ["moving_mean"] * 4 + ["mean", None]
 
     long = read_traces(path).to_pandas()
@@ -61,7 +56,6 @@ def test_each_sensor_of_nodes_that_differ_is_read_as_it_was_written(tmp_path: Pa
     assert list(sizes) == [10, 10, 8, 8, 8, 4]
     gpu = long[(long.node == "n1") & (long.device_index == 1)]
     assert gpu["power_w"].isna().tolist() == [i == 2 for i in range(10)]
-    assert gpu["flag"].tolist() == [""] * 2 + ["missing_samples"] + [""] * 7
     assert gpu["stage"].tolist() == ["train"] * 5 + ["validate"] * 5
     starts = long.groupby("node", observed=True)["time"].min()
     assert starts.tolist() == [pd.Timestamp(T0, unit="s", tz="UTC")] * 2
@@ -75,7 +69,7 @@ def test_nothing_appears_under_the_name_of_traces_that_failed(tmp_path: Path) ->
     with pytest.raises(ValueError, match="expected length 3"), write_traces(path) as traces:
         traces.add(
             *(0, "n1", np.arange(3.0), [np.zeros(2)], sensor_frame(GPUS[:1])),
-            *([np.zeros(3, np.uint8)], np.zeros(3, np.int8)),
+            np.zeros(3, np.int8),
         )
     assert list(tmp_path.iterdir()) == []
 

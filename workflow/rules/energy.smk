@@ -1,8 +1,7 @@
 # Energy: perun's files to power traces and to energy per node, device kind and stage.
 #   in   a run folder
 #   out  traces/<configuration>/<repeat>.parquet, energy/<configuration>/<repeat>.parquet and, next
-#        to the latter, .epochs.parquet, .devices.parquet, .flags.parquet, .telemetry.parquet and
-#        .cross-checks.parquet
+#        to the latter, .epochs.parquet, .devices.parquet, .flags.parquet and .cross-checks.parquet
 # And the carbon intensity that a run met, where the cluster file names a file of it.
 #   in   the run's traces, its energy and its stages, and that file: a change of it makes tables alone
 #   out  energy/<configuration>/<repeat>.carbon.parquet

@@ -36,7 +36,6 @@ from scalewatt.energies.checks import (
     perun_checks,
     setting_flags,
     state_flags,
-    telemetry_table,
 )
 from scalewatt.energies.node import (
     MAX_UNCOVERED,
@@ -510,7 +509,6 @@ def _add_node(
         *perun_checks(node, kinds),
     ]
     rows.cross_checks.extend({"segment": number, **row} for row in checks)
-    rows.telemetry.append(telemetry_table(node, number))
     # What lies outside belongs to a first interval without length.
     stage = pd.Categorical([UNATTRIBUTED], STAGES)
     outside = intervals[:1].assign(stage=stage, epoch=-1, end_s=intervals["start_s"])
@@ -570,6 +568,5 @@ def _trace(
             block.time_s - node.ahead_s,
             [device.validated.power_w for device in devices],
             block.sensors.iloc[[d.column for d in devices]].assign(kind=names),
-            [device.validated.sample_flags for device in devices],
             stages[interval_at(intervals, block.time_s)],
         )

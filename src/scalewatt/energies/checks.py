@@ -12,10 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from scalewatt.energies.estimate import node_utilisation
 from scalewatt.energies.node import (
     MAX_DIFFERENCE,
     UNUSED_GPU,
@@ -25,7 +23,6 @@ from scalewatt.energies.node import (
     tolerance_of,
 )
 from scalewatt.energies.stages import Window, seconds_where
-from scalewatt.energies.tables import TELEMETRY_SCHEMA
 from scalewatt.recordings.block import Block, sensor_frame
 from scalewatt.recordings.telemetry import Reading, readings
 from scalewatt.recordings.terms import DEVICE_KINDS, MEASURED, NODE, PERUN, Flag, flag
@@ -73,32 +70,6 @@ def _sensor(reading: Reading, factor: float, **row: Any) -> Block:
     block, sensor = reading.block, reading.sensor
     sensors = sensor_frame([{"kind": sensor.kind, "index": sensor.index, **row}])
     return Block(block.node, block.time_s, factor * reading.values[:, None], sensors)
-
-
-def telemetry_table(node: Node, segment: int) -> pa.Table:
-    """Rows of TELEMETRY_SCHEMA of one node: its telemetry, and its CPUs' load."""
-    blocks = [*node.telemetry]
-    if (load := node_utilisation(node.blocks)) is not None:
-        sensors = load.sensors.assign(index=0, quantity="cpu_utilisation", unit="%")
-        blocks.append(replace(load, values=100 * load.values, sensors=sensors))
-    tables = (_rows(block, segment) for block in blocks)
-    return pa.concat_tables([TELEMETRY_SCHEMA.empty_table(), *tables])
-
-
-def _rows(block: Block, segment: int) -> pa.Table:
-    """Rows of TELEMETRY_SCHEMA of a block, one column after the other."""
-    size, count = block.values.shape
-    names = {"device_kind": "kind", "device_index": "index", "quantity": "quantity", "unit": "unit"}
-    column = np.repeat(np.arange(count), size)
-    columns = {
-        **{name: pa.array(block.sensors[of]).take(column) for name, of in names.items()},
-        "segment": pa.repeat(segment, size * count),
-        "node": pa.repeat(block.node, size * count),
-        "time": np.tile(np.rint(block.time_s * 1e6).astype("datetime64[us]"), count),
-        "value": pa.array(block.values.ravel(order="F"), from_pandas=True),
-    }
-    arrays = [pa.array(columns[each.name]).cast(each.type) for each in TELEMETRY_SCHEMA]
-    return pa.Table.from_arrays(arrays, schema=TELEMETRY_SCHEMA)
 
 
 # --- cross-checks ---------------------------------------------------------------------------------

@@ -47,8 +47,6 @@ Bools = NDArray[np.bool_]
 Codes = NDArray[np.uint8]
 Indices = NDArray[np.intp]
 
-SAMPLE_FLAGS = ("", "clock", "missing_samples", "over_limit", "counter", "constant", "gap")
-"""Flag of a sample by its code; 0: none."""
 # Short peaks above a device's limit are real; twice the limit is not, and half as much again only where it
 # lasts. The limit is that of GPUs of its name where none is stated, else a third of what is plausible.
 LIMIT_FACTOR, SPIKE, PLAUSIBLE_FACTOR = 2.0, 1.5, 3.0
@@ -109,8 +107,6 @@ class Validated:
     power_w: Floats
     """Power in W at each sample, (n,); NaN where unknown. Of a counter and of mean powers: the mean
     since the sample before, so the first is unknown. May be the values of the block themselves."""
-    sample_flags: Codes
-    """Index in SAMPLE_FLAGS of the first flag of each sample, (n,). `gap`: first sample after it."""
 
 
 @np.errstate(all="ignore")  # absurd values are flagged, not warned of
@@ -149,26 +145,23 @@ class _Samples:
         self.gaps = block.in_order[1:][block.steps_s > self.gap_s * _JITTER]
         self.is_trusted = _is_clock_known(block, self.row.quantity, self.values)
         self.bridge_s = bridge_s(self.period_s) if self.is_trusted else 0.0
-        self.codes: Codes = np.zeros(self.values.size, dtype=np.uint8)
+        self.is_flagged: Bools = np.zeros(self.values.size, dtype=np.bool_)
         self.marks: list[tuple[str, str, Indices]] = []
         words = "samples not after the one before" + ", so nothing is known" * (not self.is_trusted)
         self.mark("clock", words, block.backwards)
 
     def mark(self, code: str, words: str, where: Bools | Indices) -> None:
-        """Flag samples: those of a mask, (n,), that have no flag yet, or all at some indices.
-
-        A sample keeps the code of its first flag.
-        """
+        """Flag samples: those of a mask, (n,), that have no flag yet, or all at some indices."""
         indices: Any = where
         if where.dtype == np.bool_:
-            indices = np.flatnonzero(where & (self.codes == 0)) if where.any() else where[:0]
+            indices = np.flatnonzero(where & ~self.is_flagged) if where.any() else where[:0]
         if indices.size:
             self.marks.append((code, words, indices))
-            self.codes[indices[self.codes[indices] == 0]] = SAMPLE_FLAGS.index(code)
+            self.is_flagged[indices] = True
 
     def usable(self) -> tuple[Indices, Floats, Floats]:
         """Indices and values of the samples without a flag, (m,), and the steps between them in s."""
-        usable = np.flatnonzero(self.codes == 0)
+        usable = np.flatnonzero(~self.is_flagged)
         values, time_s = self.values, self.time_s
         if self.marks:
             values, time_s = values[usable], time_s[usable]
@@ -183,7 +176,7 @@ class _Samples:
         time_s = self.time_s if knots.size == self.time_s.size else self.time_s[knots]
         curve = cumulate(time_s, energy_j, state != _UNCOVERED)
         flags = [*self._flags(knots, state)] if self.marks else []
-        return Validated(curve, flags, power_w, self.codes)
+        return Validated(curve, flags, power_w)
 
     def _flags(self, knots: Indices, state: Codes) -> Iterator[Flag]:
         """Flags with the number of samples and the seconds between the valid ones on both sides of them.
@@ -198,7 +191,7 @@ class _Samples:
         is_uncovered[1 : 1 + state.size] = state == _UNCOVERED
         for code in dict.fromkeys(code for code, _, _ in self.marks):
             marks = [(words, where) for other, words, where in self.marks if other == code]
-            samples = [f"{where.size} of {self.codes.size} {words}" for words, where in marks]
+            samples = [f"{where.size} of {self.values.size} {words}" for words, where in marks]
             concerned = np.unique(np.searchsorted(knots, np.concatenate([w for _, w in marks])))
             uncovered_s = (seconds * is_uncovered)[concerned].sum()
             times = f"{seconds[concerned].sum():.1f} s, {uncovered_s:.1f} s uncovered"
@@ -267,7 +260,7 @@ def _mark_powers(sensor: _Samples) -> None:
     if sensor.row.origin != ESTIMATED:  # no device draws nothing
         sensor.mark("missing_samples", "samples of 0 W", power_w == 0)
     sensor.mark("over_limit", f"samples above {limit_w:g} W", power_w > limit_w)
-    is_usual = (sensor.codes == 0) & (power_w <= usual_w)
+    is_usual = ~sensor.is_flagged & (power_w <= usual_w)
     is_between = np.zeros_like(is_usual)
     is_between[1:-1] = is_usual[:-2] & is_usual[2:]
     words = f"single samples above {spike_w:g} W between samples up to {usual_w:g} W"

@@ -88,16 +88,6 @@ CROSS_CHECKS_SCHEMA = _schema(
 )
 """One row per other source of the same energy, over the time that it covers."""
 
-_FEW, _MANY = (pa.dictionary(indices, pa.string()) for indices in (pa.int8(), pa.int16()))
-TELEMETRY_SCHEMA = pa.schema(
-    [
-        *(("segment", pa.int32()), ("time", pa.timestamp("us", tz="UTC")), ("node", _MANY)),
-        *(("device_kind", _FEW), ("device_index", pa.int16()), ("quantity", _FEW)),
-        *(("unit", _FEW), ("value", pa.float64())),
-    ]
-)
-"""One row per reading of anything but power; null: it could not be read."""
-
 SUMS = ["recorded_j", "low_j", "high_j", "discarded_j"]
 """Energies in J of pieces (`KindEnergy.pieces`)."""
 
@@ -113,7 +103,6 @@ class Collected:
     parts: list[Row] = field(default_factory=list)
     devices: list[Row] = field(default_factory=list)
     flags: list[Row] = field(default_factory=list)
-    telemetry: list[pa.Table] = field(default_factory=list)
     cross_checks: list[Row] = field(default_factory=list)
     windows: dict[str, list[Window]] = field(default_factory=dict)
     """Recorded times of each node that has been counted."""
@@ -174,7 +163,6 @@ class Accounts:
     epochs: pd.DataFrame
     devices: pd.DataFrame
     flags: pd.DataFrame
-    telemetry: pd.DataFrame
     cross_checks: pd.DataFrame
 
     def write(self, energy_path: Path) -> None:
@@ -188,8 +176,7 @@ class Accounts:
 
 _SCHEMAS = {
     **{"epochs": EPOCHS_SCHEMA, "devices": DEVICES_SCHEMA, "flags": FLAGS_SCHEMA},
-    **{"telemetry": TELEMETRY_SCHEMA, "cross_checks": CROSS_CHECKS_SCHEMA},
-    "energy": ENERGY_SCHEMA,
+    **{"cross_checks": CROSS_CHECKS_SCHEMA, "energy": ENERGY_SCHEMA},
 }
 
 
@@ -225,8 +212,7 @@ def tables(collected: Collected, configuration: str | None, repeat: int | None) 
         name: _typed(frame.assign(configuration=configuration, repeat=repeat), _SCHEMAS[name])
         for name, frame in frames.items()
     }
-    telemetry = pa.concat_tables([TELEMETRY_SCHEMA.empty_table(), *collected.telemetry])
-    return Accounts(**typed, telemetry=telemetry.unify_dictionaries().to_pandas())
+    return Accounts(**typed)
 
 
 def _sums(rows: pd.DataFrame, by: list[str], added: list[str], same: list[str]) -> pd.DataFrame:

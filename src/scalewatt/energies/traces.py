@@ -18,12 +18,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from scalewatt.common.files import atomic_path
-from scalewatt.energies.integrate import SAMPLE_FLAGS
 from scalewatt.energies.stages import STAGES
 from scalewatt.energies.tables import METADATA_KEY
 from scalewatt.recordings.terms import ESTIMATED, MEAN, Floats
@@ -33,16 +31,15 @@ _TIME = pa.timestamp("us", tz="UTC")
 TRACES_SCHEMA = pa.schema(
     [
         *(("segment", pa.int32()), ("time", _TIME), ("node", _MANY), ("block", pa.int16())),
-        *(("stage", _FEW), ("flags", _MANY)),
+        ("stage", _FEW),
     ]
 )
-"""Columns before those of the sensors, which are float32 W and named <device kind>_<index>. `flags` names
-sensors and their flags, "gpu_0=over_limit gpu_1=gap", and is null where there are none."""
+"""Columns before those of the sensors, which are float32 W and named <device kind>_<index>."""
 SAMPLES_SCHEMA = pa.schema(
     [
         *(("segment", pa.int32()), ("time", _TIME), ("node", _MANY), ("device_kind", _FEW)),
         *(("device_index", pa.int16()), ("uuid", _MANY), ("power_w", pa.float32())),
-        *(("quantity", _FEW), ("energy_origin", _FEW), ("stage", _FEW), ("flag", _FEW)),
+        *(("quantity", _FEW), ("energy_origin", _FEW), ("stage", _FEW)),
     ]
 )
 """Traces with a row for each sensor and time."""
@@ -83,12 +80,11 @@ class Traces:
         time_s: Floats,
         power_w: Sequence[Floats],
         sensors: pd.DataFrame,
-        sample_flags: Sequence[NDArray[np.uint8]],
         stages: NDArray[np.int8],
     ) -> None:
         """Add the k sensors that count of a block of a node.
 
-        `power_w` (W, NaN where unknown) and `sample_flags` (indices in SAMPLE_FLAGS) are k arrays (n,).
+        `power_w` (W, NaN where unknown) are k arrays (n,).
         `sensors` has the k rows of the block's frame; their `kind` may be unused_gpu. `stages` (n,) are
         indices in STAGES.
         """
@@ -108,7 +104,6 @@ class Traces:
                 pa.DictionaryArray.from_arrays(np.zeros(n, np.int16), [node]),
                 pa.repeat(pa.scalar(block, pa.int16()), n),
                 pa.DictionaryArray.from_arrays(stages, list(STAGES)),
-                _flag_texts(names, sample_flags),
                 *(pa.array(w, pa.float32(), from_pandas=True) for w in power_w),
             ]
             self._write(pa.table(columns, names=[*TRACES_SCHEMA.names, *names]))
@@ -150,7 +145,7 @@ def _open_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
         schema,
         compression="lz4",  # of the same size as zstd at its fastest, in three quarters of the time
         write_page_checksum=True,
-        use_dictionary=["node", "stage", "flags"],
+        use_dictionary=["node", "stage"],
         column_encoding={"time": "DELTA_BINARY_PACKED"}
         | dict.fromkeys(sensors, "BYTE_STREAM_SPLIT"),
         write_batch_size=1 << 20,
@@ -168,18 +163,6 @@ def _device(segment: int, node: str, block: int, sensor: Mapping[Any, Any]) -> d
     values += [sensor["uuid"] or None, sensor["device"] or None]
     values += [quantity, origin, bool(sensor["totals"])]
     return dict(zip(DEVICE_COLUMNS, values, strict=True))
-
-
-def _flag_texts(names: Sequence[str], flags: Sequence[NDArray[np.uint8]]) -> pa.DictionaryArray:
-    """Column `flags`: a text of sensors and their flags for each time, or null."""
-    rows = np.flatnonzero(np.bitwise_or.reduce(flags))
-    texts, words = np.full(rows.size, "", object), np.array(SAMPLE_FLAGS, object)
-    for name, codes in zip(names, flags, strict=True):
-        texts += np.where(codes[rows], f"{name}=" + words[codes[rows]] + " ", "")
-    trimmed = pc.utf8_rtrim(pa.array(texts, pa.string()), characters=" ").dictionary_encode()
-    indices = np.full(flags[0].size, -1, np.int16)
-    indices[rows] = trimmed.indices
-    return pa.DictionaryArray.from_arrays(pa.array(indices, mask=indices < 0), trimmed.dictionary)
 
 
 def read_devices(file: pq.ParquetFile) -> pd.DataFrame:
@@ -205,13 +188,5 @@ def read_samples(file: pq.ParquetFile, where: str = "block >= 0") -> Iterator[pd
                 **{name: np.full(len(rows), device[name], object) for name in words},
                 device_index=np.int16(device["device_index"]),
                 power_w=rows[device["column"]],
-                flag=_flag_of(rows["flags"], device["column"]),
             )
             yield samples[SAMPLES_SCHEMA.names]
-
-
-def _flag_of(texts: pd.Series, column: str) -> NDArray[np.object_]:
-    """Flag of each sample of a sensor, empty where it has none."""
-    given = [dict(part.split("=") for part in text.split()) for text in texts.cat.categories]
-    words = np.array([*(each.get(column, "") for each in given), ""], object)
-    return words[texts.cat.codes]  # -1, the last, where it is null

@@ -26,9 +26,7 @@ ROW_FILES = (
 
 The row is made from all that they wrote. To Snakemake, each further file of each run costs time.
 """
-ENERGY_BESIDE = tuple(
-    f".{name}.parquet" for name in ("epochs", "devices", "flags", "telemetry", "cross-checks")
-)
+ENERGY_BESIDE = tuple(f".{name}.parquet" for name in ("epochs", "devices", "flags", "cross-checks"))
 """Endings of the files that are made with an energy."""
 CLAIMS_ENDINGS = (".csv", ".parquet", ".md", ".json")
 CARBON = "energy/{configuration}/{repeat}.carbon.parquet"
