@@ -32,7 +32,7 @@ SENSORS = {"CUDA:0_POWER": gpu(6, 120), "cpu_0_package-0": counter(6, 150), "CPU
 
 def block(path: Path) -> Block:
     """The only block of a journal."""
-    ((only,),) = read_journal(path).nodes.values()
+    ((only,),) = read_journal([path]).nodes.values()
     return only
 
 
@@ -59,7 +59,7 @@ def test_sensors_are_columns_in_w_j_and_shares(tmp_path: Path) -> None:
         "CUDA:0_MEM": {"kind": "gpu", "index": 7, "unit": "B"},
     }
     path = write(tmp_path, {**SENSORS, "CUDA:0_MEM": gpu(6)}, facts=facts, simulated=True)
-    recording, of_journal = read_journal(path), block(path)
+    recording, of_journal = read_journal([path]), block(path)
     assert recording.clock_known and recording.period_s == 1.0 and recording.flags == ()
     assert of_journal.time_s == pytest.approx(T0 + np.arange(6))
     np.testing.assert_allclose(of_journal.values[0], [1000, 0.4, 120])
@@ -83,7 +83,7 @@ def test_a_torn_last_line_loses_only_itself(
     path.write_bytes(heading + left + tail)
     if not (whole := left.count(b"\n")):
         with pytest.raises(InputError, match="no samples"):
-            read_journal(path)
+            read_journal([path])
     else:
         assert block(path).time_s.size == whole and block(path).flags == ()
     assert last_sample_s(path) == (T0 + whole - 1 if whole else None)
@@ -132,7 +132,7 @@ def test_what_holds_no_sample_is_refused_or_flagged_among_others(
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(InputError, match=r"n1\.csv: ") as caught:
-        read_journal(path)
+        read_journal([path])
     assert "\n" not in str(caught.value) and last_sample_s(path) is None
     recording = read_journal([path, write(tmp_path, host="n2")])
     assert list(recording.nodes) == ["n2"] and codes(recording.flags) == {"unreadable"}
@@ -146,7 +146,7 @@ def test_a_journal_is_known_by_its_heading_and_its_sensors(tmp_path: Path) -> No
     assert not is_journal(tmp_path / "none") and not is_journal(tmp_path)
     (tmp_path / "segment-000.n1.sensors.json").unlink()
     with pytest.raises(InputError, match=r"sensors\.json"):
-        read_journal(path)
+        read_journal([path])
 
 
 # --- lines as they are written ----------------------------------------------------------------------

@@ -91,7 +91,7 @@ def wait_for(condition: Any) -> None:
 
 def block(folder: Path, stem: str = "segment-000") -> Block:
     """The only block of the journal."""
-    ((found,),) = read_journal(folder / f"{stem}.{HOST}.csv").nodes.values()
+    ((found,),) = read_journal([folder / f"{stem}.{HOST}.csv"]).nodes.values()
     return found
 
 

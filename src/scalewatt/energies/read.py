@@ -200,7 +200,7 @@ def _only_segment(
             recording = read_together(files)
             flags = flag_unread(path, [*(file for file, _ in files), *stages])
         elif is_journal(path):
-            recording = read_journal(path)
+            recording = read_journal([path])
             recorded = beside(path, TELEMETRY)
             telemetry, flags = read_telemetry([recorded] if recorded.exists() else [])
         elif find_format(path, options) is not None:

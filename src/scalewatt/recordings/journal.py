@@ -135,21 +135,22 @@ def write_journal(
 # --- reading --------------------------------------------------------------------------------------
 
 
-def read_journal(paths: Iterable[Path | str] | Path | str) -> Recording:
+def read_journal(files: Iterable[Path]) -> Recording:
     """Read the journals of one segment, a node when it is asked for: a block, times in unix s.
 
     Of several files those that hold no sample are flagged (`unreadable`). Lines that are not numbers are
     left out and counted (`damaged`, a flag of the block). Raises InputError if none holds a sample, or
     two are of one node.
     """
-    files = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
     nodes: dict[str, Path] = {}
     periods: list[float] = []
     errors: list[InputError] = []
-    for path in files:
+    for path in (files := [*files]):
         try:
             about = read_description(path)
-            if not _has_sample(path):
+            with open(path, "rb") as file:
+                lines = [*islice(file, 2)]
+            if not (len(lines) == 2 and lines[1].endswith(b"\n")):
                 raise InputError(f"{path}: no samples; expected at least one line of numbers")
         except InputError as error:
             errors.append(error)
@@ -169,15 +170,8 @@ def read_journal(paths: Iterable[Path | str] | Path | str) -> Recording:
     )
 
 
-def _has_sample(path: Path) -> bool:
-    with open(path, "rb") as file:
-        return [line.endswith(b"\n") for line in islice(file, 2)] == [True, True]
-
-
 def _read(path: Path) -> list[Block]:
     about, frame, flags = read_table(path)
-    if frame.empty:
-        raise InputError(f"{path}: no samples; expected at least one line of numbers")
     time_s, jump_s = even_clock(frame["t"].to_numpy(), frame["mono"].to_numpy())
     if jump_s > CLOCK_JUMP_S:
         detail = f"{path.name}: the wall clock moved by {jump_s:.1f} s against the monotonic one"

@@ -47,19 +47,18 @@ Devices = list[dict[str, Any]]
 
 def read_totals(path: Path, preset: Preset, options: Options) -> Recording:
     """Read totals of `runs` or `windows`. Raises InputError if there is none, or none of the name asked."""
-    flags: list[Flag] = []
     lines, torn = read_lines(path)
     of_runs = preset["totals"] == "runs"
     rows, damaged = _read_rows(lines, None if of_runs else "window_name")
+    flags = damage_flags(damaged, torn)
     totals, devices = (_read_run if of_runs else _read_windows)(rows, options, flags)
     node, is_unix = node_of(path, options), bool(totals["begin_s"].iloc[0] >= UNIX_S)
-    flags = [f if f["device"] is None else {**f, "node": node} for f in flags]
     return Recording(
         nodes={node: [_block(node, totals, devices, is_unix)] if devices else []},
         clock_known=is_unix,
         period_s=None,
         source=str(path),
-        flags=(*flags, *damage_flags(damaged, torn)),
+        flags=tuple(f if f["device"] is None else {**f, "node": node} for f in flags),
         run=totals["window"].iloc[0] if of_runs else options.run,
         format=preset["name"],
     )
@@ -122,19 +121,21 @@ def _read_run(
         detail = "CPU and memory count for one process's share of the machine only"
         flags.append(flag("assumed", None, detail))
 
-    joules = {kind: J_PER_KWH * _numbers(rows, f"{kind}_energy") for kind in ("cpu", "gpu", "ram")}
-    length_s = _length_s(rows, joules["ram"], name, flags)
+    # Its time, and its energies in J
+    kinds = {k: J_PER_KWH * _numbers(rows, f"{k}_energy") for k in ("cpu", "gpu", "ram")}
+    length_s = _length_s(rows, kinds["ram"], name, flags)
     stamps = parse_times(rows["timestamp"], zone_named(options.time_zone, "time zone"))
     end_s = np.nan if stamps is None else float(np.fmax.reduce(stamps.seconds))
     flags += () if stamps is None else stamps.flags
     if np.isnan(end_s):
         flags.append(flag("time_unknown", None, f"run {name} has no time stamp"))
         end_s = length_s
-    total: dict[str, Any] = {"window": name, "begin_s": end_s - length_s, "end_s": end_s}
-    for kind, each in joules.items():
-        used_j = float(each.where(each >= 0).sum(skipna=False))
-        total[f"{kind}_energy"] = used_j if used_j > 0 else np.nan
+    sums = {f"{k}_energy": each.where(each >= 0).sum() for k, each in kinds.items()}
+    joules = {column: used_j if used_j > 0 else np.nan for column, used_j in sums.items()}
+    total = {"window": name, "begin_s": end_s - length_s, "end_s": end_s, **joules}
     totals = pd.DataFrame([total])
+
+    # Its devices
     devices = _devices("cpu", "cpu_energy", totals, flags, origin=ESTIMATED)
     detail = "by RAPL, load or TDP, the file does not say; taken as estimated"
     flags.append({**flag("assumed", "cpu_energy", detail), "kind": "cpu"})
@@ -183,15 +184,15 @@ def _read_windows(
     rows: pd.DataFrame, options: Options, flags: list[Flag]
 ) -> tuple[pd.DataFrame, Devices]:
     """Totals of windows, of a name if one is asked for, that are the outermost, and the GPUs."""
-    matches = [m for name in map(str, rows) if (m := re.fullmatch(r"gpu(\d{1,4})_energy", name))]
-    if not matches:
+    columns = [name for name in map(str, rows) if re.fullmatch(r"gpu\d{1,4}_energy", name)]
+    if not columns:
         raise InputError("expected columns gpu0_energy, …")
     begin_s = _numbers(rows, "start_time")
     end_s = begin_s + _numbers(rows, "elapsed_time")
-    joules = {match[0]: _numbers(rows, match[0]) for match in matches}
+    joules = {column: _numbers(rows, column) for column in columns}
     joules = {column: each.where(each > 0) for column, each in joules.items()}
-    names = rows["window_name"]
-    totals = pd.DataFrame({**joules, "window_name": names, "begin_s": begin_s, "end_s": end_s})
+    times = {"window_name": rows["window_name"], "begin_s": begin_s, "end_s": end_s}
+    totals = pd.DataFrame({**joules, **times})
     totals = totals[(begin_s >= 0) & (begin_s < end_s) & (end_s < LATEST_S)]
     if left_out := len(rows) - len(totals):
         detail = f"{left_out} windows without a time or a length are left out"
@@ -208,7 +209,7 @@ def _read_windows(
         detail = f"{len(inner)} windows lie within others and are left out: {_listed(inner)}"
         flags.append(flag("total_only", None, detail))
     totals = totals[is_outer].sort_values("begin_s")
-    gpus = (_devices("gpu", m[0], totals, flags, index=int(m[1])) for m in matches)
+    gpus = (_devices("gpu", c, totals, flags, index=int(c[3:-7])) for c in columns)
     return totals, [gpu for each in gpus for gpu in each]
 
 

@@ -187,7 +187,7 @@ def _read(
 ) -> Recorded:
     """Read one file of a segment, which is kept under the name `target`; None: by its content."""
     if is_journal(path):
-        recording = read_journal(path)
+        recording = read_journal([path])
         host = re.sub(_NOT_IN_NAMES, "_", next(iter(recording.nodes)))  # it is no path
         journal = Path(target or f"segment-{number:03d}.{host}.csv")
         names = {path: journal.name, beside(path, SENSORS): beside(journal, SENSORS).name}
