@@ -9,8 +9,6 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from energy_files import codes
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import scalewatt
 from scalewatt.common.errors import InputError
@@ -86,26 +84,6 @@ def test_energies_with_the_overhead_of_the_data_centre_are_refused(tmp_path: Pat
     path = write(tmp_path / "n1.csv", {**RUN, "pue": 1.25})
     with pytest.raises(InputError, match=r"not the machine's: pue is \"1\.25\""):
         read_foreign(path)
-
-
-@settings(
-    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(data=st.data())
-def test_known_totals_come_out_as_they_went_in(data: st.DataObject, tmp_path: Path) -> None:
-    seconds = data.draw(st.floats(1.0, 1e6))
-    gpus = data.draw(st.integers(0, 16))
-    watts = {kind: data.draw(st.floats(1, 300)) for kind in ("cpu", "gpu", "ram")}
-    kwh = {kind: power * seconds / KWH for kind, power in watts.items()}
-    kwh["gpu"] *= gpus
-    row = {**RUN, "duration": seconds, "gpu_count": gpus or "", "gpu_model": f"{gpus} x A100"}
-    row |= {f"{kind}_energy": value for kind, value in kwh.items()}
-    rows = data.draw(st.permutations([row, *({**RUN, "run_id": str(i)} for i in "xyz")]))
-    path = write(tmp_path / "n1.csv", *rows)
-    account = scalewatt.energy(path, run="a", time_zone=BERLIN)
-    for kind, value in {**kwh, "all": sum(kwh.values())}.items():
-        assert account.joules(kind) == (pytest.approx(value * KWH) if value else None)
-    assert account.runtime_s == pytest.approx(seconds, rel=1e-6)
 
 
 def test_samples_count_before_a_total_of_the_same_device(tmp_path: Path) -> None:

@@ -64,12 +64,6 @@ def test_a_stage_ends_where_the_next_begins(path: Path) -> None:
     assert [row["end_s"] for row in rows] == [1001.0 + i for i in range(8)]
 
 
-def test_startup_begins_when_the_process_did(path: Path) -> None:
-    EventLog(path, 0, started_s=990.0).enter("train", 0)
-    first = stages_between(read_json_lines(path), {})[0]
-    assert (first["stage"], first["start_s"], first["end_s"]) == ("startup", 990.0, 1001.0)
-
-
 def test_a_stage_that_was_cut_off_ends_where_its_segments_recording_ends(path: Path) -> None:
     train(path, 0, end=False)
     train(path, 1)

@@ -11,12 +11,12 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from energy_files import codes, counter, gpu, recordings, write_perun
+from energy_files import codes, counter, gpu, write_perun
 from made_recordings import read_perun_file, sensors
 
 import scalewatt
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.perun_file import RunInfo, list_runs, open_perun_file
+from scalewatt.recordings.perun_file import RunInfo, list_runs
 
 GPUS = {"n1": {"CUDA:0_POWER": gpu(9), "CUDA:1_POWER": gpu(9, 300)}}
 HOST = "app/nodes/run/nodes/0/nodes/n1"
@@ -49,11 +49,6 @@ def test_of_several_runs_and_rounds_names_are_asked_for(tmp_path: Path) -> None:
     first, tenth = read_perun_file(path, "z"), read_perun_file(path, "a", "10")
     assert (set(first.nodes), first.flags) == ({"n1"}, ())
     assert sensors(tenth)[0].values[0] == 100 and codes(tenth.flags) == {"several"}
-
-
-def test_the_round_of_a_program_that_failed_is_read_and_flagged(tmp_path: Path) -> None:
-    recording = read_perun_file(made(tmp_path / "a.hdf5", round_id="failed"))
-    assert (recording.round, codes(recording.flags)) == ("failed", {"several"})
 
 
 def test_all_runs_of_a_file_are_listed_in_the_order_of_their_start(tmp_path: Path) -> None:
@@ -206,22 +201,6 @@ def test_a_device_kind_that_perun_had_a_total_of_is_missed(tmp_path: Path) -> No
     assert account.flags["detail"].str.contains("perun computed 900 J").any()
 
 
-def test_the_real_file_gives_peruns_own_totals_per_kind() -> None:
-    path = recordings() / "kit_a100_resnet50_2gpus.hdf5"
-    totals = {"cpu": 256_750.92, "gpu": 122_854.64, "ram": 28_366.725}
-    account = scalewatt.energy(path)
-    for kind, joules in totals.items():
-        assert account.joules(kind) == pytest.approx(joules, rel=1e-3)
-    assert account.runtime_s == pytest.approx(894.153, abs=1e-3)
-    assert (account.gpus, account.devices["sensor"].nunique(), account.coverage) == (2, 6, 1.0)
-    assert account.hosts == ["haicn1703.localdomain"] and account.flags.empty
-    with open_perun_file(path) as recording:
-        assert recording.perun_j == {
-            ("haicn1703.localdomain", kind): pytest.approx(total, rel=1e-6)
-            for kind, total in totals.items()
-        }
-
-
 # --- counters as watts ----------------------------------------------------------------------------
 
 
@@ -238,12 +217,6 @@ def watts_of_a_counter(path: Path, reads_j: list[float]) -> Path:
 
     made(path, {"n1": {"cpu_0_package-0": np.zeros(len(reads_j))}})
     return changed(path, as_watts, "/nodes/cpu/nodes/cpu_0_package-0/raw_data")
-
-
-def test_the_counter_is_preferred_to_perun_1_watts(tmp_path: Path) -> None:
-    hosts = {"n1": {"cpu_0_package-0": counter(5, 150)}}
-    (sensor,) = sensors(read_perun_file(made(tmp_path / "a.hdf5", hosts, rapl_as_watts=True)))
-    assert sensor.quantity == "counter" and np.diff(sensor.values) == pytest.approx(150)
 
 
 def test_watts_that_perun_computed_of_a_counter_are_means(tmp_path: Path) -> None:

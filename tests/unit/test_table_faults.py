@@ -14,7 +14,7 @@ from made_recordings import sensors, written
 import scalewatt
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.block import Recording
-from scalewatt.recordings.detect import read_foreign, read_head
+from scalewatt.recordings.detect import read_foreign
 from scalewatt.recordings.tables import Options, find_preset
 
 T0 = 1717144753
@@ -105,11 +105,6 @@ def test_the_only_row_needs_no_line_end(tmp_path: Path) -> None:
     assert samples(recording) == {("n1", 0): [[0, 61]]} and not recording.flags
 
 
-def test_the_heading_and_the_only_row_without_a_line_end_are_the_whole_head(tmp_path: Path) -> None:
-    (tmp_path / "short.csv").write_text("a,b\n1,2")
-    assert read_head(tmp_path / "short.csv") == "a,b\n1,2"
-
-
 def test_of_two_values_at_a_time_the_first_counts_and_it_is_said(tmp_path: Path) -> None:
     rows = [f"{T0 + n},{60 + n}" for n in range(30)]
     rows.insert(5, f"{T0 + 4},999")
@@ -185,18 +180,6 @@ def test_steps_of_slurm_with_the_same_samples_are_those_of_their_node(tmp_path: 
     recording = read(tmp_path, table("Step,Node,ElapsedTime,EpochTime,Power", rows))
     assert samples(recording) == {("n1", 0): [[n, 60 + n] for n in range(9)]}
     assert codes(recording) == ["duplicate"]
-
-
-def test_second_dies_of_a_wide_table_are_left_out(tmp_path: Path) -> None:
-    heading = "timestamps,rocm:0,rocm:1,rocm:2,rocm:3,gh:Module Power Socket 1"
-    recording = read(tmp_path, table(heading, (f"{T0 + n},61,0,62,0,300" for n in range(3))))
-    assert [(s.kind, s.index) for s in sensors(recording)] == [("gpu", 0), ("gpu", 2), ("node", 1)]
-
-
-@pytest.mark.parametrize("event", ["power/energy-pkg/", "power/energy-ram/"])
-def test_events_of_perf_stat_may_be_recorded_alone(tmp_path: Path, event: str) -> None:
-    rows = "".join(f"     {n}.000,{60 + n}.00,Joules,{event},1000,100.00,,\n" for n in (1, 2, 3))
-    assert len(sensors(read(tmp_path, rows))) == 1
 
 
 @pytest.mark.parametrize("labels", ["{}, {}", "{1}, {0}"])

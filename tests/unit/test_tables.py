@@ -189,13 +189,6 @@ def test_a_wrong_stamp_loses_no_energy_and_a_missing_one_is_not_none(
     assert codes(sensor.validated.flags) == ({flagged} if flagged else set())
 
 
-def test_energies_of_parts_of_seconds_add_up_where_stamps_are_whole_ones() -> None:
-    rows = "".join(f"{T0 + n // 2},{50 + n / 100}\n" for n in range(40))
-    (sensor,) = sensors(read("t,p\n" + rows, USED))
-    # Of the last second the first half alone is of a known time.
-    assert sensor.energy_j == pytest.approx(sum(50 + n / 100 for n in range(1, 39)), rel=0.001)
-
-
 # --- times, units and devices ---------------------------------------------------------------------
 
 
@@ -306,19 +299,6 @@ def test_each_number_has_its_own_unit_or_that_of_the_heading() -> None:
     rows = [f"2024/05/31 10:39:{n}.123, 0, {cell}\n" for n, cell in enumerate(cells, 10)]
     values = of_gpu(read(SMI + "".join(rows)), 0).values
     np.testing.assert_allclose(values, [61, np.nan, 62, 63, np.nan, 65])
-
-
-def test_older_headings_and_other_fields_and_entities_of_dcgmi_are_read() -> None:
-    text = (
-        "# Entity  SMCLK  DVNAM  POWER  PMLMT\n      Id\n"
-        f"{T0}.0     GPU 0     1410  NVIDIA A100-SXM4-40GB  61.230  400.000\n"
-        f"{T0}.0     GPU-I 3   N/A   N/A                    20.000  N/A\n"
-        f"{T0}.0     Switch 0  N/A   N/A                    N/A     N/A\n"
-    )
-    recording = read(text)
-    (sensor,) = sensors(recording)
-    assert (sensor.values.tolist(), sensor.limit_w) == ([61.23], 400.0)
-    assert sensor.samples == INSTANTANEOUS and not recording.flags
 
 
 def test_dcgms_numbers_that_stand_for_a_missing_value_are_none() -> None:
