@@ -125,11 +125,11 @@ def note_request(*_: object) -> None:
 def _check_ranks() -> None:
     """Note whether the ranks have formed one world; RuntimeError if this process is in another."""
     global _joined
-    place = json.loads(os.environ.get(PLACE_VARIABLE, "null"))
-    if place is None:
+    given = json.loads(os.environ.get(PLACE_VARIABLE, "null"))
+    if given is None:
         return
-    rank, size = place["RANK"], place["WORLD_SIZE"]
-    changed = [name for name, value in place.items() if os.environ.get(name) != value]
+    rank, size = given["RANK"], given["WORLD_SIZE"]
+    changed = [name for name, value in given.items() if os.environ.get(name) != value]
     changed += [name for name in _RANKS_OF_MPI if name in os.environ]
     if changed:
         raise RuntimeError(

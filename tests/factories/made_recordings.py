@@ -47,9 +47,9 @@ class Made:
 
     def kept(self, gpu: int) -> tuple[np.ndarray, np.ndarray]:
         """Times and powers of a GPU's samples that were written with a value."""
-        found = {r.time_s: r.power_w for r in self.rows if r.gpu == gpu and r.power_w is not None}
-        times = np.array(sorted(found))
-        return times, np.array([found[time] for time in times])
+        result = {r.time_s: r.power_w for r in self.rows if r.gpu == gpu and r.power_w is not None}
+        times = np.array(sorted(result))
+        return times, np.array([result[time] for time in times])
 
     def true_j(self, gpu: int, begin_s: float, end_s: float) -> float:
         """The energy between two of the times."""
@@ -70,14 +70,14 @@ def made(draw: st.DrawFn, most: int = 40) -> Made:
     energy_mj = 1e9 + np.concatenate((np.zeros((gpus, 1)), np.cumsum(steps, axis=1)), axis=1) * 1e3
     faults = draw(st.sampled_from([0.0, 0.05, 0.2]))
     rows: list[Row] = []
-    for place in range(count):
+    for index in range(count):
         order = choose.permutation(gpus)
         for gpu in map(int, order):
             row = Row(
-                float(time_s[place]), gpu, float(power[gpu, place]), round(energy_mj[gpu, place])
+                float(time_s[index]), gpu, float(power[gpu, index]), round(energy_mj[gpu, index])
             )
             fault = choose.random()
-            if fault < faults and place not in (0, 1, count - 1):
+            if fault < faults and index not in (0, 1, count - 1):
                 if fault < faults / 3:
                     continue
                 row = Row(row.time_s, gpu, None, None) if fault < faults / 1.5 else row

@@ -45,8 +45,8 @@ class EnergyTables:
         return self.rows[self.rows["device_kind"] == kind]
 
     def _sum(self, kind: str, column: str) -> float | None:
-        found = self.of_kind(kind)[column]
-        return None if found.empty or found.isna().any() else float(found.sum())
+        values = self.of_kind(kind)[column]
+        return None if values.empty or values.isna().any() else float(values.sum())
 
     def joules(self, kind: str) -> float | None:
         """The energy of a device kind; None if a part of it is not known."""
@@ -85,8 +85,8 @@ class EnergyTables:
         return int(each.groupby("segment").sum().max())
 
     def device_seconds(self, kind: str) -> float:
-        own = self.of_kind(kind)
-        return float((own["duration_s"] * own["devices"].fillna(0)).sum())
+        rows = self.of_kind(kind)
+        return float((rows["duration_s"] * rows["devices"].fillna(0)).sum())
 
     @property
     def runtime_s(self) -> float:
@@ -97,7 +97,7 @@ class EnergyTables:
 
     @property
     def codes(self) -> set[str]:
-        return {one["code"] for one in self.flags}
+        return {each["code"] for each in self.flags}
 
     def stages_j(self, kind: str) -> dict[str, float]:
         """Energies by stage, also of those that are too short."""
@@ -105,8 +105,8 @@ class EnergyTables:
 
     def short(self, kind: str) -> set[str]:
         """The stages whose energies are not stated."""
-        own = self.of_kind(kind)
-        return set(own[own["short"]]["stage"])
+        rows = self.of_kind(kind)
+        return set(rows[rows["short"]]["stage"])
 
 
 def _read(path: Path) -> pd.DataFrame:

@@ -106,8 +106,8 @@ class Truth:
         self.runtime_s += edges[-1]
 
     def _add(self, segment: int, host: str, kind: str, joules: Any) -> None:
-        place = {"segment": segment, "host": host, "kind": kind}
-        self.rows += [{**place, "stage": stage, "joules": j} for stage, j in joules.items()]
+        node_key = {"segment": segment, "host": host, "kind": kind}
+        self.rows += [{**node_key, "stage": stage, "joules": j} for stage, j in joules.items()]
 
 
 @dataclass(frozen=True)
@@ -147,11 +147,11 @@ def simulate_with_faults(
             courses={k: _recut(c, run.stages, segment.stages) for k, c in run.courses.items()},
         )
         truth.add(part, number)
-        for place, node in enumerate(sample_nodes(part)):
+        for number_of_node, node in enumerate(sample_nodes(part)):
             if segment.loss:
                 since_s = segment.saved_s(segment.seconds)
                 truth.discarded.append(joules_between(part, node, since_s, segment.seconds))
-            write_samples(part, disturbed(node, number, place, faults), recordings / "new")
+            write_samples(part, disturbed(node, number, number_of_node, faults), recordings / "new")
         for path in (recordings / "new").iterdir():
             path.rename(recordings / path.name.replace(segment_name(0), segment_name(number)))
         events += [
@@ -184,11 +184,11 @@ def split(stages: tuple[Stage, ...], losses: Sequence[NodeLoss]) -> list[Segment
     segments = [Segment(stages)]
     for loss in losses:
         left = loss.at * sum(segment.seconds for segment in segments)
-        place = 0
-        while left > segments[place].seconds and place + 1 < len(segments):
-            left -= segments[place].seconds
-            place += 1
-        before = segments[place]
+        at_segment = 0
+        while left > segments[at_segment].seconds and at_segment + 1 < len(segments):
+            left -= segments[at_segment].seconds
+            at_segment += 1
+        before = segments[at_segment]
         # What was not saved is done again after a new start.
         again = [before.stages[0]]
         for stage in before.stages[1:]:
@@ -198,7 +198,7 @@ def split(stages: tuple[Stage, ...], losses: Sequence[NodeLoss]) -> list[Segment
         seconds = min(last.seconds, left - last.start_s)
         waits_s = min(last.first_batch_s, seconds)
         done.append(replace(last, seconds=seconds, first_batch_s=waits_s))
-        segments[place : place + 1] = [
+        segments[at_segment : at_segment + 1] = [
             Segment(tuple(done), loss),
             Segment(tuple(again), before.loss),
         ]

@@ -124,18 +124,18 @@ def test_counter_resets_cost_what_bridging_them_may_cost(
 ) -> None:
     period = data.draw(st.sampled_from((0.5, 1.0, 2.0)))
     time = np.arange(0.0, truth.seconds, period)
-    places = data.draw(st.lists(st.integers(1, time.size - 1), max_size=3, unique=True))
+    indices = data.draw(st.lists(st.integers(1, time.size - 1), max_size=3, unique=True))
     total = 1e5 + truth.energy_until(time)
-    for place in places:
-        total[place:] -= total[place] - data.draw(st.floats(0.01, 100.0))
+    for index in indices:
+        total[index:] -= total[index] - data.draw(st.floats(0.01, 100.0))
     validated = checked(cpu(UNIX + time, total, 262e3), period)
     assert codes(validated.flags) <= {"counter"}
     result = compare(validated.curve, truth)
-    bridged = len(places) * period
+    bridged = len(indices) * period
     bound = truth.slope * bridged * (bridged + 2 * period)
     unnoticed = LIMIT_W * (period + LAG_S)
-    assert result.error_j <= len(places) * unnoticed + ROUNDING_J
-    if np.isnan(validated.power_w[places]).all():
+    assert result.error_j <= len(indices) * unnoticed + ROUNDING_J
+    if np.isnan(validated.power_w[indices]).all():
         assert result.error_j <= bound + ROUNDING_J
     assert result.step_s[~result.covered].sum() <= bridged + 1e-6
 

@@ -50,9 +50,9 @@ def test_an_unknown_stage_is_refused_and_the_known_ones_are_listed() -> None:
 def test_a_process_that_another_launcher_started_may_not_report(
     inside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = {"RANK": "0", "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "mynet-1-0"}
-    monkeypatch.setenv(events.PLACE_VARIABLE, json.dumps(place))
-    for name, value in place.items():
+    variables = {"RANK": "0", "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "mynet-1-0"}
+    monkeypatch.setenv(events.PLACE_VARIABLE, json.dumps(variables))
+    for name, value in variables.items():
         monkeypatch.setenv(name, value)
     events.stage("startup")
     for name, value in (("WORLD_SIZE", "4"), ("TORCHELASTIC_RUN_ID", "none"), ("PMI_RANK", "0")):
@@ -145,8 +145,8 @@ def flags(folder: Path) -> dict[str, str]:
     """Flags of a run by what its script has reported."""
     run = make_spec(epochs=2, dataset_samples=100, local_batch_size=10, global_batch_size=20)
     provenance = {"reports": report_summary(folder, run)}
-    found = script_flags(run, provenance, history_rows(folder, run, 1))
-    return {flag["code"]: flag["detail"] for flag in found}
+    flagged = script_flags(run, provenance, history_rows(folder, run, 1))
+    return {flag["code"]: flag["detail"] for flag in flagged}
 
 
 @pytest.mark.parametrize(
@@ -167,9 +167,9 @@ def test_reports_that_contradict_the_campaign_by_more_than_a_batch_are_flagged(
 
 
 def test_a_run_without_reports_is_as_declared(inside: Path) -> None:
-    found = flags(inside)
-    assert found["declared"] == "epochs and samples as declared, not reported"
-    assert set(found) == {"declared", "world_unknown"}
+    flagged = flags(inside)
+    assert flagged["declared"] == "epochs and samples as declared, not reported"
+    assert set(flagged) == {"declared", "world_unknown"}
 
 
 @pytest.mark.parametrize(("world", "code"), [(None, "ranks_apart"), ((0, 2), None)])

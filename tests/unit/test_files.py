@@ -57,7 +57,7 @@ def test_a_file_that_may_not_be_replaced_any_more_stays(
     path.write_text("another's, by now")
 
     def check() -> None:
-        assert [one.stat().st_size > 0 for one in tmp_path.iterdir()] == [True, True], (
+        assert [each.stat().st_size > 0 for each in tmp_path.iterdir()] == [True, True], (
             "written first"
         )
         raise InputError("is held by another")

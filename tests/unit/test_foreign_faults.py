@@ -192,8 +192,8 @@ def test_exporters_give_the_energies_of_their_devices(
 ) -> None:
     series: list[Series] = []
     truth: dict[str, float] = {}
-    for place, (metric, labels, kind) in enumerate(EXPORTERS[name]):
-        power, unit = 50.0 + 10 * place, 1e6 if "micro" in metric else 1.0
+    for index, (metric, labels, kind) in enumerate(EXPORTERS[name]):
+        power, unit = 50.0 + 10 * index, 1e6 if "micro" in metric else 1.0
         named = dict(label.split("=", 1) for label in labels.split()) | {"instance": "n1:9100"}
         series.append((metric, named, [unit * (1e5 + power * s) for s in range(SECONDS)]))
         if kind:

@@ -62,7 +62,7 @@ def test_a_sensor_that_measures_0_w_is_missing_and_an_estimate_of_0_w_is_not() -
     power[5:9] = 0
     validated = checked(gpu(np.arange(20.0), power))
     assert total_j(validated) == pytest.approx(1900)
-    assert [(one["code"], one["detail"]) for one in validated.flags] == [
+    assert [(each["code"], each["detail"]) for each in validated.flags] == [
         ("missing_samples", "4 of 20 samples of 0 W, 5.0 s, 0.0 s uncovered")
     ]
     honest = checked(estimated(np.arange(20.0), power))
@@ -157,17 +157,17 @@ def test_every_flag_says_its_samples_and_its_seconds() -> None:
 
 def held(length: int) -> np.ndarray:
     """What a sensor said in 600 s: the same value `length` times."""
-    said = noisy(600)
-    said[100 : 100 + length] = said[100]
-    return said
+    powers = noisy(600)
+    powers[100 : 100 + length] = powers[100]
+    return powers
 
 
-@pytest.mark.parametrize(("length", "found"), [(50, set()), (240, {"constant"})])
+@pytest.mark.parametrize(("length", "flagged"), [(50, set()), (240, {"constant"})])
 def test_a_power_that_repeats_itself_for_long_is_flagged_and_counted(
-    length: int, found: set[str]
+    length: int, flagged: set[str]
 ) -> None:
     validated = checked(each_second(held(length)), 1.0)
-    assert codes(validated.flags) == found and covered_s(validated) == 599
+    assert codes(validated.flags) == flagged and covered_s(validated) == 599
 
 
 @pytest.mark.parametrize("share", [0.9, 0.99])
@@ -205,7 +205,7 @@ def test_samples_of_which_most_share_a_stamp_are_not_known(quantity: str) -> Non
     values = 300 + np.arange(100.0) % 2 * 500
     shared = block(np.arange(100) // 2 * 1.0, values, name="s", kind="cpu", quantity=quantity)
     validated = checked(shared, 1.0)
-    (detail,) = [one["detail"] for one in validated.flags if one["code"] == "clock"]
+    (detail,) = [each["detail"] for each in validated.flags if each["code"] == "clock"]
     assert "so nothing is known" in detail
     assert covered_s(validated) == total_j(validated) == 0
 
@@ -213,8 +213,8 @@ def test_samples_of_which_most_share_a_stamp_are_not_known(quantity: str) -> Non
 @pytest.mark.parametrize(("back_s", "is_known"), [(2.0, True), (40.0, False)])
 def test_a_clock_set_back_for_long_leaves_nothing_known(back_s: float, is_known: bool) -> None:
     time = np.concatenate((np.arange(100.0), 100 - back_s + np.arange(100.0)))
-    for one in (gpu(time, noisy(200)), cpu(time, 5000 + 20.0 * np.arange(200))):
-        validated = checked(one, 1.0)
+    for case in (gpu(time, noisy(200)), cpu(time, 5000 + 20.0 * np.arange(200))):
+        validated = checked(case, 1.0)
         assert "clock" in codes(validated.flags)
         assert covered_s(validated) == (199 - back_s if is_known else 0)
 

@@ -124,9 +124,9 @@ def sum_of(rows: list[dict[str, Any]], segments: set[int]) -> dict[str, Any]:
     others = [row("n1", source="nvml_counter") | {"segment": segment} for segment in segments]
     run = {"campaign": "made", "configuration": "c", "repeat": 1, "model": "m", "device": "d"}
     run |= {"gpus": 8, "nodes": 2, "device_kind": "node"}
-    checks = pd.DataFrame([run | one for one in (*rows, *others)])
-    found = frames.records(sums_of(checks)[lambda sums: sums["source"] == rows[0]["source"]])
-    return found[0]
+    checks = pd.DataFrame([run | check for check in (*rows, *others)])
+    sums = frames.records(sums_of(checks)[lambda sums: sums["source"] == rows[0]["source"]])
+    return sums[0]
 
 
 def test_the_sum_over_nodes_states_what_the_parts_miss() -> None:

@@ -87,5 +87,5 @@ def test_failed_reads_cost_nothing_where_perun_counts_the_counters_whole_range(
     assert np.count_nonzero(counter.values == 0) >= 2
     assert codes(valid(counter).flags) == {"missing_samples"}
     with h5py.File(path) as handle:
-        own = handle["app/nodes/run1/nodes/0/metrics/CPU_ENERGY"].attrs["value"]
-    assert own > 260_000 > 1000 > total_j(valid(counter))
+        perun_j = handle["app/nodes/run1/nodes/0/metrics/CPU_ENERGY"].attrs["value"]
+    assert perun_j > 260_000 > 1000 > total_j(valid(counter))

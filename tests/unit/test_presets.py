@@ -33,9 +33,9 @@ def test_a_tools_output_is_read_as_the_tool_means_it(
     path: Path, snapshot: SnapshotAssertion
 ) -> None:
     recording = read_foreign(path, UTC)
-    told = ["node", "kind", "index", "quantity", "name", "samples", "device", "limit_w"]
+    shown = ["node", "kind", "index", "quantity", "name", "samples", "device", "limit_w"]
     rows = [
-        " ".join(str(sensor[name]) for name in told if str(sensor[name]) not in ("", "nan"))
+        " ".join(str(sensor[name]) for name in shown if str(sensor[name]) not in ("", "nan"))
         + f": {[(round(t, 3), round(v, 6)) for t, v in zip(block.time_s.tolist(), values, strict=True)]}"
         for node, blocks in recording.nodes.items()
         for block in blocks
@@ -43,7 +43,7 @@ def test_a_tools_output_is_read_as_the_tool_means_it(
             block.sensors.assign(node=node).to_dict("records"), block.values.T.tolist(), strict=True
         )
     ]
-    flags = [f"{one['code']}: {one['detail']}" for one in recording.flags]
+    flags = [f"{each['code']}: {each['detail']}" for each in recording.flags]
     clock = "unix" if recording.clock_known else "seconds of an unknown clock"
     assert "\n".join([clock, *rows, *flags]) == snapshot
 

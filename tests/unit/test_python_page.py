@@ -105,9 +105,9 @@ def test_samples_have_the_columns_of_traces(workplace: Path) -> None:
 
 
 def test_rows_add_up_to_the_total(workplace: Path) -> None:
-    found = scalewatt.energy("gpu.csv", "stages.csv", time_zone="Europe/Berlin", node="n7")
-    devices = found.devices
-    assert found.joules() == pytest.approx(400 * SECONDS)
+    result = scalewatt.energy("gpu.csv", "stages.csv", time_zone="Europe/Berlin", node="n7")
+    devices = result.devices
+    assert result.joules() == pytest.approx(400 * SECONDS)
     assert devices.energy_j.sum(skipna=False) == pytest.approx(400 * SECONDS)
     train = devices[(devices.stage == "train") & (devices.device_index == 1)].iloc[0]
     assert (train.node, train.energy_origin) == ("n7", "measured")

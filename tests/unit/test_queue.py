@@ -76,8 +76,8 @@ def test_a_runs_job_is_known_by_its_comment_and_the_folder_of_its_snakemake(
 ) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "here")
     job = QueuedJob("7", "PENDING", "", "", "uuid", str(tmp_path / folder), comment)
-    found = job_of_run({"7": job}, tmp_path / "link", "demo", "net", 2)
-    assert found == (job if is_its_job else None)
+    result = job_of_run({"7": job}, tmp_path / "link", "demo", "net", 2)
+    assert result == (job if is_its_job else None)
 
 
 STUCK = """JobHeldUser JobHeldAdmin DependencyNeverSatisfied PartitionTimeLimit BadConstraints

@@ -32,9 +32,9 @@ def test_the_pages_tables_are_read_by_the_pages_yaml(tmp_path: Path) -> None:
         columns.write_text(rules)
         recording = read_foreign(path, Options(columns=columns))
         assert tuple(recording.nodes) == ("n1",) and not recording.flags
-        assert {one.time_s[0] for one in sensors(recording)} == {1_717_144_753.0}
-        key = lambda one: (one.kind, one.index, one.quantity)  # noqa: E731
-        values.append({key(one): one.values.tolist() for one in sensors(recording)})
+        assert {sensor.time_s[0] for sensor in sensors(recording)} == {1_717_144_753.0}
+        key = lambda sensor: (sensor.kind, sensor.index, sensor.quantity)  # noqa: E731
+        values.append({key(sensor): sensor.values.tolist() for sensor in sensors(recording)})
     assert values == [
         {
             ("gpu", 0, "power"): [61.2, 61.9],

@@ -91,8 +91,8 @@ def wait_for(condition: Any) -> None:
 
 def block(folder: Path, stem: str = "segment-000") -> Block:
     """The only block of the journal."""
-    ((found,),) = read_journal([folder / f"{stem}.{HOST}.csv"]).nodes.values()
-    return found
+    ((block,),) = read_journal([folder / f"{stem}.{HOST}.csv"]).nodes.values()
+    return block
 
 
 def test_every_sample_is_on_disk_with_what_the_sensors_are(
@@ -139,16 +139,16 @@ def test_nothing_that_fails_ends_the_sampler_and_it_reports_so_once(
     callback = JournalWriter(tmp_path / "file", "s", 1, os.getppid(), power).callback(HOST)
     for value in (1, 2, 3):
         callback({f"{HOST}_CUDA:0_POWER": value})
-    (said,) = capsys.readouterr().err.splitlines()
-    assert said.startswith(f"scalewatt: {HOST}: a sample could not be recorded: ")
+    (printed,) = capsys.readouterr().err.splitlines()
+    assert printed.startswith(f"scalewatt: {HOST}: a sample could not be recorded: ")
     callback = JournalWriter(folder, "s", 1.0, os.getppid(), power).callback(HOST)
     for kind in ("telemetry.csv", "total.json"):
         (folder / f"s.{HOST}.{kind}").mkdir(parents=True)
     for value in (np.uint32(1), "odd", None, np.uint32(2)):
         callback({f"{HOST}_CUDA:0_POWER": value})
-    said = capsys.readouterr().err
+    printed = capsys.readouterr().err
     what = ("telemetry", "the energy so far")
-    assert len(said.splitlines()) == len(what) and all(each in said for each in what)
+    assert len(printed.splitlines()) == len(what) and all(each in printed for each in what)
     np.testing.assert_allclose(block(folder, "s").values[:, 0], [0.001, np.nan, np.nan, 0.002])
 
 

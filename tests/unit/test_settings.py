@@ -59,11 +59,11 @@ def test_a_dataset_lies_where_the_cluster_says_or_below_data_by_its_definition()
     era5 = {"name": "era5", "source": "data_root"}
     assert cluster.data_folder(era5) == "/big/era5"
     assert cluster.data_folder(era5 | {"name": "imagenet"}) == "data/imagenet"
-    one = {"name": "scans", "source": "embedded", "train_samples": 100}
-    other = one | {"train_samples": 200}
-    assert cluster.data_folder(one) == cluster.data_folder(dict(reversed(one.items())))
-    assert cluster.data_folder(one) != cluster.data_folder(other)
-    assert cluster.data_folder(one).startswith("data/scans-")
+    dataset = {"name": "scans", "source": "embedded", "train_samples": 100}
+    other = dataset | {"train_samples": 200}
+    assert cluster.data_folder(dataset) == cluster.data_folder(dict(reversed(dataset.items())))
+    assert cluster.data_folder(dataset) != cluster.data_folder(other)
+    assert cluster.data_folder(dataset).startswith("data/scans-")
 
 
 @pytest.mark.parametrize(("given", "meant"), [("true", True), ("False", False), (True, True)])

@@ -74,7 +74,9 @@ def accounted(spec: RunSpec, faults: Sequence[Fault], period_s: float = 2.0) -> 
 def counted_j(result: Result, kind: str) -> float:
     """The true energy of a device kind, without that of starts that failed and left nothing."""
     failed = {
-        int(one["detail"].split()[1]) for one in result.flags if "during start-up" in one["detail"]
+        int(fault["detail"].split()[1])
+        for fault in result.flags
+        if "during start-up" in fault["detail"]
     }
     true = result.run.truth.joules("kind", "segment", "stage")[kind]
     uncounted = true[true.index.isin(failed, level="segment")]
@@ -157,14 +159,14 @@ def test_a_counter_that_wraps_is_exact_or_flagged_as_ambiguous(
 ) -> None:
     with accounted(spec, [CounterWrap(range_j, kind)], period_s) as result:
         assert result.is_exact("gpu")
-        for one in kinds_of(spec)[1:]:
-            own = counter_range_uj(one, cluster().devices[spec.device]) * 1e-6
-            own = range_j if kind in ("all", one) else own
-            if own > 1.2 * PLAUSIBLE_W[one] * (period_s + 0.1):
-                assert result.is_exact(one), one
-            elif not result.is_exact(one):
+        for fault in kinds_of(spec)[1:]:
+            wraps_j = counter_range_uj(fault, cluster().devices[spec.device]) * 1e-6
+            wraps_j = range_j if kind in ("all", fault) else wraps_j
+            if wraps_j > 1.2 * PLAUSIBLE_W[fault] * (period_s + 0.1):
+                assert result.is_exact(fault), fault
+            elif not result.is_exact(fault):
                 assert "counter" in result.codes
-                assert_short_by_what_is_uncovered(result, one)
+                assert_short_by_what_is_uncovered(result, fault)
 
 
 def test_a_counter_that_wraps_hundreds_of_times_is_exact() -> None:
@@ -376,13 +378,13 @@ def assert_never_wrong(data: st.DataObject, spec: RunSpec, period_s: float) -> N
     with accounted(spec, faults, period_s) as result:
         runtime_s = result.run.truth.runtime_s
         lost_s = sum(
-            min((1 - one.at) * runtime_s, runtime_s if one.seconds is None else one.seconds)
+            min((1 - fault.at) * runtime_s, runtime_s if fault.seconds is None else fault.seconds)
             + 2.1 * period_s
-            for one in faults
-            if isinstance(one, SensorLoss)
+            for fault in faults
+            if isinstance(fault, SensorLoss)
         )
         lost_s += sum(
-            4 * (one.unsynced_s + period_s) for one in faults if isinstance(one, NodeLoss)
+            4 * (fault.unsynced_s + period_s) for fault in faults if isinstance(fault, NodeLoss)
         )
         for kind in kinds_of(spec):
             stated, true = result.totals.joules(kind), counted_j(result, kind)
@@ -405,19 +407,19 @@ def assert_null_is_needed(
 ) -> None:
     """A node was not recorded, or over 5 % of device seconds are lost, by a sensor or between wraps."""
     if "not_recorded" in result.codes:
-        assert any(isinstance(one, NodeLoss) for one in faults)
+        assert any(isinstance(fault, NodeLoss) for fault in faults)
         return
     assert result.totals.coverage_of(kind) < 1 - MAX_UNCOVERED
-    if kind != "gpu" and any("a further wrap" in one["detail"] for one in result.flags):
+    if kind != "gpu" and any("a further wrap" in fault["detail"] for fault in result.flags):
         return
     runtime_s = result.run.truth.runtime_s
     each = spec.ranks_per_node if kind == "gpu" else 2
     lost_s = 0.0
-    for one in faults:
-        if isinstance(one, SensorLoss) and one.kind == kind:
-            lost_s += min(runtime_s, one.seconds or runtime_s) + 4.2 * period_s
-        if isinstance(one, NodeLoss):
-            lost_s += each * (one.unsynced_s + 4.2 * period_s)
+    for fault in faults:
+        if isinstance(fault, SensorLoss) and fault.kind == kind:
+            lost_s += min(runtime_s, fault.seconds or runtime_s) + 4.2 * period_s
+        if isinstance(fault, NodeLoss):
+            lost_s += each * (fault.unsynced_s + 4.2 * period_s)
     assert lost_s > MAX_UNCOVERED * each * spec.nodes * runtime_s
 
 
@@ -428,6 +430,6 @@ def test_a_lost_node_ends_its_segment_and_the_next_one_goes_on(tmp_path: Path) -
     faults = [NodeLoss(0.5), SensorLoss("cpu", at=0.25)]
     run = simulate(tmp_path, spec_of(ON_TWO_NODES, epochs=4), None, faults)
     segments = run.provenance["segments"]
-    assert [one["outcome"] for one in segments] == ["killed", "finished"]
+    assert [fault["outcome"] for fault in segments] == ["killed", "finished"]
     assert segments[0]["ended_s"] is None
     assert run.row()["segments"] == 2

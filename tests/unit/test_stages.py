@@ -66,8 +66,8 @@ def test_the_events_of_one_segment_are_sorted_and_an_open_stage_never_ends() -> 
         {"segment": 0, "stage": "train", "epoch": 0, "start_s": 1.0, "end_s": 2.0},
         {"segment": 1, "stage": "startup", "epoch": None, "start_s": 3.0, "end_s": 5.0},
     ]
-    found = segment_events(pa.Table.from_pylist(rows), 1)
-    assert [*zip(found["stage"], found["end_s"], strict=True)] == [
+    result = segment_events(pa.Table.from_pylist(rows), 1)
+    assert [*zip(result["stage"], result["end_s"], strict=True)] == [
         ("startup", 5.0),
         ("train", np.inf),
     ]

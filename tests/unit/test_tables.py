@@ -244,7 +244,7 @@ def test_times_without_a_zone_are_this_machines_and_said_once(
     finally:
         monkeypatch.undo()
         time.tzset()
-    assert [one["code"] for one in recording.flags] == ["time_assumed"]
+    assert [sensor["code"] for sensor in recording.flags] == ["time_assumed"]
     assert sensors(recording)[0].time_s[0] == pytest.approx(
         1_717_119_553.123, abs=1e-4
     )  # 01:39 UTC
@@ -261,8 +261,8 @@ def test_rows_of_several_nodes_are_not_taken_for_one_gpu() -> None:
         read(heading + "".join(rows))
     names = ("[Unknown Error]", "GPU-6", "GPU-?")  # of a damaged name there is one row
     rows = (f"2024/05/31 08:39:{10 + n}.000, 0, {name}, 6 W\n" for n, name in enumerate(names))
-    (one,) = sensors(read(heading + "".join(rows)))
-    assert one.time_s.size == 3 and one.uuid == "GPU-6"
+    (sensor,) = sensors(read(heading + "".join(rows)))
+    assert sensor.time_s.size == 3 and sensor.uuid == "GPU-6"
 
 
 def test_a_table_without_a_heading_needs_the_names_of_its_fields() -> None:
@@ -277,12 +277,12 @@ def test_what_a_sample_stands_for_is_told_by_field_or_gpu() -> None:
     fields = "timestamp, name, power.draw [W], power.draw.average [W], power.draw.instant [W], power.limit"
     text = f"{fields}\n{ROW}, NVIDIA H100 80GB HBM3, 61 W, 62 W, 63 W, 700.00 W\n"
     series = sensors(read(text))
-    assert {one.name.removeprefix("GPU:0 power.draw"): one.samples for one in series} == {
+    assert {sensor.name.removeprefix("GPU:0 power.draw"): sensor.samples for sensor in series} == {
         "": MOVING_MEAN,
         ".average": MOVING_MEAN,
         ".instant": INSTANTANEOUS,
     }
-    assert {(one.limit_w, one.index) for one in series} == {(700.0, 0)}
+    assert {(sensor.limit_w, sensor.index) for sensor in series} == {(700.0, 0)}
 
 
 def test_rows_of_errors_and_messages_between_are_left_out_and_counted() -> None:
@@ -324,7 +324,7 @@ def test_a_wide_table_has_a_column_for_each_device() -> None:
     assert of_gpu(recording, 0).values.tolist() == [61, 62] and of_gpu(recording, 0).limit_w == 400
     assert of_gpu(recording, 1, "mean_power").values.tolist() == [71, 72]
     assert of_gpu(recording, 0, "utilisation").values.tolist() == [0.5, 0.6]
-    (node,) = [one for one in sensors(recording) if one.kind == "node"]
+    (node,) = [sensor for sensor in sensors(recording) if sensor.kind == "node"]
     assert (node.name, node.origin, node.values[0]) == ("rack 7", "estimated", 300)
     assert sensors(recording)[0].time_s.tolist() == [T0, T0 + 1] and not recording.flags
 

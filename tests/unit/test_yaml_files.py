@@ -91,5 +91,5 @@ def test_a_text_is_no_json_that_holds(text: str | bytes) -> None:
 
 def test_what_is_json_is_read_as_it_is() -> None:
     text = '{"a": [1, -2.5e-3, true, null, "ä"], "b": {"c": 18446744073709551615}}'
-    found = {"a": [1, -0.0025, True, None, "ä"], "b": {"c": 2**64 - 1}}
-    assert parse_json(text) == parse_json(text.encode("utf-8-sig")) == found
+    content = {"a": [1, -0.0025, True, None, "ä"], "b": {"c": 2**64 - 1}}
+    assert parse_json(text) == parse_json(text.encode("utf-8-sig")) == content

@@ -37,11 +37,11 @@ class TruePower:
 
     def energy_until(self, time_s: np.ndarray) -> np.ndarray:
         """The exact energy in J from 0 to each time."""
-        place = np.clip(np.searchsorted(self.time_s, time_s) - 1, 0, self.time_s.size - 2)
+        index = np.clip(np.searchsorted(self.time_s, time_s) - 1, 0, self.time_s.size - 2)
         parts = 0.5 * (self.power_w[1:] + self.power_w[:-1]) * np.diff(self.time_s)
-        whole = np.concatenate(([0.0], np.cumsum(parts)))[place]
-        rest = time_s - self.time_s[place]
-        return whole + 0.5 * (self.power_w[place] + self.at(time_s)) * rest
+        whole = np.concatenate(([0.0], np.cumsum(parts)))[index]
+        rest = time_s - self.time_s[index]
+        return whole + 0.5 * (self.power_w[index] + self.at(time_s)) * rest
 
 
 @st.composite
@@ -125,9 +125,9 @@ def estimated(time_s: np.ndarray, power_w: np.ndarray) -> Block:
     return block(time_s, power_w, name="rated", kind="cpu", origin="estimated")
 
 
-def checked(one: Block, period_s: float | None = None) -> Validated:
+def checked(block_read: Block, period_s: float | None = None) -> Validated:
     """The energy, power and flags of a block of one sensor."""
-    return validate(one, 0, period_s)
+    return validate(block_read, 0, period_s)
 
 
 def total_j(validated: Validated) -> float:
