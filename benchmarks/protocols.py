@@ -38,8 +38,8 @@ from torch.utils.data import DataLoader
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.termination import StopRequest
 from scalewatt.data.imagenet import find_images
-from scalewatt.models import workload_class
 from scalewatt.models.afno import FastSpectralLayer, SpectralLayer
+from scalewatt.models.interface import workload_class
 from scalewatt.recordings.stage_log import EventLog
 from scalewatt.run_files.record import Job
 from scalewatt.training.distributed import choose_device, join_ranks, start_process_group

@@ -83,23 +83,14 @@ def year_times(year: int, samples_per_year: int | None = None) -> np.ndarray:
     return times[:stop].astype("datetime64[ns]")
 
 
-class YearFile(NamedTuple):
-    """Layout of a prepared year."""
+def read_layout(path: Path) -> tuple[int, tuple[int, int, int]]:
+    """Times of a prepared year, and its channels, latitudes and longitudes.
 
-    path: Path
-    steps: int
-    """Times; a linked file may have more."""
-    channels: int
-    latitudes: int
-    longitudes: int
-
-
-def read_layout(folder: Path, year: int) -> YearFile:
-    """Read a prepared year's layout; InputError if the file is missing or damaged."""
-    path = folder / f"{year}.h5"
+    A linked file may have more times. InputError if the file is missing or damaged.
+    """
     try:
         with h5py.File(path, "r") as file:
-            return YearFile(path, len(file["time"]), *file["fields"].shape[1:])
+            return len(file["time"]), file["fields"].shape[1:]
     except FileNotFoundError:
         raise InputError(f"{path}: prepared ERA5 year is missing") from None
     except Exception as error:  # h5py has many for damaged files
@@ -122,36 +113,29 @@ class Era5Dataset(Dataset[tuple[torch.Tensor, ...]]):
     def __init__(
         self, folder: Path | str, definition: dict[str, Any], part: str, lead_steps: int
     ) -> None:
-        folder, years, wanted = (
-            Path(folder),
-            part_years(definition, part),
-            definition["samples_per_year"],
-        )
-        read = {*years, *(year + 1 for year in years)} & {*all_years(definition)}
-        files = {year: read_layout(folder, year) for year in sorted(read)}
+        folder, years = Path(folder), part_years(definition, part)
+        wanted, known = definition["samples_per_year"], all_years(definition)
         self._open: dict[tuple[int, Path], h5py.Dataset] = {}  # by process
         self._samples: list[list[tuple[Path, int]]] = []
         """Files and steps of each sample's fields."""
         for year in years:
-            file, following = files[year], files.get(year + 1)
-            steps = [(file.path, step) for step in range(file.steps)]
-            if following and file.steps == len(year_times(year)):
-                steps += [
-                    (following.path, step) for step in range(min(lead_steps, following.steps))
-                ]
-            usable = min(wanted, file.steps, max(0, len(steps) - lead_steps))
+            path, following = folder / f"{year}.h5", folder / f"{year + 1}.h5"
+            count, (channels, latitudes, longitudes) = read_layout(path)
+            steps = [(path, step) for step in range(count)]
+            if count == len(year_times(year)) and year + 1 in known:
+                steps += [(following, step) for step in range(read_layout(following)[0])]
+            usable = min(wanted, count, max(0, len(steps) - lead_steps))
             if part == "train" and usable < wanted:
                 raise InputError(
-                    f"{file.path}: has {usable} samples with targets {lead_steps * STEP_H} h ahead, "
+                    f"{path}: has {usable} samples with targets {lead_steps * STEP_H} h ahead, "
                     f"samples_per_year is {wanted}; lower it, or prepare {year + 1}, too"
                 )
             self._samples += [steps[first : first + 1 + lead_steps] for first in range(usable)]
         if not self._samples:
             raise InputError(f"{folder}: no {part} samples of ERA5 have targets")
-        file = files[years[0]]
-        self.shape = min(file.channels, len(CHANNELS)), file.latitudes - 1, file.longitudes
-        with h5py.File(file.path, "r") as first:
-            self.latitude: np.ndarray = first["latitude"][:-1]
+        self.shape = min(channels, len(CHANNELS)), latitudes - 1, longitudes
+        with h5py.File(path, "r") as file:
+            self.latitude: np.ndarray = file["latitude"][:-1]
             """Degrees north of the rows used, float64 (H,)."""
 
     def __len__(self) -> int:

@@ -85,17 +85,18 @@ def make_year(
             )
         prepare_year(source, path, times, grid)
 
-    layout, needed = read_layout(folder, year), (grid[0] + 1, grid[1])
-    if layout.channels not in CHANNEL_COUNTS or (layout.latitudes, layout.longitudes) != needed:
+    _, shape = read_layout(path)
+    needed = len(CHANNELS), grid[0] + 1, grid[1]
+    if shape[0] not in CHANNEL_COUNTS or shape[1:] != needed[1:]:
         raise InputError(
-            f"{path}: has (channels, latitudes, longitudes) = {layout[2:]}; the grid of "
-            f"{definition['name']} needs {(len(CHANNELS), *needed)}"
+            f"{path}: has (channels, latitudes, longitudes) = {shape}; dataset {definition['name']} "
+            f"needs {needed}"
         )
     moments = stored_moments(path, len(times))
     # The last bits of sums depend on the processor.
     values = [[f"{x:.10g}" for x in moments[key]] for key in ("mean", "squares")]
     digest = hashlib.sha256(json.dumps(values).encode()).hexdigest()
-    return {"year": year, "steps": len(times), "grid": [*needed], "moments_sha256": digest}
+    return {"year": year, "steps": len(times), "grid": [*needed[1:]], "moments_sha256": digest}
 
 
 # --- a year ---------------------------------------------------------------------------------------

@@ -86,30 +86,29 @@ def find_images(folder: Path | str, split: str) -> ImageFolderIndex:
     InputError names a class without images, or with an empty one.
     """
     root = Path(folder) / split
-    classes = sorted(entry.name for entry in _visible(root) if entry.is_dir())
+    classes = sorted(path for path in root.glob("[!.]*") if path.is_dir())
     with ThreadPoolExecutor(LISTING_THREADS) as threads:
-        images = list(threads.map(_images_of_class, [root / name for name in classes]))
-    labels = np.repeat(np.arange(len(classes), dtype=np.int32), [len(sizes) for sizes in images])
-    sizes = {path: size for images_of_class in images for path, size in images_of_class.items()}
+        listed = list(threads.map(_images_of_class, classes))
+    labels = np.repeat(np.arange(len(classes), dtype=np.int32), [len(images) for images in listed])
+    sizes = {f"{split}/{path}": size for images in listed for path, size in images.items()}
     return ImageFolderIndex(Path(folder), [*sizes], labels, np.array([*sizes.values()], np.int64))
 
 
-def _visible(folder: Path) -> list[os.DirEntry[str]]:
-    return [entry for entry in os.scandir(folder) if not entry.name.startswith(".")]
-
-
 def _images_of_class(folder: Path) -> dict[str, int]:
-    """Bytes of every image of a class by its path, sorted."""
-    images = sorted(
-        (f"{folder.parent.name}/{folder.name}/{entry.name}", entry.stat().st_size)
-        for entry in _visible(folder)
-        if entry.name.lower().endswith(SUFFIXES)
-    )
-    if not images:
-        raise InputError(f"{folder}: no images ({', '.join(SUFFIXES)}) in this class")
-    if empty := [path for path, size in images if size == 0]:
-        raise InputError(f"{folder.parents[1] / empty[0]}: empty file (in its class: {len(empty)})")
-    return dict(images)
+    """Bytes of every image of a class by <class>/<image>, sorted."""
+    images = {
+        f"{folder.name}/{entry.name}": entry.stat().st_size
+        for entry in os.scandir(folder)
+        if entry.name.lower().endswith(SUFFIXES) and not entry.name.startswith(".")
+    }
+    empty = sorted(path for path, size in images.items() if size == 0)
+    if empty or not images:
+        raise InputError(
+            f"{folder.parent / empty[0]}: empty file (in its class: {len(empty)})"
+            if empty
+            else f"{folder}: no images ({', '.join(SUFFIXES)}) in this class"
+        )
+    return dict(sorted(images.items()))
 
 
 # --- subsets --------------------------------------------------------------------------------------
@@ -186,9 +185,8 @@ def _is_tree(folder: Path) -> bool:
 def extract_tars(source: Path, definition: dict[str, Any], folder: Path) -> None:
     """Extract train/ and val/ into `folder` from the official files in `source`.
 
-    Each class is extracted to a hidden folder. They become train/ and val/ when all are complete and,
-    for the full ImageNet, the MD5 are right; an extraction that was killed goes on with the missing ones.
-    InputError names what is missing, damaged or of another number or digest than expected.
+    They appear when all classes are complete and, for the full ImageNet, the MD5 are right. InputError
+    names what is missing, damaged or of another number or digest than expected.
     """
     tars = {kind: source / name for kind, name in TARS.items()}
     if missing := [path for path in tars.values() if not path.is_file()]:
@@ -203,26 +201,43 @@ def extract_tars(source: Path, definition: dict[str, Any], folder: Path) -> None
             raise InputError(
                 f"{tars['devkit']}: has {number} {key}, dataset {definition['name']} {definition[key]}"
             )
-
-    # What was extracted from other tars is not mixed with what these hold.
-    stats = [(path.stat().st_size, path.stat().st_mtime_ns) for path in tars.values()]
-    root = folder / f".extracting-{hashlib.sha256(repr(stats).encode()).hexdigest()[:12]}"
-    present = [folder / split for split in SPLITS if (folder / split).exists()]
-    if present and not root.exists():
-        raise InputError(f"{present[0]}: was not extracted from these tars; remove it")
-    for stale in {*folder.glob(".extracting-*")} - {root}:
-        shutil.rmtree(stale)
-    root.mkdir(exist_ok=True)
+    if present := [folder / split for split in SPLITS if (folder / split).exists()]:
+        raise InputError(f"{present[0]}: would be extracted from {source}; remove it")
+    root = folder / ".extracting"
+    shutil.rmtree(root, ignore_errors=True)  # of an extraction that was killed
+    root.mkdir()
     needed = sum(tars[split].stat().st_size for split in SPLITS)
-    extracted = sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
-    require_space(root, needed - extracted, str(root), "the images", "; name another data root")
+    require_space(root, needed, str(root), "the images", "; name another data root")
 
     say(f"{folder}: extracting {len(train)} classes from {source}")
-    _extract_all(tars, root, train, val, OFFICIAL_MD5 if numbers == OFFICIAL_NUMBERS else {})
+    with _reading(tars["train"]), tarfile.open(tars["train"]) as tar:
+        members = {Path(member.name).stem: member for member in tar if member.isfile()}
+    if odd := sorted(members.keys() ^ train.keys()):
+        raise InputError(
+            f"{tars['train']}: has other classes than the devkit; differing: {', '.join(odd[:5])}"
+        )
+    md5 = OFFICIAL_MD5 if numbers == OFFICIAL_NUMBERS else {}
+    threads = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+    try:
+        # A digest reads a whole file and takes longest, so it begins first.
+        digests = {kind: threads.submit(file_md5, tars[kind]) for kind in md5}
+        counts = {
+            wnid: threads.submit(extract, tars["train"], member, root / "train" / wnid, {})
+            for wnid, member in members.items()
+        }
+        counts["val"] = threads.submit(extract, tars["val"], None, root / "val", val)
+        for name, number in {**train, "val": len(val)}.items():
+            if (extracted := counts[name].result()) != number:
+                path = tars["val" if name == "val" else "train"]
+                raise InputError(f"{path}: {name} has {extracted} images, the devkit says {number}")
+        for kind, digest in digests.items():
+            if digest.result() != md5[kind]:
+                raise InputError(f"{tars[kind]}: MD5 is {digest.result()}, expected {md5[kind]}")
+    finally:
+        threads.shutdown(cancel_futures=True)
     for split in SPLITS:
-        if not (folder / split).exists():
-            os.rename(root / split, folder / split)
-    shutil.rmtree(root)
+        os.rename(root / split, folder / split)
+    root.rmdir()
 
 
 def read_devkit(path: Path) -> tuple[dict[str, int], dict[str, str]]:
@@ -247,42 +262,6 @@ def read_devkit(path: Path) -> tuple[dict[str, int], dict[str, str]]:
         raise InputError(f"{path}: cannot be read as ILSVRC2012's devkit ({error!r})") from error
 
 
-def _extract_all(
-    tars: dict[str, Path],
-    root: Path,
-    train: dict[str, int],
-    val: dict[str, str],
-    md5: dict[str, str],
-) -> None:
-    """Extract all classes to `root`, each as many images as the devkit says, and check the digests."""
-    with _reading(tars["train"]), tarfile.open(tars["train"]) as tar:
-        members = {Path(member.name).stem: member for member in tar if member.isfile()}
-    if odd := sorted(members.keys() ^ train.keys()):
-        raise InputError(
-            f"{tars['train']}: has other classes than the devkit; differing: {', '.join(odd[:5])}"
-        )
-    threads = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
-    try:
-        # A digest reads a whole file and takes longest, so it begins first.
-        digests = {kind: threads.submit(file_md5, tars[kind]) for kind in md5}
-        counts = {
-            wnid: threads.submit(extract, tars["train"], member, root / "train" / wnid, {})
-            for wnid, member in members.items()
-        }
-        counts["val"] = threads.submit(extract, tars["val"], None, root / "val", val)
-        for name, number in {**train, "val": len(val)}.items():
-            if (extracted := counts[name].result()) != number:
-                path = tars["val" if name == "val" else "train"]
-                raise InputError(f"{path}: {name} has {extracted} images, the devkit says {number}")
-        for kind, digest in digests.items():
-            if digest.result() != md5[kind]:
-                raise InputError(
-                    f"{tars[kind]}: MD5 is {digest.result()}, expected {md5[kind]}; get the right file"
-                )
-    finally:
-        threads.shutdown(cancel_futures=True)
-
-
 @contextmanager
 def _reading(tar_path: Path) -> Iterator[None]:
     try:
@@ -294,25 +273,18 @@ def _reading(tar_path: Path) -> Iterator[None]:
 def extract(
     tar_path: Path, member: tarfile.TarInfo | None, out: Path, classes: dict[str, str]
 ) -> int:
-    """Extract the images of a tar, or of its `member`, to `out` or its `classes` by name, unless it exists.
-
-    Returns the number of images in `out`.
-    """
-    if not out.exists():
-        partial = out.with_name(f".partial-{out.name}")
-        shutil.rmtree(partial, ignore_errors=True)
-        for folder in {partial, *(partial / wnid for wnid in classes.values())}:
-            folder.mkdir(parents=True, exist_ok=True)
-        with _reading(tar_path), tarfile.open(tar_path) as outer:
-            file = outer.extractfile(member) if member else None
-            with tarfile.open(fileobj=file) if file else outer as images:
-                for image in filter(tarfile.TarInfo.isfile, images):
-                    name = Path(image.name).name
-                    if classes and name not in classes:
-                        raise InputError(f"{tar_path}: {name} is not an image of the devkit")
-                    path = partial / classes.get(name, "") / name
-                    path.write_bytes(images.extractfile(image).read())  # type: ignore[union-attr]
-        partial.rename(out)
+    """Extract the images of a tar, or of its `member`, to `out` or its `classes` by name; their number."""
+    for folder in {out, *(out / wnid for wnid in classes.values())}:
+        folder.mkdir(parents=True, exist_ok=True)
+    with _reading(tar_path), tarfile.open(tar_path) as outer:
+        file = outer.extractfile(member) if member else None
+        with tarfile.open(fileobj=file) if file else outer as images:
+            for image in filter(tarfile.TarInfo.isfile, images):
+                name = Path(image.name).name
+                if classes and name not in classes:
+                    raise InputError(f"{tar_path}: {name} is not an image of the devkit")
+                path = out / classes.get(name, "") / name
+                path.write_bytes(images.extractfile(image).read())  # type: ignore[union-attr]
     return sum(len(files) for *_, files in os.walk(out))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -121,9 +121,7 @@ PIXEL_OFFSET = (np.array(CHANNEL_MEAN) / np.array(CHANNEL_SD)).astype(np.float32
 
 def to_tensor(image: Image.Image) -> torch.Tensor:
     """Normalise an RGB image with ImageNet's mean and sd, to float32 (3, height, width)."""
-    pixels = np.asarray(image).transpose(2, 0, 1)
-    out = np.empty(pixels.shape, np.float32)
-    np.multiply(pixels, PIXEL_SCALE, out=out)
+    out = np.multiply(np.asarray(image).transpose(2, 0, 1), PIXEL_SCALE, order="C")
     out -= PIXEL_OFFSET
     return torch.from_numpy(out)
 
@@ -152,17 +150,3 @@ class AuthorsImages(ImageNetDataset):
                 transforms.Normalize(CHANNEL_MEAN, CHANNEL_SD),
             ]
         )
-
-
-@cache
-def random_images(
-    count: int, size: int, seed: int, device: torch.device, channels_last: bool
-) -> torch.Tensor:
-    """Make a batch of random images, float32 (count, 3, size, size); later calls give the same tensor.
-
-    Standard normal, roughly as normalised images: a GPU's power depends on the values.
-    """
-    generator = torch.Generator(device).manual_seed(seed)
-    images = torch.randn((count, 3, size, size), generator=generator, device=device)
-    layout: Any = torch.channels_last if channels_last else torch.contiguous_format
-    return images.contiguous(memory_format=layout)

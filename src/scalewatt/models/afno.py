@@ -87,20 +87,16 @@ class FastSpectralLayer(SpectralLayer):
         size = width // self.blocks
         # A block's features innermost, each its real and imaginary part: one real product a map.
         parts = torch.view_as_real(spectrum).reshape(batch, self.blocks, size, modes * rows, 2)
-        parts = _copied(parts.permute(1, 0, 3, 2, 4), _autocast_type(spectrum.device.type))
+        device = spectrum.device.type
+        is_cast = torch.is_autocast_enabled(device)
+        dtype = torch.get_autocast_dtype(device) if is_cast else torch.float32
+        parts = _copied(parts.permute(1, 0, 3, 2, 4), dtype)
         parts = parts.reshape(self.blocks, -1, 2 * size)
         parts = functional.relu(_linear(parts, self.w1, self.b1))
         parts = functional.softshrink(_linear(parts, self.w2, self.b2), self.sparsity_threshold)
         parts = parts.reshape(self.blocks, batch, modes * rows, size, 2)
         parts = _copied(parts.permute(1, 0, 3, 2, 4), torch.float32)
         return torch.view_as_complex(parts.reshape(batch, width, modes, rows, 2))
-
-
-def _autocast_type(device_type: str) -> torch.dtype:
-    """Type in which matrix products of float32 are computed here."""
-    if torch.is_autocast_enabled(device_type):
-        return torch.get_autocast_dtype(device_type)
-    return torch.float32
 
 
 def _copied(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -116,10 +112,8 @@ def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.
     """
     blocks, size = bias.shape[1:]
     real, imaginary = weight
-    to_real, to_imaginary = (
-        torch.stack([real, -imaginary], dim=2),
-        torch.stack([imaginary, real], dim=2),
-    )
+    to_real = torch.stack([real, -imaginary], dim=2)
+    to_imaginary = torch.stack([imaginary, real], dim=2)
     # (blocks, in, part in, out, part out)
     matrix = torch.stack([to_real, to_imaginary], dim=-1).reshape(blocks, 2 * size, 2 * size)
     offset = bias.permute(1, 2, 0).reshape(blocks, 1, 2 * size)
@@ -295,11 +289,10 @@ class Rollout(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Map (B, C, H, W) to (B, steps, C, H, W)."""
-        forecasts = []
+        states = [x]
         for _ in range(self.steps):
-            x = self.net(x)
-            forecasts.append(x)
-        return torch.stack(forecasts, dim=1)
+            states.append(self.net(states[-1]))
+        return torch.stack(states[1:], dim=1)
 
 
 def load_original_checkpoint(model: FourCastNet | Rollout, path: Path | str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -123,3 +124,8 @@ class Workload(ABC):
 
         Keys: train_loss, train_metric, validation_loss, metric, and what the model adds.
         """
+
+
+def workload_class(model: str) -> type[Workload]:
+    """Workload of `model`: WORKLOAD of the module of its name, imported here and not before."""
+    return import_module(f"scalewatt.models.{model}").WORKLOAD

@@ -12,7 +12,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.data.imagenet import subset_positions
-from scalewatt.data.images import AuthorsImages, ImageNetDataset, random_images
+from scalewatt.data.images import AuthorsImages, ImageNetDataset
 from scalewatt.models.interface import Batch, Evaluation, Schedule, SyntheticSamples, Workload
 
 REFERENCE_BATCH = 256
@@ -41,6 +41,15 @@ class ResNet50(Workload):
         base_rate = self.settings["base_learning_rate"]
         self.reference_rate = base_rate * (spec.global_batch_size / REFERENCE_BATCH)
         self._subsets = {} if self.synthetic else subset_positions(data_folder, spec)
+        if self.synthetic:
+            # Standard normal, roughly as normalised images: a GPU's power depends on the values.
+            random = torch.Generator(device).manual_seed(self.seed)
+            shape = (spec.local_batch_size, 3, *2 * [self.settings["image_size"]])
+            layout = (
+                torch.channels_last if self.settings["channels_last"] else torch.contiguous_format
+            )
+            pixels = torch.randn(shape, generator=random, device=device)
+            self._pixels = pixels.contiguous(memory_format=layout)
 
     def model(self) -> nn.Module:
         """Make torchvision's resnet50, unchanged, with the dataset's number of classes."""
@@ -117,8 +126,7 @@ class ResNet50(Workload):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         if self.synthetic:
             labels = batch[0] % self.spec.dataset["classes"]
-            size, last = self.settings["image_size"], self.settings["channels_last"]
-            pixels = random_images(len(labels), size, self.seed, self.device, last)
+            pixels = self._pixels[: len(labels)]
         else:
             pixels, labels = batch
         logits = model(pixels).float()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -31,29 +30,24 @@ def restore_random_state(states: dict[str, torch.Tensor], device: torch.device) 
 def save(path: Path, state: dict[str, Any], check: Check | None = None) -> None:
     """Write `state` as torch does; the file before it stays until the new one is complete.
 
-    `check` is called right before that is replaced, and raises if it must not be. TypeError for a part of
-    the state that could not be read back: neither tensors, numbers, text, nor lists and dictionaries of
+    `check` is called right before that is replaced, and raises if it must not be. UnpicklingError for a part
+    of the state that could not be read back: neither tensors, numbers, text, nor lists and dictionaries of
     these. OSError if the file system is full.
     """
     with atomic_path(path, check) as temporary:
         with open(temporary, "wb") as file:  # which reports a full file system, unlike torch
             torch.save(state, file)
-        try:
-            torch.load(temporary, mmap=True, map_location="cpu", weights_only=True)
-        except UnpicklingError as error:
-            raise TypeError(f"{path}: could not be resumed from ({_reason(error)})") from error
+        torch.load(temporary, mmap=True, map_location="cpu", weights_only=True)
 
 
 def load_checkpoint(path: Path, spec_sha256: str) -> dict[str, Any] | None:
     """Map the checkpoint at `path` into memory; None if there is none.
 
-    InputError if it is damaged, of another spec, or has more in it than tensors and plain values.
+    InputError if it is damaged, or of another spec.
     """
     if not path.exists():
         return None
-    restart = (
-        f"restore it from a copy, or delete the folder {path.parent} to train from the beginning"
-    )
+    restart = f"restore it, or delete the folder {path.parent} to train from the beginning"
     try:
         with zipfile.ZipFile(path) as file:  # torch reads no checksums
             if damaged := file.testzip():

@@ -1,4 +1,4 @@
-"""Arithmetic and memory of a training's device: TF32, autocast, gradient scaling, peak memory."""
+"""Arithmetic and memory of a training's device: TF32, autocast, peak memory."""
 
 from __future__ import annotations
 
@@ -65,6 +65,6 @@ def within_device(spec: RunSpec, device: torch.device) -> Iterator[None]:
         allocated_gib = torch.cuda.max_memory_allocated(device) / 2**30
         raise InputError(
             f"{spec.configuration}: a local batch of {spec.local_batch_size} does not fit into the memory"
-            f" of {torch.cuda.get_device_name(device)}, of which it allocated {allocated_gib:.1f} GiB;"
-            " lower local_batch_size"
+            f" of {torch.cuda.get_device_name(device)} (allocated: {allocated_gib:.1f} GiB); lower"
+            " local_batch_size"
         ) from error

@@ -23,14 +23,11 @@ def join_ranks(name: str, expected: int, expected_nodes: int) -> Ranks:
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
-    size = comm.Get_size()
-    if size != expected:
-        hint = (
-            "the launcher started separate worlds of one rank; with Slurm use srun --mpi=pmi2"
-            if size == 1
-            else "check the launcher of the cluster file"
+    if comm.Get_size() != expected:
+        raise InputError(
+            f"{name}: MPI has {comm.Get_size()} ranks, the spec asks for {expected}; check the launcher of "
+            "the cluster file (Slurm with worlds of 1 rank: srun --mpi=pmi2)"
         )
-        raise InputError(f"{name}: MPI has {size} ranks, the spec asks for {expected}: {hint}")
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     local_rank = node.Get_rank()
     node.Free()
@@ -38,7 +35,7 @@ def join_ranks(name: str, expected: int, expected_nodes: int) -> Ranks:
     nodes = len(set(comm.allgather(host)))
     if nodes != expected_nodes:
         raise InputError(f"{name}: runs on {nodes} nodes, the spec asks for {expected_nodes}")
-    return Ranks(comm, comm.Get_rank(), size, local_rank, host, nodes)
+    return Ranks(comm, comm.Get_rank(), expected, local_rank, host, nodes)
 
 
 def wait_for_ranks(ranks: Ranks) -> None:
@@ -57,11 +54,10 @@ def choose_device(torch_device: str, ranks: Ranks) -> torch.device:
     import torch
 
     available = 0 if torch_device == "cpu" else torch.cuda.device_count()
-    # A launcher may show each rank all GPUs of the node, or its own alone.
-    device = (
-        torch.device("cuda", ranks.local_rank % available) if available else torch.device("cpu")
-    )
-    if available:
+    if not available:
+        device = torch.device("cpu")
+    else:  # a launcher may show each rank all GPUs of the node, or its own alone
+        device = torch.device("cuda", ranks.local_rank % available)
         torch.cuda.set_device(device)
     if torch_device == "cuda":
         gpus = _gathered_gpus(ranks, device)
@@ -87,20 +83,18 @@ def start_process_group(ranks: Ranks, device: torch.device) -> None:
     """Start torch.distributed: rank 0 takes a free port and MPI carries host and port to all."""
     import torch.distributed as dist
 
-    host = ranks.host
     if ranks.nodes == 1:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-        host = "127.0.0.1"
-    store = None
-    if ranks.rank == 0:
-        store = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False)
-    address = ranks.comm.bcast((host, store.port) if store else None, root=0)
-    if store is None:
-        store = dist.TCPStore(address[0], address[1], is_master=False)
-    gpus = _gathered_gpus(ranks, device)
+    host, port, is_first = "127.0.0.1" if ranks.nodes == 1 else ranks.host, 0, ranks.rank == 0
+    if is_first:
+        store = dist.TCPStore(host, port, is_master=True, wait_for_workers=False)
+        port = store.port
+    host, port = ranks.comm.bcast((host, port))
+    if not is_first:
+        store = dist.TCPStore(host, port, is_master=False)
     # NCCL refuses two ranks on one GPU; gloo does not.
-    are_distinct = device.type == "cuda" and len(set(gpus)) == len(gpus)
-    backend = "nccl" if are_distinct else "gloo"
+    gpus = _gathered_gpus(ranks, device)
+    backend = "nccl" if device.type == "cuda" and len(set(gpus)) == len(gpus) else "gloo"
     dist.init_process_group(
         backend, store=store, rank=ranks.rank, world_size=ranks.size, timeout=COLLECTIVE_TIMEOUT
     )
@@ -117,8 +111,7 @@ class Agreement:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._batches, self._next = 0, 1
-        self._since_s = time.monotonic()
+        self._batches, self._next, self._since_s = 0, 1, time.monotonic()
 
     def reached(self, *wishes: bool) -> list[bool]:
         """Whether any rank has each wish; False until the next exchange."""

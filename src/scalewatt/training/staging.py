@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from scalewatt.data.imagenet import SPLITS
 from scalewatt.data.node_copy import copy_images
 from scalewatt.data.prepared import is_staged
-from scalewatt.models import workload_class
+from scalewatt.models.interface import workload_class
 from scalewatt.provenance.rank_placement import Ranks
 from scalewatt.recordings.stage_log import EventLog
 from scalewatt.run_files.record import Job

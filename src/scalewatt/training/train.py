@@ -25,8 +25,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json
 from scalewatt.common.processes import ignore_stop_signals
 from scalewatt.common.termination import StopRequest
-from scalewatt.models import workload_class
-from scalewatt.models.interface import Batch
+from scalewatt.models.interface import Batch, workload_class
 from scalewatt.provenance.rank_placement import Ranks
 from scalewatt.recordings.stage_log import EventLog
 from scalewatt.run_files.record import FINISHED, STOPPED, Job
@@ -59,18 +58,15 @@ class Trainer:
         torch.manual_seed(self.seed + ranks.rank)  # layers such as dropout differ between ranks
         self._make_loaders()
 
-        self.epoch = self.step = 0
+        self.epoch = self.step = self.updates_here = 0
         self.sums: torch.Tensor | None = None
         """What the epoch's updates added up, as `Workload.loss` gives it."""
+        self.history: list[dict[str, Any]] = []
         self.stage, self.entered_s = "startup", time.monotonic()
         self.seconds: dict[str, float] = defaultdict(float)
         """Time of the epoch by stage, in s."""
-        self.phases = PhaseTimer(device)
-        self.history: list[dict[str, Any]] = []
-
-        self.updates_here = 0
+        self.phases, self.agreement = PhaseTimer(device), Agreement(device)
         self.saved_s = time.monotonic()
-        self.agreement = Agreement(device)
         self.notes = ProgressNotes(job, self.batches.steps) if ranks.rank == 0 else None
 
     def _make_network(self) -> None:
@@ -105,8 +101,7 @@ class Trainer:
     def _make_loaders(self) -> None:
         """Make the loaders of the training and of each evaluation."""
         spec, data = self.spec, self.workload.training_data()
-        samples = len(data)  # type: ignore[arg-type]
-        if samples != spec.dataset_samples:
+        if (samples := len(data)) != spec.dataset_samples:  # type: ignore[arg-type]
             raise InputError(
                 f"{self.job.data_folder}: has {samples} training samples,"
                 f" the spec of {spec.configuration} asks for {spec.dataset_samples}"
@@ -140,11 +135,12 @@ class Trainer:
 
     def inputs(self, batch: Iterable[torch.Tensor]) -> Batch:
         """Batch on the device, images in the network's memory layout; authors wait for each copy."""
+        layouts = {4: self.layout}
         return tuple(
             part.to(
                 self.device,
                 non_blocking=not self.as_authors,
-                memory_format=self.layout if part.dim() == 4 else torch.preserve_format,
+                memory_format=layouts.get(part.dim(), torch.preserve_format),
             )
             for part in batch
         )
@@ -152,7 +148,6 @@ class Trainer:
     def update(self, batch: Any) -> None:
         """Compute the gradients of a batch in one pass or several, and update the weights."""
         phase, passes = self.phases.phase, self.spec.gradient_accumulation_steps
-        self.phases.begin_step(self.step, self.batches.steps)
         self.schedule.begin_step(self.epoch, self.step, self.batches.steps)
         self.optimizer.zero_grad(set_to_none=True)
         with phase("copy"):
