@@ -50,11 +50,9 @@ def prepare(definition: dict[str, Any], folder: Path, store: str | None) -> list
     InputError names what the store lacks, a year that is missing where there is no store, or years whose
     relative humidity is of different kinds.
     """
-    made = [make_year(definition, folder, store, year) for year in all_years(definition)]
-    kinds: dict[str, int] = {}
-    for year in all_years(definition):
-        with h5py.File(folder / f"{year}.h5", "r") as file:
-            kinds.setdefault(file.attrs.get("relative_humidity_over", "unknown"), year)
+    years = all_years(definition)
+    made = [make_year(definition, folder, store, year) for year in years]
+    kinds = {_humidity_kind(folder / f"{year}.h5"): year for year in years}
     if len(kinds) > 1:
         listed = ", ".join(f"{year}.h5 over {kind}" for kind, year in kinds.items())
         raise InputError(
@@ -63,6 +61,11 @@ def prepare(definition: dict[str, Any], folder: Path, store: str | None) -> list
         )
     write_statistics(folder, part_years(definition, "train"), definition["samples_per_year"])
     return made
+
+
+def _humidity_kind(path: Path) -> str:
+    with h5py.File(path, "r") as file:
+        return file.attrs["relative_humidity_over"]
 
 
 def make_year(

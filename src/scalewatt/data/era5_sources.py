@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -55,8 +55,7 @@ class Source:
     """The file whose `fields` are used in place; None to copy them."""
 
 
-@dataclass
-class Part:
+class Part(NamedTuple):
     """The fields of one array that are needed."""
 
     array: xr.DataArray
@@ -105,17 +104,13 @@ def find_fields(source: Source, times: np.ndarray) -> list[Part]:
             np.add.at(count, np.ix_(np.array(channels), steps), 1)
             parts.append(Part(array, rows, channels, columns, steps))
 
-    names = [*CHANNEL_OF.values()]
-    for number, step in np.argwhere(count > 1)[:1]:
-        both = [part for part in parts if number in part.channels and step in part.steps]
-        files = " and ".join(sorted({part.array.attrs["file"] for part in both}))
-        raise InputError(
-            f"{source.name}: has {names[number]} on {_minute(times[step])} more than once, in {files}"
-        )
-    for name, missing in zip(names, count == 0, strict=True):
-        if missing.any():
-            shown = ", ".join(map(_minute, times[missing][:5]))
-            raise InputError(f"{source.name}: missing {name} on {shown} (times: {missing.sum()})")
+    for wrong, text in ((count > 1, "more than once:"), (count == 0, "missing")):
+        for number in np.flatnonzero(wrong.any(axis=1)):
+            shown = ", ".join(map(_minute, times[wrong[number]][:5]))
+            raise InputError(
+                f"{source.name}: {text} {[*CHANNEL_OF.values()][number]} on {shown} (times: "
+                f"{wrong[number].sum()})"
+            )
     return parts
 
 
@@ -252,55 +247,48 @@ GRIB_GRID = (
     *("Nj", "latitudeOfFirstGridPointInDegrees", "latitudeOfLastGridPointInDegrees"),
     *("Ni", "longitudeOfFirstGridPointInDegrees", "longitudeOfLastGridPointInDegrees"),
 )
-GRIB_KEYS = (
-    *("shortName", "typeOfLevel", "level", "validityDate", "validityTime", "offset", "totalLength"),
-    *GRIB_GRID,
-)
 
 
 def open_grib(path: Path) -> list[xr.DataArray]:
     """List a file's messages by their headers; InputError if it is torn or its grid is not regular."""
-    headers = pd.DataFrame(_headers(path), columns=GRIB_KEYS)
-    headers["variable"] = headers["shortName"].map(SHORT_NAMES)
-    headers.loc[headers["typeOfLevel"] != "isobaricInhPa", "level"] = 0
-    arrays = []
-    for key, rows in headers.groupby(["variable", "level", *GRIB_GRID]):
-        labels: Any = key
-        variable, level, height, north, south, width, west, east = labels
-        if (variable in ALOFT) != bool(level):
-            continue
-        minutes = rows["validityDate"] * 10_000 + rows["validityTime"]
-        coordinates = {
-            "time": pd.to_datetime(minutes.astype(str), format="%Y%m%d%H%M").to_numpy("M8[ns]"),
-            "latitude": np.linspace(north, south, height),
-            "longitude": np.linspace(west, east if east >= west else east + 360, width),
-        }
-        spans = rows[["offset", "totalLength"]].to_numpy(int)
-        values = indexing.LazilyIndexedArray(Messages(path, spans, (height, width)))
-        array = xr.DataArray(xr.Variable([*coordinates], values), coordinates, name=variable)
-        arrays.append(array.assign_coords(level=level).assign_attrs(file=str(path)))
-    return arrays
-
-
-def _headers(path: Path) -> Iterator[list[Any]]:
-    """Yield the values of GRIB_KEYS for each message of a variable that is needed."""
     import eccodes
 
+    get = eccodes.codes_get
+    messages: dict[tuple[Any, ...], list[tuple[str, int, int]]] = {}
     with path.open("rb") as file:
         while True:
             with _reading(str(path)):  # it may be torn
                 handle = eccodes.codes_grib_new_from_file(file, headers_only=True)
             if handle is None:
-                return
-            if (name := eccodes.codes_get(handle, "shortName")) in SHORT_NAMES:
-                kind = eccodes.codes_get(handle, "gridType")
-                if kind != "regular_ll" or any(eccodes.codes_get(handle, k) for k in GRIB_ORDER):
+                break
+            variable = SHORT_NAMES.get(get(handle, "shortName"))
+            aloft = get(handle, "typeOfLevel") == "isobaricInhPa"
+            if variable and (variable in ALOFT) == aloft:
+                kind = get(handle, "gridType")
+                if kind != "regular_ll" or any(get(handle, key) for key in GRIB_ORDER):
                     raise InputError(
-                        f"{path}: the grid of {name} is {kind}, or not row by row from west to east; "
+                        f"{path}: the grid of {variable} is {kind}, or not row by row from west to east; "
                         "needed is a regular latitude-longitude grid"
                     )
-                yield [eccodes.codes_get(handle, key) for key in GRIB_KEYS]
+                minute = f"{get(handle, 'validityDate'):08}{get(handle, 'validityTime'):04}"
+                labels = variable, get(handle, "level"), *(get(handle, key) for key in GRIB_GRID)
+                span = get(handle, "offset", int), get(handle, "totalLength", int)
+                messages.setdefault(labels, []).append((minute, *span))
             eccodes.codes_release(handle)
+
+    arrays = []
+    for (variable, level, height, north, south, width, west, east), listed in messages.items():
+        minutes = [minute for minute, *_ in listed]
+        coordinates = {
+            "time": pd.to_datetime(minutes, format="%Y%m%d%H%M").to_numpy("M8[ns]"),
+            "latitude": np.linspace(north, south, height),
+            "longitude": np.linspace(west, east if east >= west else east + 360, width),
+        }
+        spans = np.array([span for _, *span in listed])
+        values = indexing.LazilyIndexedArray(Messages(path, spans, (height, width)))
+        array = xr.DataArray(xr.Variable([*coordinates], values), coordinates, name=variable)
+        arrays.append(array.assign_coords(level=level).assign_attrs(file=str(path)))
+    return arrays
 
 
 class Messages(BackendArray):
