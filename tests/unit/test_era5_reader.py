@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+from scalewatt.campaign.campaign_file import PARTS
 from scalewatt.common.errors import InputError
 from scalewatt.data.era5 import Era5Dataset, year_times
-from scalewatt.data.era5_years import PARTS
 
 ROWS, COLUMNS, STEPS = 4, 8, 8
 

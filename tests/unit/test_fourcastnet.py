@@ -143,18 +143,18 @@ class Damped(nn.Module):
         return torch.stack([0.9**step * x for step in range(1, self.steps + 1)], dim=1)
 
 
-def under(protocol: str, one: FourCastNetWorkload) -> FourCastNetWorkload:
-    return FourCastNetWorkload(replace(one.spec, protocol=protocol), one.folder, CPU)
+def under(protocol: str, trained: FourCastNetWorkload) -> FourCastNetWorkload:
+    return FourCastNetWorkload(replace(trained.spec, protocol=protocol), trained.folder, CPU)
 
 
 def test_the_protocols_compute_the_same_losses_from_the_same_fields(folder: Path) -> None:
     losses, layers = [], []
     for protocol in ("paper", "corrected"):
-        one = under(protocol, workload(folder))
+        trained = under(protocol, workload(folder))
         torch.manual_seed(0)
-        model = one.model()
-        data = one.training_data()
-        loss, sums = one.loss(model, default_collate([data[0, 1], data[0, 5]]))
+        model = trained.model()
+        data = trained.training_data()
+        loss, sums = trained.loss(model, default_collate([data[0, 1], data[0, 5]]))
         losses.append([loss.item(), *sums.tolist()])
         layers.append({type(m) for m in model.modules() if isinstance(m, SpectralLayer)})
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
@@ -165,12 +165,12 @@ def test_the_protocols_compute_the_same_losses_from_the_same_fields(folder: Path
 def test_the_papers_protocol_validates_on_twenty_batches_of_a_rank(
     long_folder: Path, gpus: int, samples: int
 ) -> None:
-    one = workload(
+    trained = workload(
         long_folder, dataset={"grid": [LONG_ROWS, LONG_COLUMNS], "samples_per_year": 1460}
     )
-    one.spec = replace(one.spec, gpus=gpus, global_batch_size=2 * gpus)
+    trained.spec = replace(trained.spec, gpus=gpus, global_batch_size=2 * gpus)
     for protocol, count in (("paper", samples), ("corrected", 1460)):
-        evaluations = under(protocol, one).evaluations()
+        evaluations = under(protocol, trained).evaluations()
         assert len(evaluations["validation"].positions) == count
         assert len(evaluations["forecasts"].positions) == 36
 
@@ -191,14 +191,14 @@ def long_folder(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def evaluated(one: FourCastNetWorkload, name: str, ranks: int) -> np.ndarray:
+def evaluated(trained: FourCastNetWorkload, name: str, ranks: int) -> np.ndarray:
     """Each rank's sums, shape (ranks, k), read by a loader as in training."""
-    evaluation = one.evaluations()[name]
+    evaluation = trained.evaluations()[name]
     sums = []
     for rank in range(ranks):
         keys = Batches(evaluation.positions, rank, ranks, 5, whole=evaluation.whole)
         loader = DataLoader(evaluation.dataset, batch_sampler=keys)
-        parts = [one.evaluate(name, Damped(one.lead_steps), part) for part in loader]
+        parts = [trained.evaluate(name, Damped(trained.lead_steps), part) for part in loader]
         sums.append(torch.stack(parts).sum(dim=0).numpy())
     return np.stack(sums)
 
@@ -215,7 +215,7 @@ def test_the_evaluation_is_that_of_36_forecasts_of_the_test_year(
     phase: str, steps: int, long_folder: Path
 ) -> None:
     spec = {"grid": [LONG_ROWS, LONG_COLUMNS], "samples_per_year": 1460}
-    one = workload(long_folder, phase, spec, initial_condition_spacing=36)
+    trained = workload(long_folder, phase, spec, initial_condition_spacing=36)
     with h5py.File(long_folder / "1981.h5") as file:
         z500 = file["fields"][:, Z500, :LONG_ROWS].astype(np.float64)
     starts = 36 * np.arange(36)
@@ -225,12 +225,12 @@ def test_the_evaluation_is_that_of_36_forecasts_of_the_test_year(
         "metric_persistence": rmse_by_numpy(state, truth),
         "metric_climatology": rmse_by_numpy(LONG_CLIMATOLOGY[None, :-1], truth),
     }
-    alone = evaluated(one, "forecasts", 1)
+    alone = evaluated(trained, "forecasts", 1)
     assert alone[0, 0] == 36
     for ranks in (1, 2, 3, 5):
-        sums = evaluated(one, "forecasts", ranks)
+        sums = evaluated(trained, "forecasts", ranks)
         np.testing.assert_allclose(sums.sum(axis=0), alone[0], rtol=1e-6)
-        results = one.results(
+        results = trained.results(
             {"train": np.ones((1, 2)), "validation": np.ones((1, 2)), "forecasts": sums}
         )
         for name, values in expected.items():
@@ -256,36 +256,33 @@ def literal_loss(forecast: np.ndarray, target: np.ndarray) -> list[float]:
 def test_the_loss_is_the_relative_l2_error_summed_over_the_steps(
     phase: str, steps: int, folder: Path
 ) -> None:
-    one = workload(folder, phase)
+    trained = workload(folder, phase)
     target, forecast = fields(3, steps, seed=3), fields(3, steps, seed=4)
     expected = literal_loss(forecast, target)
-    loss, sums = one.loss(model_of(forecast), batch(fields(3), target))
+    loss, sums = trained.loss(model_of(forecast), batch(fields(3), target))
     assert loss.item() == pytest.approx(np.mean(expected), rel=1e-5)
     assert sums.tolist() == pytest.approx([3, sum(expected)], rel=1e-5)
-    again = one.evaluate("validation", model_of(forecast), batch(fields(3), target))
+    again = trained.evaluate("validation", model_of(forecast), batch(fields(3), target))
     assert again.tolist() == pytest.approx([3, sum(expected)], rel=1e-5)
 
 
 def test_losses_of_unequal_batches_and_ranks_are_averaged_by_sample(folder: Path) -> None:
-    one = workload(folder)
+    trained = workload(folder)
     target, forecast = fields(5, 1, seed=6), fields(5, 1, seed=7)
     parts = [slice(0, 4), slice(4, 5)]
     sums = np.stack(
         [
-            one.evaluate("validation", model_of(forecast[p]), batch(fields(5)[p], target[p]))
+            trained.evaluate("validation", model_of(forecast[p]), batch(fields(5)[p], target[p]))
             .detach()
             .numpy()
             for p in parts
         ]
     )
-    results = one.results({"train": 2 * sums, "validation": sums, "forecasts": np.ones((1, 4))})
+    results = trained.results({"train": 2 * sums, "validation": sums, "forecasts": np.ones((1, 4))})
     expected = np.mean(literal_loss(forecast, target))
     assert results["validation_loss"] == pytest.approx(expected, rel=1e-5)
     assert results["train_loss"] == pytest.approx(expected, rel=1e-5)
     assert results["train_metric"] is None
-
-
-# --- data ---------------------------------------------------------------------------------------
 
 
 # --- synthetic fields ---------------------------------------------------------------------------
@@ -295,24 +292,24 @@ def test_losses_of_unequal_batches_and_ranks_are_averaged_by_sample(folder: Path
 def test_synthetic_training_reads_nothing_and_has_no_results(
     phase: str, steps: int, tmp_path: Path
 ) -> None:
-    one = workload(tmp_path / "nowhere", phase, loader="synthetic")
-    data = one.training_data()
+    trained = workload(tmp_path / "nowhere", phase, loader="synthetic")
+    data = trained.training_data()
     assert len(data) == 12 and data.workers == 0  # type: ignore[union-attr]
-    model = one.model()
+    model = trained.model()
     positions = [torch.tensor([4, 7, 9])]
-    loss, sums = one.loss(model, positions)  # type: ignore[arg-type]
+    loss, sums = trained.loss(model, positions)  # type: ignore[arg-type]
     loss.backward()
     assert sums[0] == 3 and all(p.grad is not None for p in model.parameters())
-    one.synthetic = False
-    sample = one._sample
+    trained.synthetic = False
+    sample = trained._sample
     assert sample.shape == (1 + steps, 20, ROWS, COLUMNS) and 0.9 < sample.std() < 1.1
     batched = sample[0].repeat(3, 1, 1, 1), sample[1:].repeat(3, 1, 1, 1, 1)
-    assert one.loss(model, batched)[0].item() == pytest.approx(loss.item(), rel=1e-6)
-    one.synthetic = True
+    assert trained.loss(model, batched)[0].item() == pytest.approx(loss.item(), rel=1e-6)
+    trained.synthetic = True
     with torch.no_grad():
-        all_sums = {name: evaluated(one, name, 2) for name in ("validation", "forecasts")}
+        all_sums = {name: evaluated(trained, name, 2) for name in ("validation", "forecasts")}
     assert all_sums["validation"][:, 0].sum() == 12 and all_sums["forecasts"][:, 0].sum() == 3
-    results = one.results({"train": sums.numpy()[None]} | all_sums)
+    results = trained.results({"train": sums.numpy()[None]} | all_sums)
     assert set(results.values()) == {None}
 
 

@@ -68,12 +68,12 @@ def lacks_an_image(official: Official, tars: Path) -> str:
 def lacks_a_class(official: Official, tars: Path) -> str:
     wnid = sorted(official.train)[1]
     write_tar(tars / TARS["train"], official, **{wnid: b""})
-    return f"has other classes than the devkit; differing: {wnid}"
+    return f"classes differ from the devkit: {wnid}"
 
 
 def has_another_class(official: Official, tars: Path) -> str:
     write_tar(tars / TARS["train"], official, n99999999=tar_bytes({}))
-    return "has other classes than the devkit; differing: n99999999"
+    return "classes differ from the devkit: n99999999"
 
 
 def has_a_damaged_header(official: Official, tars: Path) -> str:

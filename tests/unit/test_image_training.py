@@ -86,8 +86,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def spec(loader: str, protocol: str) -> RunSpec:
     campaign = demo()
-    one = next(c for c in campaign.configurations.values() if c.model == "resnet50")
-    made = run_spec(campaign, one.id, 1)
+    configuration = next(c for c in campaign.configurations.values() if c.model == "resnet50")
+    made = run_spec(campaign, configuration.id, 1)
     settings = made.settings | {"loader": loader, "image_size": 24, "loader_workers": 0}
     return replace(
         made,
@@ -196,9 +196,9 @@ class Telling(EventLog):
 
 
 def position(work: Path) -> tuple[int, int]:
-    found = read_position(work)
-    assert found is not None
-    return found["epoch"], found["step"]
+    checkpoint = read_position(work)
+    assert checkpoint is not None
+    return checkpoint["epoch"], checkpoint["step"]
 
 
 @pytest.mark.parametrize("stage", ["evaluate_train", "validate"])

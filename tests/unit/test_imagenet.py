@@ -48,7 +48,7 @@ def test_hidden_files_and_folders_of_a_tree_are_no_images_and_no_classes(
 
 def lacks_a_class(tree: Path, wnid: str) -> str:
     shutil.rmtree(tree / "val" / wnid)
-    return f"tree: classes in only one of train and val: 1; {wnid} is missing in val"
+    return rf"tree: {wnid} is missing in val \(such classes: 1\)"
 
 
 def has_an_empty_class(tree: Path, wnid: str) -> str:

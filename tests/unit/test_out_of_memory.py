@@ -27,8 +27,8 @@ def test_a_batch_that_does_not_fit_is_refused_with_the_memory_it_allocated() -> 
     with pytest.raises(InputError) as refused, within_device(SPEC, GPU):
         raise torch.OutOfMemoryError("CUDA out of memory")
     assert str(refused.value) == (
-        "net-gpu-n001: a local batch of 512 does not fit into the memory of A GPU, of which it allocated"
-        " 1.5 GiB; lower local_batch_size"
+        "net-gpu-n001: a local batch of 512 does not fit into the memory of A GPU (allocated: 1.5 GiB); lower"
+        " local_batch_size"
     )
 
 

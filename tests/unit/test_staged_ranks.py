@@ -48,7 +48,7 @@ with staging.staged(job, ranks, None, EventLog(None, 0, time.time())) as staged:
     began_s = time.monotonic()
     ranks.comm.Barrier()
     cpu_s.append(time.process_time())
-said = {
+report = {
     "staging_cpu_s": cpu_s[1] - cpu_s[0],
     "removal_cpu_s": time.process_time() - cpu_s[2],
     "data_folder": staged.data_folder,
@@ -56,9 +56,9 @@ said = {
     "left_s": time.monotonic(),
     "done_s": done_s,
 }
-found = ranks.comm.gather(said, root=0)
-if found:
-    print(json.dumps(found), flush=True)
+reports = ranks.comm.gather(report, root=0)
+if reports:
+    print(json.dumps(reports), flush=True)
 """
 
 
@@ -67,9 +67,9 @@ def ranks() -> list[dict[str, Any]]:
     """What each of two ranks says of itself; the first copies and removes."""
     command = ["mpiexec", "-n", "2", sys.executable, "-c", PROGRAM, str(WORK_S)]
     environment = {**os.environ, "PATH": command_path()}
-    found = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
-    assert found.returncode == 0, found.stderr
-    return json.loads(found.stdout)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def test_a_rank_sleeps_while_another_stages_data(ranks: list[dict[str, Any]]) -> None:

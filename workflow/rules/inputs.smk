@@ -5,7 +5,7 @@ from dataclasses import asdict
 from scalewatt.campaign.cluster import basis, is_made_here, powers
 from scalewatt.campaign.exclusions import remeasured_runs
 from scalewatt.campaign.external_command import is_command_spec
-from scalewatt.data.era5_years import all_years
+from scalewatt.campaign.campaign_file import all_years
 from scalewatt.report.definition import report_definition
 from scalewatt.reproduction.run_choice import choose_run, initial_weights_path
 from scalewatt.run_files.inventory import published_run

@@ -117,9 +117,23 @@ def sample_counts(dataset: dict[str, Any]) -> tuple[int, int]:
     """Training and validation samples of a whole dataset."""
     if dataset["format"] == "imagenet":
         return dataset["train_samples"], dataset["validation_samples"]
-    years = (dataset[key] for key in ("train_years", "validation_years"))
-    train, validation = ((last - first + 1) * dataset["samples_per_year"] for first, last in years)
-    return train, validation
+    train, validation = (len(part_years(dataset, part)) for part in ("train", "validation"))
+    return train * dataset["samples_per_year"], validation * dataset["samples_per_year"]
+
+
+PARTS = ("train", "validation", "test")
+"""Parts of a dataset's years."""
+
+
+def part_years(dataset: dict[str, Any], part: str) -> range:
+    """Years of a part (of PARTS), both ends of its pair included."""
+    first, last = dataset[f"{part}_years"]
+    return range(first, last + 1)
+
+
+def all_years(dataset: dict[str, Any]) -> list[int]:
+    """Years of all parts, ascending."""
+    return sorted({year for part in PARTS for year in part_years(dataset, part)})
 
 
 # --- series -----------------------------------------------------------------------------------------

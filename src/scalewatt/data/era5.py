@@ -18,9 +18,9 @@ import pandas as pd
 import torch
 from torch.utils.data import Dataset
 
+from scalewatt.campaign.campaign_file import all_years, part_years
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json_object
-from scalewatt.data.era5_years import all_years, part_years
 
 
 class Channel(NamedTuple):
@@ -68,9 +68,6 @@ STATISTICS = "statistics.json"
 CLIMATOLOGY = "climatology.h5"
 
 
-# --- a year ---------------------------------------------------------------------------------------
-
-
 def year_times(year: int, samples_per_year: int | None = None) -> np.ndarray:
     """Times (datetime64[ns]) that are stored for a year, 6-hourly from 1 January 00:00 UTC.
 
@@ -95,9 +92,6 @@ def read_layout(path: Path) -> tuple[int, tuple[int, int, int]]:
         raise InputError(f"{path}: prepared ERA5 year is missing") from None
     except Exception as error:  # h5py has many for damaged files
         raise InputError(f"{path}: not a readable prepared ERA5 year ({error})") from error
-
-
-# --- datasets -------------------------------------------------------------------------------------
 
 
 class Era5Dataset(Dataset[tuple[torch.Tensor, ...]]):
@@ -158,9 +152,6 @@ class Era5Dataset(Dataset[tuple[torch.Tensor, ...]]):
             self._open[key].read_direct(out, np.s_[step, : out.shape[0], : out.shape[1]])
         except (OSError, KeyError) as error:
             raise InputError(f"{path}: step {step} cannot be read ({error})") from error
-
-
-# --- statistics -----------------------------------------------------------------------------------
 
 
 def load_statistics(folder: Path | str) -> tuple[np.ndarray, np.ndarray]:

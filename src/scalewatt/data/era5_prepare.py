@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import h5py
 import numpy as np
 
+from scalewatt.campaign.campaign_file import all_years, part_years
 from scalewatt.common.errors import InputError
 from scalewatt.common.file_locks import waiting_lock
 from scalewatt.common.files import atomic_path, require_space, write_json
@@ -39,7 +40,6 @@ from scalewatt.data.era5_sources import (
     open_source,
     read_blocks,
 )
-from scalewatt.data.era5_years import all_years, part_years
 
 # --- a dataset ------------------------------------------------------------------------------------
 
@@ -55,10 +55,7 @@ def prepare(definition: dict[str, Any], folder: Path, store: str | None) -> list
     kinds = {_humidity_kind(folder / f"{year}.h5"): year for year in years}
     if len(kinds) > 1:
         listed = ", ".join(f"{year}.h5 over {kind}" for kind, year in kinds.items())
-        raise InputError(
-            f"{folder}: years have relative humidity of different kinds: {listed}; make all years "
-            "from one source"
-        )
+        raise InputError(f"{folder}: kinds of humidity differ: {listed}; make all from one source")
     write_statistics(folder, part_years(definition, "train"), definition["samples_per_year"])
     return made
 
@@ -82,19 +79,14 @@ def make_year(
         elif store:
             source = open_source(store, year)
         else:
-            raise InputError(
-                f"{path}: prepared ERA5 year is missing; name its source in the cluster file: "
-                f"sources: {{{definition['name']}: <url, files or folder>}}"
-            )
+            key = f"sources: {{{definition['name']}: <url, files or folder>}}"
+            raise InputError(f"{path}: missing; name its source in the cluster file: {key}")
         prepare_year(source, path, times, grid)
 
     _, shape = read_layout(path)
     needed = len(CHANNELS), grid[0] + 1, grid[1]
     if shape[0] not in CHANNEL_COUNTS or shape[1:] != needed[1:]:
-        raise InputError(
-            f"{path}: has (channels, latitudes, longitudes) = {shape}; dataset {definition['name']} "
-            f"needs {needed}"
-        )
+        raise InputError(f"{path}: fields are {shape}; {definition['name']} needs {needed}")
     moments = stored_moments(path, len(times))
     # The last bits of sums depend on the processor.
     values = [[f"{x:.10g}" for x in moments[key]] for key in ("mean", "squares")]
@@ -233,9 +225,9 @@ def orient(source: Source, grid: Sequence[int]) -> Globe:
     latitude, longitude = (labels[axis].values.astype(float) for axis in ("latitude", "longitude"))
     rows, columns = len(latitude), len(longitude)
     if (rows, columns) != (grid[0] + 1, grid[1]):
+        needed = f"{grid[0] + 1} × {grid[1]}"
         raise InputError(
-            f"{source.name}: has {rows} latitudes × {columns} longitudes; grid {grid[0]} × {grid[1]} "
-            f"needs {grid[0] + 1} × {grid[1]} (the southernmost is not used)"
+            f"{source.name}: has {rows} latitudes × {columns} longitudes, not {needed}"
         )
     reverse = bool(latitude[0] < latitude[-1])
     shift = int(np.argmin(np.abs((longitude + 180) % 360 - 180)))
@@ -247,10 +239,8 @@ def orient(source: Source, grid: Sequence[int]) -> Globe:
         ("longitudes", longitude, eastward, 0, 360 - 360 / columns, "eastward from 0 or -180"),
     ):
         if not np.allclose(turned, np.linspace(first, last, len(turned)), atol=1e-3):
-            raise InputError(
-                f"{source.name}: {axis} go from {stored[0]:g} to {stored[-1]:g}; needed are equal steps "
-                f"{needed}"
-            )
+            span = f"from {stored[0]:g} to {stored[-1]:g}"
+            raise InputError(f"{source.name}: {axis} go {span}, not in equal steps {needed}")
     return Globe(southward, eastward, reverse, shift)
 
 
@@ -323,7 +313,5 @@ def stored_moments(path: Path, steps: int) -> dict[str, np.ndarray]:
     with h5py.File(path, "r") as file:
         group = file.get("statistics")
         if group is None or int(group.attrs["steps"]) != steps:
-            raise InputError(
-                f"{path}: has no statistics of {steps} steps; delete it to make it again"
-            )
+            raise InputError(f"{path}: has no moments of {steps} steps; delete it to make it anew")
         return {key: values[...] for key, values in group.items()}

@@ -106,11 +106,9 @@ def find_fields(source: Source, times: np.ndarray) -> list[Part]:
 
     for wrong, text in ((count > 1, "more than once:"), (count == 0, "missing")):
         for number in np.flatnonzero(wrong.any(axis=1)):
-            shown = ", ".join(map(_minute, times[wrong[number]][:5]))
-            raise InputError(
-                f"{source.name}: {text} {[*CHANNEL_OF.values()][number]} on {shown} (times: "
-                f"{wrong[number].sum()})"
-            )
+            channel, at = [*CHANNEL_OF.values()][number], times[wrong[number]]
+            shown = f"{', '.join(map(_minute, at[:5]))} (times: {len(at)})"
+            raise InputError(f"{source.name}: {text} {channel} on {shown}")
     return parts
 
 
@@ -267,8 +265,7 @@ def open_grib(path: Path) -> list[xr.DataArray]:
                 kind = get(handle, "gridType")
                 if kind != "regular_ll" or any(get(handle, key) for key in GRIB_ORDER):
                     raise InputError(
-                        f"{path}: the grid of {variable} is {kind}, or not row by row from west to east; "
-                        "needed is a regular latitude-longitude grid"
+                        f"{path}: the grid of {variable} is {kind}, not regular_ll row by row eastward"
                     )
                 minute = f"{get(handle, 'validityDate'):08}{get(handle, 'validityTime'):04}"
                 labels = variable, get(handle, "level"), *(get(handle, key) for key in GRIB_GRID)
@@ -361,16 +358,14 @@ def open_original(folder: Path, year: int) -> Source:
     paths = sorted((*folder.glob(f"{year}.h5"), *folder.glob(f"*/{year}.h5")))
     if len(paths) != 1:
         raise InputError(
-            f"{folder}: needed is a Zarr store, or one {year}.h5, in it or a folder below, not {len(paths)}"
+            f"{folder}: is no Zarr store, and has {len(paths)} files {year}.h5, not one"
         )
     path, steps = paths[0], year_times(year)
     with _reading(str(path)):
         fields = xr.open_dataset(path, engine="h5netcdf", cache=False, phony_dims="sort")["fields"]
     if fields.ndim != 4 or len(fields) > len(steps) or fields.shape[1] not in CHANNEL_COUNTS:
-        raise InputError(
-            f"{path}: fields has shape {fields.shape}; needed is (up to {len(steps)}, 20 or 21, latitudes, "
-            "longitudes)"
-        )
+        needed = f"(up to {len(steps)}, 20 or 21, latitudes, longitudes)"
+        raise InputError(f"{path}: fields has shape {fields.shape}; needed is {needed}")
     names = ("time", "channel", "latitude", "longitude")
     fields = fields.rename(dict(zip(fields.dims, names, strict=True))).assign_coords(
         time=steps[: len(fields)],

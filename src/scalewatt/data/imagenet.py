@@ -165,15 +165,16 @@ def prepare_images(
     if alone := sorted(train ^ val):
         lacking = "val" if alone[0] in train else "train"
         raise InputError(
-            f"{images}: classes in only one of train and val: {len(alone)}; "
-            f"{alone[0]} is missing in {lacking}"
+            f"{images}: {alone[0]} is missing in {lacking} (such classes: {len(alone)})"
         )
     for split, key in zip(SPLITS, NUMBERS, strict=False):
         numbers = len(indices[split].paths), len(train)
         if numbers != (definition[key], definition["classes"]):
+            needed = (
+                f"dataset {definition['name']} has {definition[key]} of {definition['classes']}"
+            )
             raise InputError(
-                f"{images / split}: has {numbers[0]} images of {numbers[1]} classes, dataset "
-                f"{definition['name']} has {definition[key]} of {definition['classes']}"
+                f"{images / split}: has {numbers[0]} images of {numbers[1]} classes, {needed}"
             )
     return indices
 
@@ -190,32 +191,27 @@ def extract_tars(source: Path, definition: dict[str, Any], folder: Path) -> None
     """
     tars = {kind: source / name for kind, name in TARS.items()}
     if missing := [path for path in tars.values() if not path.is_file()]:
-        raise InputError(
-            f"{missing[0]}: missing; expected {', '.join(TARS.values())}, or train/<class>/<image> and "
-            "val/<class>/<image>"
-        )
+        expected = f"{', '.join(TARS.values())}, or train/<class>/<image> and val/<class>/<image>"
+        raise InputError(f"{missing[0]}: missing; expected {expected}")
     train, val = read_devkit(tars["devkit"])
     numbers = (sum(train.values()), len(val), len(train))
     for key, number in zip(NUMBERS, numbers, strict=True):
         if number != definition[key]:
-            raise InputError(
-                f"{tars['devkit']}: has {number} {key}, dataset {definition['name']} {definition[key]}"
-            )
+            expected = f"dataset {definition['name']} {definition[key]}"
+            raise InputError(f"{tars['devkit']}: has {number} {key}, {expected}")
     if present := [folder / split for split in SPLITS if (folder / split).exists()]:
         raise InputError(f"{present[0]}: would be extracted from {source}; remove it")
     root = folder / ".extracting"
     shutil.rmtree(root, ignore_errors=True)  # of an extraction that was killed
     root.mkdir()
-    needed = sum(tars[split].stat().st_size for split in SPLITS)
-    require_space(root, needed, str(root), "the images", "; name another data root")
+    size = sum(tars[split].stat().st_size for split in SPLITS)
+    require_space(root, size, str(root), "the images", "; name another data root")
 
     say(f"{folder}: extracting {len(train)} classes from {source}")
     with _reading(tars["train"]), tarfile.open(tars["train"]) as tar:
         members = {Path(member.name).stem: member for member in tar if member.isfile()}
     if odd := sorted(members.keys() ^ train.keys()):
-        raise InputError(
-            f"{tars['train']}: has other classes than the devkit; differing: {', '.join(odd[:5])}"
-        )
+        raise InputError(f"{tars['train']}: classes differ from the devkit: {', '.join(odd[:5])}")
     md5 = OFFICIAL_MD5 if numbers == OFFICIAL_NUMBERS else {}
     threads = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
     try:

@@ -69,8 +69,7 @@ def pack(folder: Path) -> None:
                     tar.add(index.folder / path, path)
                     if tar.offset != start + _rounded_up(size, BLOCK):
                         raise InputError(
-                            f"{index.folder / path}: is not as it was indexed, or has too long a name "
-                            "for a tar; prepare the data again"
+                            f"{index.folder / path}: is not as indexed, or too long a name"
                         )
             os.replace(building, packed)
 

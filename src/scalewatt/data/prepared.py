@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.campaign_file import Dataset, sample_counts
+from scalewatt.campaign.campaign_file import Dataset, all_years, sample_counts
 from scalewatt.campaign.cluster import is_made_here
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
@@ -29,9 +29,6 @@ Source = str | None
 """A path, URL or patterns of files as under `sources` in a cluster file, or nothing."""
 Prepared = tuple[tuple[int, int], str]
 """Training and validation samples, and the SHA-256 of what identifies the content."""
-
-
-# --- preparing ------------------------------------------------------------------------------------
 
 
 def prepare_dataset(definition: dict[str, Any], folder: Path, source: Source) -> dict[str, Any]:
@@ -53,7 +50,6 @@ def prepare_dataset_year(
 ) -> dict[str, Any]:
     """Prepare a year of a dataset in ERA5's format, and describe it without path and time."""
     from scalewatt.data.era5_prepare import make_year
-    from scalewatt.data.era5_years import all_years
 
     if definition["format"] != "era5":
         raise InputError(f"--year: dataset {definition['name']} has no years")
@@ -72,9 +68,9 @@ def _finished(definition: dict[str, Any], folder: Path, source: Source) -> dict[
         return None
     manifest = _manifest(folder)
     if manifest["definition"] != definition:
+        both = f"{json.dumps(manifest['definition'])}, not {json.dumps(definition)}"
         raise InputError(
-            f"{folder}: was prepared for {json.dumps(manifest['definition'])}, the campaign defines "
-            f"{json.dumps(definition)}; name another folder, or delete {folder / MANIFEST}"
+            f"{folder}: was prepared for {both}; name another folder, or delete this one"
         )
     is_same = is_made_here(definition) or source in (None, manifest["source"])
     return manifest["marker"] if is_same and manifest["files"] == _sizes(folder) else None
@@ -99,9 +95,6 @@ def _sizes(folder: Path) -> dict[str, int]:
     """Bytes of the files that were made, by name."""
     patterns = ("index-*.parquet", "*.h5", "statistics.json")
     return {path.name: path.stat().st_size for p in patterns for path in folder.glob(p)}
-
-
-# --- each format ----------------------------------------------------------------------------------
 
 
 def _make_nothing(definition: dict[str, Any], folder: Path, source: Source) -> Prepared:
@@ -137,9 +130,6 @@ def _prepare_era5(definition: dict[str, Any], folder: Path, source: Source) -> P
     return (train, validation), hashlib.sha256(
         json.dumps(years, sort_keys=True).encode()
     ).hexdigest()
-
-
-# --- what is prepared -----------------------------------------------------------------------------
 
 
 def content_of_prepared(folder: Path) -> str:

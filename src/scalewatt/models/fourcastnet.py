@@ -10,9 +10,9 @@ from torch import nn
 from torch.optim.lr_scheduler import CosineAnnealingLR
 from torch.utils.data import Dataset
 
+from scalewatt.campaign.campaign_file import part_years
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.data.era5 import CHANNELS, Z500, Era5Dataset, load_climatology, load_statistics
-from scalewatt.data.era5_years import part_years
 from scalewatt.models.afno import FourCastNet, Rollout
 from scalewatt.models.interface import Batch, Evaluation, Schedule, SyntheticSamples, Workload
 
@@ -82,8 +82,6 @@ class FourCastNetWorkload(Workload):
         """Make a cosine to 0 over the epochs, stepped once per epoch."""
         return CosinePerEpoch(CosineAnnealingLR(optimizer, T_max=self.spec.epochs))
 
-    # --- data -------------------------------------------------------------------------------------
-
     def _dataset(self, part: str) -> Any:
         """Samples of a part of the years: train, validation or test."""
         if self.synthetic:
@@ -114,8 +112,6 @@ class FourCastNetWorkload(Workload):
             "validation": Evaluation(validation, range(samples)),
             "forecasts": Evaluation(test, starts),
         }
-
-    # --- loss and metric --------------------------------------------------------------------------
 
     def _normalised(self, batch: Batch) -> Batch:
         """Normalise state (n, channels, H, W) and targets (n, lead_steps, channels, H, W)."""

@@ -74,8 +74,6 @@ class ResNet50(Workload):
         """Make linear warm-up, then ReduceLROnPlateau on the validation loss."""
         return WarmupThenPlateau(optimizer, self.reference_rate, self.settings, self.paper)
 
-    # --- data -------------------------------------------------------------------------------------
-
     def index_lists(self) -> dict[str, np.ndarray]:
         """Subsets that this run reads, by split; empty if the whole dataset or none of it is read."""
         return self._subsets
@@ -110,8 +108,6 @@ class ResNet50(Workload):
             name: Evaluation(images, range(len(images)), whole=not self.paper)
             for name, images in data.items()
         }
-
-    # --- loss and metrics -------------------------------------------------------------------------
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """Cross entropy in fp32, and the sums of the batch."""

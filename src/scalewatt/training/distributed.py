@@ -24,9 +24,9 @@ def join_ranks(name: str, expected: int, expected_nodes: int) -> Ranks:
 
     comm = MPI.COMM_WORLD
     if comm.Get_size() != expected:
+        hint = "check the launcher of the cluster file (Slurm with 1 rank: srun --mpi=pmi2)"
         raise InputError(
-            f"{name}: MPI has {comm.Get_size()} ranks, the spec asks for {expected}; check the launcher of "
-            "the cluster file (Slurm with worlds of 1 rank: srun --mpi=pmi2)"
+            f"{name}: MPI has {comm.Get_size()} ranks, the spec asks for {expected}; {hint}"
         )
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     local_rank = node.Get_rank()
@@ -66,10 +66,8 @@ def choose_device(torch_device: str, ranks: Ranks) -> torch.device:
             raise InputError(f"{ranks.host}: rank {ranks.rank} needs a GPU, but sees none")
         first = gpus.index(gpus[ranks.rank])
         if first < ranks.rank:
-            raise InputError(
-                f"{ranks.host}: rank {ranks.rank} has the GPU of rank {first} ({gpu}); expected a GPU for "
-                "every rank, as the launcher of the cluster file asks for them"
-            )
+            ours = f"{ranks.host}: rank {ranks.rank} has the GPU of rank {first} ({gpu})"
+            raise InputError(f"{ours}; the cluster file's launcher must ask for one for each")
     return device
 
 

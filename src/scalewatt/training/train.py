@@ -102,10 +102,8 @@ class Trainer:
         """Make the loaders of the training and of each evaluation."""
         spec, data = self.spec, self.workload.training_data()
         if (samples := len(data)) != spec.dataset_samples:  # type: ignore[arg-type]
-            raise InputError(
-                f"{self.job.data_folder}: has {samples} training samples,"
-                f" the spec of {spec.configuration} asks for {spec.dataset_samples}"
-            )
+            asked = f"{spec.configuration} asks for {spec.dataset_samples}"
+            raise InputError(f"{self.job.data_folder}: has {samples} training samples, {asked}")
         part = self.ranks.rank, self.ranks.size, spec.local_batch_size
         self.batches = Batches(range(samples), *part, seed=self.seed)
         self.loader = self._loader(data, self.batches)
