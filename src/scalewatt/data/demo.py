@@ -22,8 +22,6 @@ from scalewatt.data.imagenet import SPLITS, stratified_subset
 if TYPE_CHECKING:
     import xarray as xr
 
-# --- scans ----------------------------------------------------------------------------------------
-
 SCAN_SIZE = 40
 """Pixels; the model crops to the size that it needs."""
 
@@ -51,8 +49,6 @@ def write_scans(folder: Path, definition: dict[str, Any]) -> None:
         (building / split).rename(folder / split)
     building.rmdir()
 
-
-# --- waves ----------------------------------------------------------------------------------------
 
 WAVES = Path(__file__).with_name("waves.csv")
 """Unit and phase in rad of each variable at the surface or at a level in hPa: mean over the globe, equator

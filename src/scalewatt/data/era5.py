@@ -95,20 +95,27 @@ def read_layout(path: Path) -> tuple[int, tuple[int, int, int]]:
 
 
 class Era5Dataset(Dataset[tuple[torch.Tensor, ...]]):
-    """Single steps of a part of a dataset's years with the steps that follow them, not normalised.
+    """Single steps of a part of a dataset's years with the steps that follow them.
 
     An item, by the key (epoch, position), is x, float32 (channels, H, W), and its targets, float32
     (lead_steps, channels, H, W), 6 h apart. H leaves out the southernmost row, and of 21 channels
     the last is left out. A year contributes its first `samples_per_year` times; targets may be in
     the next year, if the dataset has it. A sample without targets is refused in training (InputError),
-    and left out of the other parts.
+    and left out of the other parts. With `scale`, the channels' means and standard deviations, fields
+    are normalised as they are read.
     """
 
     def __init__(
-        self, folder: Path | str, definition: dict[str, Any], part: str, lead_steps: int
+        self,
+        folder: Path | str,
+        definition: dict[str, Any],
+        part: str,
+        lead_steps: int,
+        scale: tuple[torch.Tensor, torch.Tensor] | None = None,
     ) -> None:
         folder, years = Path(folder), part_years(definition, part)
         wanted, known = definition["samples_per_year"], all_years(definition)
+        self.scale = scale
         self._open: dict[tuple[int, Path], h5py.Dataset] = {}  # by process
         self._samples: list[list[tuple[Path, int]]] = []
         """Files and steps of each sample's fields."""
@@ -140,6 +147,9 @@ class Era5Dataset(Dataset[tuple[torch.Tensor, ...]]):
         fields = torch.empty(len(self._samples[position]), *self.shape)
         for field, (path, step) in zip(fields.numpy(), self._samples[position], strict=True):
             self._read(path, step, field)
+        if self.scale:
+            mean, sd = self.scale
+            fields = (fields - mean) / sd
         return fields[0], fields[1:]
 
     def _read(self, path: Path, step: int, out: np.ndarray) -> None:

@@ -52,17 +52,15 @@ def prepare(definition: dict[str, Any], folder: Path, store: str | None) -> list
     """
     years = all_years(definition)
     made = [make_year(definition, folder, store, year) for year in years]
-    kinds = {_humidity_kind(folder / f"{year}.h5"): year for year in years}
+    kinds = {}
+    for year in years:
+        with h5py.File(folder / f"{year}.h5", "r") as file:
+            kinds[file.attrs["relative_humidity_over"]] = year
     if len(kinds) > 1:
         listed = ", ".join(f"{year}.h5 over {kind}" for kind, year in kinds.items())
         raise InputError(f"{folder}: kinds of humidity differ: {listed}; make all from one source")
     write_statistics(folder, part_years(definition, "train"), definition["samples_per_year"])
     return made
-
-
-def _humidity_kind(path: Path) -> str:
-    with h5py.File(path, "r") as file:
-        return file.attrs["relative_humidity_over"]
 
 
 def make_year(
@@ -251,30 +249,30 @@ def check_unlabelled(source: Source, times: np.ndarray) -> None:
     """
     _, firsts = np.unique(times.astype("datetime64[M]"), return_index=True)
     means = {}
-    for number, (name, array) in enumerate(zip(CHANNELS, source.arrays, strict=True)):
-        fields = array.isel(time=firsts).values
+    for number, name in enumerate(CHANNELS):
+        fields = source.arrays[0].isel(time=firsts, level=number).values
         for values, time in zip(fields, times[firsts], strict=True):
             check_field(number, values, time, source.name)
         means[name] = fields.mean(axis=0, dtype=float)
 
     wind = {name: np.square(mean.mean(axis=1)).mean() for name, mean in means.items()}
-    north, *_, south = means["sp"].mean(axis=1)
-    rows, columns = means["sp"].shape
-    row = means["sp"][round((90 - 33) / 180 * (rows - 1))]  # of Tibet, 5 km high
-    for is_wrong, message in (
-        (
-            any(wind[f"v{level}"] > wind[f"u{level}"] for level in ("10", "1000", "850", "500")),
-            "mean winds along meridians (v) are stronger than along latitudes (u); its channels must be "
-            f"{' '.join(CHANNELS)}",
+    winds = [(wind[f"u{level}"], wind[f"v{level}"]) for level in ("10", "1000", "850", "500")]
+    pressure = means["sp"]
+    rows, columns = pressure.shape
+    tibet = round((90 - 33) / 180 * (rows - 1)), columns // 4
+    refused = {
+        f"winds v are stronger than u; channels must be {' '.join(CHANNELS)}": any(
+            v > u for u, v in winds
         ),
-        (south > north, "pressure is higher in Antarctica; rows must go from 90° N to 90° S"),
-        (
-            row[columns // 4] > row[columns * 3 // 4],
-            "pressure is higher in Tibet than in America; columns must go from 0° eastward",
+        "pressure is higher in Antarctica; rows must go from 90° N to 90° S": (
+            pressure[-1].mean() > pressure[0].mean()
         ),
-    ):
-        if is_wrong:
-            raise InputError(f"{source.name}: {message}")
+        "pressure is higher in Tibet than in America; columns must go from 0° eastward": (
+            pressure[tibet] > pressure[tibet[0], columns * 3 // 4]
+        ),
+    }
+    for message in [message for message, is_wrong in refused.items() if is_wrong]:
+        raise InputError(f"{source.name}: {message}")
 
 
 # --- statistics -----------------------------------------------------------------------------------

@@ -31,6 +31,8 @@ CHANNELS_OF = {
     for variable in dict.fromkeys(SHORT_NAMES.values())
 }
 """Numbers of the channels, by variable and level."""
+CHANNELS_OF["fields"] = {number: number for number in range(len(CHANNEL_OF))}
+"""Of the original project's files."""
 ALOFT = {variable for variable, levels in CHANNELS_OF.items() if None not in levels}
 
 ECMWF_HUMIDITY = "water above 0 °C, ice below -23 °C, both between (ECMWF)"
@@ -171,10 +173,9 @@ def normalise(dataset: xr.Dataset, name: str) -> list[xr.DataArray]:
         valid = dataset["valid_time"]
         dataset = dataset.drop_vars(["time", "valid_time"])
         dataset = dataset.assign_coords(time=(valid.dims, valid.values))
-    names = {
-        old: new for old, new in (DIMENSIONS | SHORT_NAMES).items() if old in dataset.variables
-    }
-    dataset = dataset.rename({o: new for o, new in names.items() if new not in dataset.variables})
+    known = dataset.variables.keys()
+    names = {old: new for old, new in (DIMENSIONS | SHORT_NAMES).items() if old in known}
+    dataset = dataset.rename({old: new for old, new in names.items() if new not in known})
     dataset = dataset.set_coords([n for n in COORDINATES if n in dataset.variables])
 
     variables = CHANNELS_OF.keys() & set(map(str, dataset.data_vars))
@@ -187,15 +188,10 @@ def normalise(dataset: xr.Dataset, name: str) -> list[xr.DataArray]:
         if variable in ALOFT and "level" not in array.coords:
             continue  # `z` without levels is orography
         array["time"] = array["time"].astype("datetime64[ns]")
-        known = {
-            "time",
-            "latitude",
-            "longitude",
-            "expver",
-            *({"level"} if variable in ALOFT else ()),
-        }
+        others = {*array.dims} - {"time", "latitude", "longitude", "expver"}
+        others -= {"level"} if variable in ALOFT else set()
         with _reading(f"{name}: {variable}"):  # members of an ensemble are refused
-            arrays.append(array.squeeze({*array.dims} - known, drop=True))
+            arrays.append(array.squeeze(others, drop=True))
     return arrays
 
 
@@ -366,17 +362,12 @@ def open_original(folder: Path, year: int) -> Source:
     if fields.ndim != 4 or len(fields) > len(steps) or fields.shape[1] not in CHANNEL_COUNTS:
         needed = f"(up to {len(steps)}, 20 or 21, latitudes, longitudes)"
         raise InputError(f"{path}: fields has shape {fields.shape}; needed is {needed}")
-    names = ("time", "channel", "latitude", "longitude")
-    fields = fields.rename(dict(zip(fields.dims, names, strict=True))).assign_coords(
+    names = ("time", "level", "latitude", "longitude")
+    fields = fields.rename(dict(zip(fields.dims, names, strict=True))).assign_attrs(file=str(path))
+    fields = fields.assign_coords(
         time=steps[: len(fields)],
+        level=np.arange(fields.shape[1]),
         latitude=np.linspace(90, -90, fields.shape[2]),
         longitude=np.arange(fields.shape[3]) * (360 / fields.shape[3]),
     )
-    arrays = [
-        fields.isel(channel=number)
-        .assign_coords(level=channel.level)
-        .assign_attrs(file=str(path))
-        .rename(channel.variable)
-        for number, channel in enumerate(CHANNEL_OF.values())
-    ]
-    return Source(str(path), arrays, humidity_over=ECMWF_HUMIDITY, link=path.resolve())
+    return Source(str(path), [fields], humidity_over=ECMWF_HUMIDITY, link=path.resolve())

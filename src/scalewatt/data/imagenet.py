@@ -42,9 +42,6 @@ LISTING_THREADS = 16
 """Folders listed at once: a shared file system answers slowly, but many at a time."""
 
 
-# --- the index ------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class ImageFolderIndex:
     """Images of a split: paths <split>/<class>/<image> in `folder`, labels int32, sizes in bytes."""
@@ -101,17 +98,11 @@ def _images_of_class(folder: Path) -> dict[str, int]:
         for entry in os.scandir(folder)
         if entry.name.lower().endswith(SUFFIXES) and not entry.name.startswith(".")
     }
-    empty = sorted(path for path, size in images.items() if size == 0)
-    if empty or not images:
-        raise InputError(
-            f"{folder.parent / empty[0]}: empty file (in its class: {len(empty)})"
-            if empty
-            else f"{folder}: no images ({', '.join(SUFFIXES)}) in this class"
-        )
+    if not images:
+        raise InputError(f"{folder}: no images ({', '.join(SUFFIXES)}) in this class")
+    if empty := sorted(path for path, size in images.items() if size == 0):
+        raise InputError(f"{folder.parent / empty[0]}: empty file (in its class: {len(empty)})")
     return dict(sorted(images.items()))
-
-
-# --- subsets --------------------------------------------------------------------------------------
 
 
 def stratified_subset(labels: np.ndarray, total: int, seed: int) -> np.ndarray:
@@ -142,9 +133,6 @@ def subset_positions(folder: Path | str, spec: RunSpec) -> dict[str, np.ndarray]
         split: stratified_subset(ImageFolderIndex.load(folder, split).labels, total, spec.seed or 0)
         for split, total in totals.items()
     }
-
-
-# --- sources --------------------------------------------------------------------------------------
 
 
 def prepare_images(

@@ -16,6 +16,8 @@ import numpy as np
 import torch
 from PIL import Image
 from torch.utils.data import Dataset
+from torchvision import transforms
+from torchvision.transforms import functional
 
 from scalewatt.common.errors import InputError
 from scalewatt.data.imagenet import ImageFolderIndex
@@ -75,11 +77,8 @@ class ImageNetDataset(Dataset[tuple[torch.Tensor, int]]):
             if self.horizontal_flip and rng.random() < 0.5:
                 image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         else:
-            shorter = round(size * 256 / 224)
-            width, height = (int(shorter * side / min(image.size)) for side in image.size)
-            left, upper = round((width - size) / 2), round((height - size) / 2)
-            image = image.resize((width, height), Image.Resampling.BILINEAR)
-            image = image.crop((left, upper, left + size, upper + size))
+            image = functional.resize(image, round(size * 256 / 224))
+            image = functional.center_crop(image, size)
         return to_tensor(image)
 
 
@@ -140,8 +139,6 @@ class AuthorsImages(ImageNetDataset):
 
     @cached_property
     def _transform(self) -> Any:
-        from torchvision import transforms
-
         return transforms.Compose(
             [
                 transforms.RandomResizedCrop(self.image_size, scale=self.crop_scale),

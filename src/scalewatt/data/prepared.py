@@ -20,6 +20,7 @@ from scalewatt.common.files import read_json_object, write_json
 from scalewatt.common.settings import validated
 
 MANIFEST = "manifest.json"
+NOTHING = hashlib.sha256().hexdigest()
 AGAIN = (
     "prepare it again, on its own: "
     "snakemake --profile PROFILE prepare_imagenet prepare_era5 -R dataset"
@@ -78,9 +79,11 @@ def _finished(definition: dict[str, Any], folder: Path, source: Source) -> dict[
 
 def _prepare(definition: dict[str, Any], folder: Path, source: Source) -> dict[str, Any]:
     """Prepare the data, and write the manifest when all are there."""
-    kind = "none" if definition["source"] == "none" else definition["format"]
-    make = {"none": _make_nothing, "imagenet": _prepare_images, "era5": _prepare_era5}[kind]
-    (train, validation), content_sha256 = make(definition, folder, source)
+    make = {"imagenet": _prepare_images, "era5": _prepare_era5}[definition["format"]]
+    if definition["source"] == "none":
+        (train, validation), content_sha256 = sample_counts(definition), NOTHING
+    else:
+        (train, validation), content_sha256 = make(definition, folder, source)
     marker = {key: definition[key] for key in ("name", "format", "source")} | {
         "train_samples": train,
         "validation_samples": validation,
@@ -95,10 +98,6 @@ def _sizes(folder: Path) -> dict[str, int]:
     """Bytes of the files that were made, by name."""
     patterns = ("index-*.parquet", "*.h5", "statistics.json")
     return {path.name: path.stat().st_size for p in patterns for path in folder.glob(p)}
-
-
-def _make_nothing(definition: dict[str, Any], folder: Path, source: Source) -> Prepared:
-    return sample_counts(definition), hashlib.sha256().hexdigest()
 
 
 def _prepare_images(definition: dict[str, Any], folder: Path, source: Source) -> Prepared:

@@ -38,10 +38,6 @@ class FourCastNetWorkload(Workload):
 
     def __init__(self, spec: RunSpec, data_folder: str, device: torch.device) -> None:
         super().__init__(spec, data_folder, device)
-        self.paper, self.synthetic = (
-            spec.protocol == "paper",
-            self.settings["loader"] == "synthetic",
-        )
         self.lead_steps = 2 if spec.phase == "finetune" else 1
         rows, columns = spec.dataset["grid"]
         if self.synthetic:
@@ -88,11 +84,11 @@ class FourCastNetWorkload(Workload):
             spec, years = self.spec, len(part_years(self.spec.dataset, part))
             counts = {"train": spec.dataset_samples, "validation": spec.validation_samples}
             return SyntheticSamples(counts.get(part) or years * spec.dataset["samples_per_year"])
-        return Normalised(self._fields(part), *self._scale) if self.paper else self._fields(part)
+        return self._fields(part, self._scale if self.paper else None)
 
-    def _fields(self, part: str) -> Era5Dataset:
-        """Samples of a part of the years, not normalised."""
-        return Era5Dataset(self.folder, self.spec.dataset, part, self.lead_steps)
+    def _fields(self, part: str, scale: Any = None) -> Era5Dataset:
+        """Samples of a part of the years, normalised if a scale is given."""
+        return Era5Dataset(self.folder, self.spec.dataset, part, self.lead_steps, scale)
 
     def training_data(self) -> Dataset[Any]:
         """Training years."""
@@ -159,19 +155,6 @@ class FourCastNetWorkload(Workload):
         }
         values = {name: None if self.synthetic else float(v) for name, v in results.items()}
         return {**values, "train_metric": None}
-
-
-class Normalised(Dataset[tuple[torch.Tensor, ...]]):
-    """Samples that are normalised as they are read, as in the original code, and not on the device."""
-
-    def __init__(self, fields: Era5Dataset, mean: torch.Tensor, sd: torch.Tensor) -> None:
-        self.fields, self.mean, self.sd = fields, mean, sd
-
-    def __len__(self) -> int:
-        return len(self.fields)
-
-    def __getitem__(self, key: tuple[int, int]) -> tuple[torch.Tensor, ...]:
-        return tuple((part - self.mean) / self.sd for part in self.fields[key])
 
 
 def _relative_l2(forecast: torch.Tensor, target: torch.Tensor) -> torch.Tensor:

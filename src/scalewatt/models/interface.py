@@ -85,6 +85,8 @@ class Workload(ABC):
         assert spec.seed is not None  # only registered runs have none
         self.spec, self.folder, self.device = spec, data_folder, device
         self.seed, self.settings = spec.seed, spec.settings
+        self.paper = spec.protocol == "paper"
+        self.synthetic = self.settings.get("loader") == "synthetic"
 
     @abstractmethod
     def model(self) -> nn.Module:

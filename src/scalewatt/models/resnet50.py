@@ -30,10 +30,6 @@ class ResNet50(Workload):
 
     def __init__(self, spec: RunSpec, data_folder: str, device: torch.device) -> None:
         super().__init__(spec, data_folder, device)
-        self.paper, self.synthetic = (
-            spec.protocol == "paper",
-            self.settings["loader"] == "synthetic",
-        )
         self.pinned = not self.paper
         # As the authors' code does it, and as PyTorch is fastest.
         torch.backends.cudnn.deterministic = self.paper
@@ -45,11 +41,9 @@ class ResNet50(Workload):
             # Standard normal, roughly as normalised images: a GPU's power depends on the values.
             random = torch.Generator(device).manual_seed(self.seed)
             shape = (spec.local_batch_size, 3, *2 * [self.settings["image_size"]])
-            layout = (
-                torch.channels_last if self.settings["channels_last"] else torch.contiguous_format
-            )
-            pixels = torch.randn(shape, generator=random, device=device)
-            self._pixels = pixels.contiguous(memory_format=layout)
+            pixels, last = torch.randn(shape, generator=random, device=device), torch.channels_last
+            is_last = self.settings["channels_last"]
+            self._pixels = pixels.contiguous(memory_format=last) if is_last else pixels
 
     def model(self) -> nn.Module:
         """Make torchvision's resnet50, unchanged, with the dataset's number of classes."""

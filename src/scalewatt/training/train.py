@@ -6,7 +6,6 @@ the paper's authors; under `corrected` they are as PyTorch is fastest (docs/prot
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections import defaultdict
 from collections.abc import Iterable
@@ -30,7 +29,7 @@ from scalewatt.provenance.rank_placement import Ranks
 from scalewatt.recordings.stage_log import EventLog
 from scalewatt.run_files.record import FINISHED, STOPPED, Job
 from scalewatt.training import checkpoint
-from scalewatt.training.batches import Batches, load, worker_count
+from scalewatt.training.batches import Batches, indices_sha256, load, worker_count
 from scalewatt.training.device import peak_memory_bytes, set_precision, synchronize
 from scalewatt.training.distributed import Agreement
 from scalewatt.training.history import epoch_line, finite
@@ -129,8 +128,6 @@ class Trainer:
             generator=torch.Generator().manual_seed(self.seed),
         )
 
-    # --- an update --------------------------------------------------------------------------------
-
     def inputs(self, batch: Iterable[torch.Tensor]) -> Batch:
         """Batch on the device, images in the network's memory layout; authors wait for each copy."""
         layouts = {4: self.layout}
@@ -192,8 +189,6 @@ class Trainer:
         checkpoint.restore_random_state(states, self.device)
         synchronize(self.device)
         peak_memory_bytes(self.device)  # what follows counts
-
-    # --- epochs -----------------------------------------------------------------------------------
 
     def run(self) -> str:
         """Train to the end, or to where the ranks stop; FINISHED or STOPPED."""
@@ -298,8 +293,6 @@ class Trainer:
         rows = self.ranks.comm.allgather(sums.cpu().numpy().astype(np.float64))
         return np.stack([row for row in rows if row.size])
 
-    # --- stages, stops and checkpoints ------------------------------------------------------------
-
     def _count(self, stage: str) -> None:
         """Add the time since the last call to the stage that was counted, and count another."""
         synchronize(self.device)
@@ -361,8 +354,6 @@ class Trainer:
         if self.notes:  # a killed rank may not have written it
             self.notes.at_checkpoint(self.epoch, self.step)
 
-    # --- the end ----------------------------------------------------------------------------------
-
     def provenance(self) -> dict[str, Any]:
         """Provenance of the computation, and of subsets of the data."""
         return {
@@ -371,9 +362,7 @@ class Trainer:
             "optimizer": type(self.optimizer).__name__,
             "schedule": type(self.schedule).__name__,
             **{
-                f"{split}_indices_sha256": hashlib.sha256(
-                    positions.astype("<i8").tobytes()
-                ).hexdigest()
+                f"{split}_indices_sha256": indices_sha256(positions)
                 for split, positions in self.workload.index_lists().items()
             },
         }
