@@ -370,9 +370,18 @@ LATER = TIMES[4:]
         ),
         (lambda s: s.sel(time=s.time != TIMES[5]), r"missing .* on 2000-01-02T06:00 \(times: 1\)"),
         (lambda s: s.sel(level=[50, 500, 1000]), "missing .* at 850 hPa"),
-        (lambda s: s.isel(latitude=slice(1, None)), "has 4 latitudes × 8 longitudes, not 5 × 8"),
-        (lambda s: s.assign_coords(latitude=[80, 40, 0, -40, -80]), "latitudes go from 80 to -80"),
-        (lambda s: s.assign_coords(longitude=s.longitude + 10), "longitudes go from 10 to 325"),
+        (
+            lambda s: s.isel(latitude=slice(1, None)),
+            "has 4 latitudes from 45 to -90; needed are 5",
+        ),
+        (
+            lambda s: s.assign_coords(latitude=[80, 40, 0, -40, -80]),
+            "latitudes from 80 to -80; needed are 5",
+        ),
+        (
+            lambda s: s.assign_coords(longitude=s.longitude + 10),
+            "longitudes from 10 to 325; needed are 8",
+        ),
         (lambda s: s.rename(latitude="lat"), "missing latitude"),
         # variables
         (lambda s: s.drop_vars("relative_humidity"), "missing relative_humidity at 500 hPa on"),

@@ -91,7 +91,7 @@ def with_nan(values):
         (lambda v: v[:, :, ::-1], "rows must go from 90° N to 90° S"),
         (lambda v: np.roll(v, 8, axis=3), "columns must go from 0° eastward"),
         (lambda v: v[:, :19], r"shape \(40, 19, 9, 16\); needed is \(up to 1464, 20 or 21"),
-        (lambda v: v[:, :, :8], "has 8 latitudes × 16 longitudes, not 9 × 16"),
+        (lambda v: v[:, :, :8], "has 8 latitudes from 90 to -90; needed are 9"),
         (lambda v: v[:20], r"missing .* on 2000-01-06T00:00, .* \(times: 12\)"),
         (with_nan, "surface_pressure on 2000-01-10T06:00 has missing values"),
     ],

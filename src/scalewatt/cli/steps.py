@@ -34,7 +34,6 @@ def prepare(arguments: argparse.Namespace) -> None:
     """Prepare a dataset and describe it."""
     from scalewatt.common.files import write_json
     from scalewatt.data.prepared import (
-        checked_definition,
         definition_of_prepared,
         prepare_dataset,
         prepare_dataset_year,
@@ -43,7 +42,7 @@ def prepare(arguments: argparse.Namespace) -> None:
     if arguments.definition is None:
         definition = definition_of_prepared(arguments.folder)
     else:
-        definition = checked_definition(_definition(arguments.definition))
+        definition = _definition(arguments.definition)
     if arguments.pack and definition["format"] != "imagenet":
         raise InputError(
             f"--pack: is for images, dataset {definition['name']} is of format "
@@ -66,12 +65,20 @@ def prepare(arguments: argparse.Namespace) -> None:
         write_json(arguments.out, described)
 
 
-def _definition(text: str) -> Any:
-    """Value of --definition."""
+def _definition(text: str) -> dict[str, Any]:
+    """Definition of a dataset, a campaign's with its `name`; InputError if it is wrong."""
+    from scalewatt.campaign.campaign_file import Dataset
+    from scalewatt.common.settings import validated
+
     try:
-        return parse_json(text)
+        definition = parse_json(text)
     except ValueError as error:
         raise InputError(f"--definition: {text[:100]!r} is not JSON ({error})") from error
+    if not isinstance(definition, dict) or not isinstance(definition.get("name"), str):
+        raise InputError("--definition: expected an object with name and format")
+    settings = {key: value for key, value in definition.items() if key != "name"}
+    validated(Dataset, settings, "--definition")
+    return definition
 
 
 @command(

@@ -144,7 +144,7 @@ def _write(
             if factor is None:  # the first field decides, and all are checked
                 factor = np.float32(100 if 0 < stored.max() <= FRACTION else 1)
             stored = stored * factor
-        values = globe.turn(stored)
+        values = stored[globe.where]
         check_field(channel, values, times[step], source.name)
         if fields is not None:
             fields[step, channel] = values
@@ -200,18 +200,12 @@ def check_field(number: int, values: np.ndarray, time: np.datetime64, source: st
 
 
 class Globe(NamedTuple):
-    """A global grid, north to south and from 0° eastward, and how stored fields are turned to it."""
+    """A global grid, north to south and from 0° eastward, degrees in float64."""
 
     latitude: np.ndarray
     longitude: np.ndarray
-    """Degrees, float64."""
-    reverse: bool
-    shift: int
-
-    def turn(self, field: np.ndarray) -> np.ndarray:
-        """Turn a field (latitude, longitude), contiguous afterwards."""
-        field = field[::-1] if self.reverse else field
-        return np.ascontiguousarray(np.roll(field, -self.shift, axis=1) if self.shift else field)
+    where: Any
+    """Index of a stored field (latitude, longitude) that gives it on this grid."""
 
 
 def orient(source: Source, grid: Sequence[int]) -> Globe:
@@ -220,26 +214,19 @@ def orient(source: Source, grid: Sequence[int]) -> Globe:
     `grid` is rows and columns used: a row less than the latitudes.
     """
     labels = source.arrays[0]
-    latitude, longitude = (labels[axis].values.astype(float) for axis in ("latitude", "longitude"))
-    rows, columns = len(latitude), len(longitude)
-    if (rows, columns) != (grid[0] + 1, grid[1]):
-        needed = f"{grid[0] + 1} × {grid[1]}"
-        raise InputError(
-            f"{source.name}: has {rows} latitudes × {columns} longitudes, not {needed}"
-        )
-    reverse = bool(latitude[0] < latitude[-1])
-    shift = int(np.argmin(np.abs((longitude + 180) % 360 - 180)))
-    southward = latitude[::-1] if reverse else latitude
-    eastward = np.roll(longitude, -shift) % 360
-    eastward[0] = (eastward[0] + 180) % 360 - 180  # 359.9999 is 0
-    for axis, stored, turned, first, last, needed in (
-        ("latitudes", latitude, southward, 90, -90, "from pole to pole"),
-        ("longitudes", longitude, eastward, 0, 360 - 360 / columns, "eastward from 0 or -180"),
-    ):
-        if not np.allclose(turned, np.linspace(first, last, len(turned)), atol=1e-3):
-            span = f"from {stored[0]:g} to {stored[-1]:g}"
-            raise InputError(f"{source.name}: {axis} go {span}, not in equal steps {needed}")
-    return Globe(southward, eastward, reverse, shift)
+    latitude, stored = (labels[axis].values.astype(float) for axis in ("latitude", "longitude"))
+    longitude = stored % 360
+    longitude[longitude > 360 - 1e-3] -= 360  # 359.9999 is 0
+    rows, columns = np.argsort(-latitude), np.argsort(longitude)
+    globe = Globe(latitude[rows], longitude[columns], np.ix_(rows, columns))
+    needed = np.linspace(90, -90, grid[0] + 1), np.arange(grid[1]) * 360 / grid[1]
+    for name, degrees, expected in zip(("latitudes", "longitudes"), globe, needed, strict=False):
+        if len(degrees) != len(expected) or not np.allclose(degrees, expected, atol=1e-3):
+            span = f"{len(degrees)} {name} from {degrees[0]:g} to {degrees[-1]:g}"
+            steps = f"{len(expected)} in equal steps from {expected[0]:g} to {expected[-1]:g}"
+            raise InputError(f"{source.name}: has {span}; needed are {steps}")
+    is_turned = (np.diff(rows) < 0).any() or (np.diff(columns) < 0).any()
+    return globe if is_turned else globe._replace(where=...)
 
 
 def check_unlabelled(source: Source, times: np.ndarray) -> None:

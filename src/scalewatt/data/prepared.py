@@ -11,13 +11,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.campaign_file import Dataset, all_years, sample_counts
+from scalewatt.campaign.campaign_file import all_years, sample_counts
 from scalewatt.campaign.cluster import is_made_here
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
 from scalewatt.common.file_locks import waiting_lock
 from scalewatt.common.files import read_json_object, write_json
-from scalewatt.common.settings import validated
 
 MANIFEST = "manifest.json"
 NOTHING = hashlib.sha256().hexdigest()
@@ -145,16 +144,6 @@ def _manifest(folder: Path) -> dict[str, Any]:
     if not (folder / MANIFEST).exists():
         raise InputError(f"{folder}: has no prepared dataset; {AGAIN}")
     return read_json_object(folder / MANIFEST, "definition", "source", "files", "marker")
-
-
-def checked_definition(definition: Any) -> dict[str, Any]:
-    """Check the definition of a dataset, a campaign's with its `name`; InputError if it is wrong."""
-    where = "--definition"
-    if not isinstance(definition, dict) or not isinstance(definition.get("name"), str):
-        raise InputError(f"{where}: expected an object with name and format")
-    settings = {key: value for key, value in definition.items() if key != "name"}
-    validated(Dataset, settings, where)
-    return definition
 
 
 def is_staged(spec: RunSpec, scratch: str | None) -> bool:
