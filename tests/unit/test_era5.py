@@ -48,7 +48,7 @@ def test_relative_humidity_as_a_fraction_becomes_percent(tmp_path, prepared):
     with h5py.File(tmp_path / "2000.h5") as file:
         assert file.attrs["relative_humidity_over"].startswith("water")
     shutil.copy(folder / "1999.h5", tmp_path)
-    with pytest.raises(InputError, match=r"1999\.h5 over unknown, 2000\.h5 over water"):
+    with pytest.raises(InputError, match=r"1999\.h5 over unknown, 2002\.h5 over water"):
         prepare_dataset(DEFINITION, tmp_path, path)
 
 
