@@ -41,7 +41,7 @@ def test_the_official_files_are_prepared_and_trained_on(tmp_path: Path) -> None:
     command = f"scalewatt prepare --folder {tmp_path / 'data'} --pack"
     assert code == 1 and f"-train.tar: missing; create it with: {command}" in output, output
     assert "Traceback" not in output
-    assert not list(workspace.path.glob("work/*/*/spec.json"))
+    assert not list(workspace.path.glob("work/*/*/train.log")), "no rank was started"
     workspace.done("prepare_imagenet", "-R", "dataset", *campaign)
     assert len([*(tmp_path / "data").glob("packed-*.tar")]) == 2
 

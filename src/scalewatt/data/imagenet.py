@@ -151,19 +151,13 @@ def prepare_images(
     indices = {split: find_images(images, split) for split in SPLITS}
     train, val = (set(index.classes) for index in indices.values())
     if alone := sorted(train ^ val):
-        lacking = "val" if alone[0] in train else "train"
-        raise InputError(
-            f"{images}: {alone[0]} is missing in {lacking} (such classes: {len(alone)})"
-        )
+        lacking = f"{alone[0]} is missing in {'val' if alone[0] in train else 'train'}"
+        raise InputError(f"{images}: {lacking} (such classes: {len(alone)})")
     for split, key in zip(SPLITS, NUMBERS, strict=False):
-        numbers = len(indices[split].paths), len(train)
-        if numbers != (definition[key], definition["classes"]):
-            needed = (
-                f"dataset {definition['name']} has {definition[key]} of {definition['classes']}"
-            )
-            raise InputError(
-                f"{images / split}: has {numbers[0]} images of {numbers[1]} classes, {needed}"
-            )
+        number, needed = len(indices[split].paths), (definition[key], definition["classes"])
+        if (number, len(train)) != needed:
+            text = f"{number} images of {len(train)} classes, dataset {definition['name']} has"
+            raise InputError(f"{images / split}: has {text} {needed[0]} of {needed[1]}")
     return indices
 
 
@@ -181,6 +175,7 @@ def extract_tars(source: Path, definition: dict[str, Any], folder: Path) -> None
     if missing := [path for path in tars.values() if not path.is_file()]:
         expected = f"{', '.join(TARS.values())}, or train/<class>/<image> and val/<class>/<image>"
         raise InputError(f"{missing[0]}: missing; expected {expected}")
+    # What the devkit says must be what the campaign defines, before anything is extracted.
     train, val = read_devkit(tars["devkit"])
     numbers = (sum(train.values()), len(val), len(train))
     for key, number in zip(NUMBERS, numbers, strict=True):
@@ -195,6 +190,7 @@ def extract_tars(source: Path, definition: dict[str, Any], folder: Path) -> None
     size = sum(tars[split].stat().st_size for split in SPLITS)
     require_space(root, size, str(root), "the images", "; name another data root")
 
+    # Each class is a tar within the training tar, and a job of its own.
     say(f"{folder}: extracting {len(train)} classes from {source}")
     with _reading(tars["train"]), tarfile.open(tars["train"]) as tar:
         members = {Path(member.name).stem: member for member in tar if member.isfile()}
