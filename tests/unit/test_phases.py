@@ -24,6 +24,7 @@ def clock(monkeypatch):
 def test_each_phase_has_the_time_of_its_blocks(clock) -> None:
     timer = PhaseTimer(CPU)
     for step in range(2):
+        timer.begin_step(step, 2)
         for phase, seconds in zip(PHASES[1:], (0.5, 1, 2, 4), strict=True):
             with timer.phase(phase):
                 clock[0] += seconds * (step + 1)

@@ -64,7 +64,7 @@ class ImageFolderIndex:
             table = pq.read_table(path, page_checksum_verification=True)
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"{path}: cannot be read ({error}); prepare the data again") from error
-        images = os.fsdecode(table.schema.metadata[b"folder"]) or folder
+        images = os.fsdecode(table.schema.metadata.get(b"folder", b"")) or folder
         labels = table["label"].to_numpy().astype(np.int32)
         return cls(Path(images), table["path"].to_pylist(), labels, table["bytes"].to_numpy())
 

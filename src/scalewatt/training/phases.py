@@ -12,6 +12,9 @@ import torch
 
 from scalewatt.training.history import PHASES
 
+SAMPLED_STEPS = 100
+"""About how many steps of an epoch are timed; waiting for data is timed in every step."""
+
 
 class PhaseTimer:
     """Times of one epoch's phases on one rank, since the segment began.
@@ -22,8 +25,12 @@ class PhaseTimer:
     """
 
     def __init__(self, device: torch.device) -> None:
-        self._on_gpu = device.type == "cuda"
+        self._on_gpu, self._is_timed = device.type == "cuda", False
         self._marks: list[tuple[str, float, Any, Any]] = []
+
+    def begin_step(self, step: int, steps: int) -> None:
+        """Time this step, if it is of those of the epoch's `steps` that are sampled."""
+        self._is_timed = step % max(1, steps // SAMPLED_STEPS) == 0
 
     def _now(self) -> Any:
         """Moment at which the device has done all that it was given, on a GPU as an event."""
@@ -35,10 +42,11 @@ class PhaseTimer:
 
     @contextmanager
     def phase(self, name: str, blocks: int = 1) -> Iterator[None]:
-        """Time the block as `name` (of PHASES), of which a step may have several blocks."""
-        began = self._now()
+        """Time the block as `name` (of PHASES), if this step is timed; it may consist of several blocks."""
+        began = self._now() if self._is_timed else None
         yield
-        self._marks.append((name, 1 / blocks, began, self._now()))
+        if began is not None:
+            self._marks.append((name, 1 / blocks, began, self._now()))
 
     def waiting(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield the batches, and time how long each is waited for."""
@@ -59,6 +67,6 @@ class PhaseTimer:
 
 
 def mean_phases(ranks: np.ndarray) -> dict[str, float | None]:
-    """Mean `step_<phase>_s` over the ranks' steps, from their sums (ranks, phases, 2)."""
+    """Mean `step_<phase>_s` over the ranks' timed steps, from their sums (ranks, phases, 2)."""
     rows = zip(PHASES, *ranks.sum(axis=0).T.tolist(), strict=True)
     return {f"step_{phase}_s": seconds / steps if steps else None for phase, seconds, steps in rows}
