@@ -54,10 +54,6 @@ def test_a_checkpoint_is_read_back_as_it_was_with_the_random_numbers_that_follow
     assert torch.equal(torch.rand(3), following)
 
 
-def test_without_a_checkpoint_training_starts_from_scratch(path: Path) -> None:
-    assert load_checkpoint(path, SHA) is None
-
-
 def test_the_checkpoint_of_another_spec_is_refused(path: Path) -> None:
     save(path, {"spec_sha256": SHA})
     with pytest.raises(InputError, match=r"checkpoint\.pt: .* another spec"):

@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import xarray as xr
 from PIL import Image
 from sklearn.datasets import load_digits
 
 from scalewatt.common.errors import InputError
-from scalewatt.data import demo
 from scalewatt.data.imagenet import ImageFolderIndex
 from scalewatt.data.prepared import prepare_dataset
 
@@ -31,11 +29,6 @@ def scans(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("scans")
     prepare_dataset(SCANS, folder, None)
     return folder
-
-
-@pytest.fixture(scope="module")
-def year() -> xr.Dataset:
-    return demo.year_dataset(WAVES, 1979)
 
 
 # --- scans ----------------------------------------------------------------------------------------
@@ -62,31 +55,6 @@ def test_an_image_shows_the_scan_that_its_name_says(scans: Path) -> None:
     assert digits.target[number] == 7 and image.size == (40, 40) and image.mode == "RGB"
     small = np.asarray(image.convert("L").resize((8, 8), Image.Resampling.BOX)).ravel()
     assert np.corrcoef(small, digits.data[number])[0, 1] > 0.95
-
-
-# --- waves ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "at", "mean", "sd"),
-    [
-        ("geopotential", {"level": 500}, (53000, 57000), (1500, 4500)),
-        ("geopotential", {"level": 1000}, (500, 1500), (300, 1500)),
-        ("temperature", {"level": 850}, (270, 290), (5, 18)),
-        ("2m_temperature", {}, (275, 295), (5, 18)),
-        ("mean_sea_level_pressure", {}, (1.005e5, 1.02e5), (300, 2000)),
-        ("u_component_of_wind", {"level": 500}, (5, 20), (4, 20)),
-        ("v_component_of_wind", {"level": 500}, (-0.1, 0.1), (4, 20)),
-        ("total_column_water_vapour", {}, (10, 30), (5, 20)),
-    ],
-)
-def test_fields_have_realistic_magnitudes(
-    name: str, at: dict[str, int], mean: tuple, sd: tuple, year: xr.Dataset
-) -> None:
-    field = year[name].sel(at)
-    assert mean[0] < field.weighted(np.cos(np.deg2rad(year.latitude))).mean() < mean[1]
-    assert sd[0] < field.std() < sd[1]
-    assert year["relative_humidity"].min() >= 0 and year["relative_humidity"].max() <= 100
 
 
 # --- both -----------------------------------------------------------------------------------------

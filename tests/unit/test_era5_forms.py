@@ -78,11 +78,6 @@ def packed_zarr(store, folder):
     return write(store, folder / "a.zarr", encoding=packing(store))
 
 
-def chunks_of_many_times(store, folder):
-    chunks = {n: {"chunks": (5, *[min(2, x) for x in a.shape[1:]])} for n, a in store.items()}
-    return write(store, folder / "a.zarr", encoding=chunks)
-
-
 def shards(store, folder):
     encoding = {
         name: {"shards": (4, *array.shape[1:]), "chunks": (1, *array.shape[1:-1], 4)}
@@ -131,11 +126,6 @@ def netcdf_before_2024(store, folder):
         encoding = packing(part, np.int16(-32767)) | time
         part.to_netcdf(folder / f"{number}.nc", "w", "NETCDF3_64BIT", None, "scipy", encoding)
     return str(folder / "*.nc")
-
-
-def hourly_netcdf(store, folder):
-    netcdf(store.reindex(time=HOURS, method="ffill"), folder / "a.nc")
-    return str(folder / "a.nc")
 
 
 def two_versions(store, folder):
@@ -226,14 +216,12 @@ def message(name, values, time, level, edition=1, **more):
     [
         (zarr_with(), 0),
         (zarr_with(zarr_format=3, consolidated=False), 0),
-        (chunks_of_many_times, 0),
         (shards, 0),
         (hourly_zarr, 0),
         (other_order, 0),
         (packed_zarr, 0.51 / 60000),
         (netcdf_since_2024, 0),
         (netcdf_before_2024, 0.51 / 60000),
-        (hourly_netcdf, 0),
         (two_versions, 0),
         (levels_in_pascal, 0),
         (grib, 1e-7),

@@ -84,18 +84,6 @@ def test_a_target_may_be_in_the_next_year(tmp_path: Path) -> None:
     assert len(leap) == 1460  # 1464 times: room for the targets
 
 
-@pytest.mark.parametrize("foreign", ["whole", "torn"])
-def test_a_year_that_the_definition_does_not_name_changes_nothing(
-    tmp_path: Path, foreign: str
-) -> None:
-    write_year(tmp_path, 2017, steps=1460)
-    write_year(tmp_path, 2018)
-    if foreign == "torn":
-        (tmp_path / "2018.h5").write_bytes(b"torn")
-    for known in (2016, 2019):
-        assert len(dataset(tmp_path, [2017], 1, 1460, "validation", known)) == 1459
-
-
 def test_a_sample_without_target_is_refused_in_training_and_left_out_in_evaluation(
     folder: Path,
 ) -> None:

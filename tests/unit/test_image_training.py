@@ -152,7 +152,7 @@ def whole(folder: Path, trained: dict[tuple[str, str], Any]) -> Whole:
 
 @pytest.mark.parametrize(
     ("loader", "protocol"),
-    [("pil", "paper"), ("pil", "corrected"), ("synthetic", "corrected"), ("synthetic", "paper")],
+    [("synthetic", "corrected"), ("synthetic", "paper")],
 )
 def test_a_resumed_training_equals_an_uninterrupted_one_bit_for_bit(
     folder: Path, tmp_path: Path, whole: Whole, loader: str, protocol: str
