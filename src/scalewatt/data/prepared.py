@@ -25,14 +25,12 @@ AGAIN = (
     "snakemake --profile PROFILE prepare_imagenet prepare_era5 -R dataset"
 )
 
-Source = str | None
-"""A path, URL or patterns of files as under `sources` in a cluster file, or nothing."""
 Prepared = tuple[tuple[int, int], str]
 """Training and validation samples, and the SHA-256 of what identifies the content."""
 
 
-def prepare_dataset(definition: dict[str, Any], folder: Path, source: Source) -> dict[str, Any]:
-    """Prepare `folder` for `definition`, from `source`, unless it is; return its marker.
+def prepare_dataset(definition: dict[str, Any], folder: Path, source: str | None) -> dict[str, Any]:
+    """Prepare `folder` for `definition`, from a source as in a cluster file, unless it is; return its marker.
 
     The marker has name, format, source, train_samples, validation_samples and content_sha256, and neither
     path nor time, so that the same data have the same marker anywhere.
@@ -46,7 +44,7 @@ def prepare_dataset(definition: dict[str, Any], folder: Path, source: Source) ->
 
 
 def prepare_dataset_year(
-    definition: dict[str, Any], folder: Path, source: Source, year: int
+    definition: dict[str, Any], folder: Path, source: str | None, year: int
 ) -> dict[str, Any]:
     """Prepare a year of a dataset in ERA5's format, and describe it without path and time."""
     from scalewatt.data.era5_prepare import make_year
@@ -59,7 +57,9 @@ def prepare_dataset_year(
     return {"name": definition["name"], **make_year(definition, folder, source, year)}
 
 
-def _finished(definition: dict[str, Any], folder: Path, source: Source) -> dict[str, Any] | None:
+def _finished(
+    definition: dict[str, Any], folder: Path, source: str | None
+) -> dict[str, Any] | None:
     """Marker of a folder that has the data of this definition and source; else None.
 
     InputError if it was prepared for another definition.
@@ -76,7 +76,7 @@ def _finished(definition: dict[str, Any], folder: Path, source: Source) -> dict[
     return manifest["marker"] if is_same and manifest["files"] == _sizes(folder) else None
 
 
-def _prepare(definition: dict[str, Any], folder: Path, source: Source) -> dict[str, Any]:
+def _prepare(definition: dict[str, Any], folder: Path, source: str | None) -> dict[str, Any]:
     """Prepare the data, and write the manifest when all are there."""
     make = {"imagenet": _prepare_images, "era5": _prepare_era5}[definition["format"]]
     if definition["source"] == "none":
@@ -99,7 +99,7 @@ def _sizes(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_size for p in patterns for path in folder.glob(p)}
 
 
-def _prepare_images(definition: dict[str, Any], folder: Path, source: Source) -> Prepared:
+def _prepare_images(definition: dict[str, Any], folder: Path, source: str | None) -> Prepared:
     """Index the images, which are too many to be hashed and may be elsewhere."""
     from scalewatt.data.demo import write_scans
     from scalewatt.data.imagenet import prepare_images
@@ -116,7 +116,7 @@ def _prepare_images(definition: dict[str, Any], folder: Path, source: Source) ->
     return sample_counts(definition), digest.hexdigest()
 
 
-def _prepare_era5(definition: dict[str, Any], folder: Path, source: Source) -> Prepared:
+def _prepare_era5(definition: dict[str, Any], folder: Path, source: str | None) -> Prepared:
     """Prepare all years; a year's file may name paths, so its moments identify it."""
     from scalewatt.data.era5 import Era5Dataset
     from scalewatt.data.era5_prepare import prepare

@@ -140,18 +140,6 @@ def to_grid(spectrum: torch.Tensor, columns: int) -> torch.Tensor:
     return torch.fft.irfft(zonal, n=columns, dim=3, norm="ortho").contiguous()
 
 
-@to_spectrum.register_fake
-def _spectrum_shape(x: torch.Tensor, modes: int) -> torch.Tensor:
-    batch, width, rows, _ = x.shape
-    return x.new_empty((batch, width, modes, rows), dtype=torch.complex64)
-
-
-@to_grid.register_fake
-def _grid_shape(spectrum: torch.Tensor, columns: int) -> torch.Tensor:
-    batch, width, _, rows = spectrum.shape
-    return spectrum.new_empty((batch, width, rows, columns), dtype=torch.float32)
-
-
 def _keep_size(ctx: Any, inputs: tuple[torch.Tensor, int], output: torch.Tensor) -> None:
     """Keep the modes of a spectrum, the columns of a grid."""
     ctx.size = inputs[0].shape[2 if inputs[0].is_complex() else 3]
@@ -175,6 +163,12 @@ def _scale_paired(spectrum: torch.Tensor, columns: int, factor: float) -> torch.
     return spectrum * torch.where(single, 1.0, factor)
 
 
+to_spectrum.register_fake(
+    lambda x, modes: x.new_empty((*x.shape[:2], modes, x.shape[2]), dtype=torch.complex64)
+)
+to_grid.register_fake(
+    lambda x, columns: x.new_empty((*x.shape[:2], x.shape[3], columns), dtype=torch.float32)
+)
 to_spectrum.register_autograd(_from_spectrum_gradient, setup_context=_keep_size)
 to_grid.register_autograd(_from_grid_gradient, setup_context=_keep_size)
 
@@ -240,8 +234,7 @@ class FourCastNet(nn.Module):
     def __init__(
         self,
         grid: tuple[int, int] = (720, 1440),
-        in_channels: int = 20,
-        out_channels: int = 20,
+        channels: int = 20,
         patch_size: int = 8,
         embed_dim: int = 768,
         depth: int = 12,
@@ -252,15 +245,15 @@ class FourCastNet(nn.Module):
     ) -> None:
         super().__init__()
         rows, columns = grid[0] // patch_size, grid[1] // patch_size
-        self.patch_size, self.out_channels = patch_size, out_channels
+        self.patch_size, self.channels = patch_size, channels
         layer = FastSpectralLayer if fast else SpectralLayer
-        self.patch_embed = PatchEmbed(in_channels, patch_size, embed_dim, fast)
+        self.patch_embed = PatchEmbed(channels, patch_size, embed_dim, fast)
         self.pos_embed = nn.Parameter(torch.zeros(1, rows * columns, embed_dim))
         self.blocks = nn.ModuleList(
             Block(embed_dim, layer(embed_dim, num_blocks, sparsity_threshold), mlp_ratio)
             for _ in range(depth)
         )
-        self.head = nn.Linear(embed_dim, out_channels * patch_size**2, bias=False)
+        self.head = nn.Linear(embed_dim, channels * patch_size**2, bias=False)
         nn.init.trunc_normal_(self.pos_embed, std=0.02)
         for module in self.modules():
             if isinstance(module, nn.Linear):
@@ -269,15 +262,15 @@ class FourCastNet(nn.Module):
                     nn.init.zeros_(module.bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Map (B, in_channels, H, W) to (B, out_channels, H, W)."""
+        """Map (B, channels, H, W) to the same shape, 6 h later."""
         x = self.patch_embed(x)
         batch, rows, columns, width = x.shape
         x = x + self.pos_embed.reshape(1, rows, columns, width)
         for block in self.blocks:
             x = block(x)
         p = self.patch_size
-        x = self.head(x).reshape(batch, rows, columns, p, p, self.out_channels)
-        return x.permute(0, 5, 1, 3, 2, 4).reshape(batch, self.out_channels, rows * p, columns * p)
+        x = self.head(x).reshape(batch, rows, columns, p, p, self.channels)
+        return x.permute(0, 5, 1, 3, 2, 4).reshape(batch, self.channels, rows * p, columns * p)
 
 
 class Rollout(nn.Module):

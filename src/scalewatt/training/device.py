@@ -11,9 +11,6 @@ import torch
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
 
-TF32 = {"fp32": (False, False), "tf32": (True, True)}
-"""Whether convolutions and products use TF32, where a precision says so; torch's default else."""
-TORCH_DEFAULT_TF32 = (True, False)
 AUTOCAST = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
@@ -23,7 +20,8 @@ def set_precision(setting: str, device: torch.device) -> tuple[str, torch.dtype 
     Used is fp32, tf32, tf32_convolutions (products in fp32), fp16 or bf16. A CPU has no TF32 and computes
     fp16 as fp32. InputError if the GPU cannot compute in `setting`.
     """
-    convolutions, products = TF32.get(setting, TORCH_DEFAULT_TF32)
+    # Torch's default is TF32 in convolutions alone.
+    convolutions, products = setting != "fp32", setting == "tf32"
     # Not by `fp32_precision`, which torch has from 2.9 on: what compiles networks still reads these, and
     # refuses a mixture.
     torch.backends.cudnn.allow_tf32 = convolutions
