@@ -73,7 +73,7 @@ def losses_in_layout(folder: Path, precision: str, channels_last: bool) -> dict[
     settings = {"precision": precision, "channels_last": channels_last, **SENSITIVE}
     spec = small_spec(RESNET50, protocol="paper", settings=settings)
     trainer = trainer_of(spec, folder, max_updates=1)
-    network = trainer.network.weights
+    network = trainer.network
     first = next(part for part in network.modules() if isinstance(part, nn.Conv2d))
     inputs: set[bool] = set()
     first.register_forward_pre_hook(lambda _, given: inputs.add(is_channels_last(given[0])))
