@@ -60,20 +60,18 @@ class ScalewattCallback(*_CALLBACKS):  # type: ignore[misc]  # a Trainer takes i
         validation_loss: str = "val_loss",
         train_metric: str | None = None,
     ) -> None:
-        keys = ("metric", "train_loss", "validation_loss", "train_metric")
-        names = (metric, train_loss, validation_loss, train_metric)
-        self._names = {key: name for key, name in zip(keys, names, strict=True) if name}
+        names = {"metric": metric, "train_loss": train_loss, "train_metric": train_metric}
+        names |= {"validation_loss": validation_loss}
+        self._names = {key: name for key, name in names.items() if name}
         self._stage: tuple[str, int | None] = ("startup", None)
         self._stage_start_s = 0.0
-        self._row = _empty_row(None)
+        self._row: dict[str, Any] = {"epoch": None}
         """Report of the epoch so far; its samples are this rank's."""
         self._logged_before: dict[str, Any] = {}
         self._step = 0
         self._ask_every = self._ask_in = 1
         self._asked_s = 0.0
         self._on_term: Any = None
-
-    # --- an epoch may begin in one process and end in another -----------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """The epoch so far, for a checkpoint: rank 0's, as only that is written."""
@@ -106,10 +104,14 @@ class ScalewattCallback(*_CALLBACKS):  # type: ignore[misc]  # a Trainer takes i
         stop_requested()
         self._on_term = signal.getsignal(signal.SIGTERM)
 
+    def on_sanity_check_start(self, trainer: Any, pl_module: Any) -> None:
+        """Take TERM back: the Trainer's handler waits for ranks that may be elsewhere, and exits with 0."""
+        if _is_in_run():
+            signal.signal(signal.SIGTERM, self._on_term)
+
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin to train, perhaps amid an epoch."""
-        if _is_in_run():  # the Trainer's handler waits for ranks that may be elsewhere
-            signal.signal(signal.SIGTERM, self._on_term)
+        self.on_sanity_check_start(trainer, pl_module)  # there may have been none
         self._step = trainer.global_step
         self._asked_s = time.monotonic()
         self.on_train_epoch_start(trainer, pl_module)  # the Trainer calls it in a new epoch alone
@@ -118,7 +120,8 @@ class ScalewattCallback(*_CALLBACKS):  # type: ignore[misc]  # a Trainer takes i
         """Begin an epoch, or resume the checkpoint's."""
         self._enter("train", trainer)
         if trainer.current_epoch != self._row["epoch"]:
-            self._row = _empty_row(trainer.current_epoch)
+            counts = {"samples": 0, "updates": 0, "train_s": 0.0}
+            self._row = {"epoch": trainer.current_epoch, **counts}
         self._logged_before = dict(trainer.callback_metrics)
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, *_: Any) -> None:
@@ -130,12 +133,6 @@ class ScalewattCallback(*_CALLBACKS):  # type: ignore[misc]  # a Trainer takes i
         if not trainer.sanity_checking:
             _synchronize(trainer)
             self._enter("validate", trainer)
-
-    def on_test_start(self, trainer: Any, pl_module: Any) -> None:
-        """Count tests and predictions as validation."""
-        self._enter("validate", trainer)
-
-    on_predict_start = on_test_start
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Any) -> None:
         """Begin to write a checkpoint; the next batch or epoch ends the stage."""
@@ -164,33 +161,26 @@ class ScalewattCallback(*_CALLBACKS):  # type: ignore[misc]  # a Trainer takes i
         # After an epoch's last batch its results would be lost.
         is_last = trainer.is_last_batch or trainer.global_step >= trainer.max_steps >= 0
         if _is_in_run() and not is_last and self._is_to_stop(trainer):
-            _stop(trainer)
+            trainer.save_checkpoint(Path(os.environ[WORK_VARIABLE], CHECKPOINT))
+            trainer.strategy.barrier("scalewatt stops")
+            raise SystemExit(int(ExitCode.STOPPED))
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        """Keep what was logged, for a checkpoint that is written before the epoch ends."""
+        """Keep what was logged since the epoch began; an earlier epoch's values remain the same objects."""
         if not trainer.sanity_checking:
-            self._row |= self._newly_logged(trainer)
+            known, before = trainer.callback_metrics, self._logged_before
+            for key, name in self._names.items():
+                if name in known and known[name] is not before.get(name):
+                    self._row[key] = float(known[name])
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Report the epoch."""
-        if not _is_in_run():
-            return
-        _synchronize(trainer)
-        self._add_train_time()
-        self._row |= self._newly_logged(trainer)
-        samples = _samples_of_all_ranks(trainer, self._row["samples"])
-        report(**{**self._row, "samples": samples})
-
-    def _newly_logged(self, trainer: Any) -> dict[str, float]:
-        """Values logged since the epoch began; an earlier epoch's remain the same objects."""
-        known, before = trainer.callback_metrics, self._logged_before
-        return {
-            key: float(known[name])
-            for key, name in self._names.items()
-            if name in known and known[name] is not before.get(name)
-        }
-
-    # --- stop -----------------------------------------------------------------------------------------
+        if _is_in_run():
+            _synchronize(trainer)
+            self._add_train_time()
+            self.on_validation_end(trainer, pl_module)
+            samples = _samples_of_all_ranks(trainer, self._row["samples"])
+            report(**{**self._row, "samples": samples})
 
     def _is_to_stop(self, trainer: Any) -> bool:
         """Whether any rank was asked to stop. All ranks ask after the same updates."""
@@ -207,18 +197,9 @@ class ScalewattCallback(*_CALLBACKS):  # type: ignore[misc]  # a Trainer takes i
             note_request()
         return bool(asked)
 
-    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """Let a process that TERM ended fail: Lightning would end it as if it had finished."""
-        if _is_in_run() and type(exception).__name__ == "SIGTERMException":
-            exception.code = 128 + signal.SIGTERM  # type: ignore[attr-defined]
-
 
 def _is_in_run() -> bool:
     return STOP_VARIABLE in os.environ
-
-
-def _empty_row(epoch: int | None) -> dict[str, Any]:
-    return {"epoch": epoch, "samples": 0, "updates": 0, "train_s": 0.0}
 
 
 def _batch_size(batch: Any) -> float:
@@ -244,10 +225,3 @@ def _synchronize(trainer: Any) -> None:
     """Wait for the GPU, so that its time counts to the stage that gave it the work."""
     if trainer.strategy.root_device.type == "cuda":
         torch.cuda.synchronize(trainer.strategy.root_device)
-
-
-def _stop(trainer: Any) -> None:
-    """Write a checkpoint and end the process; the next start of the run continues from there."""
-    trainer.save_checkpoint(Path(os.environ[WORK_VARIABLE], CHECKPOINT))
-    trainer.strategy.barrier("scalewatt stops")
-    raise SystemExit(int(ExitCode.STOPPED))

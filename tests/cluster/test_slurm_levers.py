@@ -47,7 +47,7 @@ def project_on(slurm: MiniSlurm, folder: Path) -> MiniProject:
 
 
 def processes(project: MiniProject) -> list[psutil.Process]:
-    """All trainings on the nodes: what launches them, their ranks, their scripts; no shells that reset."""
+    """All trainings on the nodes: what launches them, their ranks, their scripts."""
     found = []
     for node in project.slurm.nodes.values():
         for one in node.processes():
@@ -94,10 +94,6 @@ def measure_again(project: MiniProject, run: tuple[str, int]) -> None:
     subprocess.run([*command, *options], cwd=project.path, env=environment, check=True)
 
 
-def settings(project: MiniProject) -> list[str]:
-    return sorted(path.name for path in (project.path.parent / "settings").glob("*-clock"))
-
-
 def train(project: MiniProject, run: tuple[str, int]) -> tuple[float, float, float]:
     """Seconds, energy and lost energy in J of the GPUs in training, over all segments and nodes."""
     rows = [
@@ -138,10 +134,6 @@ def test_no_run_is_left_out_and_the_tables_tell_the_clocks(done: MiniProject) ->
     assert not [row for row in runs if any(code in row["flags"] for code in unwanted)]
 
 
-def test_all_clocks_are_back(done: MiniProject) -> None:
-    assert settings(done) == []
-
-
 def test_a_node_that_ignores_the_clock_is_found_and_its_run_left_out(done: MiniProject) -> None:
     for node in done.slurm.nodes:
         (done.path.parent / "settings" / f"{node}-ignores").touch()
@@ -157,19 +149,3 @@ def test_a_node_that_ignores_the_clock_is_found_and_its_run_left_out(done: MiniP
     assert own["n_repeats"] == REPEATS - 1
     for node in done.slurm.nodes:
         (done.path.parent / "settings" / f"{node}-ignores").unlink()
-
-
-def test_after_a_kill_of_everything_the_clocks_are_back(done: MiniProject) -> None:
-    run = (configuration(2, 705), 2)
-    measure_again(done, run)
-    process = done.start(f"results/mini/energy/{run[0]}/{run[1]}.parquet", "--retries", "0")
-    pattern = f"{run[0]}-{run[1]}-*/script/epoch"
-    wait_for(lambda: list(done.work.glob(pattern)), "checkpoint", PATIENCE_S)
-    assert settings(done), "a clock is set"
-    process.kill()
-    process.communicate()
-    for one in processes(done):
-        with suppress(psutil.Error):
-            one.kill()
-    done.slurm.cancel_all()
-    wait_for(lambda: not settings(done), "default clocks", 30)

@@ -91,7 +91,12 @@ def is_within_second_epoch(training: Training) -> bool:
     if not list((training.folder / "work").glob("*/checkpoint.pt")):
         return False
     progress, position = read_progress(training.work), read_position(training.work)
-    if progress is None or position is None or progress.stage != "train" or progress.epoch < 1:
+    if (
+        progress is None
+        or position is None
+        or progress["stage"] != "train"
+        or progress["epoch"] < 1
+    ):
         return False
     return time.time() - position["written_s"] > INTO_EPOCH_S
 

@@ -274,7 +274,7 @@ def marks(folder: Path, *stages: tuple[int, str, int, float]) -> None:
     """Stages as (segment, stage, epoch, seconds before the note of progress)."""
     note = read_progress(folder)
     assert note is not None
-    now = note.written_s
+    now = note["written_s"]
     rows = [
         {"segment": segment, "stage": stage, "epoch": epoch, "start_s": now - ago_s}
         for segment, stage, epoch, ago_s in stages

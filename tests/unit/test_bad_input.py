@@ -128,15 +128,10 @@ sources: {photos: {files: [/a]}} | sources.photos
 sources: {photos: ""} | sources.photos
 sources: {photos: 7} | sources.photos: 7 does not fit: input
 # how levers are set
-levers: {clock: {launcher: "--gpu-freq={value}"}} | unknown key 'clock'
-levers: {gpu_clock_mhz: {}} | gives nothing
-levers: {gpu_clock_mhz: {set: "nvidia-smi -lgc {value}"}} | gives set
-levers: {gpu_clock_mhz: {launcher: "-f {value}", set: "s {value}", undo: u}} | either launcher
-levers: {gpu_clock_mhz: {launcher: "--gpu-freq={clock}"}} | unknown placeholder '{clock}'
-levers: {gpu_clock_mhz: {launcher: "--gpu-freq={gpus}"}} | unknown placeholder '{gpus}'
-levers: {gpu_clock_mhz: {launcher: "--gpu-freq"}} | sets the same for every value
-levers: {gpu_clock_mhz: {set: nvidia-smi -lgc, undo: nvidia-smi -rgc}} | sets the same for every value
-levers: {gpu_clock_mhz: {set: "nvidia-smi -lgc {value}", undo: "'"}} | No closing quotation
+levers: {clock: "--gpu-freq={value}"} | unknown key 'clock'
+levers: {gpu_clock_mhz: "--gpu-freq={clock}"} | unknown placeholder '{clock}'
+levers: {gpu_clock_mhz: "--gpu-freq"} | sets the same for every value
+levers: {gpu_clock_mhz: "'{value}"} | No closing quotation
 """
 
 

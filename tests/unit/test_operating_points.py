@@ -30,7 +30,7 @@ from operating_runs import (
 from scalewatt.campaign.cluster import known_devices, load_cluster, parse_cluster
 from scalewatt.campaign.expansion import expand
 from scalewatt.campaign.load import check_devices, load_campaign
-from scalewatt.campaign.operating_points import commands_of, launcher_options, without_point
+from scalewatt.campaign.operating_points import launcher_options, without_point
 from scalewatt.campaign.run_spec import parse_spec, run_spec
 from scalewatt.campaign.table_definitions import table_definition
 from scalewatt.common.errors import InputError
@@ -102,8 +102,7 @@ def cluster(levers: Any) -> dict[str, Any]:
     return {**read_yaml(LOCAL), "levers": levers}
 
 
-SRUN = {"launcher": "--gpu-freq={value}"}
-SET = {"set": "nvidia-smi -i {gpus} -lgc {value}", "undo": "nvidia-smi -i {gpus} -rgc"}
+SRUN = "--gpu-freq={value}"
 
 
 def test_a_campaign_is_refused_where_the_cluster_says_no_way() -> None:
@@ -125,14 +124,11 @@ def test_a_simulation_of_clocks_is_refused() -> None:
         check_devices(campaign(), simulating)
 
 
-def test_commands_and_options_are_filled_in() -> None:
-    ways = {"gpu_clock_mhz": SET, "cpu_clock_mhz": {"launcher": "--cpu-freq={khz}"}}
+def test_options_are_filled_in() -> None:
+    levers = {"gpu_clock_mhz": SRUN, "cpu_clock_mhz": "--cpu-freq={khz}"}
     point = {"gpu_clock_mhz": 1410.0, "cpu_clock_mhz": 2400.0}
-    assert launcher_options(point, ways) == ["--cpu-freq=2400000"]
-    assert commands_of(point, ways) == [
-        {"set": "nvidia-smi -i {gpus} -lgc 1410", "undo": "nvidia-smi -i {gpus} -rgc"}
-    ]
-    assert launcher_options(None, ways) == [] == commands_of(None, ways)
+    assert launcher_options(point, levers) == ["--gpu-freq=1410", "--cpu-freq=2400000"]
+    assert launcher_options(None, levers) == []
 
 
 # --- was it held? ---------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from status_files import (
     running,
 )
 
-from scalewatt.run_files.record import Progress
 from scalewatt.tracking.status import time_left
 
 
@@ -40,7 +39,7 @@ def test_only_updates_of_this_segment_set_the_pace(
         {"segment": 1, "stage": "startup", "epoch": 0, "start_s": 20.0},
         {"segment": 1, "stage": "train", "epoch": 2, "start_s": 40.0},
     ]
-    now = Progress(1, done // 10, 10, done % 10, 10, done, 100, None, "train", 100.0)
+    now = {"segment": 1, "updates": done, "updates_total": 100, "written_s": 100.0}
     assert time_left(now, first, stages) == expected
 
 

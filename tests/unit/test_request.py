@@ -16,14 +16,13 @@ from request_files import (
     spec,
 )
 
-from scalewatt.campaign.run_spec import RunSpec, run_spec
+from scalewatt.campaign.run_spec import run_spec
 from scalewatt.scheduling.job_request import (
     account_of,
     check_requests,
     probe_request,
     refused_request,
     training_request,
-    training_retries,
 )
 
 # --- geometry -----------------------------------------------------------------------------------
@@ -67,27 +66,6 @@ def test_slurm_starts_a_job_again_only_where_the_cluster_file_says_so_and_append
     assert option in extra and "--open-mode=append" in extra
 
 
-@pytest.mark.parametrize(
-    ("specs", "update_s", "expected"),
-    [
-        ([spec()], 10.0, 2 * 1 + 3),
-        ([spec(), spec(epochs=900)], 10.0, 2 * 6 + 3),
-        ([spec()], None, 20 + 3),
-        ([], 10.0, 20 + 3),
-    ],
-    ids=["one", "the longest", "unknown", "no run"],
-)
-def test_a_run_gets_twice_as_many_jobs_as_predicted_and_some_for_crashes(
-    specs: list[RunSpec], update_s: float | None, expected: int
-) -> None:
-    """A job of a day trains 84,900 s."""
-
-    def upper_s(run: RunSpec) -> float | None:
-        return update_s and run.updates and update_s * run.updates
-
-    assert training_retries(specs, cluster(device()), upper_s) == expected
-
-
 def test_a_probe_asks_for_one_node_with_all_its_gpus_and_its_own_minutes() -> None:
     request = probe_request(device(), cluster(), 20)
     assert (request.nodes, request.tasks_per_node, request.runtime) == (1, 4, 20)
@@ -113,12 +91,12 @@ def test_the_slurm_executor_takes_what_is_asked_for() -> None:
     from snakemake_executor_plugin_slurm.validation import validate_slurm_extra
 
     names = ("run_uuid", "slurm_logfile", "comment_str", "account", "partition", "workdir")
-    for one, run in [
+    for a_device, run in [
         (device(), spec()),
         (device(), spec(gpus=2, ranks_per_node=1)),
         (device(gres=None), spec()),
     ]:
-        asked = asdict(training_request(run, one, cluster(one, exclude_nodes=["n1"])))
+        asked = asdict(training_request(run, a_device, cluster(a_device, exclude_nodes=["n1"])))
         resources = ResourceList(fromdict={k: v for k, v in asked.items() if v is not None})
         job: Any = SimpleNamespace(resources=resources, threads=1)
         validate_slurm_extra(job)
@@ -126,7 +104,7 @@ def test_the_slurm_executor_takes_what_is_asked_for() -> None:
         assert "--nodes=2 " in command
         assert f"--ntasks-per-node={run.ranks_per_node} " in command
         assert "--cpus-per-task=8 " in command
-        assert ("--ntasks=8 " in command) == (one.gres is None)
+        assert ("--ntasks=8 " in command) == (a_device.gres is None)
 
 
 @pytest.mark.parametrize(("gres", "tasks"), [("gpu", None), (None, 4)])

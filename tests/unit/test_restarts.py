@@ -19,7 +19,14 @@ from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.execution import launch
 from scalewatt.execution.launch import LaunchOptions, run_training
 from scalewatt.execution.rank import End, outcome_of
-from scalewatt.run_files.record import STARTED_BY, WorkDir, note_outcome, open_workdir, read_run
+from scalewatt.run_files.record import (
+    RESULT,
+    STARTED_BY,
+    WorkDir,
+    note_outcome,
+    open_workdir,
+    read_run,
+)
 
 SPEC = make_spec()
 USR1, TERM, INT = signal.SIGUSR1, signal.SIGTERM, signal.SIGINT
@@ -44,7 +51,7 @@ def options(folder: Path, requeue: bool = False, **changes: Any) -> LaunchOption
 
 def end_as(segment: launch._Segment, outcome: str, lost: bool, code: int = 0) -> int:
     """End a segment as its ranks do, with or without the loss of their sampler."""
-    end = End("n1", frozenset(), False, f"lost in {segment.number}" if lost else None)
+    end = End("n1", frozenset(), f"lost in {segment.number}" if lost else None)
     path, ended = segment.work.path, outcome_of(outcome, [end])
     note_outcome(path, segment.number, ended, lambda: None)
     return segment._end_as(ended, code)
@@ -209,17 +216,20 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     monkeypatch.setattr(launch, "require_launcher", lambda launcher: None)
     (tmp_path / "spec.json").write_text(SPEC.text)
 
-    def run(outcome: str = "stopped", by: str = "a", **changes: Any) -> int:
+    def stop(segment: launch._Segment) -> int:
+        return end_as(segment, "stopped", lost=False)
+
+    def run(by: str = "a", train: Callable[..., int] = stop, **changes: Any) -> int:
         monkeypatch.setenv(STARTED_BY, by)
-        monkeypatch.setattr(launch._Segment, "run", lambda s: end_as(s, outcome, lost=False))
+        monkeypatch.setattr(launch._Segment, "run", train)
         return run_training(tmp_path / "spec.json", tmp_path / "out", options(tmp_path, **changes))
 
     return run
 
 
 def record(folder: Path) -> dict[str, Any]:
-    (found,) = (folder / "work").glob("*/run.json")
-    return read_run(found.parent)
+    (path,) = (folder / "work").glob("*/run.json")
+    return read_run(path.parent)
 
 
 def test_a_further_try_of_which_there_is_no_use_is_refused_before_any_rank(
@@ -248,20 +258,21 @@ def test_a_run_that_was_refused_stays_refused_until_another_snakemake_tries_it(
     assert record(tmp_path)["refusal"] is None
 
 
-def test_a_trained_run_is_published_again_once_without_training_and_then_refused_with_the_reason(
+def test_a_trained_run_that_cannot_be_published_is_refused_until_another_snakemake_tries_it(
     tmp_path: Path, call: Callable[..., int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: Any) -> None:
         raise OSError(errno.EACCES, "denied")
 
+    def train(segment: launch._Segment) -> int:
+        (segment.work.path / RESULT).touch()
+        return end_as(segment, "finished", lost=False)
+
     monkeypatch.setattr(launch, "publish", fails)
-    monkeypatch.setattr(WorkDir, "finished", property(lambda work: bool(work.segments())))
-    for _ in range(2):
-        with pytest.raises(OSError, match="denied"):
-            call("finished")
+    with pytest.raises(OSError, match="denied"):
+        call(train=train)
     with pytest.raises(InputError, match=r"it is trained, and cannot be published \(.*denied\)"):
-        call("finished")
-    assert len(record(tmp_path)["segments"]) == 1
+        call()
     monkeypatch.setattr(launch, "publish", lambda *_: None)
-    assert call("finished", by="b") == 0, "another Snakemake tries it again"
-    assert len(record(tmp_path)["segments"]) == 1
+    assert call(by="b") == 0
+    assert len(record(tmp_path)["segments"]) == 1, "trained once"

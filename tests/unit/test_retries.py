@@ -24,7 +24,7 @@ def run(*segments: Segment, since: int = 0, refusal: str | None = None, detail: 
     rows = [{"outcome": o, "from_updates": a, "to_updates": b} for o, a, b in segments]
     if rows and detail:
         rows[-1]["detail"] = detail
-    return {"since": since, "refusal": refusal, "unpublished": [], "segments": rows}
+    return {"since": since, "refusal": refusal, "segments": rows}
 
 
 def why_not(record: Any) -> str | None:
@@ -57,7 +57,6 @@ UNKNOWN: Segment = ("stopped", None, None)
         run(*[CRASH] * RETRIES, ("finished", 12, 48)),
         run(*[CRASH] * 9, since=9),
         run(*[CRASH] * 9, since=6),
-        {**run(("finished", 0, 48)), "unpublished": ["full"]},
     ],
 )
 def test_a_run_that_may_go_on_is_tried_again(record: Any) -> None:
@@ -76,7 +75,6 @@ def test_a_run_that_may_go_on_is_tried_again(record: Any) -> None:
         (run(("refused", 0, 0), detail="n1 has one GPU"), "n1 has one GPU"),
         (run(("failed", 0, 12), detail=f"{NO_ROOM} of /work"), f"{NO_ROOM} of /work"),
         (run(*stopped(0, 12), refusal="the budget is used up"), "the budget is used up"),
-        ({**run(("finished", 0, 48), since=1), "unpublished": ["a", "full"]}, "published (full)"),
     ],
 )
 def test_a_run_that_is_not_tried_again_has_a_reason(record: Any, words: str) -> None:

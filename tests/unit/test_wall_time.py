@@ -21,7 +21,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import published_configurations
 from scalewatt.scheduling.job_request import (
-    segments,
+    usable_s,
     wall_time_min,
 )
 
@@ -51,16 +51,16 @@ def test_without_a_known_time_or_number_of_updates_the_limit_is_asked_for() -> N
 def test_the_wall_time_is_never_above_the_limit_and_never_grows_with_progress(
     epochs: int, per_epoch: int, done: int, step_s: float, limit: int
 ) -> None:
-    one = device(time_limit_min=limit)
+    limited = device(time_limit_min=limit)
     run = spec(dataset_samples=per_epoch * 8 * 32, epochs=epochs)
     upper_s = epochs * per_epoch * step_s
     if 15 + per_epoch * step_s / 60 + 10 > limit:
         with pytest.raises(InputError, match="cannot make progress"):
-            wall_time_min(run, one, done, upper_s=upper_s)
+            wall_time_min(run, limited, done, upper_s=upper_s)
         return
-    asked = wall_time_min(run, one, done, upper_s=upper_s)
+    asked = wall_time_min(run, limited, done, upper_s=upper_s)
     assert 0 < asked <= limit
-    assert asked <= wall_time_min(run, one, upper_s=upper_s)
+    assert asked <= wall_time_min(run, limited, upper_s=upper_s)
     remaining = max(epochs * per_epoch - done, per_epoch)
     enough = 15 + remaining * step_s / 60 + 10
     assert asked == limit or enough - 1e-6 <= asked < enough + 10 + 1e-6
@@ -68,21 +68,23 @@ def test_the_wall_time_is_never_above_the_limit_and_never_grows_with_progress(
 
 @pytest.mark.parametrize(
     ("limit_min", "upper_s", "reason"),
-    [(60, 100 * 3600.0, "one epoch needs about 85 min"), (10, None, "10 min (stop_warning_s)")],
+    [
+        (60, 100 * 3600.0, "one epoch needs about 85 min"),
+        (10, None, "longer than stop_warning_s (10 min)"),
+    ],
     ids=["epoch", "stop warning"],
 )
 def test_a_limit_below_an_epoch_cannot_make_progress(
     limit_min: int, upper_s: float | None, reason: str
 ) -> None:
-    one = device(time_limit_min=limit_min)
-    message = refusal(lambda: wall_time_min(spec(), one, upper_s=upper_s))
+    limited = device(time_limit_min=limit_min)
+    message = refusal(lambda: wall_time_min(spec(), limited, upper_s=upper_s))
     assert "resnet50-a100-n008-lbs0032-full: this run cannot make progress" in message
     assert reason in message and f"devices.a100.time_limit_min is {limit_min}" in message
 
 
-def test_segments_need_a_limit_that_leaves_time_to_train() -> None:
-    assert segments(1e6, device(time_limit_min=None)) is None
-    message = refusal(segments, 100.0, device(time_limit_min=20))
+def test_a_limit_that_leaves_no_time_to_train_is_refused() -> None:
+    message = refusal(usable_s, device(time_limit_min=20))
     assert "start-up (15 min) and stop_warning_s (10 min) leave no time to train" in message
 
 
@@ -94,9 +96,9 @@ def test_horekas_published_runs_fit_into_what_the_model_asks_for() -> None:
     for id_, configuration in paper().configurations.items():
         if took.get(id_) is not None:
             run = run_spec(paper(), id_, 1)
-            one = replaced(horeka().devices[configuration.device], time_limit_min=UNLIMITED_MIN)
+            limited = replaced(horeka().devices[configuration.device], time_limit_min=UNLIMITED_MIN)
             upper_s = forecaster().upper_runtime_s(run)
-            asked = wall_time_min(run, one, 0, 600, upper_s)
+            asked = wall_time_min(run, limited, 0, 600, upper_s)
             assert 60 * took[id_] < asked <= 3 * 60 * took[id_] + 70
             checked += 1
     assert checked >= 25

@@ -24,8 +24,8 @@ from pathlib import Path
 from scalewatt.events import report, stage, stop_requested
 
 updates, epochs, update_s = json.loads(sys.argv[1])
-file = Path(os.environ["GOVERNED_GPUS"], f"{socket.gethostname()}-{os.environ['LOCAL_RANK']}-clock")
-clock = float(file.read_text()) if file.exists() else 1410.0
+ignores = Path(os.environ["GOVERNED_GPUS"], f"{socket.gethostname()}-ignores").exists()
+clock = 1410.0 if ignores else float(os.environ["GOVERNED_MHZ"])
 checkpoint = Path(os.environ["SCALEWATT_WORK"], "epoch")
 first = int(checkpoint.read_text()) if checkpoint.exists() else 0
 time.sleep(0.5)
@@ -49,16 +49,8 @@ for epoch in range(first, epochs):
         sys.exit(75)
 stage("shutdown")
 """
-LEVERS = {
-    "gpu_clock_mhz": {
-        "set": f"{FOLDER}/nvidia-smi -i {{gpus}} -lgc {{value}}",
-        "undo": f"{FOLDER}/nvidia-smi -i {{gpus}} -rgc",
-    },
-    "gpu_power_limit_w": {
-        "set": f"{FOLDER}/nvidia-smi -i {{gpus}} -pl {{value}}",
-        "undo": f"{FOLDER}/nvidia-smi -i {{gpus}} -pl $(echo 400)",
-    },
-}
+LEVERS = {"gpu_clock_mhz": "--export=ALL,GOVERNED_MHZ={value}"}
+"""By srun, which hands the clock to the ranks and their samplers."""
 
 
 def environment_of(settings: Path, gpus: int) -> dict[str, str]:

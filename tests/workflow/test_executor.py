@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 SNAKEFILE = """
 import snakemake_executor_plugin_scalewatt_slurm as executor
-executor.WAITS_S = (float(config.get("wait_s", 0.5)),)
+executor.WAIT_S = executor.MOST_WAIT_S = float(config.get("wait_s", 0.5))
 rule train:
     output: "{run}/done"
     message: "train {wildcards.run} (in pieces)"

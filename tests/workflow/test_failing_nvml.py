@@ -79,4 +79,4 @@ def is_in_second_epoch(training: Training) -> bool:
     if not list((training.folder / "work").glob("*/progress.json")):
         return False
     progress = read_progress(training.work)
-    return progress is not None and progress.epoch >= 1
+    return progress is not None and progress["epoch"] >= 1

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
 
 def put_holder_elsewhere(work: Path) -> bytes:
     """The record of another machine's holder, put in place at once; its content."""
-    holder = Holder("n9", 3, 1.0, "elsewhere/1", None, time.time(), token="other")
+    holder = Holder("n9", 3, None, time.time(), token="other")
     path = work / "elsewhere.json"
     path.write_text(json.dumps(asdict(holder)))
     path.replace(work / "holder.json")

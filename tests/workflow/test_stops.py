@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import signal
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +15,6 @@ import pytest
 from test_interruptions import PATIENCE_S, checkpointed, wait_for
 from test_resume import WAVES, assert_same_training
 from training import Training
-
-from scalewatt.run_files.record import read_outcome
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -54,19 +50,6 @@ def assert_no_gap(training: Training) -> None:
     assert [one["from_updates"] for one in found] == ends[:-1]
     assert ends[-1] == EPOCHS * STEPS
     assert ends == sorted(ends)
-
-
-@pytest.mark.nightly
-def test_ranks_whose_launching_process_died_before_they_could_hear_stop_at_a_checkpoint(
-    tmp_path: Path, data: Path, uninterrupted: Training
-) -> None:
-    training = long_run(tmp_path / "run", data)
-    kill = "trap '' USR1; kill -9 $PPID; sleep 0.2; exec mpiexec -n {gpus} \"$@\""
-    code, _ = replace(training, launcher=shlex.join(["sh", "-c", kill, "sh"])).run()
-    assert code == -signal.SIGKILL
-    wait_for(lambda: read_outcome(training.work, 0) is not None, "outcome")
-    assert read_outcome(training.work, 0)["outcome"] == "stopped"
-    finish(training, uninterrupted)
 
 
 @pytest.mark.parametrize(

@@ -42,9 +42,7 @@ limits = json.loads(limits)
 changes = {"launcher": launcher, "closing_s": limits["closing_s"], "checkpoint_every_s": 0}
 cluster = load_cluster(PROJECT_ROOT / "config.yaml").model_copy(update=changes)
 device = cluster.devices["local"].model_copy(update={"torch_device": "cpu", "cpus_per_rank": 1})
-options = LaunchOptions(
-    cluster, device, Path(work), Path(data), silence_s=limits["silence_s"]
-)
+options = LaunchOptions(cluster, device, Path(work), Path(data))
 sys.exit(run_training(Path(spec), Path(out), options))
 """
 
@@ -142,7 +140,7 @@ def wait_for(condition: Callable[[], Any], what: str) -> None:
 def watched(tmp_path: Path, data: Path) -> Iterator[Watched]:
     """A training of some seconds on two ranks, started with what the test changes."""
     training = Training.of(tmp_path / "run", data, WAVES, epochs=EPOCHS)
-    one = Watched(training, {"silence_s": 20, "closing_s": 20})
+    one = Watched(training, {"closing_s": 20})
     yield one
     if one.process is not None and one.process.poll() is None:
         one.process.kill()
@@ -215,7 +213,7 @@ def test_a_training_whose_sampler_is_lost_stops_and_goes_on_with_the_next_start(
 
 @pytest.mark.nightly
 def test_a_perun_that_does_not_close_costs_its_file_and_not_the_run(watched: Watched) -> None:
-    watched.limits = {"silence_s": 600, "closing_s": 3}
+    watched.limits = {"closing_s": 3}
     watched.start()
     watched.wait_for_checkpoint()
     _, (sampler,) = watched.ranks_and_samplers()

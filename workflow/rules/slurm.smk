@@ -1,9 +1,9 @@
 # What jobs ask Slurm for; nothing where no device of the cluster file has a partition.
 from scalewatt.common.errors import InputError
 from scalewatt.scheduling.job_request import (
+    TRAINING_RETRIES,
     account_of,
     slurm_resources,
-    training_retries,
 )
 from scalewatt.scheduling.retries import no_further_try
 from scalewatt.slurm.job_queue import RULES
@@ -14,8 +14,7 @@ SUBMITS = ON_SLURM and not workflow.remote_exec
 # The next job goes on with what is there. Of a training each segment is a job; inside of a job there are
 # no retries, which would repeat it in the same allocation.
 JOB_RETRIES = 2 if SUBMITS else 0
-SPECS = [run_spec(CAMPAIGN, id_, 1) for id_ in CAMPAIGN.configurations if TRAINS]
-RUN_RETRIES = training_retries(SPECS, CLUSTER, upper_s) if SUBMITS else 0
+RUN_RETRIES = TRAINING_RETRIES if SUBMITS else 0
 ACCOUNT = {"slurm_account": account_of(CLUSTER)} if ON_SLURM and CLUSTER.account else {}
 # What a job asks for, in its message.
 ASKED = (

@@ -35,9 +35,8 @@ LEVERS = {
     "cpu_clock_mhz": Lever("cpuclock", "CPU clock", "MHz"),
 }
 """By the key of a series."""
-PLACEHOLDERS = ("value", "khz", "gpus")
-"""Of the commands of a cluster file: the lever's value, MHz as kHz, and the node's GPUs that the run holds
-(as CUDA_VISIBLE_DEVICES lists them)."""
+PLACEHOLDERS = ("value", "khz")
+"""Of the launcher's options in a cluster file: the lever's value, and MHz as kHz."""
 
 
 def point_of(entry: Mapping[str, Any]) -> dict[str, float] | None:
@@ -76,66 +75,41 @@ def _in_id(lever: str) -> str:
 # --- how a cluster sets them ----------------------------------------------------------------------
 
 
-@with_config(STRICT)
-class Way(TypedDict, total=False):
-    """How a lever is set: either launcher, or set and undo."""
-
-    launcher: Annotated[str, words_with(PLACEHOLDERS[:2])]
-    """Options added to the launcher, such as --gpu-freq={value} of srun. Placeholders: {value}, and {khz}
-    for a clock in kHz."""
-    set: Annotated[str, words_with(PLACEHOLDERS)]
-    """Line of a shell that sets it, run on each node before its ranks. Placeholders: {value}, {khz}, {gpus}
-    (the node's GPUs of the run, as in CUDA_VISIBLE_DEVICES)."""
-    undo: Annotated[str, words_with(PLACEHOLDERS)]
-    """Line of a shell that undoes it, run on each node when the run's ranks have ended, however they did.
-    The same placeholders."""
-
-
-def _is_way(way: Way) -> Way:
-    """Refuse a way without its parts, or that sets the same for every value."""
-    if set(way) not in ({"launcher"}, {"set", "undo"}):
+def _names_value(options: str) -> str:
+    """Refuse options that set the same for every value."""
+    if placeholders(options).isdisjoint(PLACEHOLDERS):
         raise ValueError(
-            f"gives {', '.join(way) or 'nothing'}; allowed: either launcher, or set and undo"
+            f"{options!r} sets the same for every value; allowed: with {{value}} or {{khz}}"
         )
-    text = way.get("launcher") or way["set"]
-    if placeholders(text).isdisjoint(PLACEHOLDERS[:2]):
-        raise ValueError(
-            f"{text!r} sets the same for every value; allowed: with {{value}} or {{khz}}"
-        )
-    return way
+    return options
 
 
-_Way = Annotated[Way, AfterValidator(_is_way)]
+_Options = Annotated[str, words_with(PLACEHOLDERS), AfterValidator(_names_value)]
 
 
 @with_config(STRICT)
 class Levers(TypedDict, total=False):
-    """How clocks and power limits that a campaign asks for are set."""
+    """Options of the launcher that set the clocks and power limits a campaign asks for, by lever.
 
-    gpu_clock_mhz: _Way
-    """The GPUs' clock."""
-    gpu_power_limit_w: _Way
+    Placeholders: {value}, and {khz} for a clock in kHz.
+    """
+
+    gpu_clock_mhz: _Options
+    """The GPUs' clock, such as --gpu-freq={value} of srun."""
+    gpu_power_limit_w: _Options
     """The GPUs' power limit."""
-    cpu_clock_mhz: _Way
-    """The CPUs' clock."""
+    cpu_clock_mhz: _Options
+    """The CPUs' clock, such as --cpu-freq={khz} of srun."""
 
 
-def launcher_options(point: Mapping[str, float] | None, ways: Mapping[str, Any]) -> list[str]:
+def launcher_options(point: Mapping[str, float] | None, levers: Mapping[str, Any]) -> list[str]:
     """Options of the launcher that set an operating point."""
     return [
         word
         for lever, value in _ordered(point)
-        if "launcher" in ways.get(lever, {})
-        for word in shlex.split(ways[lever]["launcher"].format(**_values(value)))
-    ]
-
-
-def commands_of(point: Mapping[str, float] | None, ways: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Commands {"set", "undo"} of an operating point, where {gpus} stays."""
-    return [
-        {key: ways[lever][key].format(**_values(value), gpus="{gpus}") for key in ("set", "undo")}
-        for lever, value in _ordered(point)
-        if "set" in ways.get(lever, {})
+        for word in shlex.split(
+            levers[lever].format(value=_number(value), khz=_number(value * 1000))
+        )
     ]
 
 
@@ -147,10 +121,6 @@ def require_ways(asked: Iterable[str], ways: Mapping[str, Any], where: str) -> N
             f"{where}: the cluster file lacks {' and '.join(lacking)}, which says how they are set "
             "(docs/levers.md)"
         )
-
-
-def _values(value: float) -> dict[str, str]:
-    return {"value": _number(value), "khz": _number(value * 1000)}
 
 
 def _ordered(point: Mapping[str, float] | None) -> list[tuple[str, float]]:

@@ -289,13 +289,13 @@ def slurm(site: Site) -> Check | None:
         for device in site.cluster.devices.values()
     }
     refused, unclear = misfits(jobs.items())
-    unanswered = next((text for text in unclear if text.startswith("not checked")), None)
+    unanswered = next((text for text in unclear if "not checked: " in text), None)
     if unanswered:
         fix = "the login node of the cluster, or `module load slurm` (ask its support)"
         return fail(f"no job can be submitted from here: {unanswered}", fix)
     if refused:
         return fail(
-            "; ".join(f"{', '.join(names)}: {problem}" for problem, names in refused.items()),
+            "; ".join(refused),
             "account, and devices.<name>: partition, gres, cpus_per_rank as `sinfo` shows them",
         )
     names = ", ".join(dict.fromkeys(job["slurm_partition"] for job in jobs.values()))

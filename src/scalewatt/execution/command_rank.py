@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from scalewatt.campaign.external_command import SPEC_VARIABLE, command_words
 from scalewatt.campaign.run_spec import RunSpec
+from scalewatt.common.errors import InputError
 from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.files import write_json
 from scalewatt.common.processes import die_with
@@ -43,9 +44,8 @@ from scalewatt.run_files.record import FINISHED, STOPPED, Job, segment_name
 if TYPE_CHECKING:
     from scalewatt.provenance.rank_placement import Ranks
 
-_POLL_S = 0.1
-_LOOK_S = 0.5
-"""Seconds between looks at files that nodes share; _POLL_S: at the command."""
+_POLL_S, _LOOK_S = 0.1, 0.5
+"""Seconds between looks at the command, and at files that nodes share."""
 RANKS_VARIABLES = ("PMI_", "PMI2_", "PMIX_", "HYDI_", "SLURM_PMI")
 """Beginnings of the variables by which a launcher tells a process that it is a rank."""
 LAUNCHERS_VARIABLES = (
@@ -80,10 +80,22 @@ def run_command(job: Job, ranks: Ranks, stop: StopRequest, events: EventLog) -> 
     events.enter("shutdown")
     wait_for_ranks(ranks)
     codes = ranks.comm.allgather(code)
-    outcome = FINISHED if codes[0] == ExitCode.FINISHED else STOPPED
-    if outcome == FINISHED and ranks.rank == 0:
+    if codes[0] != ExitCode.FINISHED:
+        return STOPPED
+    if ranks.rank == 0:
         _write_result(job, [rank for rank, code in enumerate(codes) if code is None])
-    return outcome
+    return FINISHED
+
+
+def _describe(job: Job, ranks: Ranks) -> None:
+    """Write on rank 0 what this segment runs on, for the run's provenance."""
+    redaction = Redaction.of(os.environ)
+    further = {
+        "threads_per_rank": int(os.environ["OMP_NUM_THREADS"]),
+        "packages_of": "the recorder",  # the command may run in another Python environment
+        "command": [redaction.text(word) for word in without_secrets(command_words(job.spec))],
+    }
+    describe_segment(job, ranks, visible_gpu(job.torch_device, ranks.local_rank), further)
 
 
 # --- the process ----------------------------------------------------------------------------------
@@ -129,8 +141,11 @@ def _start(spec: RunSpec, environment: dict[str, str]) -> subprocess.Popen[bytes
             process_group=0,
             preexec_fn=prepare,
         )
-    except (OSError, ValueError) as error:  # ValueError: a word or variable with NUL in it
-        raise CommandFailed(f"the command {words[0]} cannot be started ({error})") from error
+    except OSError as error:
+        raise InputError(
+            f"{spec.configuration}: the command '{words[0]}' cannot be started ({error.strerror}); allowed: "
+            "a program of this machine, after the cluster file's `setup` (bash for `shell: true`)"
+        ) from error
 
 
 def _wait(
@@ -211,15 +226,14 @@ def child_environment(
     another Python environment. It finds scalewatt.events in the folder of `link_package`.
     """
     callers = callers_environment(environment)
-    kept = {k: v for k, v in callers.items() if not k.startswith(LAUNCHERS_VARIABLES)}
-    kept.pop(FOLDER_VARIABLE, None)  # of a run that has started this one
-    if CALLERS_PATH in kept:
-        kept["PATH"] = kept.pop(CALLERS_PATH)
+    known = {k: v for k, v in callers.items() if not k.startswith(LAUNCHERS_VARIABLES)}
+    known.pop(FOLDER_VARIABLE, None)  # of a run that has started this one
+    known["PATH"] = known.pop(CALLERS_PATH, known.get("PATH", os.defpath))
     if torchrun["GROUP_WORLD_SIZE"] == "1":
-        kept.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    paths = [path for path in (kept.get("PYTHONPATH"), str(job.work / "package")) if path]
+        known.setdefault("GLOO_SOCKET_IFNAME", "lo")
     run = f"{job.spec.configuration}-{job.spec.repeat}-{job.segment}"
-    known = {**kept, **torchrun, "TORCHELASTIC_RUN_ID": run}
+    known |= {**torchrun, "TORCHELASTIC_RUN_ID": run}
+    paths = [path for path in (known.get("PYTHONPATH"), str(job.work / "package")) if path]
     # A launcher that the script starts changes at least one of these.
     names = ("RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID", "SLURM_STEP_ID")
     return {
@@ -232,18 +246,6 @@ def child_environment(
         STOP_VARIABLE: str(job.work / f"{segment_name(job.segment)}.stop"),
         **({FOLDER_VARIABLE: str(job.work)} if torchrun["RANK"] == "0" else {}),
     }
-
-
-def _describe(job: Job, ranks: Ranks) -> None:
-    """Write on rank 0 what this segment runs on, for the run's provenance."""
-    threads = os.environ.get("OMP_NUM_THREADS", "")
-    redaction = Redaction.of(os.environ)
-    further = {
-        "threads_per_rank": int(threads) if threads.isdigit() else None,
-        "packages_of": "the recorder",  # the command may run in another Python environment
-        "command": [redaction.text(word) for word in without_secrets(command_words(job.spec))],
-    }
-    describe_segment(job, ranks, visible_gpu(job.torch_device, ranks.local_rank), further)
 
 
 # --- its reports ----------------------------------------------------------------------------------
@@ -278,8 +280,7 @@ def history_rows(work: Path, spec: RunSpec, segment: int) -> list[Row]:
 
     Samples that were not reported are those that the campaign declares, if all epochs were reported.
     """
-    rows = final_reports(work / HISTORY_FILE)
-    declared = spec.dataset_samples
+    rows, declared = final_reports(work / HISTORY_FILE), spec.dataset_samples
     if not rows:
         samples = None if declared is None else declared * spec.epochs
         last = {"epoch": spec.epochs - 1, "segment": segment}
@@ -301,7 +302,7 @@ def report_summary(work: Path, spec: RunSpec) -> dict[str, Any]:
     infinite, by the name of the value.
     """
     reports = final_reports(work / HISTORY_FILE)
-    joined = [known for report in reports if (known := report.get("joined")) is not None]
+    joined = [report["joined"] for report in reports if report.get("joined") is not None]
     is_counted = bool(reports) and all(report["samples"] is not None for report in reports)
     declared = [] if reports else ["epochs"]
     if spec.dataset_samples is not None and not is_counted:

@@ -7,20 +7,18 @@ import re
 REASON_CHARACTERS = 300
 REFUSED, ERROR = "scalewatt: refused: ", "scalewatt: error: "
 """How a rank's last line begins: its input is wrong, or anything else."""
-_IS_REFUSED = re.compile(r"^(?:\[\w+\]:? ?)?scalewatt: refused: ", re.MULTILINE)
+_RANK = r"^(?:\[\w+\]:? ?)?"
 _PATTERNS = (
     # What scalewatt.events writes in a user's script, whose rank learns an exit code alone.
-    re.compile(r"RuntimeError: scalewatt: (.*)"),
-    re.compile(r"^(?:\[\w+\]:? ?)?scalewatt: (?:error|refused): (.*)"),
-    re.compile(r"^(?:\[rank\d+\]: ?)?((?:\w+\.)*\w*(?:Error|Exception|Failed)(?::.*|$))"),
+    r"RuntimeError: scalewatt: (.*)",
+    _RANK + r"scalewatt: (?:error|refused): (.*)",
+    _RANK + r"((?:\w+\.)*\w*(?:Error|Exception|Failed)(?::.*|$))",
     # What Python's fault handler, Slurm, srun and mpiexec write of a process that a signal ended.
-    re.compile(
-        r"(?i)^(.*(?:Fatal Python error|oom.?kill|out of memory|(?:by|on) signal|bus error|: killed$"
-        r"|segmentation fault|exit code: (?:9|137)\b).*)"
-    ),
+    r"(?i)^(.*(?:Fatal Python error|oom.?kill|out of memory|(?:by|on) signal|bus error|: killed$"
+    r"|segmentation fault|exit code: (?:9|137)\b).*)",
     # MPI's own error; why the application aborted is in its other lines.
-    re.compile(r"^(Abort\(-?\d+\) on node [^:]*: (?!application called).*)"),
-    re.compile(r"^scalewatt: (.*)"),
+    r"^(Abort\(-?\d+\) on node [^:]*: (?!application called).*)",
+    r"^scalewatt: (.*)",
 )
 """What says why ranks failed, the most telling first."""
 _CONSEQUENCE = re.compile(
@@ -32,7 +30,7 @@ _CONSEQUENCE = re.compile(
 
 def was_refused(log: str) -> bool:
     """Whether a rank found its input wrong."""
-    return bool(_IS_REFUSED.search(log))
+    return bool(re.search(_RANK + REFUSED, log, re.MULTILINE))
 
 
 def reports_full_disk(text: str) -> bool:
@@ -46,9 +44,9 @@ def most_informative_line(log: str) -> str | None:
     Broken connections to other ranks come last but for the log's last line.
     """
     lines = [line.strip("= ") for line in log.splitlines() if line.strip("= ")]
-    found = [match[1] for p in _PATTERNS for line in lines if (match := p.search(line))]
-    causes = [text for text in found if not _CONSEQUENCE.match(text)]
-    best = next(iter([*causes, *found, *lines[-1:]]), None)
+    matches = [match[1] for p in _PATTERNS for line in lines if (match := re.search(p, line))]
+    causes = [text for text in matches if not _CONSEQUENCE.match(text)]
+    best = next(iter([*causes, *matches, *lines[-1:]]), None)
     return best and one_line(best)
 
 

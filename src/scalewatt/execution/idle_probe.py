@@ -32,17 +32,21 @@ def run_probe(
 
     `probe.json` is written last: a folder with it has a finished probe.
     """
-    torch_device, ranks = _geometry(device)
-    device = device.model_copy(update={"torch_device": torch_device})
+    ranks = device.probe_ranks
+    if device.torch_device == "auto":
+        import torch
+
+        gpus = min(device.gpus_per_node, torch.cuda.device_count())
+        ranks, kind = (gpus, "cuda") if gpus else (1, "cpu")
+        device = device.model_copy(update={"torch_device": kind})
     # A probe begins afresh: put back into the queue it would do so without end.
     cluster = cluster.model_copy(update={"requeue": False})
-    options = LaunchOptions(cluster, device, out / WORK)
-    spec = _spec(device, torch_device, ranks, seconds, period_s, repeat)
+    spec = _spec(device, ranks, seconds, period_s, repeat)
     work, run = out / WORK, out / WORK / "run"
     shutil.rmtree(work, ignore_errors=True)
     (out / "probe.json").unlink(missing_ok=True)
     write_text(work / "spec.json", spec.text)
-    code = run_training(work / "spec.json", run, options)
+    code = run_training(work / "spec.json", run, LaunchOptions(cluster, device, work))
     if code == 0:
         shutil.rmtree(out / "perun", ignore_errors=True)
         (run / "perun").rename(out / "perun")
@@ -52,24 +56,12 @@ def run_probe(
     return code
 
 
-def _geometry(device: Device) -> tuple[str, int]:
-    """Torch device and number of ranks; `auto` looks at the machine."""
-    if device.torch_device != "auto":
-        return device.torch_device, device.probe_ranks
-    import torch
-
-    gpus = min(device.gpus_per_node, torch.cuda.device_count())
-    return ("cuda", gpus) if gpus else ("cpu", 1)
-
-
-def _spec(
-    device: Device, torch_device: str, ranks: int, seconds: float, period_s: float, repeat: int
-) -> RunSpec:
+def _spec(device: Device, ranks: int, seconds: float, period_s: float, repeat: int) -> RunSpec:
     """Spec of the run that sleeps; -E, because PYTHONPATH may name the packages of another Python."""
-    command = f"{shlex.quote(sys.executable)} -E -m scalewatt.idle {torch_device} {seconds:g}"
-    idle = {
+    python = f"{shlex.quote(sys.executable)} -E"
+    model = {
         "workload": "command",
-        "command": command,
+        "command": f"{python} -m scalewatt.idle {device.torch_device} {seconds:g}",
         "folder": str(PACKAGE.parent),
         "files": ["scalewatt/idle.py"],
         "epochs": 1,
@@ -79,7 +71,7 @@ def _spec(
         "name": "idle",
         "sampling_period_s": period_s,
         "idle_probe": {"seconds": seconds},
-        "models": {"idle": idle},
+        "models": {"idle": model},
         "series": {"idle": series},
         "figures": {"figure1": {"series": ["idle"]}},
     }

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,13 +20,8 @@ from types import FrameType
 from typing import Any
 
 from scalewatt.campaign.cluster import Cluster, Device, powers
-from scalewatt.campaign.external_command import (
-    check_unchanged,
-    command_files,
-    command_words,
-    is_command_spec,
-)
-from scalewatt.campaign.operating_points import commands_of, launcher_options, require_ways
+from scalewatt.campaign.external_command import check_unchanged, command_files, is_command_spec
+from scalewatt.campaign.operating_points import launcher_options, require_ways
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.exit_codes import ExitCode
@@ -42,7 +36,6 @@ from scalewatt.execution.failure_reason import (
 )
 from scalewatt.execution.launcher_process import RanksProcess, forking, require_launcher
 from scalewatt.execution.publish import already_published, publish
-from scalewatt.execution.watchdog import SILENCE_S
 from scalewatt.provenance.versions import made_with
 from scalewatt.run_files.inventory import find_workdirs, work_name
 from scalewatt.run_files.lock import current_job
@@ -82,8 +75,6 @@ class LaunchOptions:
     """Stop each segment after so many updates."""
     check_budget: Callable[[], None] = lambda: None
     """Raises InputError if the campaign's energy budget is used up."""
-    silence_s: float = SILENCE_S
-    """How long a sampler may take no sample; ten of its periods if that is longer."""
 
 
 def run_training(spec_path: Path, out: Path, options: LaunchOptions) -> int:
@@ -95,7 +86,7 @@ def run_training(spec_path: Path, out: Path, options: LaunchOptions) -> int:
     _check_initial_weights(spec, spec_path, options.initial_weights)
     data_folder = options.data_folder
     dataset_sha256 = None if data_folder is None else content_of_prepared(data_folder)
-    files = _checked_files(spec, options) if is_command_spec(spec) else None
+    files = _files_to_start_with(spec, options) if is_command_spec(spec) else None
     if reason := no_further_try(options.work_root, spec, options.cluster.crash_retries):
         raise InputError(reason)
     with open_workdir(options.work_root, spec, dataset_sha256, files) as work:
@@ -107,15 +98,49 @@ def run_training(spec_path: Path, out: Path, options: LaunchOptions) -> int:
             if not work.finished:
                 return code
         if read_spec(spec_path).sha256 != spec.sha256:
-            raise InputError(
-                f"{spec_path}: is of another run by now; this one stays in {work.path}"
-            )
+            raise InputError(f"{spec_path}: is of another run by now; this one is in {work.path}")
         try:
             publish(work, out, powers(options.device))
         except Exception as error:
-            work.note_unpublished(one_line(f"{out}: {error}"))
+            work.refuse(one_line(f"it is trained, and cannot be published ({error})"))
             raise
     return ExitCode.FINISHED
+
+
+def _files_to_start_with(spec: RunSpec, options: LaunchOptions) -> dict[str, str]:
+    """SHA-256 of a command's files; InputError if it waits at a checkpoint that others have reached.
+
+    A command that failed begins afresh: its script may have been mended.
+    """
+    if options.max_updates is not None:
+        raise InputError("--max-updates: a command counts its own updates; allowed: without")
+    files = command_files(spec)
+    if (options.work_root / work_name(spec.key, None, files)).exists():
+        return files
+    for folder in find_workdirs(options.work_root, spec):
+        segments = read_segments(folder)
+        if segments and segments[-1]["outcome"] == STOPPED and not (folder / RESULT).exists():
+            raise InputError(
+                f"{spec.configuration}: its files have changed since it stopped at a checkpoint; restore "
+                f"them to go on, or remove {folder} to begin afresh"
+            )
+    return files
+
+
+def _check_initial_weights(spec: RunSpec, spec_path: Path, weights: Path | None) -> None:
+    """Raise InputError unless the weights are those of the run that the spec names."""
+    source = spec.initial_weights
+    if source is None or weights is None:
+        if source is not weights:
+            need = "is needed" if source else "is not used by this run"
+            raise InputError(f"{spec_path}: --initial-weights {need}")
+        return
+    provenance = read_json_object(weights.parent / "provenance.json", "spec_sha256")
+    if provenance["spec_sha256"] != source.spec_sha256:
+        raise InputError(
+            f"{weights}: are of another run than {spec_path} starts from "
+            f"({source.configuration} repeat {source.repeat}); re-train that one"
+        )
 
 
 def _train(work: WorkDir, options: LaunchOptions) -> int:
@@ -128,8 +153,13 @@ def _train(work: WorkDir, options: LaunchOptions) -> int:
         work.refuse(str(error))
         raise
     is_further = reason_to_end(work.record(), work.spec, options.cluster.crash_retries) is None
-    if options.cluster.requeue and is_further and segment.was_stopped_by_warning_alone():
-        _requeue()
+    job = current_job()
+    if options.cluster.requeue and is_further and job and segment.was_stopped_by_warning_alone():
+        # Slurm puts the job back into its queue, and ends it at once.
+        command = ["scontrol", "requeue", job]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            say(f"job {job} cannot be put back into the queue: {one_line(done.stderr)}")
     return code
 
 
@@ -147,58 +177,6 @@ def _check_startable(work: WorkDir, options: LaunchOptions) -> None:
         check_packed(options.data_folder)
 
 
-def _requeue() -> None:
-    """Put this job back into Slurm's queue; Slurm ends it at once."""
-    if (job := current_job()) is not None:
-        command = ["scontrol", "requeue", job]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            say(f"job {job} cannot be put back into the queue: {one_line(done.stderr)}")
-
-
-def _checked_files(spec: RunSpec, options: LaunchOptions) -> dict[str, str]:
-    """SHA-256 of a command's files; InputError if its program is missing.
-
-    So it is if the command waits at a checkpoint that it reached with other files. One that failed
-    begins afresh: its script may have been mended.
-    """
-    if options.max_updates is not None:
-        raise InputError("--max-updates: a command counts its own updates; allowed: without")
-    files, program = command_files(spec), command_words(spec)[0]
-    path = Path(spec.settings["folder"]) / program if "/" in program else program
-    if shutil.which(path) is None:
-        raise InputError(
-            f"{spec.configuration}: the command '{program}' is not found; allowed: a program of this "
-            "machine, after the cluster file's `setup` (bash for `shell: true`)"
-        )
-    if (options.work_root / work_name(spec.key, None, files)).exists():
-        return files
-    for folder in find_workdirs(options.work_root, spec):
-        segments = read_segments(folder)
-        if segments and segments[-1]["outcome"] == STOPPED and not (folder / RESULT).exists():
-            raise InputError(
-                f"{spec.configuration}: its files have changed since it stopped at a checkpoint; restore "
-                f"them to go on, or remove {folder} to begin afresh"
-            )
-    return files
-
-
-def _check_initial_weights(spec: RunSpec, spec_path: Path, weights: Path | None) -> None:
-    """Raise InputError unless the weights are those of the run that the spec names."""
-    source = spec.initial_weights
-    if (source is None) != (weights is None):
-        raise InputError(
-            f"{spec_path}: --initial-weights is {'needed' if source else 'not used by this run'}"
-        )
-    if source is not None and weights is not None:
-        provenance = read_json_object(weights.parent / "provenance.json", "spec_sha256")
-        if provenance["spec_sha256"] != source.spec_sha256:
-            raise InputError(
-                f"{weights}: are of another run than {spec_path} starts from "
-                f"({source.configuration} repeat {source.repeat}); re-train that one"
-            )
-
-
 class _Segment:
     """One start of the ranks."""
 
@@ -211,27 +189,25 @@ class _Segment:
         self.stop_file = work.path / STOP_FILE
         self.stop_file.unlink(missing_ok=True)
         self.number = work.begin_segment(self._order(), software)
-        self.asked_by: set[int] = set()
-        """Signals that asked it to stop."""
+        self.asked_by: set[str] = set()
+        """Names of the signals that asked it to stop."""
         self.times_asked_to_stop = 0
         self._looked_s = 0.0
         self._returned_s = math.inf
 
     def _order(self) -> dict[str, Any]:
         """What the ranks are to do: fields of their `Job`."""
-        options, work, cluster = self.options, self.work, self.options.cluster
+        options, cluster = self.options, self.options.cluster
         data, weights = options.data_folder, options.initial_weights
         return {
-            **{
-                key: getattr(cluster, key) for key in ("scratch", "checkpoint_every_s", "closing_s")
-            },
+            "scratch": cluster.scratch,
+            "checkpoint_every_s": cluster.checkpoint_every_s,
+            "closing_s": cluster.closing_s,
             "torch_device": options.device.torch_device,
             "max_updates": options.max_updates,
-            "silence_s": options.silence_s,
             "data_folder": str(data.resolve()) if data else "",
             "initial_weights": str(weights.resolve()) if weights else None,
-            "token": work.token,
-            "lever_commands": commands_of(work.spec.operating_point, options.cluster.levers),
+            "token": self.work.token,
         }
 
     def run(self) -> int:
@@ -254,8 +230,8 @@ class _Segment:
         return self._fail(code, path.read_bytes()[log_start:].decode(errors="replace"))
 
     def _command(self) -> list[str]:
-        spec = self.work.spec
-        launcher = self.options.cluster.launcher.format(
+        spec, cluster = self.work.spec, self.options.cluster
+        launcher = cluster.launcher.format(
             gpus=spec.gpus,
             nodes=spec.nodes,
             ranks_per_node=spec.ranks_per_node,
@@ -264,7 +240,7 @@ class _Segment:
         # The signals are ignored until the rank has installed its own handlers.
         shell = ["sh", "-c", 'trap "" USR1 TERM; exec "$@"', "sh"]
         rank = [sys.executable, "-m", "scalewatt.execution.rank", str(self.work.path.resolve())]
-        levers = launcher_options(spec.operating_point, self.options.cluster.levers)
+        levers = launcher_options(spec.operating_point, cluster.levers)
         return [*shlex.split(launcher), *levers, *shell, *rank]
 
     def _environment(self) -> dict[str, str]:
@@ -285,7 +261,7 @@ class _Segment:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         is_scheduler = number == signal.SIGUSR1 or (number == signal.SIGTERM and current_job())
-        self.asked_by.add(number)
+        self.asked_by.add(signal.Signals(number).name)
         if is_scheduler and self.times_asked_to_stop:
             return  # it may ask more than once, and ends by itself what does not end
         self.times_asked_to_stop += 1
@@ -301,9 +277,9 @@ class _Segment:
         outcome = self._outcome()
         if outcome is None or outcome["outcome"] not in (STOPPED, MONITOR_LOST):
             return False
-        asked = {signal.Signals(number).name for number in self.asked_by}
-        # A stop file that this process made when it was warned is no other request.
-        return {*outcome["requests"], *asked} - ({STOP_FILE} if asked else set()) == {"SIGUSR1"}
+        # A stop file that this process made when it was warned is not another request.
+        ours = {STOP_FILE} if self.asked_by else set()
+        return {*outcome["requests"], *self.asked_by} - ours == {"SIGUSR1"}
 
     def _must_end(self) -> bool:
         """Whether the ranks were asked twice to end, or perun does not close."""

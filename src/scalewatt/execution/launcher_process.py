@@ -1,7 +1,7 @@
 """The launcher of a run's ranks: started, waited for, and ended with all it started here.
 
-mpiexec gives its ranks sessions of their own, so they are known by a mark in their environment. On other
-nodes the launcher ends its ranks.
+mpiexec gives its ranks sessions of their own, so this process adopts what loses its parent. On other nodes,
+and in a step of Slurm, the launcher ends its ranks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -23,23 +22,21 @@ from typing import BinaryIO
 import psutil
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.processes import signal_at_parents_death
+from scalewatt.common.processes import adopt_orphans, signal_at_parents_death
 from scalewatt.common.termination import say
-from scalewatt.execution.node_levers import PATIENCE_S, RESETS
 
 GRACE_S = 10.0
 """How long all may take to end after TERM, or after the launcher's end, and then after KILL."""
 _LOOK_S = 0.1
-MARK = "SCALEWATT_RANKS"
-"""Variable of a launcher and all that it starts, by which they are found."""
 CALLERS_PATH = "SCALEWATT_CALLERS_PATH"
 """PATH as it was before this Python's commands were put first, for what is not ours."""
 
 
 class RanksProcess:
-    """A running launcher. Leaving the context ends it and all that it started here.
+    """A running launcher, this process's only child.
 
-    It gets USR1 when this process dies. `lock` is a file descriptor that all hold until they end.
+    Leaving the context ends it and all that it started here. It gets USR1 when this process dies. `lock` is
+    a file descriptor that all hold until they end.
     """
 
     def __init__(
@@ -49,7 +46,7 @@ class RanksProcess:
         lock: int,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        self.mark = uuid.uuid4().hex
+        adopt_orphans()
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -62,7 +59,6 @@ class RanksProcess:
                 "PYTHONUNBUFFERED": "1",
                 "SLURM_KILL_BAD_EXIT": "1",  # srun ends all ranks when one has died, as mpiexec does
                 **(environment or {}),
-                MARK: self.mark,
             },
             start_new_session=True,  # a terminal's Ctrl-C reaches this process only
             pass_fds=(lock,),
@@ -79,61 +75,37 @@ class RanksProcess:
 
     def wait(self, must_end: Callable[[], bool]) -> int:
         """Wait for the launcher, ending it once `must_end()`; its exit code when all have ended."""
-        while not self._has_ended() and not must_end():
+        while self._process.poll() is None and not must_end():
             time.sleep(_LOOK_S)
         return self.end()
 
     def end(self) -> int:
-        """End all that are alive, by TERM, after GRACE_S by KILL; the launcher's exit code.
-
-        Shells that reset clocks and power limits are not killed, but waited for.
-        """
-        if self._process.returncode is not None:
-            return self._process.returncode
-        if not self._has_ended():
+        """End all that are alive, by TERM, after GRACE_S by KILL; the launcher's exit code."""
+        if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGTERM)
-        if alive := self._alive_after(GRACE_S):
-            resetting = [process for process in alive if RESETS in _environment(process)]
-            for process in alive:
-                if process not in resetting:
-                    with suppress(psutil.Error):
-                        process.kill()
-            if alive := self._alive_after(PATIENCE_S if resetting else GRACE_S):
-                pids = ", ".join(str(process.pid) for process in alive)
-                say(f"scalewatt: cannot be ended: {pids}")
+        for process in _alive_after(GRACE_S):
+            with suppress(psutil.Error):
+                process.kill()
+        if alive := _alive_after(GRACE_S):
+            pids = ", ".join(str(process.pid) for process in alive)
+            say(f"scalewatt: cannot be ended: {pids}")
         return self._process.wait()
 
-    def _has_ended(self) -> bool:
-        """Whether the launcher has ended; as a zombie it keeps its process id."""
-        try:
-            options = os.WEXITED | os.WNOHANG | os.WNOWAIT
-            return os.waitid(os.P_PID, self._process.pid, options) is not None
-        except ChildProcessError:
-            return True
 
-    def _alive_after(self, seconds: float) -> list[psutil.Process]:
-        """Those that are alive after `seconds`; none as soon as all have ended."""
-        until = time.monotonic() + seconds
-        while alive := [p for p in psutil.process_iter() if self._is_ours(p)]:
-            if time.monotonic() > until:
-                break
-            time.sleep(_LOOK_S)
-        return alive
-
-    def _is_ours(self, process: psutil.Process) -> bool:
-        try:
-            is_in_group = os.getpgid(process.pid) == self._process.pid
-            is_ours = is_in_group or _environment(process).get(MARK) == self.mark
-            return is_ours and process.status() != psutil.STATUS_ZOMBIE
-        except (psutil.Error, OSError):  # it has just ended
-            return False
+def _alive_after(seconds: float) -> list[psutil.Process]:
+    """Descendants that are alive after `seconds`; none as soon as all have ended."""
+    until_s = time.monotonic() + seconds
+    while alive := [*filter(_is_alive, psutil.Process().children(recursive=True))]:
+        if time.monotonic() > until_s:
+            break
+        time.sleep(_LOOK_S)
+    return alive
 
 
-def _environment(process: psutil.Process) -> dict[str, str]:
-    """Environment of a process; empty if it is another user's or has ended."""
-    with suppress(psutil.Error, OSError):
-        return dict(process.environ())
-    return {}
+def _is_alive(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    return False
 
 
 def command_path() -> str:

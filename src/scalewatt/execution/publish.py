@@ -39,28 +39,42 @@ def already_published(out: Path, work: WorkDir) -> bool:
 
 
 def publish(work: WorkDir, out: Path, rated_powers: Mapping[str, Any] | None = None) -> None:
-    """Write a finished run's files to `out`. The working directory keeps them as well.
+    """Write a finished run's files to `out`, the provenance last. The working directory keeps them as well.
 
     `rated_powers` of its device in W are noted, for estimates of what was not measured.
     """
     result = read_json(work.path / "result.json")
-    command = is_command_spec(work.spec)
     marks = stage_marks(work.path)
     if not marks:
         raise InputError(f"{work.path / 'events.jsonl'}: no stages, so no energy can be accounted")
     events = stages_between(marks, _segment_ends(work.perun))
     out.mkdir(parents=True, exist_ok=True)
-    _place_folder(work.perun, out / "perun")
-    if not command:  # its weights are up to the command
-        _place_file(work.path / "weights.pt", out / "weights.pt")
+    # The recordings, whole or not at all.
+    temporary = out / ".perun.tmp"
+    shutil.rmtree(temporary, ignore_errors=True)
+    shutil.copytree(work.perun, temporary, copy_function=_link)
+    shutil.rmtree(out / "perun", ignore_errors=True)
+    os.utime(temporary)
+    temporary.rename(out / "perun")
+    if not is_command_spec(work.spec):  # a command's weights are its own affair
+        with atomic_path(out / "weights.pt") as temporary:
+            _link(work.path / "weights.pt", temporary)
     with atomic_path(out / "train.log") as temporary:
         shutil.copyfile(work.path / "train.log", temporary)
     write_table(history_table(result["history"]), out / "history.parquet")
     write_table(pa.Table.from_pylist(events, EVENTS_SCHEMA), out / "events.parquet")
-    provenance = _provenance(work, result) | {"rated_powers": rated_powers}
-    write_json(out / "provenance.json", provenance)
+    write_json(out / "provenance.json", _provenance(work, result) | {"rated_powers": rated_powers})
     (work.path / "checkpoint.pt").unlink(missing_ok=True)
     shutil.rmtree(work.path / COMPILED, ignore_errors=True)
+
+
+def _link(source: Path | str, target: Path | str) -> None:
+    """Give a file a second name where the file system allows it; else copy it."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+    os.utime(target)
 
 
 def _segment_ends(folder: Path) -> dict[int, float]:
@@ -78,7 +92,11 @@ def _provenance(work: WorkDir, result: dict[str, Any]) -> dict[str, Any]:
     paths = {s["segment"]: description_path(work.path, s["segment"]) for s in segments}
     described = {number: read_json(path) for number, path in paths.items() if path.exists()}
     last = {k: v for k, v in [*described.values()][-1].items() if k not in _OF_PLACE}
-    commit = source_commit()
+    commit, redaction = source_commit(), Redaction.of(os.environ)
+    for segment in segments:  # the reason of its end may name paths of a person's
+        segment.pop("software", None)
+        if segment.get("detail"):
+            segment["detail"] = redaction.text(segment["detail"])
     return {
         "spec_sha256": work.spec.sha256,
         "dataset_sha256": work.dataset_sha256,
@@ -97,37 +115,9 @@ def _provenance(work: WorkDir, result: dict[str, Any]) -> dict[str, Any]:
         "parameters": result["parameters"],
         **({"reports": result["reports"]} if "reports" in result else {}),
         "segments": [
-            _impersonal(segment)
+            segment
             | {name: described.get(segment["segment"], {}).get(name) for name in _OF_PLACE}
             | {name: made.get(name) for name in _OF_CODE}
             for segment, made in zip(segments, software, strict=True)
         ],
     }
-
-
-def _impersonal(segment: dict[str, Any]) -> dict[str, Any]:
-    """A segment's record without the paths that the reason of its end may name, and without its software."""
-    kept = {name: value for name, value in segment.items() if name != "software"}
-    if kept.get("detail"):
-        kept["detail"] = Redaction.of(os.environ).text(kept["detail"])
-    return kept
-
-
-def _place_file(source: Path, target: Path) -> None:
-    """Place a file at `target`, without copying where the file system allows it."""
-    with atomic_path(target) as temporary:
-        try:
-            os.link(source, temporary)
-        except OSError:
-            shutil.copyfile(source, temporary)
-        os.utime(temporary)
-
-
-def _place_folder(source: Path, target: Path) -> None:
-    temporary = target.with_name(f".{target.name}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    for path in sorted(source.iterdir()):
-        _place_file(path, temporary / path.name)
-    shutil.rmtree(target, ignore_errors=True)
-    temporary.rename(target)

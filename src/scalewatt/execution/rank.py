@@ -23,14 +23,12 @@ from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.files import read_json
-from scalewatt.common.processes import runs_still
 from scalewatt.common.termination import ABORT_S, STOP_FILE, StopRequest, abort, end_within, say
 from scalewatt.execution.command_rank import CommandFailed, run_command
 from scalewatt.execution.failure_reason import ERROR, REFUSED, one_line
-from scalewatt.execution.node_levers import reset_levers, set_levers
-from scalewatt.execution.watchdog import SILENT_PERIODS, SamplerWatch, watch_rank
+from scalewatt.execution.watchdog import SILENCE_S, SILENT_PERIODS, SamplerWatch
 from scalewatt.recordings.stage_log import EventLog
-from scalewatt.run_files.lock import HeldError, read_holder
+from scalewatt.run_files.lock import HeldError
 from scalewatt.run_files.record import (
     FINISHED,
     MONITOR_LOST,
@@ -54,8 +52,6 @@ class End:
     host: str
     requests: frozenset[str]
     """Who asked it to stop (`StopRequest.requests`)."""
-    is_enough: bool
-    """Whether it has done as many updates as this segment was to do."""
     lost: str | None
     """Why the sampler that it watched over was lost."""
 
@@ -67,16 +63,12 @@ def outcome_of(trained: str, ends: Sequence[End]) -> dict[str, Any]:
     """
     losses = [{"host": end.host, "reason": end.lost} for end in ends if end.lost]
     requests = sorted(set().union(*(end.requests for end in ends)))
-    is_wanted = requests or any(end.is_enough for end in ends)
-    outcome = MONITOR_LOST if trained == STOPPED and losses and not is_wanted else trained
+    outcome = MONITOR_LOST if trained == STOPPED and losses and not requests else trained
     return {"outcome": outcome, "losses": losses, "requests": requests}
 
 
-def train(job: Job, ranks: Ranks, stop: StopRequest, events: EventLog) -> tuple[str, bool]:
-    """Train the segment of a network, from its imports to its last checkpoint.
-
-    Returns FINISHED or STOPPED, and whether the segment's updates were done.
-    """
+def train(job: Job, ranks: Ranks, stop: StopRequest, events: EventLog) -> str:
+    """Train the segment of a network, from its imports to its last checkpoint; FINISHED or STOPPED."""
     import torch
     from mpi4py import MPI
 
@@ -110,50 +102,43 @@ def train(job: Job, ranks: Ranks, stop: StopRequest, events: EventLog) -> tuple[
                 add_to_description(job, torch_settings(torch) | trainer.provenance())
             trained = trainer.run()
         trainer.close()
-    return trained, job.max_updates is not None and trainer.updates_here >= job.max_updates
+    return trained
 
 
 def guarded_train(
     watch: SamplerWatch, job: Job, ranks: Ranks, stop: StopRequest, started_s: float
 ) -> str:
-    """Train, ending all ranks on an error: perun would catch it and wait for the others for ever.
+    """Train, ending all ranks on an error: perun would catch it and wait for the others forever.
 
-    From the training's return on, this process ends within `closing_s`. If a sampler was
-    lost, it ends at once: perun would wait for a message that will never come.
+    From the training's return on, this process ends within `closing_s`. If a sampler was lost, it ends at
+    once: perun would wait for a message that will never come.
     """
     try:
         watch.training_began()
+        watch.start()
         path = job.work / "events.jsonl" if ranks.rank == 0 else None
-        events, is_enough = EventLog(path, job.segment, started_s), False
-        if is_command_spec(job.spec):
-            trained = run_command(job, ranks, stop, events)
-        else:
-            trained, is_enough = train(job, ranks, stop, events)
+        events = EventLog(path, job.segment, started_s)
+        run = run_command if is_command_spec(job.spec) else train
+        trained = run(job, ranks, stop, events)
         events.end()
         end_within(job.closing_s)
         stop.requested()  # looks at the stop file
-        end = End(ranks.host, frozenset(stop.requests), is_enough, watch.training_ended())
+        end = End(ranks.host, frozenset(stop.requests), watch.training_ended())
         outcome = outcome_of(trained, ranks.comm.allgather(end))
         if ranks.rank == 0:
             note_outcome(job.work, job.segment, outcome, job.require_lock)
         ranks.comm.Barrier()  # from here on a rank may end the others
         if outcome["losses"]:
-            leave(ranks, exit_code(outcome["outcome"]))
+            leave(ranks, _CODES[outcome["outcome"]])
         return str(outcome["outcome"])
     except BaseException as error:
         fail(error)
-
-
-def exit_code(outcome: str | None) -> int:
-    """A rank's exit code; perun gives no outcome where it caught an error."""
-    return _CODES.get(outcome or "", ExitCode.FAILED)
 
 
 def leave(ranks: Ranks, code: int) -> NoReturn:
     """End this rank with all the others, without waiting for any child process as Python would."""
     from mpi4py import MPI
 
-    reset_levers()
     ranks.comm.Barrier()
     MPI.Finalize()
     for stream in (sys.stdout, sys.stderr):
@@ -175,7 +160,6 @@ def fail(error: BaseException) -> NoReturn:
     line = f"{trace}{REFUSED if refused else ERROR}{one_line(reason)}"
     with suppress(OSError, ValueError):
         print(line, file=_LOG[0] if _LOG else sys.stderr, flush=True)
-    reset_levers(ABORT_S / 2)  # a scheduler may end all of a job at once
     abort(ExitCode.REFUSED if refused else ExitCode.FAILED)
 
 
@@ -203,28 +187,21 @@ def _run(work: Path, order: dict[str, Any], stop: StopRequest, started_s: float)
     ranks = join_ranks(spec.configuration, spec.gpus, spec.nodes)
     if ranks.rank == 0:
         stop.stop_file = work / STOP_FILE
-    if _is_orphan(work):
-        stop.ask()
     job = Job(spec, work=work, **order)
-    set_levers(job.lever_commands, ranks)
 
     def stop_for_loss(reason: str) -> None:
         stop.ask()
         say(f"scalewatt: {ranks.host}: {reason}")
 
     stem, folder, period_s = segment_name(job.segment), work / "perun", spec.sampling_period_s
-    limit_s = max(job.silence_s, SILENT_PERIODS * period_s)
-    watch = watch_rank(ranks, folder / stem, limit_s, stop_for_loss)
+    # Each node's first rank has the sampler.
+    is_first = ranks.comm.allgather(ranks.host).index(ranks.host) == ranks.rank
+    journal = folder / f"{stem}.{ranks.host}.csv" if is_first else None
+    watch = SamplerWatch(journal, max(SILENCE_S, SILENT_PERIODS * period_s), stop_for_loss)
     args = (watch, job, ranks, stop, started_s)
     outcome = monitored(guarded_train, args, folder, stem, period_s, job.closing_s)
-    leave(ranks, exit_code(outcome))  # once rank 0 has written perun's file
-
-
-def _is_orphan(work: Path) -> bool:
-    """Whether the launching process died before this rank could hear a signal of it."""
-    holder = read_holder(work)
-    is_here = holder is not None and holder.is_here
-    return is_here and holder is not None and not runs_still(holder.pid, holder.pid_started_s)
+    # Once rank 0 has written perun's file. perun gives no outcome where it caught an error.
+    leave(ranks, _CODES.get(outcome, ExitCode.FAILED))
 
 
 if __name__ == "__main__":

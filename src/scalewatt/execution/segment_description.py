@@ -31,8 +31,6 @@ VARIABLES = (
     *("SLURM_DISTRIBUTION", "SLURM_HINT", "SLURM_THREADS_PER_CORE"),
 )
 """Patterns of the names of environment variables that are written."""
-
-
 PINGS = 50
 """Messages to each node for its clock. The one that comes back the fastest tells the most."""
 _TAG = 7707
@@ -79,27 +77,24 @@ def measure_clock_offsets(ranks: Ranks) -> list[dict[str, Any]]:
     NTP keeps clocks within milliseconds; where it has failed they differ by seconds.
     """
     hosts = ranks.comm.allgather(ranks.host)
-    first_ranks = {host: hosts.index(host) for host in hosts if host != hosts[0]}
-    if ranks.rank == 0:
-        return [{"host": host, **_ask_clock(ranks, rank)} for host, rank in first_ranks.items()]
-    if first_ranks.get(ranks.host) == ranks.rank:
-        for _ in range(PINGS):
-            ranks.comm.recv(source=0, tag=_TAG)
-            ranks.comm.send(time.time(), dest=0, tag=_TAG)
-    return []
-
-
-def _ask_clock(ranks: Ranks, rank: int) -> dict[str, float]:
-    """Ask another node's rank for its time; the best of the answers."""
-    answers = []
-    for _ in range(PINGS):
-        sent_s = time.time()
-        ranks.comm.send(None, dest=rank, tag=_TAG)
-        theirs_s = ranks.comm.recv(source=rank, tag=_TAG)
-        answers.append((time.time() - sent_s, sent_s, theirs_s))
-    taken_s, sent_s, theirs_s = min(answers)
-    at_s = sent_s + taken_s / 2
-    return {"at_s": at_s, "offset_s": theirs_s - at_s, "uncertainty_s": taken_s / 2}
+    offsets = []
+    for host in dict.fromkeys(hosts[1:]):
+        other, answers = hosts.index(host), []
+        for _ in range(PINGS) if host != hosts[0] else ():
+            if ranks.rank == 0:
+                sent_s = time.time()
+                ranks.comm.send(None, dest=other, tag=_TAG)
+                theirs_s = ranks.comm.recv(source=other, tag=_TAG)
+                answers.append((time.time() - sent_s, sent_s, theirs_s))
+            elif ranks.rank == other:
+                ranks.comm.recv(source=0, tag=_TAG)
+                ranks.comm.send(time.time(), dest=0, tag=_TAG)
+        if answers:
+            taken_s, sent_s, theirs_s = min(answers)
+            at_s, uncertainty_s = sent_s + taken_s / 2, taken_s / 2
+            offset = {"at_s": at_s, "offset_s": theirs_s - at_s, "uncertainty_s": uncertainty_s}
+            offsets.append({"host": host, **offset})
+    return offsets
 
 
 def torch_settings(torch: Any) -> dict[str, Any]:

@@ -2,9 +2,8 @@
 
 What may hang ends within these times (checks run every second):
 
-- A sampler that takes no sample, its first one or a further one, for 60 s, or ten sampling periods if
-  that is longer. One that has ended: at once. The rank that started it ends it and asks the training to
-  stop at a checkpoint.
+- A sampler that takes no sample for 60 s, or ten sampling periods if that is longer, and at once one that
+  has ended. The rank that started it ends it and asks the training to stop at a checkpoint.
 - perun after training: 120 s (`closing_s` of the cluster file), by the rank itself; `launch` ends
   what is left 10 s later. The time begins when the images on the nodes' own disks are removed.
 
@@ -19,14 +18,9 @@ import multiprocessing.connection
 import threading
 import time
 from collections.abc import Callable
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from scalewatt.common.termination import say
-
-if TYPE_CHECKING:
-    from scalewatt.provenance.rank_placement import Ranks
 
 CHECK_INTERVAL_S = 1.0
 SILENCE_S, SILENT_PERIODS = 60.0, 10
@@ -36,9 +30,8 @@ SILENCE_S, SILENT_PERIODS = 60.0, 10
 class SamplerWatch:
     """Watches the sampler that perun started as a child of this process, by its journal's growth.
 
-    Create it before perun starts; `on_loss` is called once, from the watching thread, with the
-    reason, when the sampler has been ended. Without a `journal`, as in a rank that has no sampler,
-    nothing is watched.
+    `on_loss` is called once, from the watching thread, with the reason, when the sampler has been ended.
+    Without a `journal`, as in a rank that has no sampler, nothing is watched.
     """
 
     def __init__(
@@ -47,24 +40,20 @@ class SamplerWatch:
         self.journal, self.limit_s, self.on_loss = journal, limit_s, on_loss
         self.lost: str | None = None
         self._lock = threading.Lock()
-        self._is_over = journal is None
-        self._is_training = False
-        self._sampler: BaseProcess | None = None
-        self._size: int | None = None
+        self._is_over = True
+        self._sampler: multiprocessing.process.BaseProcess | None = None
+        self._size = 0
         self._quiet_s = 0.0
 
-    def start(self) -> None:
-        """Begin to watch, in a thread of its own."""
-        threading.Thread(target=self._run, name="scalewatt-watch", daemon=True).start()
-
     def training_began(self) -> None:
-        """Note that training begins: from now on the journal must grow.
+        """Watch from now on: perun has started its sampler, this process's only child so far."""
+        children = multiprocessing.active_children()
+        self._sampler = children[0] if children else None
+        self._is_over = self.journal is None
 
-        perun has started its sampler by now, and there is no other child process yet.
-        """
-        with self._lock:
-            self._sampler = self._sampler or _only_child()
-            self._quiet_s, self._is_training = 0.0, True
+    def start(self) -> None:
+        """Check every second, in a thread of its own."""
+        threading.Thread(target=self._run, name="scalewatt-watch", daemon=True).start()
 
     def training_ended(self) -> str | None:
         """Note that training has ended, and the sampler may end; why it was lost before, if it was."""
@@ -78,8 +67,6 @@ class SamplerWatch:
         with self._lock:
             if self._is_over:
                 return
-            if self._sampler is None and not self._is_training:
-                self._sampler = _only_child()
             self.lost = self._trouble(elapsed_s)
             if self.lost is not None:
                 self._is_over = True
@@ -89,26 +76,24 @@ class SamplerWatch:
 
     def _trouble(self, elapsed_s: float) -> str | None:
         if self._sampler is None:
-            return "perun runs no sampler" if self._is_training else None
+            return "perun runs no sampler"
         name = f"the sampler (process {self._sampler.pid})"
         if multiprocessing.connection.wait([self._sampler.sentinel], 0):
             return f"{name} has ended"
-        size = self._journal_size()
+        try:
+            size = self.journal.stat().st_size if self.journal else 0
+        except OSError:
+            size = self._size
         self._quiet_s = 0.0 if size != self._size else self._quiet_s + elapsed_s
         self._size = size
         if self._quiet_s <= self.limit_s:
             return None
         return f"{name} took no sample for {self._quiet_s:.0f} s"
 
-    def _journal_size(self) -> int | None:
-        try:
-            return self.journal.stat().st_size if self.journal else None
-        except OSError:
-            return None
-
     def _run(self) -> None:
         last_s = time.monotonic()
         while not self._is_over:
+            time.sleep(CHECK_INTERVAL_S)
             now_s = time.monotonic()
             # A machine or job that was suspended has not waited for a sample.
             elapsed_s, last_s = min(now_s - last_s, 2 * CHECK_INTERVAL_S), now_s
@@ -116,24 +101,3 @@ class SamplerWatch:
                 self.check(elapsed_s)
             except Exception as error:
                 say(f"scalewatt: the check of the sampler failed, and continues: {error!r}")
-            time.sleep(CHECK_INTERVAL_S)
-
-
-def watch_rank(
-    ranks: Ranks, stem: Path, limit_s: float, on_loss: Callable[[str], None]
-) -> SamplerWatch:
-    """Start this rank's watch; all ranks must call this. Each node's first rank has the sampler.
-
-    `stem` is that of perun's files, `limit_s` how long a sampler may take no sample.
-    """
-    is_first = ranks.comm.allgather(ranks.host).index(ranks.host) == ranks.rank
-    journal = stem.with_name(f"{stem.name}.{ranks.host}.csv") if is_first else None
-    watch = SamplerWatch(journal, limit_s, on_loss)
-    watch.start()
-    return watch
-
-
-def _only_child() -> BaseProcess | None:
-    """The child process that multiprocessing started, if there is exactly one."""
-    children = multiprocessing.active_children()
-    return children[0] if len(children) == 1 else None

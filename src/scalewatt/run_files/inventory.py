@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,11 +25,8 @@ SUPERSEDED = "superseded"
 RUN = "run"
 """A run's folder among what was set aside."""
 SET_ASIDE = "set-aside.json"
-"""Beside it: what was set aside, when and why."""
-_WORK_FOLDER = re.compile(
-    r"(?P<key>(?P<configuration>.+)-(?P<repeat>[1-9][0-9]*)-(?P<sha>[0-9a-f]{12}))"
-    r"(?P<data>-[0-9a-z]{6,8})?"
-)
+"""Next to it: what was set aside, when and why."""
+_WORK_NAME = re.compile(r"(?P<key>.+-[1-9][0-9]*-[0-9a-f]{12})-[0-9a-z]{6,8}")
 
 RunName = tuple[str, int]
 """Configuration and repeat."""
@@ -46,13 +44,13 @@ class Published:
     mtime_ns: int
     """When it was published."""
     files: dict[str, str] | None = None
-    """SHA-256 of the files of a command that it was trained with; None of other runs."""
+    """SHA-256 of the files of a command that it was trained with; None for other runs."""
     began_s: float | None = None
-    """Start of its first segment, in Unix s: by it a measurement is known again."""
+    """Start of its first segment, in Unix s, which identifies the measurement."""
 
     @property
     def key(self) -> str:
-        """What its working directory and its notes are named by."""
+        """Run key: what its working directory and its notes are named by."""
         return f"{self.configuration}-{self.repeat}-{self.spec_sha256[:12]}"
 
     @property
@@ -61,30 +59,18 @@ class Published:
         return work_name(self.key, self.dataset_sha256, self.files)
 
 
-@dataclass(frozen=True)
-class WorkFolder:
-    """A run's working directory."""
-
-    path: Path
-    key: str
-    configuration: str
-    repeat: int
-    spec_sha256: str
-    """Its first digits."""
-
-
 @dataclass(frozen=True, eq=False)
 class Inventory:
     """What a campaign's folders of results and of working directories hold, read once."""
 
     published: dict[RunName, Published]
     superseded: list[Published]
-    working: dict[str, list[WorkFolder]]
+    working: dict[str, list[Path]]
     """Working directories by run key."""
 
     @classmethod
     def of(cls, results: Path, work: Path) -> Inventory:
-        """Read the campaign's own folders."""
+        """Read a campaign's folders."""
         return cls(published_runs(results), superseded_runs(results), work_folders(work))
 
 
@@ -103,35 +89,49 @@ def superseded_runs(results: Path) -> list[Published]:
     return [run for run in runs if run is not None]
 
 
+def published_run(folder: Path, configuration: str, repeat: int) -> Published | None:
+    """The published run in a folder; None if there is none."""
+    path = folder / PROVENANCE
+    content = json_object(path)
+    with suppress(OSError, KeyError):
+        sha256, mtime_ns = content["spec_sha256"], path.stat().st_mtime_ns
+        return Published(
+            *(folder, configuration, repeat, sha256, content.get("dataset_sha256"), mtime_ns),
+            *(content.get("files"), began_s(content.get("segments"))),
+        )
+    return None
+
+
+def began_s(segments: list[dict[str, Any]] | None) -> float | None:
+    """Start of the first of a run's segments, in Unix s; None if unknown."""
+    return segments[0].get("started_s") if segments else None
+
+
 def set_aside_notes(results: Path) -> dict[RunName, list[Path]]:
     """The notes of what was set aside, by run.
 
     Whatever is made of a run depends on them: each is newer than what was made of that measurement.
     """
-    notes: dict[RunName, list[Path]] = {}
+    notes = defaultdict(list)
     for run, folder in _set_aside(results):
         if (folder / SET_ASIDE).exists():
-            notes.setdefault(run, []).append(folder / SET_ASIDE)
-    return notes
+            notes[run].append(folder / SET_ASIDE)
+    return dict(notes)
 
 
 def missed_by_notes(results: Path) -> dict[RunName, list[Path]]:
     """The notes by which Snakemake sees that runs are to be made (again), by run.
 
-    Of what was set aside by Snakemake itself only as long as the run is missing: what it made of the next
-    measurement in the same call did not have the note among its inputs.
+    A note of what Snakemake itself set aside counts only as long as the run is missing: what it made of
+    the next measurement in the same call did not have the note among its inputs.
     """
-    return {
-        run: kept
-        for run, notes in set_aside_notes(results).items()
-        if (kept := [note for note in notes if not _is_replaced(results, run, note)])
-    }
-
-
-def _is_replaced(results: Path, run: RunName, note: Path) -> bool:
-    """Whether Snakemake itself set a measurement aside, and the next one is there."""
-    is_made = (results / "runs" / run[0] / str(run[1]) / PROVENANCE).exists()
-    return is_made and json_object(note).get("action") == REPLACED
+    missed = {}
+    for run, notes in set_aside_notes(results).items():
+        is_made = (results / "runs" / run[0] / str(run[1]) / PROVENANCE).exists()
+        kept = [n for n in notes if not (is_made and json_object(n).get("action") == REPLACED)]
+        if kept:
+            missed[run] = kept
+    return missed
 
 
 def _set_aside(results: Path) -> Iterator[tuple[RunName, Path]]:
@@ -147,34 +147,6 @@ def _run_folders(root: Path) -> Iterator[tuple[RunName, Path]]:
                 yield (configuration.name, int(repeat.name)), repeat
 
 
-def published_run(folder: Path, configuration: str, repeat: int) -> Published | None:
-    """The published run in a folder; None if there is none."""
-    try:
-        mtime_ns = (folder / PROVENANCE).stat().st_mtime_ns
-    except OSError:
-        return None
-    content = json_object(folder / PROVENANCE)
-    if not isinstance(spec_sha256 := content.get("spec_sha256"), str):
-        return None
-    return Published(
-        folder,
-        configuration,
-        repeat,
-        spec_sha256,
-        content.get("dataset_sha256"),
-        mtime_ns,
-        content.get("files"),
-        began_s(content.get("segments")),
-    )
-
-
-def began_s(segments: Any) -> float | None:
-    """Start of the first of a run's segments, in Unix s; None where that is not known."""
-    first = segments[0] if isinstance(segments, list) and segments else None
-    started_s = first.get("started_s") if isinstance(first, dict) else None
-    return started_s if isinstance(started_s, int | float) else None
-
-
 # --- working directories ----------------------------------------------------------------------------
 
 
@@ -182,6 +154,15 @@ def work_name(key: str, dataset_sha256: str | None, files: Mapping[str, str] | N
     """Name of the working directory of a run with this key, these data and a command's files."""
     data = digest_of_files(files) if files is not None else dataset_sha256 or "nodata"
     return f"{key}-{data[:8]}"
+
+
+def work_folders(work: Path) -> dict[str, list[Path]]:
+    """The working directories below a campaign's folder, by run key."""
+    by_key = defaultdict(list)
+    for path in folders(work):
+        if match := _WORK_NAME.fullmatch(path.name):
+            by_key[match["key"]].append(path)
+    return dict(by_key)
 
 
 def find_workdirs(work: Path, spec: RunSpec) -> list[Path]:
@@ -202,18 +183,8 @@ def last_used_s(workdir: Path) -> float:
     return max(times)
 
 
-def work_folders(work: Path) -> dict[str, list[WorkFolder]]:
-    """The working directories below a campaign's folder, by run key."""
-    by_key: dict[str, list[WorkFolder]] = {}
-    for path in folders(work):
-        if match := _WORK_FOLDER.fullmatch(path.name):
-            names = match["key"], match["configuration"], int(match["repeat"]), match["sha"]
-            by_key.setdefault(match["key"], []).append(WorkFolder(path, *names))
-    return by_key
-
-
 def folders(path: Path) -> Iterator[Path]:
-    """The folders in a folder, by name; none where there is no such folder."""
+    """The folders in a folder, by name; none if it does not exist."""
     try:
         with os.scandir(path) as entries:
             names = sorted(entry.name for entry in entries if entry.is_dir())
@@ -223,6 +194,6 @@ def folders(path: Path) -> Iterator[Path]:
 
 
 def json_object(path: Path) -> dict[str, Any]:
-    """A JSON object; an empty one where the file is missing, damaged or none."""
+    """A JSON object; an empty one if the file is missing, damaged or holds anything else."""
     content = read_content(path)
     return content if isinstance(content, dict) else {}

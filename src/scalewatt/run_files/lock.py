@@ -1,13 +1,13 @@
 """The lock of a run's working directory: one process trains a run, on whatever node.
 
-`holder.json` names the holder: host, process, Slurm's job, token. It is made only where there is none,
-and its time is renewed every BEAT_S. A holder of this machine is dead when its process is; a holder
-elsewhere when its marker was not renewed for SILENT_S while we watched. The file `lock` is held by flock
-besides, by the holder and the ranks that inherit it: ranks that outlive their launcher still hold their
-run, on this machine or as far as flock reaches.
+`holder.json` names the holder: host, process, Slurm's job, token. It is created only where there is none,
+and its time is renewed every BEAT_S. The file `lock` is held by flock as well, as far as that reaches, by the
+holder and the ranks that inherit it: ranks that outlive their launcher still hold their run. A holder whose
+flock is free is dead when its process on this host is, or else when its marker was not renewed for SILENT_S
+while we watched.
 
-A renewal that fails is reported and tried again. Only another's token ends a process: it was taken
-for dead, and the run is another's now.
+A renewal that fails is reported and tried again. Only a marker with another token ends a process: it was
+taken for dead, and another process has the run now.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import fcntl
 import json
 import os
 import socket
-import tempfile
 import threading
 import time
 import uuid
@@ -28,7 +27,7 @@ from pathlib import Path
 from scalewatt.common.errors import InputError
 from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.files import read_note
-from scalewatt.common.processes import machine_id, process_started_s, runs_still
+from scalewatt.common.processes import runs_still
 from scalewatt.common.termination import say
 
 MARKER, LOCK = "holder.json", "lock"
@@ -36,7 +35,7 @@ BEAT_S = 10.0
 SILENT_S = 90.0
 """How long a marker may go without renewal; slow network file systems show a change after a minute."""
 PATIENCE_S = 120.0
-"""How long a holder on another machine, or in a job any holder, is waited for."""
+"""How long to wait for a holder on another machine, or in a job for any holder."""
 _LOOK_S = 1.0
 
 
@@ -46,10 +45,6 @@ class Holder:
 
     host: str
     pid: int
-    pid_started_s: float | None
-    """Seconds after the machine's start."""
-    machine: str | None
-    """This start of the machine and this space of process numbers."""
     job: str | None
     """Slurm's job; None outside of Slurm."""
     since_s: float
@@ -63,8 +58,8 @@ class Holder:
 
     @property
     def is_here(self) -> bool:
-        """Whether its process number means something on this machine."""
-        return self.machine is not None and self.machine == machine_id()
+        """Whether its process is one of this host."""
+        return self.host == socket.gethostname()
 
     @property
     def how_to_end(self) -> str:
@@ -97,29 +92,17 @@ def require_token(workdir: Path, token: str | None) -> None:
 
 
 def is_alive(workdir: Path, holder: Holder) -> bool:
-    """Whether a run's holder lives, as far as one look tells: elsewhere, if its marker is fresh."""
-    if holder.is_here:
-        return runs_still(holder.pid, holder.pid_started_s) or _is_flocked(workdir / LOCK)
-    return (silence_s(workdir) or 0.0) < SILENT_S
+    """Whether a run's holder is alive, judged at once: if it has the flock, or its marker is fresh."""
+    with suppress(OSError), open(workdir / LOCK, "rb") as lock:
+        if not _flock(lock.fileno(), fcntl.LOCK_SH):
+            return True
+    return not _is_dead(holder, silence_s(workdir) or 0.0)
 
 
 def silence_s(workdir: Path) -> float | None:
-    """Seconds since the marker was renewed, by its file system's clock; None without one."""
-    return _age_s(workdir / MARKER)
-
-
-def _age_s(path: Path) -> float | None:
-    written_s = _written_s(path)
-    if written_s is None:
-        return None
-    with suppress(OSError), tempfile.TemporaryFile(dir=path.parent, prefix=".now-") as probe:
-        return os.fstat(probe.fileno()).st_mtime - written_s
-    return time.time() - written_s  # a folder that may only be read
-
-
-def _written_s(path: Path) -> float | None:
+    """Seconds since the marker was renewed; None without one."""
     with suppress(OSError):
-        return path.stat().st_mtime
+        return time.time() - (workdir / MARKER).stat().st_mtime
     return None
 
 
@@ -128,39 +111,30 @@ def locked(workdir: Path) -> Iterator[tuple[int, str]]:
     """Hold a run until the block ends; yields the lock's file descriptor, for ranks, and the token.
 
     A living holder on this machine is named and waited for; in a job, and one elsewhere, for PATIENCE_S,
-    then HeldError. A dead one is taken over from. InputError if the folder cannot be written.
+    then HeldError. A dead one is taken over from.
     """
-    try:
-        lock = os.open(workdir / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as error:
-        raise InputError(f"{workdir}: cannot be locked ({error.strerror})") from error
-    ours = _this_process()
+    lock = os.open(workdir / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+    host, token = socket.gethostname(), uuid.uuid4().hex
+    ours = Holder(host, os.getpid(), current_job(), time.time(), token)
     try:
         _acquire(workdir, lock, ours)
         ended = threading.Event()
         beat = threading.Thread(target=_renew, args=(workdir, ours, ended), daemon=True)
         beat.start()
         try:
-            yield lock, ours.token
+            yield lock, token
         finally:
             ended.set()
             beat.join()
-            _remove(workdir, ours.token)
+            _remove(workdir, token)
     finally:
         os.close(lock)
-
-
-def _this_process() -> Holder:
-    host, pid, token = socket.gethostname(), os.getpid(), uuid.uuid4().hex
-    started_s = process_started_s(pid)
-    return Holder(host, pid, started_s, machine_id(), current_job(), time.time(), token)
 
 
 def _acquire(workdir: Path, lock: int, ours: Holder) -> None:
     """Wait until nobody else holds the run, and put our marker."""
     began_s = looked_s = time.monotonic()
-    seen: object = None
-    quiet_s, is_announced = 0.0, False
+    seen, quiet_s, is_announced = None, 0.0, False
     while True:
         # A look that a stalled file system held up has not watched.
         now_s = time.monotonic()
@@ -168,32 +142,32 @@ def _acquire(workdir: Path, lock: int, ours: Holder) -> None:
         is_free = _flock(lock)
         if is_free and _mark(workdir, ours):
             return
-        holder = read_holder(workdir)
-        version = holder and holder.token, _written_s(workdir / MARKER)
+        holder, version = read_holder(workdir), None
+        with suppress(OSError):
+            version = (workdir / MARKER).stat().st_mtime_ns
         if version != seen or not is_free:
             seen, quiet_s = version, 0.0
         if is_free and _is_dead(holder, quiet_s):
             say(f"{workdir}: taken over from {holder or 'another process'}, which has ended")
             _remove(workdir, holder.token if holder else None)
             continue
-        where = holder or "another process"
+        name = holder or "another process"
         if not is_announced:
-            say(f"{workdir}: {where} trains the run; waiting for it")
+            say(f"{workdir}: {name} trains the run; waiting for it")
             is_announced = True
         is_elsewhere = holder is not None and not holder.is_here
-        if now_s - began_s > PATIENCE_S and (is_elsewhere or current_job()):
+        if now_s - began_s > PATIENCE_S and (is_elsewhere or ours.job):
             end = f", or end it ({holder.how_to_end})" if holder else ""
             raise HeldError(
-                f"{workdir}: {where} trains the run; wait for it{end}, then start Snakemake again"
+                f"{workdir}: {name} trains the run; wait for it{end}, then start Snakemake again"
             )
         time.sleep(_LOOK_S)
 
 
-def _is_dead(holder: Holder | None, watched_s: float) -> bool:
-    """Whether a holder, whose flock is free, has ended; elsewhere, if it was silent while we watched."""
-    if holder is not None and holder.is_here:
-        return not runs_still(holder.pid, holder.pid_started_s)
-    return watched_s > SILENT_S
+def _is_dead(holder: Holder | None, quiet_s: float) -> bool:
+    """Whether a holder, whose flock is free, has ended; `quiet_s`: how long it did not renew its marker."""
+    is_gone = holder is not None and holder.is_here and not runs_still(holder.pid)
+    return is_gone or quiet_s > SILENT_S
 
 
 def _flock(lock: int, operation: int = fcntl.LOCK_EX) -> bool:
@@ -207,38 +181,21 @@ def _flock(lock: int, operation: int = fcntl.LOCK_EX) -> bool:
     return True
 
 
-def _is_flocked(path: Path) -> bool:
-    """Whether a process holds the flock, as far as it reaches."""
-    try:
-        with open(path, "rb") as lock:
-            return not _flock(lock.fileno(), fcntl.LOCK_SH)
-    except OSError:
-        return False
-
-
 def _mark(workdir: Path, ours: Holder) -> bool:
     """Put our marker; False if there is one."""
-    path = workdir / MARKER
     try:
-        with open(path, "x", encoding="utf-8") as file:
-            try:
-                file.write(json.dumps(asdict(ours)) + "\n")
-                file.flush()
-            except OSError:
-                path.unlink()
-                raise
+        with open(workdir / MARKER, "x", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(ours)) + "\n")
     except FileExistsError:
         return False
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror})") from error
     return True
 
 
 def _remove(workdir: Path, token: str | None) -> None:
-    """Remove the marker with a token (None: a damaged one). Of several contenders one makes the claim."""
+    """Remove the marker with a token (None: a damaged one). Only the contender with the claim does."""
     claim = workdir / f".{token}.claim"
     with suppress(OSError):
-        if (_age_s(claim) or 0.0) > SILENT_S:  # a claimant died on the way
+        if time.time() - claim.stat().st_mtime > SILENT_S:  # a claimant died on the way
             claim.unlink()
     with suppress(OSError), open(claim, "x"):
         holder = read_holder(workdir)
@@ -259,7 +216,7 @@ def _renew(workdir: Path, ours: Holder, ended: threading.Event) -> None:
             if not _mark(workdir, ours):
                 os.utime(workdir / MARKER)
             is_failing = False
-        except (OSError, InputError) as error:
+        except OSError as error:
             if not is_failing:
                 say(f"{workdir}: the lock cannot be renewed ({error}); tried again")
             is_failing = True

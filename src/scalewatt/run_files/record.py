@@ -4,24 +4,29 @@ The folder is keyed by the hashes of spec and data; it is no output of Snakemake
 before each attempt. Both files are written atomically and may be read while the run trains.
 
 `run.json`: `segments`, each start of the ranks; `started_by`, the Snakemake (STARTED_BY) of the last of
-them, which began with segment `since`; `refusal`, why a start did not come to its ranks; `unpublished`,
-why the results of the trained run could not be published, each time; `order`, what the ranks are to do.
-`progress.json`: the position of the training, of the checkpoint, and how the training ended.
+them, which began with segment `since`; `refusal`, why a start did not come to its ranks, or why the trained
+run could not be published; `order`, what the ranks are to do. A segment: `segment`, its number; `started_s`
+and `ended_s` in Unix s, null if unknown; `outcome`: finished, stopped, failed, refused (its input was
+wrong), killed, monitor_lost, or running; `detail`, why; `from_updates` and `to_updates`, all updates of the
+run that were safe in a checkpoint when it began and ended, null if unknown; `job`, Slurm's, and `code`, the
+exit code, both null if there is none; `software`, what it was made with.
+`progress.json`: the position of the training (`segment`, `epoch` of `epochs`, `step` of the epoch's `steps`,
+`updates` of `updates_total`, `stage`, `samples_per_s` of all ranks over the last interval, `written_s` in
+Unix s); `checkpoint`, its position; `ended`, how the training ended.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.campaign.run_spec import RunSpec
-from scalewatt.common.errors import InputError
 from scalewatt.common.files import Check, read_json_object, replace_json, write_json, write_text
 from scalewatt.run_files.inventory import find_workdirs, json_object, work_name
 from scalewatt.run_files.lock import current_job, locked, require_token
@@ -39,26 +44,6 @@ MONITOR_LOST = "monitor_lost"
 # --- progress.json: rank 0 ------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Progress:
-    """The position of a run's training, checkpoint or not."""
-
-    segment: int
-    epoch: int
-    epochs: int
-    step: int
-    """Updates done of the epoch."""
-    steps: int
-    """Updates of an epoch."""
-    updates: int
-    updates_total: int
-    samples_per_s: float | None
-    """Rate of all ranks over the last interval; None before there is one."""
-    stage: str
-    written_s: float
-    """Unix s."""
-
-
 def note_progress(workdir: Path, **changes: Any) -> None:
     """Change entries of progress.json without waiting for the disk."""
     # How an earlier segment ended says nothing of this one.
@@ -73,8 +58,8 @@ def note_position(
 
     `updates` are those of the whole run, `step` those of the epoch.
     """
-    known = json_object(workdir / PROGRESS)
     position = {"updates": updates, "epoch": epoch, "step": step, "written_s": time.time()}
+    known = json_object(workdir / PROGRESS)
     write_json(workdir / PROGRESS, {**known, "checkpoint": position}, check)
 
 
@@ -86,17 +71,13 @@ def note_outcome(workdir: Path, segment: int, outcome: dict[str, Any], check: Ch
 
 def read_position(workdir: Path) -> dict[str, Any] | None:
     """Position of a working directory's checkpoint: `updates`, `epoch`, `step`."""
-    position = json_object(workdir / PROGRESS).get("checkpoint")
-    known = isinstance(position, dict) and {"updates", "epoch", "step"} <= position.keys()
-    return position if known else None
+    return json_object(workdir / PROGRESS).get("checkpoint")
 
 
-def read_progress(workdir: Path) -> Progress | None:
+def read_progress(workdir: Path) -> dict[str, Any] | None:
     """Position of a working directory's training, perhaps of an earlier segment."""
     content = json_object(workdir / PROGRESS)
-    with suppress(KeyError):
-        return Progress(**{name: content[name] for name in Progress.__dataclass_fields__})
-    return None
+    return content if "updates_total" in content else None
 
 
 def read_outcome(workdir: Path, segment: int) -> dict[str, Any] | None:
@@ -107,24 +88,18 @@ def read_outcome(workdir: Path, segment: int) -> dict[str, Any] | None:
 
 def done_updates(work: Path, spec: RunSpec) -> int:
     """Updates up to a run's checkpoint, `work` being the campaign's folder; 0 without one."""
-    positions = [read_position(folder) for folder in find_workdirs(work, spec)[:1]]
-    return max((position["updates"] for position in positions if position), default=0)
+    folders = find_workdirs(work, spec)[:1]
+    return sum(position["updates"] for path in folders if (position := read_position(path)))
 
 
 # --- run.json: the launcher -----------------------------------------------------------------------
 
-_EMPTY: dict[str, Any] = {"since": 0, "refusal": None, "unpublished": [], "segments": []}
+_EMPTY: dict[str, Any] = {"since": 0, "refusal": None, "segments": []}
 
 
 def read_run(workdir: Path) -> dict[str, Any]:
-    """A run's record as far as it can be read: `segments`, `since`, `refusal`, `unpublished`."""
-    content = json_object(workdir / RUN)
-    return {**_EMPTY, **(content if _is_record(content) else {})}
-
-
-def _is_record(content: dict[str, Any]) -> bool:
-    segments = content.get("segments")
-    return isinstance(segments, list) and all(isinstance(segment, dict) for segment in segments)
+    """A run's record; an empty one if it cannot be read."""
+    return {**_EMPTY, **json_object(workdir / RUN)}
 
 
 def read_segments(workdir: Path) -> list[dict[str, Any]]:
@@ -150,13 +125,13 @@ def _closed(record: dict[str, Any], workdir: Path, spec: RunSpec) -> dict[str, A
 
 
 def _safe_updates(workdir: Path, spec: RunSpec, otherwise: int | None) -> int | None:
-    """Updates in the checkpoint; null of a command, which keeps its checkpoints itself."""
+    """Updates in the checkpoint; null for a command, which keeps its checkpoints itself."""
     if is_command_spec(spec):
         return None
     position = read_position(workdir)
-    if position is None and (workdir / "checkpoint.pt").exists():
-        return None
-    return otherwise if position is None else int(position["updates"])
+    if position is None:
+        return None if (workdir / "checkpoint.pt").exists() else otherwise
+    return int(position["updates"])
 
 
 @dataclass(frozen=True)
@@ -172,7 +147,7 @@ class WorkDir:
     token: str
     """By it ranks see that the run is still theirs."""
     files: dict[str, str] | None = None
-    """SHA-256 of the files that a command depends on, by name; None of other runs."""
+    """SHA-256 of the files that a command depends on, by name; None for other runs."""
 
     @property
     def perun(self) -> Path:
@@ -185,48 +160,31 @@ class WorkDir:
         return (self.path / RESULT).exists()
 
     def segments(self) -> list[dict[str, Any]]:
-        """Segments so far: segment, started_s, ended_s (Unix s, null if unknown), outcome.
-
-        Outcomes: finished, stopped, failed, refused (its input was wrong), killed, monitor_lost, and
-        running. `detail` says why. `from_updates` and `to_updates` are all updates of the run that were
-        safe in a checkpoint when it began and ended, null if that is unknown; `job` is Slurm's, `code`
-        the exit code, both null if there is none; `software` is what the segment was made with.
-        """
+        """Segments so far."""
         return list(self.record()["segments"])
 
     def record(self) -> dict[str, Any]:
         """The content of run.json; InputError if it is damaged: segments must not be forgotten."""
         path = self.path / RUN
-        if not path.exists():
-            return dict(_EMPTY)
-        content = read_json_object(path, "segments")
-        if not _is_record(content):
-            raise InputError(
-                f"{path}: is not the record of a run; restore it, or move {self.path} away to begin afresh"
-            )
-        return {**_EMPTY, **content}
+        return {**_EMPTY, **(read_json_object(path, "segments") if path.exists() else {})}
 
     def open_record(self) -> None:
         """Close a segment that was left open; each Snakemake, and each start by hand, counts anew."""
-        record = _closed(self.record(), self.path, self.spec)
+        before = self.record()
+        record = _closed(before, self.path, self.spec)
         starter = os.environ.get(STARTED_BY)
         if starter is None or starter != record.get("started_by"):
             count = {"started_by": starter, "since": len(record["segments"])}
-            record |= {**count, "refusal": None, "unpublished": []}
-        if record != self.record():
+            record = {**record, **count, "refusal": None}
+        if record != before:
             self._write(record)
 
     def refuse(self, reason: str) -> None:
-        """Note why no rank was started."""
+        """Note why no rank was started, or why the trained run could not be published."""
         self._write({**self.record(), "refusal": reason})
 
-    def note_unpublished(self, reason: str) -> None:
-        """Note why the results of the trained run could not be published."""
-        record = self.record()
-        self._write({**record, "unpublished": [*record["unpublished"], reason]})
-
     def begin_segment(self, order: dict[str, Any], software: dict[str, Any]) -> int:
-        """Note the start of a new segment and what its ranks are to do."""
+        """Note the start of a new segment and what its ranks are to do; its number."""
         record = self.record()
         number = len(record["segments"])
         segment = {
@@ -310,11 +268,8 @@ class Job:
     token: str | None = None
     """The token of the run's lock."""
     torch_device: str = "auto"
-    lever_commands: Sequence[dict[str, str]] = ()
     closing_s: float = 120.0
     """From the training's return to the end of the ranks."""
-    silence_s: float = 60.0
-    """How long a sampler may take no sample."""
 
     def require_lock(self) -> None:
         """Raise HeldError if another process has taken over the run: nothing more may be written."""

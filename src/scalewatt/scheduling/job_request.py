@@ -1,4 +1,4 @@
-"""What a job asks the scheduler for, from a run's spec and the cluster file: the one place."""
+"""What a job asks the scheduler for, from a run's spec and the cluster file."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from scalewatt.common.errors import InputError
 STARTUP_MIN = 15
 """Until the first update: imports on all nodes, rendezvous, staging."""
 ROUNDING_MIN = 10
-UNKNOWN_SEGMENTS = 20
 NICE_PER_REPEAT = 100
 """Each repeat waits behind the one before, in Slurm's queue too."""
-
+TRAINING_RETRIES = 50
+"""How often a run's job is submitted again at most; of no use any more, it is not (`retries`)."""
 
 UpperS = Callable[[RunSpec], float | None]
 """Upper bound of a run's time in s by the scaling model; None if unknown."""
@@ -58,26 +58,18 @@ def training_request(
     done_updates: int = 0,
     upper_s: float | None = None,
 ) -> Request:
-    """What the next segment of a run asks for.
-
-    `upper_s`: upper bound of the whole run's time by the scaling model; None if it has none.
-    """
+    """What the next segment of a run asks for; `upper_s` as in `wall_time_min`."""
     nice = NICE_PER_REPEAT * (spec.repeat - 1)
-    return _request(
-        device,
-        cluster,
-        nodes=spec.nodes,
-        ranks_per_node=spec.ranks_per_node,
-        runtime_min=wall_time_min(spec, device, done_updates, cluster.stop_warning_s, upper_s),
-        options=(
-            # Without "B:", so that it reaches the ranks and not only the batch shell.
-            f"--signal=USR1@{cluster.stop_warning_s}",
-            *([f"--nice={nice}"] if nice else []),
-            # A lost node's job is submitted again: Slurm itself would start it a second time.
-            "--requeue" if cluster.requeue else "--no-requeue",
-            "--open-mode=append",
-        ),
-    )
+    minutes = wall_time_min(spec, device, done_updates, cluster.stop_warning_s, upper_s)
+    options = [
+        # Without "B:", so that it reaches the ranks and not only the batch shell.
+        f"--signal=USR1@{cluster.stop_warning_s}",
+        *([f"--nice={nice}"] if nice else []),
+        # A lost node's job is submitted again: Slurm itself would start it a second time.
+        "--requeue" if cluster.requeue else "--no-requeue",
+        "--open-mode=append",
+    ]
+    return _request(device, cluster, spec.nodes, spec.ranks_per_node, minutes, options)
 
 
 def refused_request(request: Request) -> Request:
@@ -86,26 +78,13 @@ def refused_request(request: Request) -> Request:
     return replace(request, nodes=1, tasks=tasks, runtime=1, held_gpus=0)
 
 
-def training_retries(specs: Iterable[RunSpec], cluster: Cluster, upper_s: UpperS) -> int:
-    """How often a job of these runs is submitted again at most: segments, twice as many as predicted.
-
-    Runs of which nothing is predicted count with UNKNOWN_SEGMENTS; so do runs of other campaigns.
-    """
-    most = 0
-    for spec in specs:
-        runtime_s, device = upper_s(spec), cluster.devices[spec.device]
-        needed = segments(runtime_s, device, cluster.stop_warning_s) if runtime_s else None
-        most = max(most, 2 * needed if needed else UNKNOWN_SEGMENTS)
-    return (most or UNKNOWN_SEGMENTS) + cluster.crash_retries
-
-
 def probe_request(device: Device, cluster: Cluster, minutes: int) -> Request:
     """What an idle probe asks for: one node with all its GPUs, as a training that fills it."""
-    what = f"the idle probe of {device.name}"
     if device.time_limit_min is not None and minutes > device.time_limit_min:
         raise InputError(
-            f"{what}: takes {minutes} min with its start and end, but devices.{device.name}."
-            f"time_limit_min is {device.time_limit_min}; allowed: a shorter idle_probe.seconds"
+            f"the idle probe of {device.name}: takes {minutes} min with its start and end, but "
+            f"devices.{device.name}.time_limit_min is {device.time_limit_min}; allowed: a shorter "
+            "idle_probe.seconds"
         )
     return _request(device, cluster, 1, device.probe_ranks, minutes)
 
@@ -115,8 +94,8 @@ def _request(
     cluster: Cluster,
     nodes: int,
     ranks_per_node: int,
-    runtime_min: int,
-    options: tuple[str, ...] = (),
+    minutes: int,
+    options: Iterable[str] = (),
 ) -> Request:
     assert device.partition is not None  # of all devices of a cluster where jobs are submitted
     excluded = [f"--exclude={','.join(cluster.exclude_nodes)}"] if cluster.exclude_nodes else []
@@ -133,7 +112,7 @@ def _request(
         cpus_per_task=device.cpus_per_rank,
         gres=gres,
         mem_mb=device.memory_mb,
-        runtime=runtime_min,
+        runtime=minutes,
         held_gpus=nodes * device.gpus_per_node,
         slurm_extra=shlex.join(extra),
     )
@@ -159,39 +138,28 @@ def wall_time_min(
     STARTUP_MIN + the time that the remaining updates need at most + the warning before the end,
     rounded up to ROUNDING_MIN, and never above the device's limit. At least one epoch counts as
     remaining. An update needs at most its part of `upper_s`, an upper bound of the whole run's time
-    by the scaling model. Without that, or where the number of updates is not known: the limit.
+    by the scaling model; without that, or if the number of updates is unknown, the limit is asked for.
     InputError if less than an epoch fits into the limit.
     """
-    limit = device.time_limit_min
-    assert limit is not None  # of all devices of a cluster where jobs are submitted
-    warning_min, where = stop_warning_s / 60, f"{spec.configuration}: this run cannot make progress"
-    where = f"{where}: devices.{device.name}.time_limit_min is {limit}"
+    limit, warning_min = device.time_limit_min, stop_warning_s / 60
+    assert limit is not None  # as of all devices of a cluster where jobs are submitted
+    where = f"devices.{device.name}.time_limit_min is {limit}"
+    where = f"{spec.configuration}: this run cannot make progress: {where}"
     if warning_min >= limit:
-        raise InputError(
-            f"{where}, and a job is warned {warning_min:g} min (stop_warning_s) before its end; "
-            "allowed: a longer limit or a shorter warning"
-        )
+        raise InputError(f"{where}; allowed: longer than stop_warning_s ({warning_min:g} min)")
     if upper_s is None or not spec.updates or spec.updates_per_epoch is None:
         return limit
-    update_s = upper_s / spec.updates
-    epoch_min = spec.updates_per_epoch * update_s / 60
-    if (needed_min := STARTUP_MIN + epoch_min + warning_min) > limit:
+    update_min = upper_s / spec.updates / 60
+    epoch_min = spec.updates_per_epoch * update_min
+    if (least_min := STARTUP_MIN + epoch_min + warning_min) > limit:
         raise InputError(
-            f"{where}, but one epoch needs about {math.ceil(needed_min)} min ({STARTUP_MIN} start-up, "
-            f"{epoch_min:.0f} for {spec.updates_per_epoch} updates by the scaling model, "
-            f"{warning_min:g} stop_warning_s); allowed: a longer limit, or more GPUs or fewer samples for "
-            "the run"
+            f"{where}, but one epoch needs about {math.ceil(least_min)} min ({STARTUP_MIN} start-up, "
+            f"{epoch_min:.0f} by the scaling model, {warning_min:g} stop_warning_s); allowed: a longer "
+            "limit, or more GPUs or fewer samples for the run"
         )
     remaining = max(spec.updates - done_updates, spec.updates_per_epoch)
-    wanted_min = STARTUP_MIN + remaining * update_s / 60 + warning_min
-    return min(limit, ROUNDING_MIN * math.ceil(wanted_min / ROUNDING_MIN))
-
-
-def segments(runtime_s: float, device: Device, stop_warning_s: int = 600) -> int | None:
-    """Jobs that a run of `runtime_s` needs; None if the device has no wall-time limit."""
-    if device.time_limit_min is None:
-        return None
-    return max(1, math.ceil(runtime_s / usable_s(device, stop_warning_s)))
+    needed_min = STARTUP_MIN + remaining * update_min + warning_min
+    return min(limit, ROUNDING_MIN * math.ceil(needed_min / ROUNDING_MIN))
 
 
 def usable_s(device: Device, stop_warning_s: int = 600) -> float:
@@ -210,9 +178,6 @@ def usable_s(device: Device, stop_warning_s: int = 600) -> float:
     return usable
 
 
-# --- a campaign -----------------------------------------------------------------------------------
-
-
 def check_requests(
     campaign: Campaign,
     cluster: Cluster,
@@ -221,19 +186,17 @@ def check_requests(
 ) -> None:
     """Raise InputError if a job of the campaign could not run on the cluster, before anything starts.
 
-    Only devices with a partition are asked for jobs. `where` names the cluster file. `upper_s` gives
-    the upper bound of a spec's run time by the scaling model.
+    Only devices with a partition are asked for jobs. `where` names the cluster file, `upper_s` is the
+    upper bound of a spec's run time by the scaling model.
     """
-    probe = campaign.idle_probe
     devices = {name: cluster.devices[name] for name in sorted(campaign.devices())}
     devices = {name: device for name, device in devices.items() if device.partition is not None}
     try:
         for id_, configuration in campaign.configurations.items():
-            if configuration.device in devices:
+            if device := devices.get(configuration.device):
                 spec = run_spec(campaign, id_, 1)
-                device = devices[configuration.device]
                 training_request(spec, device, cluster, upper_s=upper_s(spec))
-        if probe is not None:
+        if (probe := campaign.idle_probe) is not None:
             for device in devices.values():
                 probe_request(device, cluster, probe.job_minutes)
     except InputError as error:

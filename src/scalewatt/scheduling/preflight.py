@@ -11,7 +11,7 @@ import shlex
 import shutil
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,7 @@ from scalewatt.campaign.cluster import Cluster
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import try_writing
 from scalewatt.slurm.job_queue import job_of_run, queued_jobs
-from scalewatt.slurm.slurm_commands import (
-    UNREACHABLE,
-    NoAnswerError,
-    ask,
-    may_pass,
-)
+from scalewatt.slurm.slurm_commands import UNREACHABLE, NoAnswerError, ask, may_pass
 
 _GIB = 1 << 30
 _OPTIONS = {
@@ -42,8 +37,6 @@ _NOT_OF_SIZE = ("--nice", "--signal", "--requeue", "--no-requeue", "--open-mode"
 
 Jobs = Iterable[tuple[str, Mapping[str, Any]]]
 """What each job does, and its resources."""
-Problems = dict[str, list[str]]
-"""Labels of jobs by problem."""
 
 
 def check_before_submission(
@@ -70,14 +63,14 @@ def check_before_submission(
         wrong = account_problems(cluster.account)
         if wrong:  # reported once, and asked without
             jobs = [(label, {**asks, "slurm_account": None}) for label, asks in jobs]
-        refused, may_be = misfits(jobs)
-        for line in _lines(may_be):
-            _warn(line)
-        problems += [f"{where}: {problem}" for problem in [*wrong, *_lines(refused)]]
+        refused, warnings = misfits(jobs)
+        for line in warnings:
+            print(f"scalewatt: warning: {line}", file=sys.stderr, flush=True)
+        problems += [f"{where}: {problem}" for problem in [*wrong, *refused]]
         problems += queued_runs(campaign, runs)
     if problems:
-        many = "\n  ".join(["nothing is started:", *problems])
-        raise InputError(problems[0] if len(problems) == 1 else many)
+        lines = "\n  ".join(["nothing is started:", *problems])
+        raise InputError(problems[0] if len(problems) == 1 else lines)
 
 
 def queued_runs(campaign: str, runs: Iterable[tuple[str, int]]) -> list[str]:
@@ -96,7 +89,7 @@ def queued_runs(campaign: str, runs: Iterable[tuple[str, int]]) -> list[str]:
 
 
 def account_problems(account: str | None) -> list[str]:
-    """Variables of the cluster file's account that are not set; Slurm itself says of others."""
+    """Variables of the cluster file's account that are not set; Slurm itself checks the rest."""
     names = re.findall(r"\$\{?(\w+)\}?", account or "")
     return [
         f"account: {name} is not set; export {name}=<your project>"
@@ -106,7 +99,7 @@ def account_problems(account: str | None) -> list[str]:
 
 
 def folder_problems(folder: Path | str, min_free_gib: float) -> list[str]:
-    """What is wrong with a folder that is to be written to; it is made where it is missing."""
+    """What is wrong with a folder that is to be written to; it is made if it is missing."""
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
         free_gib = shutil.disk_usage(folder).free / _GIB
@@ -121,58 +114,37 @@ def folder_problems(folder: Path | str, min_free_gib: float) -> list[str]:
     return []
 
 
-# --- Slurm's own answers --------------------------------------------------------------------------
-
-
-def misfits(jobs: Jobs) -> tuple[Problems, Problems]:
-    """Jobs that Slurm refuses, by its words; and those that it may take later, or gave no answer to.
+def misfits(jobs: Jobs) -> tuple[list[str], list[str]]:
+    """Requests that Slurm refuses, by its words; and those that it may take later, or gave no answer to.
 
     Slurm answers itself (`sbatch --test-only`). Jobs that differ in their time alone are one question.
     """
-    never: Problems = defaultdict(list)
-    may_be: Problems = defaultdict(list)
-    questions: dict[tuple[str, ...], list[tuple[int, str]]] = defaultdict(list)
+    questions = defaultdict(list)
     for label, resources in jobs:
-        minutes = int(resources.get("runtime") or 0)
-        questions[tuple(_options(resources))].append((minutes, label))
+        questions[(*_options(resources),)].append((int(resources.get("runtime") or 0), label))
+    refused: list[str] = []
+    warnings: list[str] = []
     for options, asking in questions.items():
-        labels, minutes = [label for _, label in asking], max(asking)[0]
-        answer = _refusal([*options, *([f"--time={minutes}"] if minutes else [])])
-        if answer is None:
-            continue
-        if UNREACHABLE.search(answer):  # the next question would wait as long
-            may_be[f"not checked: {answer}"] += labels
-            break
-        text = f"Slurm refuses {shlex.join(options)}: {answer}"
-        (may_be if may_pass(answer) else never)[text] += labels
-    return never, may_be
-
-
-def _refusal(options: Sequence[str]) -> str | None:
-    """Slurm's words if it would not take a job with these options."""
-    try:
-        ask("sbatch", "--test-only", *options, "--wrap=true")
-    except NoAnswerError as error:
-        words = str(error).removeprefix("sbatch failed (").removesuffix(")")
-        return words.replace("sbatch: error: ", "").replace("allocation failure: ", "")
-    return None
+        minutes, label = max(asking)[0], asking[0][1]
+        names = f"{label} (and {len(asking) - 1} more)" if len(asking) > 1 else label
+        time = [f"--time={minutes}"] if minutes else []
+        try:
+            ask("sbatch", "--test-only", *options, *time, "--wrap=true")
+        except NoAnswerError as error:
+            answer = str(error).removeprefix("sbatch failed (").removesuffix(")")
+            answer = answer.replace("sbatch: error: ", "").replace("allocation failure: ", "")
+            if UNREACHABLE.search(answer):  # the next question would wait as long
+                warnings.append(f"{names}: not checked: {answer}")
+                break
+            line = f"{names}: Slurm refuses {shlex.join(options)}: {answer}"
+            (warnings if may_pass(answer) else refused).append(line)
+    return refused, warnings
 
 
 def _options(resources: Mapping[str, Any]) -> list[str]:
     """Options of sbatch in a job's resources, without its time and what decides nothing."""
-    given = [f"{option}={resources[key]}" for key, option in _OPTIONS.items() if resources.get(key)]
+    sizes = [f"{option}={resources[key]}" for key, option in _OPTIONS.items() if resources.get(key)]
     cpus = resources.get("cpus_per_task") or resources.get("_cores") or 1
     extra = shlex.split(str(resources.get("slurm_extra") or ""))
-    sizes = [word for word in extra if not word.startswith(_NOT_OF_SIZE)]
-    return [*given, f"--cpus-per-task={cpus}", *sizes]
-
-
-def _lines(problems: Problems) -> list[str]:
-    return [
-        f"{first}{f' (and {len(others)} more)' if others else ''}: {problem}"
-        for problem, (first, *others) in problems.items()
-    ]
-
-
-def _warn(text: str) -> None:
-    print(f"scalewatt: warning: {text}", file=sys.stderr, flush=True)
+    extra = [word for word in extra if not word.startswith(_NOT_OF_SIZE)]
+    return [*sizes, f"--cpus-per-task={cpus}", *extra]

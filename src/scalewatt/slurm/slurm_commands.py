@@ -23,6 +23,11 @@ _OF_JOBS = re.compile(
     r"(?:(?:QOS|Assoc)?(?:Max|Grp)(?:Submit)?Jobs?(?:PerUser|PerAccount)?|(?:QOS|Association)Job)(?:Limit)?"
 )
 """The limits of how many jobs there may be."""
+_ENDED = (
+    *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"),
+    *("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
+)
+"""States of the accounting in which a job that left the queue has ended."""
 
 
 class NoAnswerError(Exception):
@@ -62,11 +67,13 @@ def ask(*command: str, timeout_s: float = TIMEOUT_S) -> list[str]:
     return [line for line in done.stdout.splitlines() if line.strip()]
 
 
-def accounted_states(jobs: list[str]) -> dict[str, str]:
-    """Latest state of jobs by Slurm's accounting (such as CANCELLED), by id; NoAnswerError."""
-    lines = ask("sacct", "-X", "-n", "-P", "-j", ",".join(jobs), "-o", "JobIDRaw,State")
+def ended_states(jobs: list[str]) -> dict[str, str]:
+    """Final state, such as CANCELLED, of the jobs that have ended by Slurm's accounting; NoAnswerError."""
+    format_ = ("-X", "-n", "-P", "-o", "JobIDRaw,State")
+    lines = ask("sacct", *format_, "-j", ",".join(jobs)) if jobs else []
     rows = (line.split("|", 1) for line in lines if "|" in line)
-    return {job.strip(): state.partition(" ")[0].strip() for job, state in rows}
+    states = {job.strip(): state.partition(" ")[0].strip() for job, state in rows}
+    return {job: state for job, state in states.items() if state in _ENDED}
 
 
 def may_pass(message: str) -> bool:

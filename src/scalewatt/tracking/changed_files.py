@@ -46,7 +46,7 @@ def _changed_since(campaign: Campaign, model: str, results: Path, work: Path) ->
                 changed.append(differing_files(published.files or {}, files))
         elif spec.key in begun:
             now = work_name(spec.key, None, files)
-            unfinished += all(each.path.name != now for each in begun[spec.key])
+            unfinished += all(path.name != now for path in begun[spec.key])
     if changed:
         names = listed(sorted(set().union(*changed)), _NAMED)
         remedy = "scalewatt remeasure repeats a run"

@@ -122,12 +122,12 @@ def _runs(results: Path, inventory: Inventory, rated: Powers) -> Iterator[Use]:
         yield {"key": run.key, "name": name, "part": CURRENT, **use}
 
     at_work = set()
-    for folder in (each for same in inventory.working.values() for each in same):
-        at_work.add((folder.path.name, began_s(read_segments(folder.path))))
-        if folder.path.name not in finished:
-            name = f"{folder.configuration} repeat {folder.repeat}"
-            use = _recorded_use(folder.path, rated)
-            yield {"key": folder.key, "name": name, "part": CURRENT, **use}
+    for key, path in ((key, path) for key, paths in inventory.working.items() for path in paths):
+        at_work.add((path.name, began_s(read_segments(path))))
+        if path.name not in finished:
+            configuration, repeat, _ = key.rsplit("-", 2)
+            name = f"{configuration} repeat {repeat}"
+            yield {"key": key, "name": name, "part": CURRENT, **_recorded_use(path, rated)}
 
     for run in inventory.superseded:
         # What still has its working directory was counted by that.

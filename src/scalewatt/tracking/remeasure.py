@@ -47,7 +47,6 @@ from scalewatt.run_files.inventory import (
     find_workdirs,
     json_object,
     published_run,
-    work_folders,
 )
 from scalewatt.run_files.lock import is_alive, read_holder
 from scalewatt.scheduling.preflight import queued_runs
@@ -257,10 +256,10 @@ def _set_aside(
         for kind in ("traces", "energy"):
             for path in sorted((folders.results / kind / run[0]).glob(f"{run[1]}.*")):
                 os.rename(path, kept / (kind + path.name.removeprefix(str(run[1]))))
-        for each in work_folders(folders.work).get(folders.spec(run).key, ()) if with_work else ():
-            kept_work = folders.work / kept.relative_to(folders.results) / each.path.name
+        for path in find_workdirs(folders.work, folders.spec(run)) if with_work else ():
+            kept_work = folders.work / kept.relative_to(folders.results) / path.name
             kept_work.parent.mkdir(parents=True, exist_ok=True)
-            os.rename(each.path, kept_work)
+            os.rename(path, kept_work)
         # Snakemake sees by it that the run is needed again: one that is missing alone does not make it
         # train, as long as all tables are there. Its time makes each note another one.
         write_json(kept / SET_ASIDE, {**row.model_dump(), "set_aside_s": time.time()})

@@ -26,7 +26,7 @@ from scalewatt.events import EVENTS_FILE, HISTORY_FILE
 from scalewatt.recordings.journal import journal_files
 from scalewatt.recordings.stage_log import final_reports, read_json_lines
 from scalewatt.run_files.inventory import Inventory, last_used_s
-from scalewatt.run_files.record import Progress, read_position, read_progress, read_segments
+from scalewatt.run_files.record import read_position, read_progress, read_segments
 from scalewatt.slurm.job_queue import Queue, job_of_run, queued_jobs
 from scalewatt.slurm.slurm_commands import NoAnswerError
 from scalewatt.tracking.changed_files import changed_files
@@ -157,8 +157,7 @@ def _rows(
                 spec = read_spec(results / "runs" / name[0] / str(run.repeat) / "spec.json")
         published = inventory.published.get(name)
         is_current = campaign.registered or (published and published.spec_sha256 == spec.sha256)
-        folders = [folder.path for folder in inventory.working.get(spec.key, ())]
-        folders.sort(key=last_used_s, reverse=True)
+        folders = sorted(inventory.working.get(spec.key, []), key=last_used_s, reverse=True)
         job = job_of_run(queue, results.resolve().parents[1], results.name, *name)
         state = run_state(spec, published, bool(is_current), folders, job, cluster.crash_retries)
         is_done = state["state"] == "done"
@@ -192,15 +191,15 @@ def _position(spec: RunSpec, state: Row, rated: Powers) -> Row:
         return {**row, "segment": None}
     row["power_w"] = power_now(folder, spec, rated, last["segment"])
     progress = read_progress(folder)
-    if progress is None or progress.segment != last["segment"]:
+    if progress is None or progress["segment"] != last["segment"]:
         return row
     names = ("updates", "epoch", "epochs", "step", "steps", "stage", "samples_per_s")
-    row |= {name: getattr(progress, name) for name in names}
+    row |= {name: progress[name] for name in names}
     left_s = time_left(progress, last.get("from_updates"), _marks(folder / "events.jsonl"))
-    return {**row, "progress_written_s": progress.written_s, "left_s": left_s}
+    return {**row, "progress_written_s": progress["written_s"], "left_s": left_s}
 
 
-def time_left(progress: Progress, before: int | None, marks: Sequence[Row]) -> float | None:
+def time_left(progress: Row, before: int | None, marks: Sequence[Row]) -> float | None:
     """Seconds of training left after a note of progress, None if unknown.
 
     `before`: updates of the run when the segment began; `marks`: the run's stages. The rest takes as long an
@@ -209,12 +208,12 @@ def time_left(progress: Progress, before: int | None, marks: Sequence[Row]) -> f
     starts_s = [
         mark["start_s"]
         for mark in marks
-        if mark.get("segment") == progress.segment and mark.get("stage") == "train"
+        if mark.get("segment") == progress["segment"] and mark.get("stage") == "train"
     ]
-    if not starts_s or before is None or progress.updates <= before:
+    if not starts_s or before is None or progress["updates"] <= before:
         return None
-    pace_s = (progress.written_s - starts_s[0]) / (progress.updates - before)
-    return float(pace_s * (progress.updates_total - progress.updates))
+    pace_s = (progress["written_s"] - starts_s[0]) / (progress["updates"] - before)
+    return float(pace_s * (progress["updates_total"] - progress["updates"]))
 
 
 def power_now(folder: Path, spec: RunSpec, rated: Powers, segment: int) -> float | None:

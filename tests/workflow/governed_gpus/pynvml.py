@@ -1,6 +1,7 @@
-"""GPUs that stand in for NVML's, whose power follows the clock that `nvidia-smi` beside this file set.
+"""GPUs in place of NVML's, whose power follows the clock GOVERNED_MHZ of the process that asks.
 
-GOVERNED_GPUS is the folder of their settings. The law: `power_w`, and a training as fast as its clock.
+A host with a file <host>-ignores in the folder GOVERNED_GPUS stays at the default clock. The law: `power_w`,
+and a training as fast as its clock.
 """
 
 from __future__ import annotations
@@ -34,28 +35,22 @@ def power_w(clock_mhz: float) -> float:
     return 80.0 + 300.0 * (clock_mhz / DEFAULT_MHZ) ** 2.4
 
 
-def _setting(index: int, name: str, default: float) -> float:
-    try:
-        return float((_FOLDER / f"{_HOST}-{index}-{name}").read_text(encoding="ascii"))
-    except FileNotFoundError:
-        return default
-
-
-def clock_mhz(index: int) -> float:
-    """Return a GPU's clock."""
-    return _setting(index, "clock", DEFAULT_MHZ)
+def clock_mhz() -> float:
+    """Return the GPUs' clock."""
+    ignores = (_FOLDER / f"{_HOST}-ignores").exists()
+    return DEFAULT_MHZ if ignores else float(os.environ.get("GOVERNED_MHZ", DEFAULT_MHZ))
 
 
 def nvmlDeviceGetPowerUsage(handle: int) -> int:
-    return round(1000 * power_w(clock_mhz(handle))) + next(_JITTER)
+    return round(1000 * power_w(clock_mhz())) + next(_JITTER)
 
 
 def nvmlDeviceGetClockInfo(handle: int, kind: int) -> int:
-    return round(clock_mhz(handle))
+    return round(clock_mhz())
 
 
 def nvmlDeviceGetEnforcedPowerLimit(handle: int) -> int:
-    return round(1000 * _setting(handle, "limit", DEFAULT_W))
+    return round(1000 * DEFAULT_W)
 
 
 def nvmlDeviceGetPowerManagementDefaultLimit(handle: int) -> int:
