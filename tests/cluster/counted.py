@@ -16,17 +16,18 @@ from typing import Any
 
 import pytest
 import yaml
-from disturbed import PATIENCE_S, Run
 from governed import environment_of, power_w
-from mini_node import wait_for
+from mini_node import Node, wait_for
 from mini_project import DEVICES, MiniProject
 from minislurm import MiniSlurm
 from workspace import environment
 
 POWER_W = power_w(1410.0)
+PATIENCE_S = 240.0
+"""For a job to come to its pause, or to its end, on a machine with much to do."""
 UPDATES, EPOCHS, UPDATE_S = 20, 3, 0.2
 SCRIPT = """
-import json, os, subprocess, sys, time
+import json, os, sys, time
 from pathlib import Path
 from scalewatt.events import report, stage, stop_requested
 
@@ -44,8 +45,6 @@ def pauses():
     return [file for file in files if work.parent.name.startswith(file.name + "-")]
 
 
-EATER = "import time; eaten = b'x' * 2_000_000_000; time.sleep(60)"
-eater = None
 stop_requested()
 for epoch in range(int(checkpoint.read_text()) if checkpoint.exists() else 0, epochs):
     stage("train", epoch)
@@ -53,11 +52,9 @@ for epoch in range(int(checkpoint.read_text()) if checkpoint.exists() else 0, ep
     for update in range(1, updates + 1):
         time.sleep(update_s)
         note(epoch, update)
-        while epoch and update == updates // 2 and (asked := pauses()):
+        while epoch and update == updates // 2 and pauses():
             note(epoch, None)
             time.sleep(0.1)
-            if eater is None and asked[0].exists() and asked[0].read_text() == "eat":
-                eater = subprocess.Popen([sys.executable, "-c", EATER])
     stage("checkpoint", epoch)
     checkpoint.with_suffix(".new").write_text(str(epoch + 1))
     checkpoint.with_suffix(".new").rename(checkpoint)
@@ -95,14 +92,12 @@ def counted_project(
     (project.path / "scripts" / "counted.py").write_text(SCRIPT)
     (folder / "pauses").mkdir()
     (folder / "settings").mkdir()
-    one = {**DEVICES["a100-apart"], "torch_device": "cuda"}
+    node = {**DEVICES["a100-apart"], "torch_device": "cuda"}
     devices = {
-        "a100": one,
-        "h100": {**one, "partition": "accelerated-h100"},
-        "low": {**one, "partition": "low"},
-        "scavenge": {**one, "partition": "scavenge"},
-        "small": {**one, "memory_mb": 1500},
-        "short": {**one, "time_limit_min": 1},
+        "a100": node,
+        "h100": {**node, "partition": "accelerated-h100"},
+        "low": {**node, "partition": "low"},
+        "scavenge": {**node, "partition": "scavenge"},
     }
     project.change("cluster", devices=devices, stop_warning_s=5)
     project.variables.update(environment_of(folder / "settings", 4))
@@ -111,9 +106,12 @@ def counted_project(
 
 
 @dataclass(frozen=True)
-class CountedRun(Run):
+class CountedRun:
     """One run of such a campaign."""
 
+    project: MiniProject
+    device: str = "a100"
+    repeat: int = 1
     epochs: int = EPOCHS
 
     @property
@@ -122,16 +120,50 @@ class CountedRun(Run):
         return f"counted-{self.device}-n001-lbs0064-full"
 
     @property
+    def target(self) -> str:
+        """The last file that the workflow makes of this run alone."""
+        return f"results/mini/energy/{self.configuration}/{self.repeat}.parquet"
+
+    @property
+    def work(self) -> Path:
+        """The folder of the campaign's working directories."""
+        cluster = yaml.safe_load((self.project.path / "profiles/mini/cluster.yaml").read_text())
+        return self.project.path / cluster["work_root"] / "mini"
+
+    @property
+    def workdir(self) -> Path | None:
+        """The working directory, once there is one; there is never more than one."""
+        folders = list(self.work.glob(f"{self.configuration}-{self.repeat}-*"))
+        assert len(folders) <= 1, folders
+        return folders[0] if folders else None
+
+    def note(self, name: str) -> Any:
+        """A JSON file of the working directory; None where there is none."""
+        path = None if self.workdir is None else self.workdir / name
+        return json.loads(path.read_text()) if path is not None and path.exists() else None
+
+    @property
+    def segments(self) -> list[dict[str, Any]]:
+        """The segments that have begun."""
+        return (self.note("run.json") or {"segments": []})["segments"]
+
+    @property
+    def job(self) -> str:
+        """Slurm's job that holds the run."""
+        return str(self.note("holder.json")["job"])
+
+    @property
+    def node(self) -> Node:
+        """The node that holds the run."""
+        return self.project.slurm.nodes[self.note("holder.json")["host"]]
+
+    @property
     def _pause(self) -> Path:
         return self.project.path.parent / "pauses" / f"{self.configuration}-{self.repeat}"
 
     def pause(self) -> None:
         """Let the run pause in the middle of its next epoch but the first."""
         self._pause.write_text("")
-
-    def eat(self) -> None:
-        """Let the paused run take more memory than it asked for."""
-        self._pause.write_text("eat")
 
     def go_on(self) -> None:
         """End the pause."""
@@ -199,7 +231,7 @@ class CountedRun(Run):
 
     def said_by_status(self) -> dict[str, Any]:
         """What `scalewatt status` says of the run."""
-        told = subprocess.run(
+        answer = subprocess.run(
             ["scalewatt", "status", "--site", "profiles/mini/cluster.yaml", "--json"],
             cwd=self.project.path,
             env={**self.project.slurm.environment, "PATH": environment()["PATH"]},
@@ -207,11 +239,11 @@ class CountedRun(Run):
             capture_output=True,
             text=True,
         )
-        assert told.returncode == 0, told.stderr
-        runs = json.loads(told.stdout)["runs"]
+        assert answer.returncode == 0, answer.stderr
+        runs = json.loads(answer.stdout)["runs"]
         this = (self.configuration, self.repeat)
-        (said,) = [run for run in runs if (run["configuration"], run["repeat"]) == this]
-        return said
+        (status,) = [run for run in runs if (run["configuration"], run["repeat"]) == this]
+        return status
 
 
 def disturb(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from pathlib import Path
@@ -53,25 +52,10 @@ def test_all_that_slurm_cannot_give_is_said_before_anything_is_submitted(
     project.change("profile", **{"default-resources": ["slurm_partition='cpuonyl'", "runtime=9"]})
     code, output = project.snakemake(TWO, "results/mini/datasets/scans.json")
     assert code == 1
-    said = "\n".join(notes(output))
-    assert "profiles/mini/cluster.yaml: account: MINI_ACCOUNT is not set" in said
-    assert re.search(r"Slurm refuses .*--gres=gpu:8 .*: Requested node configuration is not", said)
-    assert re.search(r"Slurm refuses --partition=cpuonyl .*: Invalid partition", said, re.I)
+    text = "\n".join(notes(output))
+    assert "profiles/mini/cluster.yaml: account: MINI_ACCOUNT is not set" in text
+    assert re.search(r"Slurm refuses .*--gres=gpu:8 .*: Requested node configuration is not", text)
+    assert re.search(r"Slurm refuses --partition=cpuonyl .*: Invalid partition", text, re.I)
     assert "Traceback" not in output
     assert project.slurm.states() == before
     assert not trainings(project)
-
-
-def test_a_launcher_that_makes_worlds_of_one_is_named_and_not_tried_again(
-    project: MiniProject,
-) -> None:
-    project.change(
-        "cluster", launcher="srun --mpi=none --nodes={nodes} --ntasks={gpus} --cpus-per-task=1"
-    )
-    code, output = project.snakemake(TWO)
-    assert code == 1
-    assert "MPI has 1 ranks, the spec asks for 2" in output
-    assert "train.log" in output
-    (record,) = project.work.glob("*/run.json")
-    segments = json.loads(record.read_text())["segments"]
-    assert [segment["outcome"] for segment in segments] == ["refused"], "no rank started again"

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from counted import CountedRun, counted_project, disturb
-from disturbed import PATIENCE_S
+from counted import PATIENCE_S, CountedRun, counted_project, disturb
 from mini_node import wait_for
 from minislurm import MiniSlurm
 
@@ -20,6 +19,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(900)]
 
 def scancel(run: CountedRun) -> None:
     run.project.slurm.command("scancel", run.job)
+    run.go_on()
+
+
+def warn(run: CountedRun) -> None:
+    """Warn the run's ranks, as Slurm does before the time limit."""
+    run.project.slurm.command("scancel", "--signal=USR1", run.job)
     run.go_on()
 
 
@@ -96,6 +101,29 @@ def test_a_job_that_slurm_ends_is_followed_by_another(
     for device, (_, ends) in happens.items():
         assert runs[device].ends() == ends
         runs[device].assert_truly_recorded()
+
+
+@pytest.mark.nightly
+def test_where_the_site_wants_that_a_warned_and_a_lost_job_go_on_as_the_same_job(
+    slurm: MiniSlurm, tmp_path: Path
+) -> None:
+    slurm.cancel_all()
+    project = counted_project(slurm, tmp_path, {"h100": {}, "a100": {}})
+    project.change("cluster", requeue=True)
+    warned, lost = runs = [CountedRun(project, "h100"), CountedRun(project, "a100")]
+    for run in runs:
+        run.pause()
+    snakemake = project.start(*(run.target for run in runs))
+    try:
+        disturb(snakemake, [(warned, warn), (lost, crash)])
+        output, _ = snakemake.communicate(timeout=2 * PATIENCE_S)
+    finally:
+        snakemake.kill()
+    assert snakemake.returncode == 0, output
+    for run, outcome in ((warned, "stopped"), (lost, "killed")):
+        assert [segment["outcome"] for segment in run.segments] == [outcome, "finished"]
+        assert len({segment["job"] for segment in run.segments}) == 1
+        run.assert_truly_recorded()
 
 
 def test_what_ctrl_c_a_kill_and_a_hold_leave_is_finished_by_the_next_snakemake_once(

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pyarrow.parquet as pq
 import pytest
-from disturbed import PATIENCE_S
+from counted import PATIENCE_S
 from governed import LEVERS, SCRIPT, UPDATES, environment_of, power_w, training_s
 from mini_node import wait_for
 from mini_project import DEVICES, HERE, MiniProject

@@ -18,7 +18,7 @@ import torch
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.redaction import Redaction
-from scalewatt.execution.launcher_process import command_path
+from scalewatt.execution.launch import command_path
 from scalewatt.execution.segment_description import variables
 from scalewatt.provenance import versions
 from scalewatt.provenance.node_description import gpus, grouped

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from scalewatt.execution.launcher_process import command_path
+from scalewatt.execution.launch import command_path
 
 pytestmark = pytest.mark.slow
 PROGRAM = """

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from scalewatt.execution import launcher_process as ranks_process
-from scalewatt.execution.launcher_process import RanksProcess
+from scalewatt.execution import launch
+from scalewatt.execution.launch import RanksProcess
 
 PATIENCE_S = 60
 SLEEP = "import time; time.sleep(600)"
@@ -20,7 +20,7 @@ DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEP}"
 
 @pytest.fixture(autouse=True)
 def little_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranks_process, "GRACE_S", 0.5)
+    monkeypatch.setattr(launch, "GRACE_S", 0.5)
 
 
 @pytest.fixture

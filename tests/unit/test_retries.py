@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from run_files import make_spec
 
 from scalewatt.common.files import NO_ROOM
-from scalewatt.scheduling.retries import reason_to_end
+from scalewatt.run_files.record import reason_to_end
 
 SPEC = make_spec()
 RETRIES = 3

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from scalewatt.execution.watchdog import SamplerWatch
+from scalewatt.execution.rank import SamplerWatch
 
 STEM = "segment-000"
 LIMIT_S = 30

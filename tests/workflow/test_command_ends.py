@@ -135,32 +135,3 @@ def test_a_request_to_stop_reaches_all_ranks_commands(
     got = sorted(path.read_text() for path in tmp_path.glob("work/*/script/*-got"))
     assert got == ["SIGUSR1"] * 2
     assert "stopped at a checkpoint" in output
-
-
-def test_a_command_whose_sampler_dies_is_stopped_and_goes_on_with_the_next_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = Direct(tmp_path, "followed", monkeypatch)
-    process = run.start()
-    try:
-        wait_for(lambda: len(list(tmp_path.glob("work/*/script/*-ready"))) == 2)
-        wait_for(lambda: list(tmp_path.glob("work/*/perun/*.sensors.json")))
-        ranks = ranks_of(process)
-        (sampler,) = [
-            child
-            for rank in ranks
-            for child in rank.children()
-            if "scalewatt.execution.rank" in child.cmdline()
-        ]
-        sampler.kill()
-        output, _ = process.communicate(timeout=PATIENCE_S)
-    finally:
-        process.kill()
-        process.wait()
-    assert process.returncode == 70, output
-    assert "the energy was no longer recorded" in output
-    process = run.start()
-    output, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 0, output
-    segments = json.loads((tmp_path / "out" / "provenance.json").read_text())["segments"]
-    assert [segment["outcome"] for segment in segments] == ["monitor_lost", "finished"]

@@ -32,7 +32,7 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
 
 def family(pid: int, part: str) -> list[psutil.Process]:
     """Descendants of `pid` whose command line has `part`, without perun's samplers."""
-    found = []
+    processes = []
     for process in psutil.Process(pid).children(recursive=True):
         try:
             command = process.cmdline()
@@ -41,8 +41,8 @@ def family(pid: int, part: str) -> list[psutil.Process]:
         except psutil.NoSuchProcess:
             continue
         if any(part in word for word in command) and command[0] != "sh" and not sampler:
-            found.append(process)
-    return found
+            processes.append(process)
+    return processes
 
 
 def checkpointed(training: Training) -> bool:
@@ -70,21 +70,14 @@ def assert_completes(training: Training, uninterrupted: Training) -> None:
     assert not list(training.out.rglob("*.tmp*"))
 
 
-@pytest.mark.parametrize(
-    "victim",
-    [
-        pytest.param("scalewatt.execution.rank", id="rank"),
-        pytest.param("mpiexec", marks=pytest.mark.nightly),
-    ],
-)
 def test_after_a_kill_the_next_start_goes_on_and_keeps_what_was_recorded(
-    tmp_path: Path, data: Path, uninterrupted: Training, victim: str
+    tmp_path: Path, data: Path, uninterrupted: Training
 ) -> None:
     training = long_run(tmp_path / "run", data)
     process = training.start_slowly()
     wait_for(lambda: checkpointed(training), "checkpoint")
     everybody = psutil.Process(process.pid).children(recursive=True)
-    family(process.pid, victim)[-1].kill()
+    family(process.pid, "scalewatt.execution.rank")[-1].kill()
     output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode != 0, output
     assert "training failed" in output
@@ -112,42 +105,10 @@ def test_after_a_kill_of_the_supervisor_no_rank_stays_and_the_next_start_goes_on
     assert first["to_updates"] > first["from_updates"] == 0
 
 
-@pytest.mark.parametrize(
-    "number",
-    [
-        pytest.param(signal.SIGINT, id="ctrl-c"),
-        pytest.param(signal.SIGUSR1, id="scheduler", marks=pytest.mark.nightly),
-    ],
-)
-def test_the_supervisor_told_to_stop_stops_at_a_checkpoint_without_losing_the_recording(
-    tmp_path: Path, data: Path, uninterrupted: Training, number: signal.Signals
-) -> None:
-    training = long_run(tmp_path / "run", data)
-    process = training.start_slowly()
-    wait_for(lambda: checkpointed(training), "checkpoint")
-    process.send_signal(number)
-    output, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 75, output
-    assert (training.work / "perun" / "segment-000.hdf5").exists()
-    assert_completes(training, uninterrupted)
-
-
-def test_the_schedulers_warning_signal_stops_all_ranks_at_a_checkpoint(
-    tmp_path: Path, data: Path, uninterrupted: Training
-) -> None:
-    training = long_run(tmp_path / "run", data)
-    process = training.start_slowly()
-    wait_for(lambda: checkpointed(training), "checkpoint")
-    family(process.pid, "scalewatt.execution.rank")[-1].send_signal(signal.SIGUSR1)
-    output, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 75, output
-    assert_completes(training, uninterrupted)
-
-
 def test_a_launcher_that_starts_too_few_ranks_is_named(tmp_path: Path, data: Path) -> None:
     training = Training.of(tmp_path / "run", data, WAVES)
-    one = """sh -c 'exec mpiexec -n 1 "$@"' {gpus}"""
-    alone = Training(training.folder, training.data, training.spec, launcher=one)
+    launcher = """sh -c 'exec mpiexec -n 1 "$@"' {gpus}"""
+    alone = Training(training.folder, training.data, training.spec, launcher=launcher)
     code, output = alone.run()
     assert code == 64
     assert "MPI has 1 ranks, the spec asks for 2" in output

@@ -45,28 +45,15 @@ def finish(training: Training, uninterrupted: Training) -> None:
 
 def assert_no_gap(training: Training) -> None:
     """Each segment begins where the one before ended, and the last one ends with the run."""
-    found = segments(training)
-    ends = [0, *(one["to_updates"] for one in found)]
-    assert [one["from_updates"] for one in found] == ends[:-1]
+    rows = segments(training)
+    ends = [0, *(segment["to_updates"] for segment in rows)]
+    assert [segment["from_updates"] for segment in rows] == ends[:-1]
     assert ends[-1] == EPOCHS * STEPS
     assert ends == sorted(ends)
 
 
-@pytest.mark.parametrize(
-    ("numbers", "goes_on"),
-    [
-        pytest.param(
-            (signal.SIGUSR1, signal.SIGUSR1), False, id="warned-twice", marks=pytest.mark.nightly
-        ),
-        pytest.param((signal.SIGTERM,), True, id="scancel"),
-    ],
-)
-def test_signals_to_every_process_of_a_job_stop_it_at_a_checkpoint(
-    tmp_path: Path,
-    data: Path,
-    uninterrupted: Training,
-    numbers: tuple[signal.Signals, ...],
-    goes_on: bool,
+def test_scancel_which_signals_every_process_stops_a_run_at_a_checkpoint(
+    tmp_path: Path, data: Path, uninterrupted: Training
 ) -> None:
     training = long_run(tmp_path / "run", data)
     process = training.start()
@@ -74,19 +61,17 @@ def test_signals_to_every_process_of_a_job_stop_it_at_a_checkpoint(
     launching = psutil.Process(process.pid)
     everybody = [launching, *launching.children(recursive=True)]
     assert len(everybody) >= 7, "launching, mpiexec, 2 ranks, 1 sampler, 2 loader workers"
-    for number in numbers:
-        for one in everybody:
-            if one.is_running():
-                one.send_signal(number)
+    for member in everybody:
+        if member.is_running():
+            member.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 75, output
     (segment,) = segments(training)
     assert (segment["outcome"], segment["code"], segment["from_updates"]) == ("stopped", 75, 0)
     assert 0 < segment["to_updates"] < EPOCHS * STEPS
     assert (training.work / "perun" / "segment-000.hdf5").exists()
-    if goes_on:
-        finish(training, uninterrupted)
-        assert_no_gap(training)
+    finish(training, uninterrupted)
+    assert_no_gap(training)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from scalewatt.scheduling.job_request import (
     refused_request,
     training_request,
 )
-from scalewatt.scheduling.retries import no_further_try
+from scalewatt.run_files.record import no_further_try
 from scalewatt.targets.obstacles import figure_obstacle
 
 # --- datasets -------------------------------------------------------------------------------------

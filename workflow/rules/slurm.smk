@@ -5,7 +5,7 @@ from scalewatt.scheduling.job_request import (
     account_of,
     slurm_resources,
 )
-from scalewatt.scheduling.retries import no_further_try
+from scalewatt.run_files.record import no_further_try
 from scalewatt.slurm.job_queue import RULES
 
 # Only a cluster whose devices have partitions (all or none) is a Slurm cluster.

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+CALLERS_PATH = "SCALEWATT_CALLERS_PATH"
+"""PATH as it was before this Python's commands were put first, for what is not ours."""
 _NAMES = ("PYTHONPATH", "PYTHONHOME")
 _BEFORE, _AFTER = "SCALEWATT_OWN_", "SCALEWATT_CALLERS_"
 

@@ -100,7 +100,7 @@ def run(*command: str, **variables: str) -> str:
     """
     # Not for those that import this in another process.
     from scalewatt.execution.command_rank import RANKS_VARIABLES
-    from scalewatt.execution.launcher_process import command_path
+    from scalewatt.execution.launch import command_path
 
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(RANKS_VARIABLES)}
     try:

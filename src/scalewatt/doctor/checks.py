@@ -26,7 +26,7 @@ from scalewatt.campaign.cluster import powers
 from scalewatt.common.files import try_writing
 from scalewatt.common.python_variables import shell_setup
 from scalewatt.doctor.check import SET_UP, Check, CommandFailed, Site, call, fail, ok, run, warn
-from scalewatt.execution.launcher_process import forking
+from scalewatt.execution.launch import forking
 from scalewatt.recordings.telemetry import GROUP_VARIABLE, count_samplers
 from scalewatt.results.text.number_format import listed
 from scalewatt.scheduling.job_request import account_of, probe_request

@@ -24,7 +24,7 @@ from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.files import write_json
 from scalewatt.common.processes import die_with
 from scalewatt.common.project_files import PACKAGE
-from scalewatt.common.python_variables import callers_environment
+from scalewatt.common.python_variables import CALLERS_PATH, callers_environment
 from scalewatt.common.redaction import Redaction, without_secrets
 from scalewatt.common.termination import StopRequest, say
 from scalewatt.events import (
@@ -35,7 +35,6 @@ from scalewatt.events import (
     SEGMENT_VARIABLE,
     STOP_VARIABLE,
 )
-from scalewatt.execution.launcher_process import CALLERS_PATH
 from scalewatt.execution.segment_description import describe_segment
 from scalewatt.provenance.rank_placement import visible_gpu
 from scalewatt.recordings.stage_log import EventLog, Row, final_reports, read_json_lines
@@ -124,7 +123,7 @@ def _run(job: Job, ranks: Ranks, environment: dict[str, str], stop: StopRequest)
 def _start(spec: RunSpec, environment: dict[str, str]) -> subprocess.Popen[bytes]:
     """Start the command in a process group of its own; it ends with this process.
 
-    It handles Ctrl-C as any program does. What it has started ends with the run (`launcher_process`).
+    It handles Ctrl-C as any program does. What it has started ends with the run (`launch`).
     """
 
     def prepare(parent: int = os.getpid()) -> None:

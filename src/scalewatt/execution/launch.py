@@ -1,23 +1,31 @@
 """Run a training: lock it, start the ranks, watch over them, publish.
 
-What the ranks watch themselves, with which time limits, is in `watchdog`. Here the launcher is ended
-with all it started when training has returned and the ranks do not end (10 s after they should have
-ended themselves) or when a person asks twice; what it leaves behind is ended 10 s after its own end.
+What the ranks watch themselves, with which time limits, is in `rank`. Here the launcher is ended with all
+it started when training has returned and the ranks do not end (10 s after they should have ended
+themselves) or when a person asks twice; what it leaves behind is ended 10 s after its own end. mpiexec
+gives its ranks sessions of their own, so this process adopts what loses its parent. On other nodes, and in a
+step of Slurm, the launcher ends its ranks.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, BinaryIO
+
+import psutil
 
 from scalewatt.campaign.cluster import Cluster, Device, powers
 from scalewatt.campaign.external_command import check_unchanged, command_files, is_command_spec
@@ -26,6 +34,8 @@ from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.files import full_text, has_room, read_json_object
+from scalewatt.common.processes import adopt_orphans, signal_at_parents_death
+from scalewatt.common.python_variables import CALLERS_PATH
 from scalewatt.common.termination import STOP_FILE, say
 from scalewatt.data.prepared import content_of_prepared, is_staged
 from scalewatt.execution.failure_reason import (
@@ -34,7 +44,6 @@ from scalewatt.execution.failure_reason import (
     reports_full_disk,
     was_refused,
 )
-from scalewatt.execution.launcher_process import RanksProcess, forking, require_launcher
 from scalewatt.execution.publish import already_published, publish
 from scalewatt.provenance.versions import made_with
 from scalewatt.run_files.inventory import find_workdirs, work_name
@@ -46,11 +55,12 @@ from scalewatt.run_files.record import (
     RESULT,
     STOPPED,
     WorkDir,
+    no_further_try,
     open_workdir,
     read_outcome,
     read_segments,
+    reason_to_end,
 )
-from scalewatt.scheduling.retries import no_further_try, reason_to_end
 
 CLOSING_MARGIN_S = 10.0
 """How much later than the ranks themselves this process ends what does not close."""
@@ -58,6 +68,9 @@ _LOOK_S = 1.0
 """How often a shared file system is looked at: many jobs ask its one server."""
 _LOG_LINES = 25
 """How many last lines of its log are printed when a training fails."""
+GRACE_S = 10.0
+"""How long all may take to end after TERM, or after the launcher's end, and then after KILL."""
+_POLL_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -145,36 +158,31 @@ def _check_initial_weights(spec: RunSpec, spec_path: Path, weights: Path | None)
 
 def _train(work: WorkDir, options: LaunchOptions) -> int:
     """Train a segment, unless its ranks cannot start: then the record says why."""
+    spec, cluster = work.spec, options.cluster
     try:
-        _check_startable(work, options)
+        options.check_budget()
+        require_launcher(cluster.launcher)
+        require_ways(spec.operating_point or (), cluster.levers, spec.configuration)
+        if work.files is not None:  # waiting for the lock may take long
+            check_unchanged(spec, work.files)
+        if options.data_folder is not None and is_staged(spec, cluster.scratch):
+            from scalewatt.data.node_copy import check_packed  # with numpy and pyarrow
+
+            check_packed(options.data_folder)
         segment = _Segment(work, options)
         code = segment.run()
     except InputError as error:
         work.refuse(str(error))
         raise
-    is_further = reason_to_end(work.record(), work.spec, options.cluster.crash_retries) is None
+    is_further = reason_to_end(work.record(), spec, cluster.crash_retries) is None
     job = current_job()
-    if options.cluster.requeue and is_further and job and segment.was_stopped_by_warning_alone():
+    if cluster.requeue and is_further and job and segment.was_stopped_by_warning_alone():
         # Slurm puts the job back into its queue, and ends it at once.
         command = ["scontrol", "requeue", job]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             say(f"job {job} cannot be put back into the queue: {one_line(done.stderr)}")
     return code
-
-
-def _check_startable(work: WorkDir, options: LaunchOptions) -> None:
-    """Raise InputError if the ranks cannot start."""
-    spec = work.spec
-    options.check_budget()
-    require_launcher(options.cluster.launcher)
-    require_ways(spec.operating_point or (), options.cluster.levers, spec.configuration)
-    if work.files is not None:  # waiting for the lock may take long
-        check_unchanged(spec, work.files)
-    if options.data_folder is not None and is_staged(spec, options.cluster.scratch):
-        from scalewatt.data.node_copy import check_packed  # with numpy and pyarrow
-
-        check_packed(options.data_folder)
 
 
 class _Segment:
@@ -327,3 +335,103 @@ class _Segment:
                 "training waits at its checkpoint; start it again to resume"
             )
         return result
+
+
+# --- the ranks' processes -------------------------------------------------------------------------
+
+
+class RanksProcess:
+    """A running launcher, this process's only child.
+
+    Leaving the context ends it and all that it started here. It gets USR1 when this process dies. `lock` is
+    a file descriptor that all hold until they end.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        log: BinaryIO,
+        lock: int,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        adopt_orphans()
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={
+                **os.environ,
+                "PATH": command_path(),
+                CALLERS_PATH: os.environ.get("PATH", os.defpath),
+                "PYTHONUNBUFFERED": "1",
+                "SLURM_KILL_BAD_EXIT": "1",  # srun ends all ranks when one has died, as mpiexec does
+                **(environment or {}),
+            },
+            start_new_session=True,  # a terminal's Ctrl-C reaches this process only
+            pass_fds=(lock,),
+            # When this process dies, no rank trains on unwatched: mpiexec and srun forward USR1 to the
+            # ranks, which stop at a checkpoint. On TERM srun would end them at once.
+            preexec_fn=partial(signal_at_parents_death, signal.SIGUSR1),
+        )
+
+    def __enter__(self) -> RanksProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def wait(self, must_end: Callable[[], bool]) -> int:
+        """Wait for the launcher, ending it once `must_end()`; its exit code when all have ended."""
+        while self._process.poll() is None and not must_end():
+            time.sleep(_POLL_S)
+        return self.end()
+
+    def end(self) -> int:
+        """End all that are alive, by TERM, after GRACE_S by KILL; the launcher's exit code."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGTERM)
+        for process in _alive_after(GRACE_S):
+            with suppress(psutil.Error):
+                process.kill()
+        if alive := _alive_after(GRACE_S):
+            pids = ", ".join(str(process.pid) for process in alive)
+            say(f"scalewatt: cannot be ended: {pids}")
+        return self._process.wait()
+
+
+def _alive_after(seconds: float) -> list[psutil.Process]:
+    """Descendants that are alive after `seconds`; none as soon as all have ended."""
+    until_s = time.monotonic() + seconds
+    while alive := [*filter(_is_alive, psutil.Process().children(recursive=True))]:
+        if time.monotonic() > until_s:
+            break
+        time.sleep(_POLL_S)
+    return alive
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    return False
+
+
+def command_path() -> str:
+    """PATH with this Python's commands first, among them the environment's mpiexec."""
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+
+
+def forking(nodes: int) -> dict[str, str]:
+    """Variables by which MPICH's mpiexec forks the ranks of a run on one node.
+
+    In a step of Slurm, such as an interactive one, it would ask srun, which waits for what the step holds.
+    """
+    is_asked = nodes == 1 and "SLURM_JOB_ID" in os.environ and "HYDRA_LAUNCHER" not in os.environ
+    return {"HYDRA_LAUNCHER": "fork"} if is_asked else {}
+
+
+def require_launcher(launcher: str) -> None:
+    """Raise InputError if the launcher's program is not on this machine."""
+    program = shlex.split(launcher)[0]
+    if shutil.which(program, path=command_path()) is None:
+        raise InputError(f"launcher: '{program}' is not found; allowed: a command of this machine")

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from scalewatt.common.files import read_json, write_json
 from scalewatt.common.redaction import Redaction, is_secret
 from scalewatt.monitoring.perun_session import settings_in_effect
@@ -31,9 +33,8 @@ VARIABLES = (
     *("SLURM_DISTRIBUTION", "SLURM_HINT", "SLURM_THREADS_PER_CORE"),
 )
 """Patterns of the names of environment variables that are written."""
-PINGS = 50
-"""Messages to each node for its clock. The one that comes back the fastest tells the most."""
-_TAG = 7707
+BARRIERS = 50
+"""Of all ranks, for their clocks: the ranks leave each at about the same moment."""
 
 
 def describe_segment(job: Job, ranks: Ranks, gpu: Gpu | None, further: Mapping[str, Any]) -> None:
@@ -72,29 +73,24 @@ def measure_clock_offsets(ranks: Ranks) -> list[dict[str, Any]]:
     """Measure the offsets of the nodes' clocks, on rank 0; nothing on the others. All ranks must call this.
 
     One entry for each node but rank 0's: `host`; `at_s`, when it was measured (Unix s, rank 0's clock);
-    `offset_s`, by how much its clock is ahead; `uncertainty_s`, half the time of the fastest message.
-    Rank 0 notes the stages by the clock of its node, and each node's sampler stamps its samples by its own.
-    NTP keeps clocks within milliseconds; where it has failed they differ by seconds.
+    `offset_s`, by how much its clock is ahead; `uncertainty_s`, half the range of the measurements' middle
+    half. Rank 0 notes the stages by the clock of its node, and each node's sampler stamps its samples by its
+    own. NTP keeps clocks within milliseconds; where it has failed they differ by seconds.
     """
-    hosts = ranks.comm.allgather(ranks.host)
-    offsets = []
-    for host in dict.fromkeys(hosts[1:]):
-        other, answers = hosts.index(host), []
-        for _ in range(PINGS) if host != hosts[0] else ():
-            if ranks.rank == 0:
-                sent_s = time.time()
-                ranks.comm.send(None, dest=other, tag=_TAG)
-                theirs_s = ranks.comm.recv(source=other, tag=_TAG)
-                answers.append((time.time() - sent_s, sent_s, theirs_s))
-            elif ranks.rank == other:
-                ranks.comm.recv(source=0, tag=_TAG)
-                ranks.comm.send(time.time(), dest=0, tag=_TAG)
-        if answers:
-            taken_s, sent_s, theirs_s = min(answers)
-            at_s, uncertainty_s = sent_s + taken_s / 2, taken_s / 2
-            offset = {"at_s": at_s, "offset_s": theirs_s - at_s, "uncertainty_s": uncertainty_s}
-            offsets.append({"host": host, **offset})
-    return offsets
+    left_s = []
+    for _ in range(BARRIERS):
+        ranks.comm.Barrier()
+        left_s.append(time.time())
+    rows = ranks.comm.gather((ranks.host, np.array(left_s)), root=0)
+    if rows is None:
+        return []
+    offsets: dict[str, dict[str, Any]] = {}
+    for host, theirs_s in rows:
+        low, middle, high = np.quantile(theirs_s - rows[0][1], (0.25, 0.5, 0.75)).tolist()
+        offset = {"at_s": left_s[-1], "offset_s": middle, "uncertainty_s": (high - low) / 2}
+        offsets.setdefault(host, {"host": host, **offset})
+    del offsets[ranks.host]
+    return list(offsets.values())
 
 
 def torch_settings(torch: Any) -> dict[str, Any]:

@@ -19,15 +19,25 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.campaign.run_spec import RunSpec
-from scalewatt.common.files import Check, read_json_object, replace_json, write_json, write_text
+from scalewatt.common.files import (
+    NO_ROOM,
+    Check,
+    full_text,
+    has_room,
+    read_json_object,
+    replace_json,
+    write_json,
+    write_text,
+)
 from scalewatt.run_files.inventory import find_workdirs, json_object, work_name
 from scalewatt.run_files.lock import current_job, locked, require_token
 
@@ -92,7 +102,7 @@ def done_updates(work: Path, spec: RunSpec) -> int:
     return sum(position["updates"] for path in folders if (position := read_position(path)))
 
 
-# --- run.json: the launcher -----------------------------------------------------------------------
+# --- run.json ---------------------------------------------------------------------------------------
 
 _EMPTY: dict[str, Any] = {"since": 0, "refusal": None, "segments": []}
 
@@ -132,6 +142,70 @@ def _safe_updates(workdir: Path, spec: RunSpec, otherwise: int | None) -> int | 
     if position is None:
         return None if (workdir / "checkpoint.pt").exists() else otherwise
     return int(position["updates"])
+
+
+# --- whether another job follows ------------------------------------------------------------------
+
+
+def reason_to_end(run: Mapping[str, Any], spec: RunSpec, crash_retries: int) -> str | None:
+    """Why no job follows a run's last segment; None if one does. Job, Snakemake and status ask this.
+
+    A run goes on from its checkpoint unless its input was refused, its disk is full, it stopped twice in
+    a row without progress, or crashed or was not recorded `crash_retries` + 1 times in a row without
+    progress. Only segments of the present Snakemake count.
+    """
+    segments = run["segments"][run["since"] :]
+    if run["refusal"] or not segments:
+        return run["refusal"]
+    last = segments[-1]
+    detail, outcome = last.get("detail") or "", last["outcome"]
+    if outcome == FINISHED:
+        return None
+    if outcome == "refused" or NO_ROOM in detail:
+        return detail or "its input was refused"
+    fruitless = [*takewhile(lambda segment: not _has_progressed(segment), reversed(segments))]
+    has_stopped_twice = [segment["outcome"] for segment in fruitless[:2]] == [STOPPED] * 2
+    if not has_stopped_twice and len(fruitless) <= max(crash_retries, outcome == STOPPED):
+        return None
+    done = last.get("to_updates")
+    position = "at an unknown update" if done is None else f"at update {done} of {spec.updates}"
+    return (
+        f"no progress in {len(fruitless)} segments in a row, the last {outcome} {position}"
+        f"{f' ({detail})' if detail else ''}"
+    )
+
+
+def no_further_try(work: Path, spec: RunSpec, crash_retries: int) -> str | None:
+    """Why the present Snakemake does not try a run again, by what its last job recorded; None if it does.
+
+    `work` is the campaign's folder. Nothing of an earlier Snakemake's, or of a start by hand, is held
+    against a run.
+    """
+    starter = os.environ.get(STARTED_BY)
+    folder = next(iter(find_workdirs(work, spec)), None)
+    if starter is None or folder is None:
+        return None
+    run = read_ended_run(folder, spec)
+    if run.get("started_by") != starter:
+        return None
+    if (folder / RESULT).exists():
+        return run["refusal"]
+    return reason_to_end(run, spec, crash_retries) or (
+        None if has_room(folder) else full_text(folder)
+    )
+
+
+def _has_progressed(segment: Mapping[str, Any]) -> bool:
+    """Whether a segment left a further checkpoint; that of a command, which keeps its own, if it stopped."""
+    began, ended = segment.get("from_updates"), segment.get("to_updates")
+    if segment["outcome"] == MONITOR_LOST:  # its updates have no energy
+        return False
+    if began is None or ended is None:
+        return bool(segment["outcome"] == STOPPED)
+    return bool(ended > began)
+
+
+# --- the launcher ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ from typing import Any
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.run_files.inventory import Published
 from scalewatt.run_files.lock import BEAT_S, is_alive, read_holder, silence_s
-from scalewatt.run_files.record import read_ended_run, read_segments
-from scalewatt.scheduling.retries import reason_to_end
+from scalewatt.run_files.record import read_ended_run, read_segments, reason_to_end
 from scalewatt.slurm.job_queue import QueuedJob
 
 STATES = (
