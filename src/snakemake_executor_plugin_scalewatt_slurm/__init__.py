@@ -9,12 +9,10 @@
 - NODE_FAIL excludes no nodes: the parent excludes all nodes of the job from then on.
 - Ctrl-C also cancels the jobs that are just being polled: the parent's list is empty then (issue 397).
 - The workflow's `end_of_retries(job)` may give a reason why a job is not submitted again.
-- Variables that format what squeue and sacct print (SQUEUE_STATES, say) are not handed on.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import Counter
 from collections.abc import AsyncGenerator
@@ -26,7 +24,7 @@ from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 
 from scalewatt.slurm.job_queue import queued_jobs
-from scalewatt.slurm.slurm_commands import NoAnswerError, ended_states, may_pass, users_variables
+from scalewatt.slurm.slurm_commands import NoAnswerError, ended_states, may_pass
 
 try:
     import snakemake_executor_plugin_slurm as slurm
@@ -51,8 +49,6 @@ class Executor(slurm.Executor):
     def __init__(self, workflow: Any, logger: Any) -> None:
         if get_job_wildcards is None:
             raise WorkflowError("executor scalewatt-slurm: pip install 'scalewatt[workflow]'")
-        for name in users_variables(os.environ):
-            del os.environ[name]
         self._live: dict[str, SubmittedJobInfo] = {}
         self._offers: Counter[JobExecutorInterface] = Counter()
         self._is_cancelled = False
@@ -146,9 +142,11 @@ class Executor(slurm.Executor):
                 message += f" Not submitted again: {reason}."
         if job.attempt > job.restart_times:
             return super().report_job_error(job_info, message, **kwargs)
-        label, log = _label(job), (job_info.aux or {}).get("slurm_logfile")
-        ended = message.partition(". ")[0].rstrip(".")
-        self.logger.warning(f"{label}: {ended}; submitted again; log: {log}")
+        ended, log = (
+            message.partition(". ")[0].rstrip("."),
+            (job_info.aux or {}).get("slurm_logfile"),
+        )
+        self.logger.warning(f"{_label(job)}: {ended}; submitted again; log: {log}")
         return self.workflow.scheduler.error_callback(job)
 
     def cancel_jobs(self, active_jobs: list[SubmittedJobInfo]) -> None:

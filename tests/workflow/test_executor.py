@@ -80,14 +80,12 @@ class Project:
     def run(
         self,
         until: Callable[[], bool] | None = None,
-        sent: signal.Signals = signal.SIGINT,
-        **variables: str,
     ) -> Ended:
-        """Run Snakemake, and end it by a signal once something holds."""
+        """Run Snakemake, and end it by Ctrl-C once something holds."""
         process = subprocess.Popen(
             self.command,
             cwd=self.folder,
-            env=self.slurm.environment() | variables,
+            env=self.slurm.environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -98,7 +96,7 @@ class Project:
                 assert process.poll() is None, process.communicate()[0]
                 time.sleep(0.1)
             if until is not None:
-                process.send_signal(sent)
+                process.send_signal(signal.SIGINT)
             output, _ = process.communicate(timeout=150)
         finally:
             process.kill()
@@ -134,10 +132,10 @@ RUNS: dict[str, list[dict[str, Any]]] = {
 
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory: pytest.TempPathFactory) -> Ended:
-    """All kinds of ends, side by side, of a user who has chosen what squeue prints."""
+    """All kinds of ends, side by side."""
     project = Project(tmp_path_factory.mktemp("campaign"), RUNS)
     project.slurm.fails({"sacct -X --parsable2": 7, "JobIDRaw,State": 2})
-    return project.run(SQUEUE_STATES="all", SLURM_TIME_FORMAT="relative")
+    return project.run()
 
 
 @pytest.mark.parametrize(

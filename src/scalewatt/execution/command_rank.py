@@ -66,7 +66,13 @@ def run_command(job: Job, ranks: Ranks, stop: StopRequest, events: EventLog) -> 
     from scalewatt.training.distributed import wait_for_ranks
 
     environment = child_environment(dict(os.environ), torchrun_variables(ranks), job)
-    _describe(job, ranks)
+    redaction = Redaction.of(os.environ)
+    further = {
+        "threads_per_rank": int(os.environ["OMP_NUM_THREADS"]),
+        "packages_of": "the recorder",  # the command may run in another Python environment
+        "command": [redaction.text(word) for word in without_secrets(command_words(job.spec))],
+    }
+    describe_segment(job, ranks, visible_gpu(job.torch_device, ranks.local_rank), further)
     if ranks.rank == 0:
         (job.work / "script").mkdir(exist_ok=True)
         link_package(job.work)
@@ -86,17 +92,6 @@ def run_command(job: Job, ranks: Ranks, stop: StopRequest, events: EventLog) -> 
     return FINISHED
 
 
-def _describe(job: Job, ranks: Ranks) -> None:
-    """Write on rank 0 what this segment runs on, for the run's provenance."""
-    redaction = Redaction.of(os.environ)
-    further = {
-        "threads_per_rank": int(os.environ["OMP_NUM_THREADS"]),
-        "packages_of": "the recorder",  # the command may run in another Python environment
-        "command": [redaction.text(word) for word in without_secrets(command_words(job.spec))],
-    }
-    describe_segment(job, ranks, visible_gpu(job.torch_device, ranks.local_rank), further)
-
-
 # --- the process ----------------------------------------------------------------------------------
 
 
@@ -114,7 +109,10 @@ def _run(job: Job, ranks: Ranks, environment: dict[str, str], stop: StopRequest)
     if code is None:
         say(f"scalewatt: {name} ran on after rank 0's and was ended")
     elif code not in (ExitCode.FINISHED, ExitCode.STOPPED):
-        raise CommandFailed(f"{name} {_how_ended(code)}")
+        how = f"ended with exit code {code}"
+        if code < 0:
+            how = f"was ended by signal {signal.Signals(-code).name}"
+        raise CommandFailed(f"{name} {how}")
     elif ranks.rank == 0:
         ended.touch()
     return code
@@ -173,14 +171,6 @@ def _wait(
         with suppress(subprocess.TimeoutExpired):
             command.wait(_POLL_S)
     return None if code is not None and code < 0 and os.path.exists(ended) else code
-
-
-def _how_ended(code: int) -> str:
-    """A failed command's end in words, by the return code of Python's `subprocess`."""
-    if code >= 0:
-        return f"ended with exit code {code}"
-    hint = ", which asks it to stop" if -code in (signal.SIGUSR1, signal.SIGTERM) else ""
-    return f"was ended by signal {signal.Signals(-code).name}{hint}"
 
 
 # --- its environment ------------------------------------------------------------------------------
