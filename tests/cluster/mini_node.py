@@ -38,10 +38,10 @@ T = TypeVar("T")
 def wait_for(condition: Callable[[], T], what: str, timeout_s: float = PATIENCE_S) -> T:
     """Wait until `condition` is true, and return what it gave; AssertionError names `what`."""
     until = time.monotonic() + timeout_s
-    while not (found := condition()):
+    while not (result := condition()):
         assert time.monotonic() < until, f"no {what} within {timeout_s:.0f} s"
         time.sleep(0.2)
-    return found
+    return result
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,12 @@ class Node:
         init = self.init
         if init is None:
             return []
-        space, found = _namespace(init), []
+        space, result = _namespace(init), []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
                 if _namespace(process.pid) == space and name in (None, process.name()):
-                    found.append(process)
-        return found
+                    result.append(process)
+        return result
 
     def kill(self) -> None:
         """Kill slurmd: the node goes down after Slurm's SlurmdTimeout; its jobs' processes live on."""

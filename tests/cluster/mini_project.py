@@ -136,13 +136,13 @@ class MiniProject(Workspace):
         path = self.results / "energy" / configuration / f"{repeat}.parquet"
         return pq.read_table(path).to_pylist()
 
-    def assert_same_training(self, one: str, other: str) -> None:
+    def assert_same_training(self, first: str, second: str) -> None:
         """Two configurations learnt the same, bit for bit."""
-        assert self.history(one) == self.history(other)
-        weights, others = self.weights(one), self.weights(other)
-        assert weights.keys() == others.keys()
+        assert self.history(first) == self.history(second)
+        weights, theirs = self.weights(first), self.weights(second)
+        assert weights.keys() == theirs.keys()
         for name, tensor in weights.items():
-            assert torch.equal(tensor, others[name]), name
+            assert torch.equal(tensor, theirs[name]), name
 
     @property
     def results(self) -> Path:

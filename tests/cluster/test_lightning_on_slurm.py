@@ -50,11 +50,11 @@ def configuration(gpus: int) -> str:
 def own_environment(path: Path) -> None:
     """An environment of the user's, with a Python of its own that has torch and Lightning."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", path], check=True)
-    found = find_spec("lightning")
-    assert found is not None and found.origin is not None
-    places = {sysconfig.get_paths()["purelib"], str(Path(found.origin).parents[1])}
+    module = find_spec("lightning")
+    assert module is not None and module.origin is not None
+    folders = {sysconfig.get_paths()["purelib"], str(Path(module.origin).parents[1])}
     (library,) = path.glob("lib/python*/site-packages")
-    (library / "others.pth").write_text("\n".join(sorted(places)) + "\n")
+    (library / "others.pth").write_text("\n".join(sorted(folders)) + "\n")
     (library / "sitecustomize.py").write_text(SAYS_WHOSE)
 
 
@@ -91,8 +91,8 @@ def typed(project: MiniProject, command: str) -> str:
 
 def of_page(beginning: str) -> str:
     """The one command of the page that begins so."""
-    (found,) = [c.bare for c in commands(PAGE) if c.bare.startswith(beginning)]
-    return found
+    (module,) = [c.bare for c in commands(PAGE) if c.bare.startswith(beginning)]
+    return module
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
@@ -128,8 +128,8 @@ def measured(project: MiniProject) -> MiniProject:
 
 
 def test_the_pages_commands_measure_the_script_on_one_and_two_nodes(measured: MiniProject) -> None:
-    told = typed(measured, of_page("scalewatt status"))
-    assert "3 of 3" in told, told
+    printed = typed(measured, of_page("scalewatt status"))
+    assert "3 of 3" in printed, printed
     table = rows(results(measured) / "tables" / "runs.parquet")
     assert {row["gpus"]: (row["nodes"], row["gpus"] // row["nodes"]) for row in table} == PLACES
     for row in table:

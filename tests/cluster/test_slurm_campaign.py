@@ -45,8 +45,8 @@ def test_every_figure_and_table_of_the_campaign_is_there(finished: MiniProject) 
             assert (finished.results / "figures" / f"figure{number}.{end}").stat().st_size
     assert (finished.results / "report.html").stat().st_size
     rows = pq.read_table(finished.results / "tables" / "runs.parquet").to_pylist()
-    found = {row["configuration"]: (row["nodes"], row["gpus"] // row["nodes"]) for row in rows}
-    assert found == PLACES
+    result = {row["configuration"]: (row["nodes"], row["gpus"] // row["nodes"]) for row in rows}
+    assert result == PLACES
     assert all(row["energy_kwh"] > 0 for row in rows)
     assert {row["energy_origin"] for row in rows} == {"estimated"}
     assert {row["segments"] for row in rows} == {1}
@@ -55,10 +55,10 @@ def test_every_figure_and_table_of_the_campaign_is_there(finished: MiniProject) 
 @pytest.mark.parametrize("configuration", PLACES)
 def test_every_rank_runs_on_a_node_of_its_device(finished: MiniProject, configuration: str) -> None:
     nodes, ranks = PLACES[configuration]
-    places = hosts(finished, configuration)
-    assert len(places) == nodes
-    assert set(places.values()) == {ranks}
-    assert {name[0] for name in places} == {"h" if configuration == IMAGES else "a"}
+    ranks_by_node = hosts(finished, configuration)
+    assert len(ranks_by_node) == nodes
+    assert set(ranks_by_node.values()) == {ranks}
+    assert {name[0] for name in ranks_by_node} == {"h" if configuration == IMAGES else "a"}
     (segment,) = finished.provenance(configuration)["segments"]
     (job,) = finished.slurm.sacct(segment["job"])
     assert job["State"] == "COMPLETED"
@@ -80,9 +80,9 @@ def test_runs_go_side_by_side_on_nodes_of_their_own(finished: MiniProject) -> No
         span = (segment["started_s"], segment["ended_s"])
         spans[configuration] = (*span, set(hosts(finished, configuration)))
     together = [
-        (one[2], other[2])
-        for one, other in combinations(spans.values(), 2)
-        if one[0] < other[1] and other[0] < one[1]
+        (span[2], other[2])
+        for span, other in combinations(spans.values(), 2)
+        if span[0] < other[1] and other[0] < span[1]
     ]
     assert together, "no two runs at the same time"
     assert not any(nodes & others for nodes, others in together)
@@ -107,7 +107,7 @@ def test_every_job_was_submitted_once_and_nothing_is_left_to_do(finished: MiniPr
 def test_the_status_of_a_finished_campaign_is_told_on_the_login_node(
     finished: MiniProject,
 ) -> None:
-    told = subprocess.run(
+    answer = subprocess.run(
         ["scalewatt", "status", "--site", "profiles/mini/cluster.yaml", "--json"],
         cwd=finished.path,
         env={**finished.slurm.environment, "PATH": environment()["PATH"]},
@@ -116,8 +116,8 @@ def test_the_status_of_a_finished_campaign_is_told_on_the_login_node(
         text=True,
         timeout=60,
     )
-    assert told.returncode == 0, told.stderr
-    assert {run["state"] for run in json.loads(told.stdout)["runs"]} == {"done"}
+    assert answer.returncode == 0, answer.stderr
+    assert {run["state"] for run in json.loads(answer.stdout)["runs"]} == {"done"}
 
 
 @pytest.mark.nightly
@@ -128,8 +128,8 @@ def test_one_run_is_made_again_by_a_job_of_its_own_and_learns_the_same(
     output = finished.done("reproduce", "--config", f"reproduce_run={FOUR}/1")
     assert "nothing differs in " in output, output
     folder = finished.results / "reproduction"
-    found = json.loads((folder / "reproduction.json").read_text())["findings"]
-    learnt = {o["what"].split(": ")[1]: o["outcome"] for o in found if o["check"] == "history"}
+    result = json.loads((folder / "reproduction.json").read_text())["findings"]
+    learnt = {o["what"].split(": ")[1]: o["outcome"] for o in result if o["check"] == "history"}
     assert learnt.pop("train_metric") == "not_checked"  # FourCastNet has none
     assert set(learnt.values()) == {"same"} and {"train_loss", "metric"} <= set(learnt)
     provenance = folder / "runs" / FOUR / "1" / "provenance.json"

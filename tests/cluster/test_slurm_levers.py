@@ -48,13 +48,13 @@ def project_on(slurm: MiniSlurm, folder: Path) -> MiniProject:
 
 def processes(project: MiniProject) -> list[psutil.Process]:
     """All trainings on the nodes: what launches them, their ranks, their scripts."""
-    found = []
+    trainings = []
     for node in project.slurm.nodes.values():
-        for one in node.processes():
+        for process in node.processes():
             with suppress(psutil.Error):
-                if set(PROGRAMS) & set(one.cmdline()) or one.name() == "slurmstepd":
-                    found.append(one)
-    return found
+                if set(PROGRAMS) & set(process.cmdline()) or process.name() == "slurmstepd":
+                    trainings.append(process)
+    return trainings
 
 
 def kill_training(project: MiniProject) -> None:
@@ -63,10 +63,12 @@ def kill_training(project: MiniProject) -> None:
     wait_for(lambda: list(project.work.glob(pattern)), "checkpoint", PATIENCE_S)
     (name,) = [path.parents[1].name for path in project.work.glob(pattern)]
     time.sleep(1)  # A quarter of the next epoch, which is lost.
-    for one in processes(project):
+    for process in processes(project):
         with suppress(psutil.Error):
-            if name in " ".join(one.cmdline()) or name in one.environ().get("SCALEWATT_WORK", ""):
-                one.kill()
+            if name in " ".join(process.cmdline()) or name in process.environ().get(
+                "SCALEWATT_WORK", ""
+            ):
+                process.kill()
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +147,7 @@ def test_a_node_that_ignores_the_clock_is_found_and_its_run_left_out(done: MiniP
     assert (row["configuration"], row["repeat"]) == IGNORED
     assert "1410 MHz for" in row["excluded"] and "1005 were asked for" in row["excluded"]
     table = pq.read_table(done.results / "tables" / "configurations.parquet").to_pylist()
-    (own,) = [row for row in table if row["configuration"] == IGNORED[0]]
-    assert own["n_repeats"] == REPEATS - 1
+    (row_of_point,) = [row for row in table if row["configuration"] == IGNORED[0]]
+    assert row_of_point["n_repeats"] == REPEATS - 1
     for node in done.slurm.nodes:
         (done.path.parent / "settings" / f"{node}-ignores").unlink()

@@ -74,13 +74,13 @@ def segments(project: MiniProject) -> list[dict[str, Any]]:
 def traces(project: MiniProject, configuration: str) -> dict[tuple[int, str], np.ndarray]:
     """Times in s and CPU powers in W (2 × samples) by segment and node."""
     rows = pq.read_table(project.results / "traces" / configuration / "1.parquet").to_pylist()
-    found: dict[tuple[int, str], list[tuple[float, float]]] = {}
+    samples_of: dict[tuple[int, str], list[tuple[float, float]]] = {}
     for row in rows:
         if row["device_kind"] == "cpu" and row["power_w"] is not None:
-            found.setdefault((row["segment"], row["node"]), []).append(
+            samples_of.setdefault((row["segment"], row["node"]), []).append(
                 (row["time"].timestamp(), row["power_w"])
             )
-    return {key: np.array(samples).T for key, samples in found.items()}
+    return {key: np.array(samples).T for key, samples in samples_of.items()}
 
 
 def test_the_time_limit_cuts_the_run_into_at_least_three_jobs(
@@ -105,15 +105,15 @@ def test_segments_follow_one_another_without_gap_or_overlap(
     spec = read_spec(project.out(CUT) / "spec.json")
     assert segments[0]["from_updates"] == 0
     assert segments[-1]["to_updates"] == spec.updates
-    for one, following in pairwise(segments):
-        assert one["to_updates"] == following["from_updates"]
-        assert one["from_updates"] < one["to_updates"]
-        assert one["ended_s"] <= following["started_s"]
+    for segment, following in pairwise(segments):
+        assert segment["to_updates"] == following["from_updates"]
+        assert segment["from_updates"] < segment["to_updates"]
+        assert segment["ended_s"] <= following["started_s"]
     epochs = [row["epoch"] for row in project.history(CUT)]
     assert epochs == list(range(spec.epochs))
     events = pq.read_table(project.out(CUT) / "events.parquet").to_pylist()
-    for one, following in pairwise(events):
-        assert one["end_s"] <= following["start_s"]
+    for segment, following in pairwise(events):
+        assert segment["end_s"] <= following["start_s"]
 
 
 def test_weights_and_history_are_those_of_the_run_uncut(project: MiniProject) -> None:
@@ -125,20 +125,20 @@ def test_every_segment_has_one_file_of_perun_and_both_nodes_in_it(
 ) -> None:
     files = sorted(path.name for path in (project.out(CUT) / "perun").glob("*.hdf5"))
     assert files == [f"segment-{number:03d}.hdf5" for number in range(len(segments))]
-    found = traces(project, CUT)
+    samples_of = traces(project, CUT)
     for segment in segments:
         nodes = {rank["host"] for rank in segment["ranks"]}
         assert len(nodes) == 2
-        assert {node for number, node in found if number == segment["segment"]} == nodes
+        assert {node for number, node in samples_of if number == segment["segment"]} == nodes
 
 
 def test_the_energy_is_the_sum_over_the_segments_of_power_over_the_time_truly_covered(
     project: MiniProject, segments: list[dict[str, Any]]
 ) -> None:
     rows = [row for row in project.energy(CUT) if row["device_kind"] == "cpu"]
-    found = traces(project, CUT)
-    assert set(found) == {(row["segment"], row["node"]) for row in rows}
-    for (number, node), (times_s, powers_w) in found.items():
+    samples_of = traces(project, CUT)
+    assert set(samples_of) == {(row["segment"], row["node"]) for row in rows}
+    for (number, node), (times_s, powers_w) in samples_of.items():
         of_node = [row for row in rows if (row["segment"], row["node"]) == (number, node)]
         covered_s = sum(row["duration_s"] for row in of_node)
         assert covered_s == pytest.approx(times_s[-1] - times_s[0], abs=ROUNDING_S)
@@ -155,7 +155,11 @@ def test_the_energy_is_the_sum_over_the_segments_of_power_over_the_time_truly_co
     assert run["energy_kwh"] == pytest.approx(total_kwh, rel=1e-6)
     assert run["segments"] == len(segments)
     longest_s = sum(
-        max(times[-1] - times[0] for (number, _), (times, _) in found.items() if number == wanted)
+        max(
+            times[-1] - times[0]
+            for (number, _), (times, _) in samples_of.items()
+            if number == wanted
+        )
         for wanted in range(len(segments))
     )
     assert run["runtime_s"] == pytest.approx(longest_s, abs=ROUNDING_S * len(segments))
@@ -175,12 +179,12 @@ def test_nothing_is_done_twice_but_the_evaluation_that_a_stop_broke_off(
 
 
 def test_one_rank_alone_is_warned_too_and_goes_on_where_it_stopped(project: MiniProject) -> None:
-    one, following = project.provenance(WARNED)["segments"]
-    assert (one["outcome"], one["code"]) == ("stopped", 75)
-    assert 0 < one["to_updates"] == following["from_updates"]
+    segment, following = project.provenance(WARNED)["segments"]
+    assert (segment["outcome"], segment["code"]) == ("stopped", 75)
+    assert 0 < segment["to_updates"] == following["from_updates"]
     assert following["outcome"] == "finished"
     assert [row["epoch"] for row in project.history(WARNED)] == list(range(3))
-    (job,) = project.slurm.sacct(one["job"])
+    (job,) = project.slurm.sacct(segment["job"])
     assert job["State"] == "FAILED"  # ended by itself
 
 

@@ -142,17 +142,17 @@ def test_every_output_is_there_and_nothing_else(work: WorkDir, out: Path) -> Non
 
 def test_each_segment_records_the_commit_that_it_was_started_from(work: WorkDir, out: Path) -> None:
     publish(work, out)
-    found = read_json(out / "provenance.json")
-    commits = [(one["commit"], one["commit_clean"]) for one in found["segments"]]
+    provenance = read_json(out / "provenance.json")
+    commits = [(segment["commit"], segment["commit_clean"]) for segment in provenance["segments"]]
     assert commits == [(None, None), ("4567", True)]
-    assert {name: found[name] for name in PACKAGES} == PACKAGES
+    assert {name: provenance[name] for name in PACKAGES} == PACKAGES
 
 
 def test_the_reason_of_a_segments_end_names_no_path_of_a_persons(work: WorkDir, out: Path) -> None:
     work.end_segment("finished", "n1: /home/alice/work: No space left")
     publish(work, out)
-    found = read_json(out / "provenance.json")["segments"]
-    assert found[1]["detail"] == "n1: <path>: No space left" and "detail" not in found[0]
+    provenance = read_json(out / "provenance.json")["segments"]
+    assert provenance[1]["detail"] == "n1: <path>: No space left" and "detail" not in provenance[0]
 
 
 def test_a_killed_segments_last_stage_ends_with_its_recording(work: WorkDir, out: Path) -> None:
@@ -176,15 +176,18 @@ def test_the_provenance_records_what_the_run_was_done_with(work: WorkDir, out: P
     ranks = [{"host": host, "gpu": gpu, "gpu_uuid": None} for host, gpu in (("n1", 2), ("n3", 0))]
     describe(work, 0, hostnames=["n3", "n1"], ranks=ranks, packages={})
     publish(work, out)
-    found = read_json(out / "provenance.json")
-    assert found["spec_sha256"] == work.spec.sha256
-    assert found["dataset_sha256"] == work.dataset_sha256
-    assert found["hostnames"] == ["n1", "n3"]
-    assert found["gpus"] == {"n1": [0, 1, 2], "n3": [0]}
-    assert found["packages"] == {"torch": "2.7.0"}
-    assert (found["metric_name"], found["metric_persistence"]) == ("top1_error_percent", 9.5)
-    assert found["parameters"] == 23
-    assert [s["outcome"] for s in found["segments"]] == ["killed", "finished"]
+    provenance = read_json(out / "provenance.json")
+    assert provenance["spec_sha256"] == work.spec.sha256
+    assert provenance["dataset_sha256"] == work.dataset_sha256
+    assert provenance["hostnames"] == ["n1", "n3"]
+    assert provenance["gpus"] == {"n1": [0, 1, 2], "n3": [0]}
+    assert provenance["packages"] == {"torch": "2.7.0"}
+    assert (provenance["metric_name"], provenance["metric_persistence"]) == (
+        "top1_error_percent",
+        9.5,
+    )
+    assert provenance["parameters"] == 23
+    assert [s["outcome"] for s in provenance["segments"]] == ["killed", "finished"]
 
 
 def test_a_segment_that_died_before_it_described_itself_is_no_obstacle(

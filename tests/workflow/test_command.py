@@ -73,7 +73,7 @@ STOPPED_2 = "stopped-local-n002-lbs0008-full"
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """A campaign of three scripts, of which one stops on the way, run to its end."""
     workspace = workspace_of(tmp_path_factory.mktemp("own") / "project")
     code, output = workspace.snakemake("all")
@@ -83,44 +83,44 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     return workspace
 
 
-def test_a_plain_ddp_script_finds_its_world_and_its_numbers(own: Workspace) -> None:
-    log = (run_folder(own, PLAIN_2) / "train.log").read_text()
+def test_a_plain_ddp_script_finds_its_world_and_its_numbers(finished: Workspace) -> None:
+    log = (run_folder(finished, PLAIN_2) / "train.log").read_text()
     assert "rank 0 of 2 0 2 0 32" in log
     assert "rank 1 of 2 1 2 0 32" in log
 
 
-def test_a_script_that_says_nothing_trains_from_its_start_to_its_end(own: Workspace) -> None:
-    events = rows(run_folder(own, PLAIN_2) / "events.parquet")
-    log = (run_folder(own, PLAIN_2) / "train.log").read_text()
+def test_a_script_that_says_nothing_trains_from_its_start_to_its_end(finished: Workspace) -> None:
+    events = rows(run_folder(finished, PLAIN_2) / "events.parquet")
+    log = (run_folder(finished, PLAIN_2) / "train.log").read_text()
     assert [event["stage"] for event in events] == ["startup", "train", "shutdown"], log
     startup, train, shutdown = events
-    (said,) = re.findall(r"rank 0 ran from (\S+) to (\S+)$", log, flags=re.MULTILINE)
-    begun, ended = map(float, said)
+    (span,) = re.findall(r"rank 0 ran from (\S+) to (\S+)$", log, flags=re.MULTILINE)
+    begun, ended = map(float, span)
     assert train["start_s"] <= begun < ended <= train["end_s"]
     assert (startup["end_s"], train["end_s"]) == (train["start_s"], shutdown["start_s"])
-    (row,) = rows(run_folder(own, PLAIN_2) / "history.parquet")
+    (row,) = rows(run_folder(finished, PLAIN_2) / "history.parquet")
     assert (row["samples"], row["metric"], row["updates"]) == (1280, None, None)
 
 
-def test_a_script_that_marks_stages_has_them_with_the_energy_of_each(own: Workspace) -> None:
-    folder = run_folder(own, MARKED_1)
+def test_a_script_that_marks_stages_has_them_with_the_energy_of_each(finished: Workspace) -> None:
+    folder = run_folder(finished, MARKED_1)
     events = rows(folder / "events.parquet")
     stages = ["startup", *["train", "validate"] * 3, "shutdown"]
     assert [event["stage"] for event in events] == stages
     assert [event["epoch"] for event in events[1:-1]] == [0, 0, 1, 1, 2, 2]
-    for one, following in pairwise(events):
-        assert one["end_s"] == following["start_s"]
+    for event, following in pairwise(events):
+        assert event["end_s"] == following["start_s"]
     history = rows(folder / "history.parquet")
     assert [(row["metric"], row["samples"], row["updates"]) for row in history] == [
         (50.0, 90, 9), (51.0, 90, 9), (50.0, 90, 9),
     ]  # fmt: skip
-    energy = rows(own.path / "results/own/energy" / MARKED_1 / "1.parquet")
+    energy = rows(finished.path / "results/own/energy" / MARKED_1 / "1.parquet")
     known = {row["stage"] for row in energy if row["energy_j"] is not None}
     assert {"startup", "train", "validate"} <= known
 
 
-def test_what_a_command_does_not_say_is_null_in_the_tables(own: Workspace) -> None:
-    table = rows(own.path / "results/own/tables/runs.parquet")
+def test_what_a_command_does_not_say_is_null_in_the_tables(finished: Workspace) -> None:
+    table = rows(finished.path / "results/own/tables/runs.parquet")
     plain, marked = (
         next(row for row in table if row["configuration"] == name) for name in (PLAIN_2, MARKED_1)
     )
@@ -133,32 +133,37 @@ def test_what_a_command_does_not_say_is_null_in_the_tables(own: Workspace) -> No
     assert plain["energy_kwh"] > 0 and marked["energy_kwh"] > 0
 
 
-def test_the_provenance_says_what_was_run(own: Workspace) -> None:
-    found = json.loads((run_folder(own, PLAIN_2) / "provenance.json").read_text())
+def test_the_provenance_says_what_was_run(finished: Workspace) -> None:
+    provenance = json.loads((run_folder(finished, PLAIN_2) / "provenance.json").read_text())
     words = ["python", "plain.py", "--batch-size", "32", "--epochs", "2", "--samples", "640"]
-    assert found["command"] == words
-    assert list(found["files"]) == ["plain.py"]
-    assert (found["dataset_sha256"], found["parameters"]) == (None, None)
-    assert (found["seed"], found["perun"]["settings"]["monitor"]["sampling_period"]) == (0, "0.2")
-    assert found["nodes"] and found["packages_installed"]
-    assert not {"software", "deterministic_algorithms"} & found.keys(), "its own affair"
-    assert found["environment_variables"]["OMP_NUM_THREADS"] == str(found["threads_per_rank"])
-    assert not (run_folder(own, PLAIN_2) / "weights.pt").exists()
+    assert provenance["command"] == words
+    assert list(provenance["files"]) == ["plain.py"]
+    assert (provenance["dataset_sha256"], provenance["parameters"]) == (None, None)
+    assert (provenance["seed"], provenance["perun"]["settings"]["monitor"]["sampling_period"]) == (
+        0,
+        "0.2",
+    )
+    assert provenance["nodes"] and provenance["packages_installed"]
+    assert not {"software", "deterministic_algorithms"} & provenance.keys(), "its own affair"
+    assert provenance["environment_variables"]["OMP_NUM_THREADS"] == str(
+        provenance["threads_per_rank"]
+    )
+    assert not (run_folder(finished, PLAIN_2) / "weights.pt").exists()
 
 
-def test_a_run_that_ended_early_shows_what_was_done_and_is_left_out(own: Workspace) -> None:
-    table = rows(own.path / "results/own/tables/runs.parquet")
+def test_a_run_that_ended_early_shows_what_was_done_and_is_left_out(finished: Workspace) -> None:
+    table = rows(finished.path / "results/own/tables/runs.parquet")
     (row,) = [row for row in table if row["model"] == "early"]
     assert (row["epochs"], row["epochs_done"], row["samples"]) == (6, 2, 2000)
     assert row["excluded"] == "2 of 6 epochs were reported"
     assert row["energy_kwh"] is not None, "it is measured all the same"
-    figures = own.path / "results" / "own" / "figures"
+    figures = finished.path / "results" / "own" / "figures"
     assert "early" not in (figures / "figure3.csv").read_text()
     assert "2 of 6 epochs were reported" in (figures / "figure3.caption.tex").read_text()
 
 
-def test_figures_and_the_report_are_there(own: Workspace) -> None:
-    results = own.path / "results" / "own"
+def test_figures_and_the_report_are_there(finished: Workspace) -> None:
+    results = finished.path / "results" / "own"
     for number in (1, 3):
         assert (results / "figures" / f"figure{number}.svg").stat().st_size > 0
     assert "unknown" in (results / "figures" / "figure1.svg").read_text()
@@ -167,9 +172,9 @@ def test_figures_and_the_report_are_there(own: Workspace) -> None:
 
 
 def test_a_changed_file_trains_nothing_again_and_a_missing_one_is_refused(
-    own: Workspace, tmp_path: Path
+    finished: Workspace, tmp_path: Path
 ) -> None:
-    again = own.copy(tmp_path / "project")
+    again = finished.copy(tmp_path / "project")
     script = again.path / "scripts" / "marked.py"
     script.write_text(script.read_text() + "# another\n")
     assert again.trainings("all") == set()
@@ -181,9 +186,9 @@ def test_a_changed_file_trains_nothing_again_and_a_missing_one_is_refused(
 
 
 def test_a_job_that_waited_in_a_queue_runs_though_another_models_file_has_gone(
-    own: Workspace, tmp_path: Path
+    finished: Workspace, tmp_path: Path
 ) -> None:
-    queued = own.copy(tmp_path / "project")
+    queued = finished.copy(tmp_path / "project")
     shutil.rmtree(queued.path / "work")
     for path in run_folder(queued, MARKED_1).iterdir():
         if path.name != "spec.json":
@@ -199,14 +204,14 @@ def test_a_job_that_waited_in_a_queue_runs_though_another_models_file_has_gone(
     assert len(rows(run_folder(queued, MARKED_1) / "history.parquet")) == 3
 
 
-def test_a_stopped_command_goes_on_from_its_own_checkpoint(own: Workspace) -> None:
-    folder = run_folder(own, STOPPED_2)
+def test_a_stopped_command_goes_on_from_its_own_checkpoint(finished: Workspace) -> None:
+    folder = run_folder(finished, STOPPED_2)
     segments = json.loads((folder / "provenance.json").read_text())["segments"]
     assert [segment["outcome"] for segment in segments] == ["stopped", "finished"]
     history = rows(folder / "history.parquet")
     assert [(row["epoch"], row["segment"]) for row in history] == [(0, 0), (1, 0), (2, 1), (3, 1)]
     stages = [(row["segment"], row["stage"]) for row in rows(folder / "events.parquet")]
     assert (0, "checkpoint") in stages and (1, "train") in stages
-    table = rows(own.path / "results/own/tables/runs.parquet")
+    table = rows(finished.path / "results/own/tables/runs.parquet")
     run = next(row for row in table if row["configuration"] == STOPPED_2)
     assert (run["segments"], run["samples"], run["metric_last"]) == (2, None, 3.0)

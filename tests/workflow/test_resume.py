@@ -39,9 +39,9 @@ def run_in_segments(training: Training, updates: int) -> int:
     raise AssertionError("the run does not come to its end")
 
 
-def assert_same_training(one: Training, other: Training) -> None:
-    assert one.history() == other.history()
-    weights, others = (torch.load(t.out / "weights.pt", map_location="cpu") for t in (one, other))
+def assert_same_training(first: Training, other: Training) -> None:
+    assert first.history() == other.history()
+    weights, others = (torch.load(t.out / "weights.pt", map_location="cpu") for t in (first, other))
     assert weights.keys() == others.keys()
     for name, tensor in weights.items():
         assert torch.equal(tensor, others[name]), name
@@ -76,8 +76,8 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
     assert files == [f"segment-{k:03d}.hdf5" for k in range(segments)]
     events = pq.read_table(cut.out / "events.parquet").to_pylist()
     assert [e["segment"] for e in events] == sorted(e["segment"] for e in events)
-    for one, following in pairwise(events):
-        assert one["end_s"] <= following["start_s"]
+    for first, following in pairwise(events):
+        assert first["end_s"] <= following["start_s"]
 
 
 @pytest.mark.nightly
@@ -118,15 +118,15 @@ def test_repeats_with_varied_seeds_learn_each_its_own(tmp_path: Path, data: Path
     runs = []
     for repeat in (1, 2):
         spec = run_spec(load_campaign(campaign), ALONE, repeat)
-        own = Training.of(tmp_path / f"{repeat}", data, ALONE, repeat=repeat, seed=spec.seed)
-        assert own.spec == spec
-        code, output = own.run()
+        training = Training.of(tmp_path / f"{repeat}", data, ALONE, repeat=repeat, seed=spec.seed)
+        assert training.spec == spec
+        code, output = training.run()
         assert code == 0, output
-        assert read_json(own.out / "provenance.json")["seed"] == repeat - 1
-        runs.append(own)
-    losses = [[row["train_loss"] for row in one.history()] for one in runs]
-    assert all(one != other for one, other in zip(*losses, strict=True))
-    weights, others = (torch.load(one.out / "weights.pt", map_location="cpu") for one in runs)
+        assert read_json(training.out / "provenance.json")["seed"] == repeat - 1
+        runs.append(training)
+    losses = [[row["train_loss"] for row in first.history()] for first in runs]
+    assert all(first != other for first, other in zip(*losses, strict=True))
+    weights, others = (torch.load(first.out / "weights.pt", map_location="cpu") for first in runs)
     assert weights and not any(torch.equal(weights[name], others[name]) for name in weights)
 
 

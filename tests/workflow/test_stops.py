@@ -88,10 +88,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def fill(folder: Path, left: int) -> Path:
     """Leave so many bytes of a file system."""
-    found = os.statvfs(folder)
+    disk = os.statvfs(folder)
     path = folder / "ballast"
     with open(path, "wb") as file:
-        os.posix_fallocate(file.fileno(), 0, found.f_bavail * found.f_frsize - left)
+        os.posix_fallocate(file.fileno(), 0, disk.f_bavail * disk.f_frsize - left)
     return path
 
 

@@ -74,15 +74,15 @@ class Watched:
 
     def processes(self) -> list[psutil.Process]:
         """All that live of it, on this machine."""
-        found = []
+        processes = []
         for process in psutil.process_iter():
             try:
                 marked = process.environ().get(MARK) == self.mark
                 if marked and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
+                    processes.append(process)
             except psutil.Error:
                 continue
-        return found
+        return processes
 
     def ranks_and_samplers(self) -> tuple[list[psutil.Process], list[psutil.Process]]:
         """The ranks, and the samplers that they forked."""
@@ -139,12 +139,12 @@ def wait_for(condition: Callable[[], Any], what: str) -> None:
 def watched(tmp_path: Path, data: Path) -> Iterator[Watched]:
     """A training of some seconds on two ranks, started with what the test changes."""
     training = Training.of(tmp_path / "run", data, WAVES, epochs=EPOCHS)
-    one = Watched(training, {"closing_s": 20})
-    yield one
-    if one.process is not None and one.process.poll() is None:
-        one.process.kill()
-        one.process.communicate()
-    for process in one.processes():
+    watched_run = Watched(training, {"closing_s": 20})
+    yield watched_run
+    if watched_run.process is not None and watched_run.process.poll() is None:
+        watched_run.process.kill()
+        watched_run.process.communicate()
+    for process in watched_run.processes():
         process.kill()
 
 
@@ -230,8 +230,8 @@ def test_a_run_on_one_machine_begins_in_a_step_of_slurm_that_holds_all_of_it(
     srun.chmod(0o755)
     monkeypatch.setenv("PATH", f"{srun.parent}{os.pathsep}{os.environ['PATH']}")
     step = {"SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "0", "SLURM_NNODES": "1"}
-    places = dict.fromkeys(("SLURM_NODELIST", "SLURM_JOB_NODELIST"), socket.gethostname())
-    for name, value in {**step, **places, "SLURM_TASKS_PER_NODE": "1"}.items():
+    nodes = dict.fromkeys(("SLURM_NODELIST", "SLURM_JOB_NODELIST"), socket.gethostname())
+    for name, value in {**step, **nodes, "SLURM_TASKS_PER_NODE": "1"}.items():
         monkeypatch.setenv(name, value)
     watched.training = Training.of(tmp_path / "short", watched.training.data, WAVES, epochs=1)
     watched.start()
