@@ -303,8 +303,8 @@ def _serve(base: Path) -> None:
 
 def _up(base: Path) -> None:
     assert not base.exists(), f"{base} exists"
-    log = Path(f"{base}.log")
-    with open(log, "wb") as log:
+    path = Path(f"{base}.log")
+    with open(path, "wb") as log:
         server = subprocess.Popen(
             [sys.executable, os.path.abspath(__file__), "serve", str(base)],
             stdin=subprocess.DEVNULL,
@@ -315,8 +315,8 @@ def _up(base: Path) -> None:
         )
     ready = base / "environment"
     wait_for(lambda: ready.exists() or server.poll() is not None, "cluster", 2 * PATIENCE_S)
-    assert server.poll() is None, f"the cluster did not start: {log}"
-    log.unlink()
+    assert server.poll() is None, f"the cluster did not start: {path}"
+    path.unlink()
     print(f". {ready}")
 
 
