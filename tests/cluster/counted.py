@@ -91,7 +91,6 @@ def counted_project(
     (project.path / "scripts").mkdir()
     (project.path / "scripts" / "counted.py").write_text(SCRIPT)
     (folder / "pauses").mkdir()
-    (folder / "settings").mkdir()
     node = {**DEVICES["a100-apart"], "torch_device": "cuda"}
     devices = {
         "a100": node,
@@ -100,7 +99,7 @@ def counted_project(
         "scavenge": {**node, "partition": "scavenge"},
     }
     project.change("cluster", devices=devices, stop_warning_s=5)
-    project.variables.update(environment_of(folder / "settings", 4))
+    project.variables.update(environment_of(4))
     project.variables["COUNTED_PAUSES"] = str(folder / "pauses")
     return project
 

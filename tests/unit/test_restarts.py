@@ -6,6 +6,7 @@ import errno
 import hashlib
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,18 @@ def test_a_job_that_slurm_warned_by_usr1_alone_is_put_back_into_the_queue_where_
     monkeypatch.setenv("SLURM_JOB_ID", "12")
     train(work, monkeypatch, outcome, False, signals, requeue=requeue)
     assert (calls.read_text().splitlines() if calls.exists() else []) == expected
+
+
+def test_the_launcher_gets_the_options_that_set_what_a_run_asks_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = options(tmp_path)
+    levers = {"gpu_clock_mhz": "--gpu-freq={value}"}
+    given = replace(given, cluster=given.cluster.model_copy(update={"levers": levers}))
+    spec = make_spec(operating_point={"gpu_clock_mhz": 1410.0})
+    with open_workdir(tmp_path / "work", spec, "d" * 64) as work:
+        command = launch._Segment(work, given)._command()
+    assert command.index("--gpu-freq=1410") < command.index("sh")
 
 
 # --- failures and refusals ------------------------------------------------------------------------

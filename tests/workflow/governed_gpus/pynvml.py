@@ -1,15 +1,9 @@
-"""GPUs in place of NVML's, whose power follows the clock GOVERNED_MHZ of the process that asks.
-
-A host with a file <host>-ignores in the folder GOVERNED_GPUS stays at the default clock. The law: `power_w`,
-and a training as fast as its clock.
-"""
+"""GPUs in place of NVML's, at their default clock, whose power follows a law of it: `power_w`."""
 
 from __future__ import annotations
 
 import importlib.util
 import itertools
-import os
-import socket
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,8 +18,6 @@ globals().update(
 )
 
 DEFAULT_MHZ, DEFAULT_W = 1410.0, 400.0
-_FOLDER = Path(os.environ["GOVERNED_GPUS"])
-_HOST = socket.gethostname()
 _JITTER = itertools.cycle((-500, 500))
 """In mW, around the law: a sensor that stands still would be a faulty one."""
 
@@ -35,18 +27,12 @@ def power_w(clock_mhz: float) -> float:
     return 80.0 + 300.0 * (clock_mhz / DEFAULT_MHZ) ** 2.4
 
 
-def clock_mhz() -> float:
-    """Return the GPUs' clock."""
-    ignores = (_FOLDER / f"{_HOST}-ignores").exists()
-    return DEFAULT_MHZ if ignores else float(os.environ.get("GOVERNED_MHZ", DEFAULT_MHZ))
-
-
 def nvmlDeviceGetPowerUsage(handle: int) -> int:
-    return round(1000 * power_w(clock_mhz())) + next(_JITTER)
+    return round(1000 * power_w(DEFAULT_MHZ)) + next(_JITTER)
 
 
 def nvmlDeviceGetClockInfo(handle: int, kind: int) -> int:
-    return round(clock_mhz())
+    return round(DEFAULT_MHZ)
 
 
 def nvmlDeviceGetEnforcedPowerLimit(handle: int) -> int:
