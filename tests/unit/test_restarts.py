@@ -19,7 +19,7 @@ from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.execution import launch
 from scalewatt.execution.launch import LaunchOptions, run_training
-from scalewatt.execution.rank import End, outcome_of
+from scalewatt.execution.rank import outcome_of
 from scalewatt.run_files.record import (
     RESULT,
     STARTED_BY,
@@ -52,8 +52,8 @@ def options(folder: Path, requeue: bool = False, **changes: Any) -> LaunchOption
 
 def end_as(segment: launch._Segment, outcome: str, lost: bool, code: int = 0) -> int:
     """End a segment as its ranks do, with or without the loss of their sampler."""
-    end = End("n1", frozenset(), f"lost in {segment.number}" if lost else None)
-    path, ended = segment.work.path, outcome_of(outcome, [end])
+    reason = f"lost in {segment.number}" if lost else None
+    path, ended = segment.work.path, outcome_of(outcome, [("n1", set(), reason)])
     note_outcome(path, segment.number, ended, lambda: None)
     return segment._end_as(ended, code)
 

@@ -222,17 +222,15 @@ class _Segment:
         """Start the ranks, wait for them, record the outcome."""
         path = self.work.path / "train.log"
         log_start = path.stat().st_size if path.exists() else 0
-        with (
-            open(path, "ab") as log,
-            RanksProcess(self._command(), log, self.work.lock, self._environment()) as ranks,
-        ):
-            asking = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
-            previous = {number: signal.signal(number, self._on_signal) for number in asking}
-            try:
-                code = ranks.wait(self._must_end)
-            finally:
-                for number, handler in previous.items():
-                    signal.signal(number, handler)
+        asking = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+        previous = {number: signal.signal(number, self._on_signal) for number in asking}
+        try:
+            with open(path, "ab") as log:
+                environment, lock = self._environment(), self.work.lock
+                code = run_ranks(self._command(), log, lock, environment, self._must_end)
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
         if outcome := self._outcome():
             return self._end_as(outcome, code)
         return self._fail(code, path.read_bytes()[log_start:].decode(errors="replace"))
@@ -340,64 +338,50 @@ class _Segment:
 # --- the ranks' processes -------------------------------------------------------------------------
 
 
-class RanksProcess:
-    """A running launcher, this process's only child.
+def run_ranks(
+    command: Sequence[str],
+    log: BinaryIO,
+    lock: int,
+    environment: Mapping[str, str],
+    must_end: Callable[[], bool],
+) -> int:
+    """Run the launcher of the ranks, until it ends or `must_end()`; its exit code when all have ended.
 
-    Leaving the context ends it and all that it started here. It gets USR1 when this process dies. `lock` is
-    a file descriptor that all hold until they end.
+    What is alive then is ended by TERM, after GRACE_S by KILL. The launcher gets USR1 when this process dies.
+    `lock` is a file descriptor that all hold until they end. This process has no other child.
     """
-
-    def __init__(
-        self,
-        command: Sequence[str],
-        log: BinaryIO,
-        lock: int,
-        environment: Mapping[str, str] | None = None,
-    ) -> None:
-        adopt_orphans()
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env={
-                **os.environ,
-                "PATH": command_path(),
-                CALLERS_PATH: os.environ.get("PATH", os.defpath),
-                "PYTHONUNBUFFERED": "1",
-                "SLURM_KILL_BAD_EXIT": "1",  # srun ends all ranks when one has died, as mpiexec does
-                **(environment or {}),
-            },
-            start_new_session=True,  # a terminal's Ctrl-C reaches this process only
-            pass_fds=(lock,),
-            # When this process dies, no rank trains on unwatched: mpiexec and srun forward USR1 to the
-            # ranks, which stop at a checkpoint. On TERM srun would end them at once.
-            preexec_fn=partial(signal_at_parents_death, signal.SIGUSR1),
-        )
-
-    def __enter__(self) -> RanksProcess:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.end()
-
-    def wait(self, must_end: Callable[[], bool]) -> int:
-        """Wait for the launcher, ending it once `must_end()`; its exit code when all have ended."""
-        while self._process.poll() is None and not must_end():
+    adopt_orphans()
+    launcher = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        env={
+            **os.environ,
+            "PATH": command_path(),
+            CALLERS_PATH: os.environ.get("PATH", os.defpath),
+            "PYTHONUNBUFFERED": "1",
+            "SLURM_KILL_BAD_EXIT": "1",  # srun ends all ranks when one has died, as mpiexec does
+            **environment,
+        },
+        start_new_session=True,  # a terminal's Ctrl-C reaches this process only
+        pass_fds=(lock,),
+        # When this process dies, no rank trains on unwatched: mpiexec and srun forward USR1 to the
+        # ranks, which stop at a checkpoint. On TERM srun would end them at once.
+        preexec_fn=partial(signal_at_parents_death, signal.SIGUSR1),
+    )
+    try:
+        while launcher.poll() is None and not must_end():
             time.sleep(_POLL_S)
-        return self.end()
-
-    def end(self) -> int:
-        """End all that are alive, by TERM, after GRACE_S by KILL; the launcher's exit code."""
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGTERM)
+    finally:
+        if launcher.poll() is None:
+            os.killpg(launcher.pid, signal.SIGTERM)
         for process in _alive_after(GRACE_S):
             with suppress(psutil.Error):
                 process.kill()
         if alive := _alive_after(GRACE_S):
-            pids = ", ".join(str(process.pid) for process in alive)
-            say(f"scalewatt: cannot be ended: {pids}")
-        return self._process.wait()
+            say(f"scalewatt: cannot be ended: {', '.join(str(process.pid) for process in alive)}")
+    return launcher.wait()
 
 
 def _alive_after(seconds: float) -> list[psutil.Process]:

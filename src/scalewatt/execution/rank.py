@@ -27,7 +27,6 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -138,24 +137,14 @@ class SamplerWatch:
                 say(f"scalewatt: the check of the sampler failed, and continues: {error!r}")
 
 
-@dataclass(frozen=True)
-class End:
-    """One rank's report at the end of its training."""
-
-    host: str
-    requests: frozenset[str]
-    """Who asked it to stop (`StopRequest.requests`)."""
-    lost: str | None
-    """Why the sampler that it watched over was lost."""
-
-
-def outcome_of(trained: str, ends: Sequence[End]) -> dict[str, Any]:
+def outcome_of(trained: str, reports: Sequence[tuple[str, set[str], str | None]]) -> dict[str, Any]:
     """How a segment ended: outcome, lost samplers (host, reason), and who asked it to stop.
 
-    A training has stopped because of a lost sampler only if nothing else asked it to.
+    `reports`: each rank's host, who asked it to stop, and why its sampler was lost. A training has stopped
+    because of a lost sampler only if nothing else asked it to.
     """
-    losses = [{"host": end.host, "reason": end.lost} for end in ends if end.lost]
-    requests = sorted(set().union(*(end.requests for end in ends)))
+    losses = [{"host": host, "reason": lost} for host, _, lost in reports if lost]
+    requests = sorted(set().union(*(asked_by for _, asked_by, _ in reports)))
     outcome = MONITOR_LOST if trained == STOPPED and losses and not requests else trained
     return {"outcome": outcome, "losses": losses, "requests": requests}
 
@@ -216,8 +205,8 @@ def guarded_train(
         events.end()
         end_within(job.closing_s)
         stop.requested()  # looks at the stop file
-        end = End(ranks.host, frozenset(stop.requests), watch.training_ended())
-        outcome = outcome_of(trained, ranks.comm.allgather(end))
+        report = ranks.host, stop.requests, watch.training_ended()
+        outcome = outcome_of(trained, ranks.comm.allgather(report))
         if ranks.rank == 0:
             note_outcome(job.work, job.segment, outcome, job.require_lock)
         ranks.comm.Barrier()  # from here on a rank may end the others
