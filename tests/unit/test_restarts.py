@@ -154,7 +154,7 @@ def test_a_person_who_asks_twice_ends_the_ranks_and_a_scheduler_that_warns_twice
     for number in signals:
         segment._on_signal(number, None)
     assert segment.stop_file.exists()
-    assert segment._must_end() is ends
+    assert segment.must_end() is ends
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,13 @@
 """Run a training: lock it, start the ranks, watch over them, publish.
 
-What the ranks watch themselves, with which time limits, is in `rank`. Here the launcher is ended with all
-it started when training has returned and the ranks do not end (10 s after they should have ended
-themselves) or when a person asks twice; what it leaves behind is ended 10 s after its own end. mpiexec
+What the ranks watch and end themselves, with which time limits, is in `rank`. Here the launcher is ended
+with all it started when a person asks twice; what it leaves behind is ended 10 s after its own end. mpiexec
 gives its ranks sessions of their own, so this process adopts what loses its parent. On other nodes, and in a
 step of Slurm, the launcher ends its ranks.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import shlex
 import shutil
@@ -62,10 +60,6 @@ from scalewatt.run_files.record import (
     reason_to_end,
 )
 
-CLOSING_MARGIN_S = 10.0
-"""How much later than the ranks themselves this process ends what does not close."""
-_LOOK_S = 1.0
-"""How often a shared file system is looked at: many jobs ask its one server."""
 _LOG_LINES = 25
 """How many last lines of its log are printed when a training fails."""
 GRACE_S = 10.0
@@ -200,8 +194,6 @@ class _Segment:
         self.asked_by: set[str] = set()
         """Names of the signals that asked it to stop."""
         self.times_asked_to_stop = 0
-        self._looked_s = 0.0
-        self._returned_s = math.inf
 
     def _order(self) -> dict[str, Any]:
         """What the ranks are to do: fields of their `Job`."""
@@ -227,7 +219,7 @@ class _Segment:
         try:
             with open(path, "ab") as log:
                 environment, lock = self._environment(), self.work.lock
-                code = run_ranks(self._command(), log, lock, environment, self._must_end)
+                code = run_ranks(self._command(), log, lock, environment, self.must_end)
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
@@ -278,6 +270,10 @@ class _Segment:
         else:
             say(f"{self.name}: stops at its next step; ask again to end it at once")
 
+    def must_end(self) -> bool:
+        """Whether the ranks were asked twice to end."""
+        return self.times_asked_to_stop > 1
+
     def was_stopped_by_warning_alone(self) -> bool:
         """Whether it stopped, and nothing but Slurm's warning before the time limit asked for that."""
         outcome = self._outcome()
@@ -286,16 +282,6 @@ class _Segment:
         # A stop file that this process made when it was warned is not another request.
         ours = {STOP_FILE} if self.asked_by else set()
         return {*outcome["requests"], *self.asked_by} - ours == {"SIGUSR1"}
-
-    def _must_end(self) -> bool:
-        """Whether the ranks were asked twice to end, or perun does not close."""
-        now_s = time.monotonic()
-        if now_s - self._looked_s >= _LOOK_S:
-            self._looked_s = now_s
-            if self._returned_s == math.inf and self._outcome():
-                self._returned_s = now_s
-        closing_s = self.options.cluster.closing_s + CLOSING_MARGIN_S
-        return now_s - self._returned_s > closing_s or self.times_asked_to_stop > 1
 
     # --- ends -------------------------------------------------------------------------------------
 

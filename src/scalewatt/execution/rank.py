@@ -8,8 +8,8 @@ What may hang ends within these times:
 
 - A sampler that takes no sample for 60 s, or ten sampling periods if that is longer, and at once one that
   has ended. The rank that started it ends it and asks the training to stop at a checkpoint.
-- perun after training: 120 s (`closing_s` of the cluster file), by the rank itself; `launch` ends
-  what is left 10 s later. The time begins when the images on the nodes' own disks are removed.
+- perun after training: 120 s (`closing_s` of the cluster file), by the rank itself. The time begins when
+  the images on the nodes' own disks are removed.
 
 Ranks of which another has died are the launcher's to end: mpiexec does, and srun, which `launch` asks
 to. A collective that waits for a node longer than `COLLECTIVE_TIMEOUT` fails.
