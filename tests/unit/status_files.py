@@ -136,7 +136,7 @@ class Made:
 
     def held(self, folder: Path, silent_s: float = 0.0, **changes: Any) -> None:
         """The marker of a holder on another machine."""
-        holder = {"host": "n1", "pid": 99, "pid_started_s": 1.0, "machine": "another", "job": "7"}
+        holder = {"host": "n1", "pid": 99, "job": "7"}
         holder |= {"since_s": time.time() - 60, "token": "a", **changes}
         write_json(folder / "holder.json", holder)
         os.utime(folder / "holder.json", (time.time() - silent_s,) * 2)

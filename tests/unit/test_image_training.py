@@ -220,7 +220,7 @@ def test_a_run_taken_over_by_another_process_gets_no_result(
 
     def save_and_be_succeeded(state: dict[str, Any], file: Any) -> None:
         save(state, file)
-        holder = Holder("n9", 3, None, None, job="124", since_s=1.7e9, token="theirs")
+        holder = Holder("n9", 3, job="124", since_s=1.7e9, token="theirs")
         write_json(work / "holder.json", asdict(holder))
 
     monkeypatch.setattr(torch, "save", save_and_be_succeeded)
