@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import signal
@@ -150,45 +149,6 @@ def test_nothing_that_fails_ends_the_sampler_and_it_reports_so_once(
     what = ("telemetry", "the energy so far")
     assert len(printed.splitlines()) == len(what) and all(each in printed for each in what)
     np.testing.assert_allclose(block(folder, "s").values[:, 0], [0.001, np.nan, np.nan, 0.002])
-
-
-def test_a_sample_takes_at_most_two_hundred_bytes_with_all_telemetry(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spec = importlib.util.spec_from_file_location("pynvml", STAND_IN / "pynvml.py")
-    assert spec is not None and spec.loader is not None
-    nvml = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(nvml)
-    nvml.OLD_GPU = None
-    monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    monkeypatch.setenv(GROUP_VARIABLE, str(tmp_path / "samplers"))
-    now = [0.0]
-    monkeypatch.setattr(time, "monotonic", lambda: 5e6 + now[0])
-    monkeypatch.setattr(time, "time", lambda: 1.8e9 + now[0])
-    sensors: dict[str, dict[str, Any]] = {
-        f"CUDA:{i}_POWER": {"kind": "gpu", "unit": "W", "mag": 1e-3, "index": i} for i in range(4)
-    }
-    for i in range(2):
-        rapl = {"unit": "J", "mag": 1e-6, "valid_max": 262_143_328_850, "index": i}
-        sensors[f"cpu_{i}_package-{i}"] = {**rapl, "kind": "cpu"}
-        sensors[f"ram_{i}_dram"] = {**rapl, "kind": "ram"}
-    callback = JournalWriter(tmp_path, "s", 1.0, os.getppid(), sensors).callback(HOST)
-    for second in range(600):
-        now[0] = second + 0.123456
-        counted = (200_000_000_000 + 100_000_000 * second) % 262_143_328_850
-        values = {n: 300_123 if f["unit"] == "W" else counted for n, f in sensors.items()}
-        callback({f"{HOST}_{name}": value for name, value in values.items()})
-    assert block(tmp_path, "s").values.shape == (600, 8)
-    (other,), _ = read_telemetry(tmp_path.glob("s.*.telemetry.csv"))
-    assert other.time_s.size == 120 and len(other.sensors) >= 4 * 8
-    sizes = [path.stat().st_size for path in tmp_path.glob("s.*.csv")]
-    assert len(sizes) == 2 and sum(sizes) / 600 <= 200
-    total = json.loads((tmp_path / f"s.{HOST}.total.json").read_text())
-    assert total["seconds"] == pytest.approx(590, abs=10)
-    assert [row["name"] for row in total["sensors"]] == [*block(tmp_path, "s").sensors["name"]]
-    for row in total["sensors"]:
-        watts = 300.123 if row["kind"] == "gpu" else 100.0
-        assert row["joules"] == pytest.approx(watts * total["seconds"])
 
 
 def sensor(unit: str, top: Any, dtype: str, **metadata: str) -> SimpleNamespace:

@@ -75,23 +75,6 @@ def as_nvidia_smi(made: Made, data: st.DataObject) -> Written:
     return [], [", ".join(fields), *rows[:again], ", ".join(fields), *rows[again:]], None, energy
 
 
-DCGM = ["#Entity   POWER         TOTEC         GPUTL", "ID        W             mJ            %"]
-
-
-def as_dcgm(made: Made, data: st.DataObject) -> Written:
-    forms = ["unix", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"]
-    form, commas = data.draw(st.sampled_from(forms)), data.draw(st.booleans())
-    rows = []
-    for number, row in enumerate(made.rows):
-        power = "N/A" if row.power_w is None else f"{row.power_w:.3f}"
-        used = "N/A" if row.counter_mj is None else str(row.counter_mj)
-        at = f"{row.time_s:.3f}" if form == "unix" else local(row.time_s, made.zone, form)
-        between = "," if commas else "     "
-        rows += DCGM if number % 14 == 0 else []
-        rows.append(between.join([f"{at} GPU {row.gpu}", power, used, "97       "]))
-    return [], rows, None, True
-
-
 POWER_UNITS = {"W": 1.0, "mW": 1e-3, "kW": 1e3, "uW": 1e-6}
 ENERGY_UNITS = {"mJ": 1e-3, "J": 1.0, "kJ": 1e3, "Wh": 3600.0, "kWh": 3.6e6, "uJ": 1e-6}
 TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -134,7 +117,6 @@ def as_table(made: Made, data: st.DataObject) -> Written:
 
 WRITERS: dict[str, Callable[[Made, st.DataObject], Written]] = {
     "nvidia-smi": as_nvidia_smi,
-    "dcgm": as_dcgm,
     "csv": as_table,
 }
 
