@@ -35,7 +35,7 @@ _LOOK_S = 0.5
 _asked = False
 _next_look_s: float | None = None
 _joined: bool | None = None
-"""Whether all ranks have been seen in one world; None where nothing tells."""
+"""True if all ranks have been seen in one world; None if nothing tells."""
 
 
 def stage(name: str, epoch: int | None = None) -> None:

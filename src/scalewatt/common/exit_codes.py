@@ -1,4 +1,4 @@
-"""How processes of runs end, as numbers."""
+"""Exit codes of the processes of runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """How a process of a run ended, for its launcher, its attempts and the scheduler."""
+    """Exit code of a process of a run, for its launcher, its attempts and the scheduler."""
 
     FINISHED = 0
     REFUSED = 64

@@ -135,7 +135,7 @@ def _path(content: Any, location: Iterable[str | int]) -> str:
 
 
 def _problem(kind: Any, error: Any) -> str:
-    """What is wrong, and what is allowed where that is a list of words."""
+    """Name the problem, and what is allowed if that is a list of words."""
     value, problem, context = error["input"], error["type"], error.get("ctx", {})
     name = str(error["loc"][-1]) if error["loc"] else ""
     if problem == "value_error":

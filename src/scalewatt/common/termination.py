@@ -1,4 +1,4 @@
-"""How a rank is asked to stop, says something and ends, whatever state it is in."""
+"""Stop requests to a rank, its last words and its end, whatever state it is in."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 ABORT_S = 10.0
-"""How long a rank may take to end itself through MPI."""
+"""Seconds that a rank may take to end itself through MPI."""
 LAST_RESORT_S = 5.0
-"""How much later the kernel ends a process that cannot even print its stack."""
+"""Seconds after which the kernel ends a process that cannot even print its stack."""
 FORWARDING_S = 0.5
-"""What a launcher may need to pass on a rank's last words; after an abort it drops the rest."""
+"""Seconds that a launcher may need to pass on a rank's last words; after an abort it drops the rest."""
 _FILE_CHECK_INTERVAL_S = 0.5
 STOP_FILE = "stop"
 _NOWHERE: list[Any] = []

@@ -60,7 +60,7 @@ from scalewatt.energies.tables import Accounts, Collected, tables
 from scalewatt.energies.traces import Traces, write_traces
 from scalewatt.provenance.rank_placement import held_gpus
 from scalewatt.recordings.block import Block, Recording
-from scalewatt.recordings.detect import copies_of, read_together
+from scalewatt.recordings.detect import copies_of, joined, read_foreign
 from scalewatt.recordings.journal import journal_files, read_journal
 from scalewatt.recordings.node_names import nodes_by_name, same_node
 from scalewatt.recordings.perun_file import open_perun_file
@@ -179,7 +179,7 @@ class Segment:
     telemetry: Sequence[Block] = ()
     flags: tuple[Flag, ...] = ()
     alone: bool = False
-    """Whether a file is all that there is, so that damage in it is an error."""
+    """True if there is nothing but one file, so that damage in it is an error."""
 
     @cached_property
     def _nodes(self) -> dict[str, str]:
@@ -249,11 +249,11 @@ def open_segment(folder: Path, number: int) -> Iterator[Segment]:
         if journals := journal_files(folder).get(number):
             readers.append(partial(read_journal, [*journals.values()]))
         # perun renames the file of a program that failed.
-        paths = [path for path in (folder / f"{stem}.hdf5", folder / f"failed_{stem}.hdf5")]
-        if path := next((path for path in paths if path.exists()), None):
+        named = (folder / f"{stem}.hdf5", folder / f"failed_{stem}.hdf5")
+        if path := next((path for path in named if path.exists()), None):
             readers.append(lambda: files.enter_context(open_perun_file(path)))
         if not readers and (copies := copies_of(folder, number)):
-            readers.append(partial(read_together, copies))
+            readers.append(lambda: joined([read_foreign(*copy) for copy in copies]))
         recordings: list[Recording] = []
         telemetry, flags = read_telemetry(sorted(folder.glob(f"{stem}.*.telemetry.csv")))
         for read in readers:
@@ -341,7 +341,7 @@ def _add_segment(
         rows.flag([each], number, each.get("node"), each.get("kind"))
     lost = _discarded_span(run, number, events)
     nodes = []
-    for node in _nodes(rows, run, segment):
+    for node in _read_nodes(rows, run, segment):
         kinds, intervals = _add_node(rows, run, number, node, events, lost)
         if traces is not None:
             _trace(traces, number, node, kinds, intervals)
@@ -371,8 +371,8 @@ def _outcome_flags(run: Run, number: int, nodes: Sequence[Node], lost: Window) -
 def _discarded_span(run: Run, number: int, events: pd.DataFrame) -> Window:
     """From when to when the work of a segment was lost: since its last checkpoint.
 
-    Of a segment that stopped within an evaluation: the evaluations of that epoch, which a later
-    segment did again. That time and its energy are in the run's totals.
+    If a segment stopped within an evaluation, these are the evaluations of that epoch, which a later
+    segment repeated. That time and its energy are in the run's totals.
     """
     if run.segments.get(number, {}).get("outcome") in _DISCARDING:
         saved = events[:-1].query("stage == 'checkpoint'")["end_s"]
@@ -436,8 +436,8 @@ def _add_unrecorded(
 # --- nodes ----------------------------------------------------------------------------------------
 
 
-def _nodes(rows: Collected, run: Run, segment: Segment) -> Iterator[Node]:
-    """Read the nodes of a segment that have samples, and add what of their time counts."""
+def _read_nodes(rows: Collected, run: Run, segment: Segment) -> Iterator[Node]:
+    """Read the nodes of a segment that have samples, and add the part of their time that counts."""
     offsets = {
         str(row["host"]): float(row["offset_s"])
         for row in run.segments.get(segment.number, {}).get("clock_offsets") or ()
@@ -492,12 +492,12 @@ def _add_node(
     key, window, times = (number, node.name), node.window, ["start_s", "end_s"]
     events = events.assign(**{name: events[name] + node.ahead_s for name in times})
     lost = lost[0] + node.ahead_s, lost[1] + node.ahead_s
-    intervals, of_stages = tile_window(events, window)
+    intervals, stage_flags = tile_window(events, window)
     begin_s = window[0] - node.overlap_s
     outside_s = seconds_outside(events, (begin_s, window[1]), node.period_s or 1.0)
     node = replace(node, lost_s=outside_s)
-    rows.flag([*node.flags, *of_stages, *_node_flags(node)], *key)
-    kinds = _kinds(run, node)
+    rows.flag([*node.flags, *stage_flags, *_node_flags(node)], *key)
+    kinds = _node_kinds(run, node)
     training = intervals.loc[intervals["stage"] == "train", times].itertuples(index=False)
     rows.flag(state_flags(node, "gpu_power_limit_w" in run.operating_point), *key)
     rows.flag(setting_flags(node, run.operating_point, [*training] or [window]), *key)
@@ -536,7 +536,7 @@ def _node_flags(node: Node) -> Iterator[Flag]:
         yield flag("recording_short", None, detail)
 
 
-def _kinds(run: Run, node: Node) -> list[KindEnergy]:
+def _node_kinds(run: Run, node: Node) -> list[KindEnergy]:
     """Energies of a node's device kinds, in the order of their names."""
     blocks = [*node.blocks, *gpu_loads(node.telemetry), *node_meters(node.telemetry)]
     kinds = node_kinds(replace(node, blocks=blocks))

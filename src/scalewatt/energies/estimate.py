@@ -19,7 +19,7 @@ from scalewatt.recordings.block import Block, select, sensor_frame
 from scalewatt.recordings.terms import ESTIMATED, Floats
 
 TDP_SHARE, IDLE_SHARE = 0.74, 0.1
-"""What a CPU draws at full load, of its TDP; and idle, of that."""
+"""Share of its TDP that a CPU draws at full load, and share of that when idle."""
 FACTOR = 5.4
 """An estimate lies within × or ÷ this of the true power, if no other factor is given. It is known of CPUs
 alone: GPUs and memory get the same, as no data support less."""

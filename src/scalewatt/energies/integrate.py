@@ -199,7 +199,7 @@ class _Samples:
 
 
 def _limits_w(row: Any) -> tuple[float, float]:
-    """What a sensor's device draws at most but for short peaks, and what it cannot exceed, in W."""
+    """Upper power limit of a sensor's device but for short peaks, and the power it cannot exceed, in W."""
     if row.origin == ESTIMATED:
         return np.inf, np.inf
     plausible_w, limit_w = PLAUSIBLE_W[row.kind], row.limit_w
@@ -211,7 +211,7 @@ def _limits_w(row: Any) -> tuple[float, float]:
 
 
 def _is_clock_known(block: Block, quantity: str, values: Floats) -> bool:
-    """Whether the clock was not set back for long, and does not show the time of most samples twice.
+    """True if the clock was not set back for long, and does not show most times twice.
 
     A counter that keeps rising has coarse stamps only.
     """

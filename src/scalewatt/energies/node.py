@@ -70,7 +70,7 @@ class Node:
     telemetry: Sequence[Block] = ()
     flags: tuple[Flag, ...] = ()
     clock_known: bool = True
-    """Whether the times are unix times, and not seconds from an unknown start."""
+    """True if times are unix times, and not seconds from an unknown start."""
     perun_j: Mapping[str, float] = field(default_factory=dict)
     """Perun's own energies in J by device kind."""
     window: Window = (0.0, 0.0)
@@ -86,7 +86,7 @@ class Node:
     held: Sequence[int] | None = None
     """Indices of the GPUs that the run held; None: all recorded."""
     expected_gpus: int | None = None
-    """How many GPUs there must be: those without a sensor are uncovered."""
+    """Number of GPUs that must be there: those without a sensor are uncovered."""
     model: str = ""
     """Name of the GPUs, if no sensor states it."""
 
@@ -139,7 +139,7 @@ class Sensor:
 
 @dataclass(frozen=True, eq=False)
 class KindEnergy:
-    """What the devices of one kind of a node used over its window."""
+    """Energy that the devices of one kind of a node used over its window."""
 
     node: str
     device_kind: str
@@ -149,21 +149,21 @@ class KindEnergy:
     devices: tuple[Sensor, ...] = ()
     """The sensor that counts of each device."""
     count: int = 0
-    """How many devices (CPU sockets, memories, GPUs) the energy belongs to."""
+    """Number of devices (CPU sockets, memories, GPUs) that the energy belongs to."""
     device_s: float = 0.0
     """Device seconds of which the power should be known."""
     period_s: float = 0.0
-    """What its samples resolve in time: the longest sampling period; 0 without any."""
+    """Time in s that its samples resolve: the longest sampling period; 0 without any."""
     most_w: tuple[float, ...] = ()
     """Most that each device can draw in W."""
     lacking_w: float = 0.0
     """Most that the devices that must be there and have no sensor can draw in W."""
     shared: bool = False
-    """Whether another run was measured on the node at the same time, and cannot be told apart."""
+    """True if another run was measured on the node at the same time, and cannot be told apart."""
 
     @property
     def known(self) -> bool:
-        """Whether the energy of this node in this segment may be stated by itself."""
+        """True if the energy of this node in this segment may be stated by itself."""
         return not self.shared and self.coverage is not None and self.coverage >= 1 - MAX_UNCOVERED
 
     @property
@@ -191,15 +191,21 @@ class KindEnergy:
         rows: list[Row] = []
         for number, (device, most_w) in enumerate(zip(self.devices, self.most_w, strict=True)):
             curve, factor = device.curve, device.factor
-            recorded_j, covered_s = curve.between(start_s, end_s), curve.covered_s(start_s, end_s)
+            low, high = curve, curve
+            if factor > 1:
+                low, high = (
+                    replace(curve, energy_j=f * curve.energy_j) for f in (1 / factor, factor)
+                )
+            covered_s = curve.covered_s(start_s, end_s)
             uncovered_s = seconds - covered_s
             uncovered_s = np.where(uncovered_s > LEAST_UNCOVERED_S, uncovered_s, 0.0) + missing_s
             rows.append(
                 {
                     **{"device": number, "covered_s": covered_s},
                     "samples": samples_in(intervals, device.block.time_s),
-                    **{"recorded_j": recorded_j, "low_j": recorded_j / factor},
-                    "high_j": recorded_j * factor + most_w * uncovered_s,
+                    "recorded_j": curve.between(start_s, end_s),
+                    "low_j": low.between(start_s, end_s),
+                    "high_j": high.between(start_s, end_s) + most_w * uncovered_s,
                     "discarded_j": curve.between(np.clip(start_s, *lost), np.clip(end_s, *lost)),
                 }
             )
@@ -326,7 +332,7 @@ def _preference(sensor: Sensor) -> tuple[int, bool, bool, bool, bool, str]:
 
 
 def _counts_more(counter: Sensor, power: Sensor, window: Window) -> bool:
-    """Whether a GPU's counter has so much more than its power that it must be that of a whole module."""
+    """True if a GPU's counter exceeds its power so far that it must be that of a whole module."""
     if power.row.quantity == "counter":
         return False
     counted_j, power_j, _ = _energies(counter, power, window)
@@ -368,7 +374,7 @@ def _second(first: Sensor, other: Sensor, node: Node) -> list[Flag]:
 
 
 def _mirrors(die: Sensor, first: Sensor) -> bool:
-    """Whether a die's counter repeats another's of its socket, read at most MIRROR_S later."""
+    """True if a die's counter repeats another one of its socket, read at most MIRROR_S later."""
     sockets = [_DIE.search(device.row.name) for device in (die, first)]
     if not all(sockets) or len({match[1] for match in sockets if match}) > 1:
         return False

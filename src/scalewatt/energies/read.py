@@ -35,8 +35,8 @@ from scalewatt.recordings.detect import (
     files_in,
     find_format,
     flag_unread,
+    joined,
     read_foreign,
-    read_together,
     unknown_format,
 )
 from scalewatt.recordings.journal import TELEMETRY, beside, is_journal, read_journal
@@ -56,7 +56,7 @@ _NUMBER = re.compile(r"segment-(\d+)")
 
 @dataclass(frozen=True)
 class Reading:
-    """What is asked of a recording, and what it does not say of itself."""
+    """Choice of a part of a recording, and facts that it does not state."""
 
     run: str | None = None
     """Run, window or row of a file that holds several; the last if None."""
@@ -79,7 +79,7 @@ class Reading:
         return self.node if isinstance(self.node, Mapping) else {}
 
     def options(self, file: Path) -> Options:
-        """What another tool's file does not say of itself."""
+        """Facts that another tool's file does not state."""
         node = self.node if isinstance(self.node, str) else self.nodes.get(file.name)
         columns = None if self.columns is None else Path(self.columns)
         return Options(node, self.time_zone, columns, self.run)
@@ -138,7 +138,7 @@ def read_account(
 ) -> Account:
     """Account for one recording; `traces` gets its samples.
 
-    Of a run folder all segments count, with the run's own stages and rated powers. A folder of other tools'
+    All segments of a run folder count, with the run's own stages and rated powers. A folder of other tools'
     files is one run. Raises InputError.
     """
     path, reading = Path(path), reading or Reading()
@@ -197,7 +197,7 @@ def _only_segment(
     with ExitStack() as stack:
         if files:
             stages = [Path(reading.stages)] if reading.stages else []
-            recording = read_together(files)
+            recording = joined([read_foreign(*file) for file in files])
             flags = flag_unread(path, [*(file for file, _ in files), *stages])
         elif is_journal(path):
             recording = read_journal([path])

@@ -47,7 +47,7 @@ def segment_events(events: pa.Table | None, segment: int) -> pd.DataFrame:
 def tile_window(events: pd.DataFrame, window: Window) -> tuple[pd.DataFrame, list[Flag]]:
     """Cut a window (unix s) into the stages of `segment_events` and `unattributed` between.
 
-    Where two stages overlap the earlier one keeps the time, flagged `overlap`.
+    If two stages overlap, the earlier one keeps the time, flagged `overlap`.
     """
     start_s, end_s = (events[name].to_numpy(np.float64) for name in ("start_s", "end_s"))
     before_s = np.maximum.accumulate(np.append(-np.inf, end_s))[:-1]

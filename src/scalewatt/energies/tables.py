@@ -97,7 +97,7 @@ SUMS = ["recorded_j", "low_j", "high_j", "discarded_j"]
 
 @dataclass(frozen=True, eq=False)
 class Collected:
-    """What the nodes of a run gave, before it is known what may be stated."""
+    """Rows from the nodes of a run, before it is decided which energies may be stated."""
 
     pieces: list[pd.DataFrame] = field(default_factory=list)
     parts: list[Row] = field(default_factory=list)

@@ -33,7 +33,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
     "post-processing": {"emissions_factor": 0.0, "price_factor": 0.0},
 }
-"""What is not as perun has it by default."""
+"""Settings that differ from perun's defaults."""
 
 
 def monitored(

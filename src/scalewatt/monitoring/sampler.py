@@ -69,7 +69,7 @@ def describe_sensors(backends: Iterable[Any]) -> Sensors:
 
 
 def _stated(sensor: Any) -> dict[str, Any]:
-    """What a sensor of perun's states of its raw numbers and its device."""
+    """Facts that a sensor of perun's states about its raw numbers and its device."""
     kind, metadata = sensor.dataType, sensor.metadata
     dtype = np.dtype(kind.dtype)
     top = np.asarray(kind.max).item()

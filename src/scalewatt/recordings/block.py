@@ -1,4 +1,4 @@
-"""What a recording is made of: blocks, each the samples of one sampler of one node on one time axis."""
+"""Recordings and their blocks: the samples of one sampler of one node on one time axis."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Recording:
     named_by_file: tuple[str, ...] = ()
     """Nodes that nothing but the name of their file names."""
     perun_j: Mapping[tuple[str, str], float] | None = None
-    """What perun itself computed, by node and device kind, in J."""
+    """Perun's own energies in J, by node and device kind."""
 
 
 class LazyNodes(UserDict[str, Any]):

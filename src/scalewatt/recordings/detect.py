@@ -144,11 +144,6 @@ def _read(path: Path, preset: Preset, options: Options) -> Recording:
     return read_table(path, preset, options)
 
 
-def read_together(files: Iterable[tuple[Path, Options]]) -> Recording:
-    """Read the files of one run as one recording, as `joined` describes."""
-    return joined([read_foreign(path, options) for path, options in files])
-
-
 def recording_name(segment: int, node: str) -> str:
     """Name of the copy of a node's recording in a run folder."""
     return f"segment-{segment:03d}.{node}.recording"

@@ -138,9 +138,9 @@ def write_journal(
 def read_journal(files: Iterable[Path]) -> Recording:
     """Read the journals of one segment, a node when it is asked for: a block, times in unix s.
 
-    Of several files those that hold no sample are flagged (`unreadable`). Lines that are not numbers are
-    left out and counted (`damaged`, a flag of the block). Raises InputError if none holds a sample, or
-    two are of one node.
+    If there are several files, those without a sample are flagged (`unreadable`). Lines that are not
+    numbers are left out and counted (`damaged`, a flag of the block). Raises InputError if none holds a
+    sample, or two are of one node.
     """
     nodes: dict[str, Path] = {}
     periods: list[float] = []

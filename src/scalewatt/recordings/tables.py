@@ -69,7 +69,7 @@ _SHORT, _MOST_SHORT = 0.2, 0.25
 
 @dataclass(frozen=True)
 class Options:
-    """What a file does not say of itself, and its user may."""
+    """Facts that a file does not state, and its user may."""
 
     node: str | None = None
     """Name of the node, where the file names none; else the file's name without its suffixes."""
@@ -180,7 +180,7 @@ def _edited(lines: Iterable[str], rules: Preset) -> list[str]:
 
 
 def _delimiter(line: str, rules: Preset) -> str:
-    """What stands between two cells: as described, else the sign that a line has most of."""
+    """Delimiter of cells: as described, else the sign that a line has most of."""
     if (given := rules.get("delimiter")) is not None:
         return "\t" if given in ("tab", "space") else str(given)
     return max((",", ";", "\t"), key=line.count)

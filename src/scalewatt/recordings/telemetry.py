@@ -85,8 +85,8 @@ GPU_QUANTITIES: tuple[tuple[str, str, Callable[[Any, Any], float | None]], ...] 
     ("memory_used", "B", lambda nvml, gpu: nvml.nvmlDeviceGetMemoryInfo(gpu).used),
     ("energy_total", "J", lambda nvml, gpu: nvml.nvmlDeviceGetTotalEnergyConsumption(gpu) * 1e-3),
 )
-"""What NVML is asked of each GPU, and its unit. `power_limit` is the limit in force, `energy_total` a
-counter that starts anywhere."""
+"""Quantities that NVML is asked for of each GPU, and their units. `power_limit` is the limit in force,
+`energy_total` a counter that starts anywhere."""
 QUANTITIES = {name: ("gpu", unit) for name, unit, _ in GPU_QUANTITIES} | {
     "cpu_clock": ("node", "MHz"),
     "node_power_hwmon": ("node", "W"),
@@ -165,7 +165,7 @@ class TelemetryWriter:
         order = list(QUANTITIES)
         self._sources = sorted(sources, key=lambda s: (order.index(s.quantity), s.index))
         self.sensors = {f"{s.quantity}:{s.index}": _facts(s) for s in self._sources}
-        """What `.sensors.json` has of its columns."""
+        """Description of its columns for `.sensors.json`."""
         self._lines = LineWriter(beside(path, TELEMETRY), self.sensors)
         self._costs_s: deque[float] = deque(maxlen=5)
         self._last_s = -np.inf
@@ -217,7 +217,7 @@ def read_telemetry(paths: Iterable[Path]) -> tuple[list[Block], list[Flag]]:
 
 
 class Reading(NamedTuple):
-    """What was read of one quantity of one device: a column of telemetry."""
+    """Readings of one quantity of one device: a column of telemetry."""
 
     block: Block
     sensor: Any

@@ -26,7 +26,7 @@ PERUN = "perun"
 """The format of perun's files, and of our journals."""
 J_PER_KWH = 3.6e6
 QUANTITIES = {"W": "power", "J": "counter", "%": "utilisation"}
-"""What a sensor of each unit measures."""
+"""Quantity that a sensor measures, by its unit."""
 LATEST_S = 1e11
 """No clock shows more seconds, in the year 5138."""
 PLAUSIBLE_W = {"gpu": 3000.0, "cpu": 2000.0, "ram": 1000.0, NODE: 1e5}
@@ -98,7 +98,7 @@ def bridge_s(period_s: float) -> float:
 
 
 def gpu_quantity(device_name: str) -> str | None:
-    """What the power of a GPU is, INSTANTANEOUS or MOVING_MEAN, by its name; None if unknown.
+    """Kind of power that a GPU of a name states: INSTANTANEOUS or MOVING_MEAN; None if unknown.
 
     `device_name` is as a driver or a cluster file gives it.
     """

@@ -40,7 +40,7 @@ class Stamps:
     """UNIX; LOCAL: unix seconds of times that a zone was applied to; DAY: since a midnight, times of day
     without a date; BEGIN: since the recording began."""
     flags: tuple[Flag, ...] = ()
-    """What is assumed of them."""
+    """Assumptions about them."""
 
 
 def parse_times(texts: pd.Series, zone: tzinfo | None = None) -> Stamps | None:

@@ -37,7 +37,7 @@ class QueuedJob:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it has not begun, or was put back."""
+        """True if it has not begun, or was put back."""
         return self.state in _WAITING
 
     @property
@@ -71,5 +71,5 @@ def job_of_run(
 
 
 def never_starts(reason: str | None) -> bool:
-    """Whether a job that waits for this reason does not start by itself."""
+    """Tell whether a job that waits for this reason never starts by itself."""
     return reason is not None and bool(_STUCK.search(reason))

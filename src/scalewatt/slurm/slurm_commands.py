@@ -77,7 +77,7 @@ def ended_states(jobs: list[str]) -> dict[str, str]:
 
 
 def may_pass(message: str) -> bool:
-    """Whether what sbatch refused it takes later: there are too many jobs now, or slurmctld is away.
+    """Tell whether sbatch may accept later what it refused: too many jobs now, or slurmctld is away.
 
     At submission Slurm compares two kinds of limits: how many jobs there may be in the queue, which ends
     when others have ended, and what one job may ask for, which is never met. An error that names no limit
