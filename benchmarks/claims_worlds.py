@@ -40,8 +40,8 @@ from scalewatt.results.tables.published import (
 from scalewatt.results.tables.published_spread import published_spread
 from scalewatt.results.tables.repeat_statistics import summarise
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, SUMMARY
-from scalewatt.scaling.model.model_file import read_model
-from scalewatt.scaling.model.terms import kind_of_spec
+from scalewatt.scaling.model import kind_of_spec
+from scalewatt.scaling.predict import read_model
 from scalewatt.scaling.simulation.learning_curves import final_metric
 from scalewatt.scaling.simulation.run import draw_run
 
@@ -119,7 +119,7 @@ def paper_world() -> dict[str, Truth]:
     found = {}
     for id_ in campaign().configurations:
         spec = run_spec(campaign(), id_, 1)
-        drawn = draw_run(spec, model.of(kind_of_spec(spec)), cluster.devices[spec.device])
+        drawn = draw_run(spec, model.find(kind_of_spec(spec)), cluster.devices[spec.device])
         kwh = {kind: np.array(joules) / J_PER_KWH for kind, joules in drawn.joules.items()}
         error = np.array(final_metric(spec).value)
         truth = Truth(np.array(drawn.runtime_s) / 3600, kwh, error)

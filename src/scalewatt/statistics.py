@@ -10,6 +10,7 @@ farther of which counts only where both are close.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -34,12 +35,12 @@ Floats = npt.NDArray[np.float64]
 
 
 def quantile(freedom: float) -> float:
-    """Return half the width of a 95 % interval, over its standard error."""
+    """Half the width of a 95 % interval, over its standard error."""
     return float(_quantiles(freedom, CONFIDENCE))
 
 
 def _quantiles(freedom: npt.ArrayLike, confidence: float) -> Floats:
-    """Return half the widths of intervals of this confidence, over their standard errors."""
+    """Half the widths of intervals of this confidence, over their standard errors."""
     from scipy.special import stdtrit  # scipy.stats takes a second to import
 
     return np.asarray(stdtrit(np.minimum(freedom, _MANY), (1 + confidence) / 2))
@@ -50,7 +51,7 @@ def _quantiles(freedom: npt.ArrayLike, confidence: float) -> Floats:
 
 @dataclass(frozen=True)
 class Source:
-    """What tells a spread: a configuration's repeats, a pool of repeats, published ones, an estimate."""
+    """Origin of a spread: a configuration's repeats, a pool of repeats, published ones, an estimate."""
 
     name: str
     pool: str = field(default="", compare=False)
@@ -70,7 +71,7 @@ class Part(NamedTuple):
     """The part of `square` that no further run changes: that of a published number, or of an estimate."""
 
     def times(self, factor: npt.ArrayLike) -> Part:
-        """Return the squares times a factor; 0 for 0, whatever they are."""
+        """Multiply the squares by a factor; 0 gives 0, whatever they are."""
         factor = np.asarray(factor, float)
 
         def scaled(squares: Floats) -> Floats:
@@ -99,22 +100,22 @@ class Numbers:
         return int(self.values.shape[-1])
 
     def __getitem__(self, index: Any) -> Numbers:
-        """Return those at an array of places, a slice or a mask."""
+        """Select numbers by an array of indices, a slice or a mask."""
         parts = {s: Part(*(array[..., index] for array in part)) for s, part in self.parts.items()}
         return replace(self, values=self.values[..., index], parts=parts)
 
     def times(self, factor: npt.ArrayLike) -> Numbers:
-        """Return multiples of the numbers."""
+        """Multiply the numbers."""
         factor = np.asarray(factor, float)
         parts = {source: part.times(factor**2) for source, part in self.parts.items()}
         return replace(self, values=self.values * factor, parts=parts)
 
     def logarithms(self) -> Numbers:
-        """Return the logarithms of positive numbers, errors to first order."""
+        """Logarithms of positive numbers, errors to first order."""
         return replace(self.times(1 / self.values), values=np.log(self.values))
 
     def contrast(self, weights: npt.ArrayLike) -> Numbers:
-        """Return weighted sums of independent numbers; `weights` is (…, sums, numbers) or (numbers,)."""
+        """Weighted sums of independent numbers; `weights` is (…, sums, numbers) or (numbers,)."""
         rows = np.atleast_2d(np.asarray(weights, float))
 
         def summed(part: Part) -> Part:
@@ -126,31 +127,31 @@ class Numbers:
         return replace(self, values=(rows @ self.values[..., None])[..., 0], parts=parts)
 
     def with_errors_of(self, x: Numbers, slope: npt.ArrayLike) -> Numbers:
-        """Return the numbers with the errors too that those of x make by this slope, as if independent."""
+        """Add the errors that those of x cause by this slope, as if independent."""
         both = joined([self, x.times(slope)])
         wide = both.contrast(np.hstack([np.eye(len(self))] * 2))
         return replace(wide, values=self.values)
 
     @cached_property
     def errors(self) -> Floats:
-        """Return the standard errors."""
+        """Standard errors."""
         total = sum((part.square for part in self.parts.values()), np.zeros(self.values.shape))
         return np.asarray(np.sqrt(total))
 
     @cached_property
     def spreads(self) -> Floats:
-        """Return the standard deviations were each number that they are made of a single run."""
+        """Standard deviations, were each number that they are made of a single run."""
         parts = self.parts.values()
         none = np.zeros(self.values.shape)
         return np.asarray(np.sqrt(sum((p.single + p.fixed for p in parts), none)))
 
     @cached_property
     def freedom(self) -> Floats:
-        """Return the degrees of freedom of the errors (Welch 1947, Satterthwaite 1946)."""
+        """Degrees of freedom of the errors (Welch 1947, Satterthwaite 1946)."""
         return np.broadcast_to(_freedom_of(self._apart()), self.values.shape)
 
     def _apart(self) -> list[tuple[Floats, Floats]]:
-        """Return squares and degrees of freedom of the independent estimates that the errors are made of.
+        """Squares and degrees of freedom of the independent estimates that the errors are made of.
 
         A pool's estimate is the mean of its repeats' ones, weighted by their degrees of freedom: of repeats
         that are a source next to their pool, their part of it is one estimate with their own.
@@ -177,17 +178,17 @@ class Numbers:
 
     @cached_property
     def halves(self) -> Floats:
-        """Return half the widths of the 95 % intervals."""
+        """Half the widths of the 95 % intervals."""
         return self.halves_at(CONFIDENCE)
 
     def halves_at(self, confidence: float) -> Floats:
-        """Return half the widths of intervals of this confidence; 0 for exact numbers."""
+        """Half the widths of intervals of this confidence; 0 for exact numbers."""
         errors = self.errors
         quantiles = _quantiles(self.freedom, confidence)
         return np.where(errors > 0, quantiles * np.where(errors > 0, errors, 1.0), 0.0)
 
     def with_repeats(self, count: int) -> tuple[float, float]:
-        """Return error and freedom of the only number, were all it is made of means of so many repeats."""
+        """Error and freedom of the only number, were all it is made of means of so many repeats."""
         estimates = [
             pair
             for part in self.parts.values()
@@ -200,14 +201,14 @@ class Numbers:
         return math.sqrt(float(square[0])), float(_freedom_of(estimates)[0])
 
     def words(self, at: int) -> str:
-        """Return on what the interval of a number rests, if not on repeats of what it is made of."""
+        """What the interval of a number rests on, if not on repeats of what it is made of."""
         known = {s.words for s, part in self.parts.items() if s.words and part.square[at] > 0}
         unbounded = {s.words for s, part in self.parts.items() if np.isinf(part.square[at])}
         return min(unbounded) if unbounded else " and ".join(sorted(known))
 
 
 def exact(values: npt.ArrayLike) -> Numbers:
-    """Return numbers without error."""
+    """Numbers without error."""
     return Numbers(np.atleast_1d(np.asarray(values, float)))
 
 
@@ -219,13 +220,13 @@ def estimate(
     single: float | None = None,
     fixed: float = 0.0,
 ) -> Numbers:
-    """Return one number with the square of its error; `single`: that of a single run, by default it."""
+    """One number with the square of its error; `single`: that of a single run, by default the same."""
     parts = (square, freedom, square if single is None else single, fixed)
     return replace(exact(value), parts={source: Part(*(np.array([float(p)]) for p in parts))})
 
 
 def joined(numbers: Sequence[Numbers]) -> Numbers:
-    """Return the numbers of several, one after the other."""
+    """Concatenate numbers."""
     ends = np.cumsum([0, *map(len, numbers)])
     shape = (*numbers[0].values.shape[:-1], ends[-1])
     parts: dict[Source, Part] = {}
@@ -240,7 +241,7 @@ def joined(numbers: Sequence[Numbers]) -> Numbers:
 
 
 def _freedom_of(parts: Sequence[tuple[Floats, Floats]]) -> Floats:
-    """Return the degrees of freedom of sums of squares, each with its own (Satterthwaite 1946)."""
+    """Degrees of freedom of sums of squares, each with its own (Satterthwaite 1946)."""
     if not parts:
         return np.array(np.inf)
     squares = np.array([square for square, _ in parts])
@@ -256,20 +257,20 @@ def _freedom_of(parts: Sequence[tuple[Floats, Floats]]) -> Floats:
 
 
 def slope_weights(x: npt.ArrayLike) -> Floats:
-    """Return what the slope of the line through numbers takes of each, by their places."""
+    """Weights of numbers at these abscissae in the slope of the line through them."""
     abscissae = np.asarray(x, float)
     apart = abscissae - abscissae.mean(axis=-1, keepdims=True)
     return np.asarray(apart / np.sum(apart**2, axis=-1, keepdims=True))
 
 
 def least_squares(weights: npt.ArrayLike, design: Floats) -> Floats:
-    """Return what coefficients of weighted least squares take of each number (coefficients, numbers)."""
+    """Weights of numbers in the coefficients of weighted least squares, (coefficients, numbers)."""
     root = np.sqrt(np.asarray(weights, float) / np.max(weights, axis=-1, keepdims=True))
     return np.asarray(np.linalg.pinv(design * root[..., None]) * root[..., None, :])
 
 
 def quotient(numbers: Numbers, top: Floats, bottom: Floats) -> Numbers:
-    """Return the ratio of two weighted sums of the same numbers, to first order; rows of `top` are ratios."""
+    """Ratios of two weighted sums of the same numbers, to first order; rows of `top` are ratios."""
     rows, below = np.atleast_2d(top), bottom[..., None, :]
     over = below @ numbers.values[..., None]
     ratios = rows @ numbers.values[..., None] / over
@@ -277,7 +278,7 @@ def quotient(numbers: Numbers, top: Floats, bottom: Floats) -> Numbers:
 
 
 def holm(tests: Sequence[float], level: float = 2 * LEVEL) -> list[bool]:
-    """Return which of several contradictions stand when all of them are true with a probability of 95 %.
+    """Which of several contradictions stand when all of them are true with a probability of 95 %.
 
     `tests` are the probabilities of all claims that were tested (Holm 1979).
     """
@@ -294,7 +295,7 @@ def holm(tests: Sequence[float], level: float = 2 * LEVEL) -> list[bool]:
 
 
 def log_mean_of(values: Sequence[float], name: str) -> Numbers | None:
-    """Return the mean of the logarithms of repeats, with their spread; None of a single one."""
+    """Mean of the logarithms of repeats, with their spread; None of a single one."""
     if len(values) < 2:
         return None
     logs = np.log(values)
@@ -304,7 +305,7 @@ def log_mean_of(values: Sequence[float], name: str) -> Numbers | None:
 
 
 def relative_halves(sides: Mapping[str, tuple[Floats, Floats]]) -> Floats:
-    """Return half the widths of 95 % intervals of log-ratios, an item for each pair of independent means.
+    """Half the widths of 95 % intervals of log-ratios, an item for each pair of independent means.
 
     Of each side of the ratios the relative standard error of its means to the square, and its degrees of
     freedom. A t interval of the difference of logarithms: spreads may differ (Welch 1947), the degrees of
@@ -315,7 +316,7 @@ def relative_halves(sides: Mapping[str, tuple[Floats, Floats]]) -> Floats:
 
 
 def below(value: float, bound: float, error: float, freedom: float) -> float:
-    """Return the probability of an estimate as low as `value` or lower, were the truth at `bound`.
+    """Probability of an estimate as low as `value` or lower, were the truth at `bound`.
 
     With an `error` of 0 it is 0 or 1; with an unknown one it is 1.
     """
@@ -329,76 +330,53 @@ def below(value: float, bound: float, error: float, freedom: float) -> float:
 
 
 def chance_inside(truth: float, low: float, high: float, error: float, freedom: float) -> float:
-    """Return the probability that an estimate's whole interval lies within bounds, for this truth.
+    """Probability that an estimate's whole interval lies within bounds, for this truth.
 
-    `error` is the true standard error; the one found varies about it as `freedom` says. An estimate whose
+    `error` is the true standard error; the one estimated varies about it as `freedom` says. An estimate whose
     error is not known (infinite, or NaN) decides nothing: 0.
     """
     if not error:
         return float(low <= truth <= high)
-    return _mean_chance(_insides, truth, low, high, error, freedom)
+    return float(np.mean(_chances(truth, low, high, error, freedom)[0]))
 
 
 def chance_outside(truth: float, low: float, high: float, error: float, freedom: float) -> float:
-    """Return the probability that an estimate's whole interval lies outside of bounds, for this truth.
-
-    0 where its error is not known.
-    """
+    """Probability that an estimate's whole interval lies outside of bounds; arguments as `chance_inside`."""
     if not error:
         return float(not low <= truth <= high)
-    return _mean_chance(_outsides, truth, low, high, error, freedom)
-
-
-def _mean_chance(
-    chances: Callable[..., Floats],
-    truth: float,
-    low: float,
-    high: float,
-    error: float,
-    freedom: float,
-) -> float:
-    if not math.isfinite(error):
-        return 0.0
-    return float(np.mean(chances(truth, low, high, error, freedom)))
+    return float(np.mean(_chances(truth, low, high, error, freedom)[1]))
 
 
 def chance_equivalent_or_different(
     truth: float, room: float, error: float, freedom: float
 ) -> float:
-    """Return the probability that an estimate's 95 % interval is within ± room or leaves out 0.
+    """Probability that an estimate's 95 % interval is within ± room or leaves out 0.
 
     Either will do: an interval that is beyond 0, but not beyond `room`, tells a difference.
     """
-    if not math.isfinite(error):
-        return 0.0
     if not error:
         return float(truth != 0.0 or room > 0.0)
-    inside = _insides(truth, -room, room, error, freedom)
-    apart = _outsides(truth, 0.0, 0.0, error, freedom)
-    # For one standard error both together are all estimates, or they exclude each other.
+    inside, _ = _chances(truth, -room, room, error, freedom)
+    _, apart = _chances(truth, 0.0, 0.0, error, freedom)
+    # For each standard error both together are all estimates, or they exclude each other.
     return float(np.mean(np.minimum(inside + apart, 1.0)))
 
 
-def _insides(truth: float, low: float, high: float, error: float, freedom: float) -> Floats:
-    """Return the probability that an interval lies within bounds, for each standard error found."""
+def _chances(
+    truth: float, low: float, high: float, error: float, freedom: float
+) -> tuple[Floats, Floats]:
+    """Probabilities that an interval lies within and outside of bounds, for each standard error estimated.
+
+    These are chi-distributed, each as probable.
+    """
     from scipy.special import ndtr
 
-    half = _halves(error, freedom)
-    room = ndtr((high - half - truth) / error) - ndtr((low + half - truth) / error)
-    return np.asarray(np.maximum(room, 0.0))
-
-
-def _outsides(truth: float, low: float, high: float, error: float, freedom: float) -> Floats:
-    """Return the probability that an interval lies outside of bounds, for each standard error found."""
-    from scipy.special import ndtr
-
-    half = _halves(error, freedom)
-    return np.asarray(ndtr((low - half - truth) / error) + ndtr((truth - high - half) / error))
-
-
-def _halves(error: float, freedom: float) -> Floats:
-    """Return half the widths of intervals, each as probable: the error found is chi-distributed."""
-    return _relative_halves(min(freedom, _MANY)) * error
+    if not math.isfinite(error):
+        return np.zeros(1), np.zeros(1)
+    half = _relative_halves(min(freedom, _MANY)) * error
+    inside = ndtr((high - half - truth) / error) - ndtr((low + half - truth) / error)
+    outside = ndtr((low - half - truth) / error) + ndtr((truth - high - half) / error)
+    return np.maximum(inside, 0.0), np.asarray(outside)
 
 
 @lru_cache(maxsize=256)
@@ -410,17 +388,11 @@ def _relative_halves(freedom: float) -> Floats:
 
 
 def first_with_power(chance: Callable[[int], float], least: int = 2) -> int | None:
-    """Return the smallest number of repeats from `least` on whose chance of a verdict is POWER.
+    """The smallest number of repeats, at least `least`, whose chance of a verdict is POWER.
 
     `chance` must not fall with their number. Null for more than MOST_REPEATS.
     """
     if chance(MOST_REPEATS) < POWER:
         return None
-    low, high = least, MOST_REPEATS
-    while low < high:
-        middle = (low + high) // 2
-        if chance(middle) >= POWER:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    counts = range(least, MOST_REPEATS + 1)
+    return counts[bisect_left(counts, POWER, key=chance)]

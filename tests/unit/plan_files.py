@@ -15,9 +15,8 @@ from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import Cluster, known_devices
 from scalewatt.campaign.expansion import expand
 from scalewatt.results.tables.frames import records
-from scalewatt.scaling.model.model_file import read_model
-from scalewatt.scaling.planning.forecast import Forecaster
-from scalewatt.scaling.planning.plan import make_plan, of_level
+from scalewatt.scaling.plan import make_plan, select_levels
+from scalewatt.scaling.predict import ScalingModel, read_model
 
 MODEL = ROOT / "reference" / "scaling_model.json"
 FACILITY = {
@@ -28,25 +27,24 @@ FACILITY = {
 
 
 @cache
-def forecaster() -> Forecaster:
-    return Forecaster(read_model(MODEL))
+def scaling_model() -> ScalingModel:
+    return read_model(MODEL)
 
 
 @cache
 def paper_plan() -> pd.DataFrame:
-    return make_plan(paper(), horeka(), forecaster())
+    return make_plan(paper(), horeka(), scaling_model())
 
 
 def rows_of(plan: pd.DataFrame, *levels: str) -> list[dict[str, Any]]:
     """Rows of some levels of a plan, of all without any; None for null."""
-    return records(of_level(plan, *levels) if levels else plan)
+    return records(select_levels(plan, *levels) if levels else plan)
 
 
-def without_energies() -> Forecaster:
+def without_energies() -> ScalingModel:
     """The same model, had nobody measured any energy."""
-    found = read_model(MODEL)
-    kinds = (replace(kind, energy=None) for kind in found.kinds)
-    return Forecaster(replace(found, kinds=tuple(kinds)))
+    model = scaling_model()
+    return replace(model, kinds=tuple(replace(kind, energy=None) for kind in model.kinds))
 
 
 def facility_cluster() -> Cluster:

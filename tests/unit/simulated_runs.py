@@ -20,8 +20,7 @@ from scalewatt.common.files import read_json
 from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.run_row import RunFiles, run_row
-from scalewatt.scaling.model.model_file import read_model
-from scalewatt.scaling.model.terms import kind_of_spec
+from scalewatt.scaling.predict import read_model
 from scalewatt.scaling.simulation.run import Simulation, simulation
 from scalewatt.scaling.simulation.write import write_run
 
@@ -90,7 +89,7 @@ def simulated(
     spec: RunSpec, on: Cluster | None = None, model: Path = MODEL, period_s: float | None = None
 ) -> Simulation:
     """What happens in a run, by the model in a file; sampled every `period_s`, if given."""
-    run = simulation(spec, on or cluster(), read_model(model).of(kind_of_spec(spec)))
+    run = simulation(spec, on or cluster(), read_model(model))
     return replace(run, period_s=period_s, fine_start_s=0.0) if period_s else run
 
 

@@ -14,7 +14,7 @@ from scalewatt.campaign.table_definitions import runs_definition
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.results.build import write_runs
-from scalewatt.scaling.planning.advise import Limits, advise, settings_in
+from scalewatt.scaling.advise import advise, read_settings
 
 LINE = "resnet50-local-n001-lbs0016-full"
 
@@ -25,7 +25,7 @@ def settings(folder: Path, clocks: tuple[int, ...] = CLOCKS) -> pd.DataFrame:
     definition = runs_definition(of, [[run.configuration.id, run.repeat] for run in of.runs()])
     facility = {"facility": {"pue": 1.0, "carbon_g_per_kwh": 400.0}}
     write_runs(definition | facility, folder, folder / "tables")
-    return settings_in(folder)
+    return read_settings(folder)
 
 
 def of_line(kept: pd.DataFrame) -> pd.DataFrame:
@@ -40,35 +40,33 @@ def clocks_of(kept: pd.DataFrame) -> list[int]:
 def test_the_least_energy_within_a_slowdown_is_that_of_the_law(
     tmp_path: Path, slowdown: float
 ) -> None:
-    own = of_line(advise(settings(tmp_path), Limits(slowdown=slowdown)))
+    arguments = of_line(advise(settings(tmp_path), slowdown=slowdown))
     kept = [c for c in CLOCKS if train_s(c, 1) <= (1 + slowdown) * train_s(1410, 1)]
-    assert clocks_of(own) == sorted(kept, key=lambda clock: energy_j(clock, 1))
-    best = own.iloc[0]
-    saved = 1 - energy_j(clocks_of(own)[0], 1) / energy_j(1410, 1)
-    slower = train_s(clocks_of(own)[0], 1) / train_s(1410, 1) - 1
+    assert clocks_of(arguments) == sorted(kept, key=lambda clock: energy_j(clock, 1))
+    best = arguments.iloc[0]
+    saved = 1 - energy_j(clocks_of(arguments)[0], 1) / energy_j(1410, 1)
+    slower = train_s(clocks_of(arguments)[0], 1) / train_s(1410, 1) - 1
     assert best["saved"] == pytest.approx(saved, rel=1e-3)
     assert best["slower"] == pytest.approx(slower, rel=1e-3)
     assert best["energy_kwh_low"] < best["energy_kwh_mean"] < best["energy_kwh_high"]
 
 
 def test_a_deadline_and_a_carbon_budget_are_kept_or_none_is_advised(tmp_path: Path) -> None:
-    found = settings(tmp_path)
+    known = settings(tmp_path)
     deadline_h = train_s(1005, 1) / 3600 * 1.001
-    assert clocks_of(of_line(advise(found, Limits(deadline_h=deadline_h))))[0] == 1005
+    assert clocks_of(of_line(advise(known, deadline_h=deadline_h)))[0] == 1005
     carbon_kg = energy_j(930, 1) / 3.6e6 * 0.4 * 1.001
-    limits = Limits(carbon_kg=carbon_kg, deadline_h=train_s(930, 1) / 3600 * 1.001)
-    assert clocks_of(of_line(advise(found, limits)))[0] == 930
-    assert advise(found, Limits(deadline_h=1e-3)).empty
+    limits = {"carbon_kg": carbon_kg, "deadline_h": train_s(930, 1) / 3600 * 1.001}
+    assert clocks_of(of_line(advise(known, **limits)))[0] == 930
+    assert advise(known, deadline_h=1e-3).empty
     with pytest.raises(InputError, match="no carbon is known"):
-        advise(found.assign(carbon_kg_mean=None), Limits(carbon_kg=1.0))
+        advise(known.assign(carbon_kg_mean=None), carbon_kg=1.0)
 
 
-@pytest.mark.parametrize(
-    "limits", [Limits(), Limits(slowdown=-0.1), Limits(carbon_kg=float("nan"))]
-)
-def test_limits_that_are_none_are_refused(tmp_path: Path, limits: Limits) -> None:
+@pytest.mark.parametrize("limits", [{}, {"slowdown": -0.1}, {"carbon_kg": float("nan")}])
+def test_limits_that_are_none_are_refused(tmp_path: Path, limits: dict[str, float]) -> None:
     with pytest.raises(InputError, match="expected"):
-        advise(settings(tmp_path), limits)
+        advise(settings(tmp_path), **limits)
 
 
 def command(folder: Path, clocks: tuple[int, ...] = CLOCKS) -> list[str]:
@@ -90,23 +88,23 @@ def command(folder: Path, clocks: tuple[int, ...] = CLOCKS) -> list[str]:
 def test_the_command_prints_settings_and_ends_with_1_where_none_keeps_the_limit(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = command(tmp_path)
-    assert main([*own, "--slowdown", "35"]) == 0
-    said = capsys.readouterr().out
-    assert LINE in said and "gpuclock930mhz" in said and "34.4%" in said
-    assert main([*own, "--slowdown", "35", "--json"]) == 0
+    arguments = command(tmp_path)
+    assert main([*arguments, "--slowdown", "35"]) == 0
+    printed = capsys.readouterr().out
+    assert LINE in printed and "gpuclock930mhz" in printed and "34.4%" in printed
+    assert main([*arguments, "--slowdown", "35", "--json"]) == 0
     advice = json.loads(capsys.readouterr().out)["advice"]
     assert "gpuclock930mhz" in advice[0]["configuration"]
-    assert main([*own, "--deadline-h", "0.001"]) == 1
+    assert main([*arguments, "--deadline-h", "0.001"]) == 1
     assert "no setting keeps the limits" in capsys.readouterr().out
     monkeypatch.chdir(tmp_path)
-    assert main([*own[:-1], "elsewhere", "--slowdown", "10"]) == 1
+    assert main([*arguments[:-1], "elsewhere", "--slowdown", "10"]) == 1
     assert "tables/configurations.parquet: is missing" in capsys.readouterr().err
 
 
 def test_nothing_to_choose_from_ends_with_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    own = command(tmp_path, clocks=(1410,))
-    assert main([*own, "--slowdown", "10", "--json"]) == 1
+    arguments = command(tmp_path, clocks=(1410,))
+    assert main([*arguments, "--slowdown", "10", "--json"]) == 1
     assert "no training has several settings" in capsys.readouterr().err

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from campaign_files import ROOT
-from plan_files import forecaster
+from plan_files import scaling_model
 from request_files import paper
 
 from scalewatt.campaign.run_spec import read_spec, run_spec
@@ -23,30 +23,31 @@ from scalewatt.common.files import write_table_with_csv
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import published_configurations
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, table
-from scalewatt.scaling.commands import calibrate_sources
-from scalewatt.scaling.model.fit import (
+from scalewatt.scaling.calibrate import calibrate_sources, read_points
+from scalewatt.scaling.fit import (
+    DRAWS,
     HALF_WIDTH,
-    Point,
+    SEED,
     by_kind,
     calibrate,
     lacking,
     pretraining_of,
 )
-from scalewatt.scaling.model.model_file import ScalingModel, read_model
-from scalewatt.scaling.model.points import points_of
-from scalewatt.scaling.model.posterior import DRAWS, SEED
-from scalewatt.scaling.model.predict import estimate, predict
-from scalewatt.scaling.model.terms import Kind, load_of_spec
-from scalewatt.scaling.planning.forecast import Forecaster
+from scalewatt.scaling.model import Kind, Point, load_of_spec
+from scalewatt.scaling.predict import ScalingModel, estimate, predict, read_model
 
 Row = dict[str, Any]
 MODEL = ROOT / "reference" / "scaling_model.json"
 
 
-def fourcastnet() -> list[Point]:
+def fourcastnet() -> tuple[Kind, list[Point]]:
     """The six published points on A100."""
-    points = points_of(ROOT / "reference")
-    return [p for p in points if (p.kind.key, p.kind.device) == ("fourcastnet.pretrain", "a100")]
+    kinds = by_kind(read_points(ROOT / "reference"))
+    return next(
+        (kind, points)
+        for kind, points in kinds.items()
+        if (kind.key, kind.device) == ("fourcastnet.pretrain", "a100")
+    )
 
 
 def results(
@@ -74,70 +75,74 @@ def results(
 
 
 def test_too_few_points_are_refused_and_what_is_missing_is_named(tmp_path: Path) -> None:
-    def one(rows: list[Row]) -> None:
+    def keep_first(rows: list[Row]) -> None:
         del rows[1:]
 
     with pytest.raises(InputError, match="too few points to calibrate") as refused:
-        calibrate_sources([results(tmp_path, one)], tmp_path / "model.json")
-    said = str(refused.value)
-    assert "2 more of 3 configurations" in said and "another number of GPUs than" in said
-    assert "scalewatt pilot CAMPAIGN" in said and not (tmp_path / "model.json").exists()
+        calibrate_sources([results(tmp_path, keep_first)], tmp_path / "model.json")
+    error = str(refused.value)
+    assert "configurations 1, numbers of GPUs 1; expected 3 and 2 or more" in error
+    assert "scalewatt pilot CAMPAIGN" in error and not (tmp_path / "model.json").exists()
 
 
 def test_a_run_of_a_batch_size_that_the_points_lack_has_no_forecast() -> None:
     configuration = next(
         id_
-        for id_, one in paper().configurations.items()
-        if (one.model, one.local_batch_size) == ("resnet50", 256)
+        for id_, configuration in paper().configurations.items()
+        if (configuration.model, configuration.local_batch_size) == ("resnet50", 256)
     )
     spec = run_spec(paper(), configuration, 1)
-    kind = forecaster().of_kind(spec)
+    kind = scaling_model().find_for(spec)
     only = tuple(p for p in kind.points if p.load.local_batch_size == 32)
-    one = Forecaster(ScalingModel((replace(kind, points=only),), ()))
+    model = ScalingModel((replace(kind, points=only),), ())
     with pytest.raises(InputError, match="so 256 cannot be predicted"):
-        one.runs(spec)
-    assert one.upper_runtime_s(spec) is None
+        model.predict_runs(spec)
+    assert model.upper_runtime_s(spec) is None
 
 
 def test_a_kind_with_too_few_points_is_left_out_and_named(tmp_path: Path) -> None:
     out = tmp_path / "model.json"
     few = results(tmp_path / "few", lambda rows: rows.__delitem__(slice(2, None)), image_size=64)
-    said = calibrate_sources([results(tmp_path / "enough"), few], out)
-    assert "left out: resnet50 on a100, image_size=64.0: too few points to calibrate (2)" in said
-    assert [one.kind.changed() for one in read_model(out).kinds] == [{"image_size": 32.0}]
+    printed = calibrate_sources([results(tmp_path / "enough"), few], out)
+    assert (
+        "left out: resnet50 on a100, image_size=64.0: too few points to calibrate: configurations 2"
+        in printed
+    )
+    assert [model.kind.changed() for model in read_model(out).kinds] == [{"image_size": 32.0}]
 
 
 def test_too_few_energies_are_none() -> None:
     """Of six run times and one energy nothing can be said of energies."""
-    first, *others = fourcastnet()
-    model = calibrate([first, *(replace(point, energy_j=None) for point in others)])
+    kind, (first, *others) = fourcastnet()
+    model = calibrate(kind, [first, *(replace(point, energy_j=None) for point in others)])
     assert len(model.points) == 6
-    assert model.energy is None and model.origin is model.scope is None
+    assert model.energy is None and model.energy_facts == (None, None)
     assert predict(model, [first.load]).energy_j is None
-    assert "1 more of" in str(lacking(others[:2]))
+    assert "configurations 2" in str(lacking(others[:2])) and lacking(others[:3]) is None
 
 
 @pytest.mark.parametrize(("name", "value"), [("origin", "estimated"), ("scope", "gpu+cpu")])
 def test_energies_that_do_not_agree_are_refused(name: str, value: str) -> None:
-    first, *others = fourcastnet()
+    kind, (first, *others) = fourcastnet()
     with pytest.raises(InputError, match=rf"energies of several {name}s: .*sources that agree"):
-        by_kind([replace(first, **{name: value}), *others])
+        by_kind((kind, point) for point in [replace(first, **{name: value}), *others])
 
 
 @pytest.mark.parametrize("name", ["runtime_h_mean", "energy_kwh_mean"])
-@pytest.mark.parametrize("value", [0.0, -3.0])
-def test_a_value_that_no_run_has_is_refused(tmp_path: Path, name: str, value: float) -> None:
+def test_a_value_that_no_run_has_is_refused(tmp_path: Path, name: str) -> None:
+    value = 0.0
+
     def bad(rows: list[Row]) -> None:
         rows[1][name] = value
 
     with pytest.raises(InputError, match=f"{name} is {value}; expected more than 0, or null"):
-        points_of(results(tmp_path, bad))
+        read_points(results(tmp_path, bad))
 
 
 def test_a_configuration_in_two_sources_is_refused(tmp_path: Path) -> None:
-    one, other = (results(tmp_path / name) for name in ("one", "other"))
+    first, second = (results(tmp_path / name) for name in ("first", "second"))
     with pytest.raises(InputError, match="is in several sources; expected it once"):
-        calibrate_sources([one, other], tmp_path / "model.json")
+        calibrate_sources([first, second], tmp_path / "model.json")
 
 
 def test_results_without_tables_or_specs_are_refused(
@@ -157,11 +162,11 @@ def test_results_without_tables_or_specs_are_refused(
 
 
 def test_a_folders_specs_say_which_settings_and_load_a_point_has(tmp_path: Path) -> None:
-    points = points_of(results(tmp_path))
+    points = read_points(results(tmp_path))
     assert len(points) == 4
-    for point in points:
+    for kind, point in points:
         spec = read_spec(tmp_path / "runs" / point.configuration / "1" / "spec.json")
-        assert point.kind.changed() == {"image_size": 32.0}
+        assert kind.changed() == {"image_size": 32.0}
         assert point.load == load_of_spec(spec)
         assert point.campaign == "paper"
 
@@ -183,12 +188,12 @@ def test_a_model_is_written_with_its_points_its_scores_and_its_provenance(
     content = json.loads(written[0].read_text())
     (kind,) = content["kinds"]
     assert len(kind["points"]) == 4 and kind["points"][0]["origin"] == "measured"
-    assert {one["scheme"] for one in kind["scores"]} >= {"point"}
-    said = content["provenance"]
-    ((source, sha256),) = said["tables_sha256"].items()
+    assert {row["scheme"] for row in kind["scores"]} >= {"point"}
+    printed = content["provenance"]
+    ((source, sha256),) = printed["tables_sha256"].items()
     path = Path(source) / "tables" / "configurations.parquet"
     assert sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
-    assert (said["seed"], said["draws"]) == (SEED, DRAWS)
+    assert (printed["seed"], printed["draws"]) == (SEED, DRAWS)
 
 
 def test_the_command_prints_the_errors_of_its_validation(written: tuple[Path, str]) -> None:
@@ -200,25 +205,25 @@ def test_a_model_that_is_read_predicts_as_the_one_that_was_written(
     written: tuple[Path, str],
 ) -> None:
     (kept,) = read_model(written[0]).kinds
-    again = calibrate(points_of(written[0].parent))
-    loads = [point.load for point in kept.points]
-    assert kept.points == again.points
-    one, other = predict(kept, loads), predict(again, loads)
-    assert one.runtime_s == pytest.approx(other.runtime_s, rel=1e-4)
-    assert one.energy_j == pytest.approx(other.energy_j, rel=1e-4)
+    ((kind, points),) = by_kind(read_points(written[0].parent)).items()
+    again = calibrate(kind, points)
+    assert (kept.kind, kept.points) == (kind, again.points)
+    loads = [point.load for point in points]
+    for of_file, fitted in zip(predict(kept, loads), predict(again, loads), strict=True):
+        assert of_file == pytest.approx(fitted, rel=1e-4)
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"version": 1}', "[1]", '{"version": 4}'])
+@pytest.mark.parametrize("text", ["", "{}", '{"version": 4, "sources": []}', "[1]"])
 def test_a_file_that_is_no_model_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "other.json"
     path.write_text(text)
-    with pytest.raises(InputError, match=r"other\.json: (is not|is no|version is)"):
+    with pytest.raises(InputError, match=r"other\.json: (is not|is no)"):
         read_model(path)
 
 
 def test_reading_a_model_needs_no_reader_of_tables() -> None:
     """A login node parses the Snakefile with it."""
-    code = "import sys, scalewatt.scaling.planning.forecast as _; "
+    code = "import sys, scalewatt.scaling.predict as _; "
     code += "print(*{'pyarrow', 'scipy'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
@@ -233,12 +238,14 @@ def shipped() -> ScalingModel:
 
 
 def finetuning(shipped: ScalingModel, device: str) -> Kind:
-    one = next(
-        one.kind
-        for one in shipped.kinds
-        if (one.kind.key, one.kind.device) == ("fourcastnet.pretrain", device)
+    pretraining = next(
+        pretraining.kind
+        for pretraining in shipped.kinds
+        if (pretraining.kind.key, pretraining.kind.device) == ("fourcastnet.pretrain", device)
     )
-    return Kind("fourcastnet.finetune", one.device, one.protocol, one.settings)
+    return Kind(
+        "fourcastnet.finetune", pretraining.device, pretraining.protocol, pretraining.settings
+    )
 
 
 @pytest.mark.parametrize("device", ["a100", "h100"])
@@ -246,24 +253,20 @@ def test_fine_tuning_is_assumed_from_pre_training_with_thirty_per_cent(
     shipped: ScalingModel, device: str
 ) -> None:
     kind = finetuning(shipped, device)
-    before = shipped.of(pretraining_of(kind))
-    model = shipped.of(kind)
+    before = shipped.find(pretraining_of(kind))
+    model = shipped.find(kind)
     assert model.kind == kind and model.assumed and before.assumed is None
-    assert model.largest_gpus == before.largest_gpus
     load = before.points[0].load
     tuned, trained = predict(model, [load]), predict(before, [load])
-    for one, other in (
-        (tuned.runtime_s, trained.runtime_s),
-        (tuned.energy_j, trained.energy_j),
-    ):
-        found, usual = estimate(one[:, 0]), estimate(other[:, 0])
-        assert found.low <= (1 - 0.95 * HALF_WIDTH) * found.median
-        assert found.high >= (1 + 0.95 * HALF_WIDTH) * found.median
-        assert 1.3 < found.median / usual.median < 2.1
+    for draws, before_draws in zip(tuned, trained, strict=True):
+        median, low, high = estimate(draws[:, 0])
+        assert low <= (1 - 0.95 * HALF_WIDTH) * median
+        assert high >= (1 + 0.95 * HALF_WIDTH) * median
+        assert 1.3 < median / estimate(before_draws[:, 0]).median < 2.1
 
 
 def test_a_clock_that_was_not_calibrated_is_refused(shipped: ScalingModel) -> None:
     kind = shipped.kinds[0].kind
     slow = json.dumps(json.loads(kind.settings) | {"gpu_clock_mhz": 800.0}, sort_keys=True)
     with pytest.raises(InputError, match="is not calibrated for resnet50 on a100, gpu_clock_mhz"):
-        shipped.of(replace(kind, settings=slow))
+        shipped.find(replace(kind, settings=slow))

@@ -37,7 +37,7 @@ from scalewatt.recordings.stages import EVENTS_SCHEMA, read_stages
 from scalewatt.registration.run_descriptions import read_descriptions
 from scalewatt.results.carbon import read_intensity
 from scalewatt.results.tables.read_table import read_checked
-from scalewatt.scaling.model.model_file import read_model
+from scalewatt.scaling.predict import read_model
 
 TEMPORARY = TemporaryDirectory()
 BLOCKS = st.integers(1, 600)

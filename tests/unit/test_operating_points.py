@@ -46,7 +46,7 @@ from scalewatt.recordings.block import Block
 from scalewatt.recordings.terms import Flag
 from scalewatt.registration.run_descriptions import RunDescription
 from scalewatt.results.build import write_figure_table
-from scalewatt.scaling.planning.pilot import pilot_of
+from scalewatt.scaling.pilot import make_pilot
 
 # --- campaigns ------------------------------------------------------------------------------------
 
@@ -78,7 +78,7 @@ def test_a_pilot_of_clocks_calibrates_each_of_them(tmp_path: Path) -> None:
     content = edited({("series", SERIES, "gpu_clock_mhz"): 705}, DEMO)
     content["series"]["fast"] = {**content["series"][SERIES], "gpu_clock_mhz": 1410}
     path = write_yaml(tmp_path / "levers.yaml", content)
-    pilot = expand(pilot_of(path)[0], path, known_devices())
+    pilot = expand(make_pilot(path)[0], path, known_devices())
     asked = {
         str(one.operating_point) for one in pilot.configurations.values() if one.model == "resnet50"
     }

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from campaign_files import DEMO, PAPER, replaced
-from plan_files import forecaster
+from campaign_files import DEMO, PAPER
+from plan_files import scaling_model
 from request_files import horeka, paper
 
 from scalewatt.campaign.campaign_types import Campaign
@@ -16,16 +16,17 @@ from scalewatt.campaign.load import check_devices, load_campaign
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
-from scalewatt.scaling.model.fit import Point, by_kind, calibrate
-from scalewatt.scaling.model.predict import FAR, predict
-from scalewatt.scaling.model.terms import (
+from scalewatt.scaling.fit import by_kind, calibrate
+from scalewatt.scaling.model import (
     Kind,
+    Point,
     energy_columns,
     kind_of_spec,
     load_of_spec,
     time_columns,
 )
-from scalewatt.scaling.planning.pilot import pilot_of, two_counts, write_pilot
+from scalewatt.scaling.pilot import make_pilot, write_pilot
+from scalewatt.scaling.predict import FAR, predict
 
 
 def loaded(path: Path, folder: Path) -> Campaign:
@@ -36,11 +37,11 @@ def loaded(path: Path, folder: Path) -> Campaign:
 
 
 def kinds(campaign: Campaign) -> dict[Kind, list[RunSpec]]:
-    found: dict[Kind, list[RunSpec]] = {}
+    specs_of: dict[Kind, list[RunSpec]] = {}
     for id_ in campaign.configurations:
         spec = run_spec(campaign, id_, 1)
-        found.setdefault(kind_of_spec(spec), []).append(spec)
-    return found
+        specs_of.setdefault(kind_of_spec(spec), []).append(spec)
+    return specs_of
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +75,7 @@ def test_every_kind_but_fine_tunings_is_in_it(of_paper: Campaign, of_demo: Campa
     for pilot, campaign in ((of_demo, load_campaign(DEMO)), (of_paper, paper())):
         trained = {kind for kind in kinds(campaign) if not kind.key.endswith(".finetune")}
         assert set(kinds(pilot)) == trained
-    (left_out,) = pilot_of(PAPER)[1]
+    (left_out,) = make_pilot(PAPER)[1]
     assert left_out.startswith("fourcastnet.finetune on a100: is predicted from its pre-training")
 
 
@@ -85,7 +86,7 @@ def test_no_run_of_the_campaign_is_extrapolated_too_far(of_paper: Campaign) -> N
             assert max(spec.gpus for spec in specs) <= FAR * largest[kind]
 
 
-def played(campaign: Campaign, seed: int) -> list[Point]:
+def played(campaign: Campaign, seed: int) -> list[tuple[Kind, Point]]:
     """What a pilot would find if the published model were true, with what is not in it.
 
     A start of 30 to 60 s that varies by 3 s, and measurements that scatter by 1 %.
@@ -95,7 +96,7 @@ def played(campaign: Campaign, seed: int) -> list[Point]:
     points = []
     for id_ in campaign.configurations:
         spec = run_spec(campaign, id_, 1)
-        model = forecaster().model.of(kind_of_spec(spec))
+        model = scaling_model().find(kind_of_spec(spec))
         load = load_of_spec(spec)
         median = float(np.median(model.time.means(time_columns([load], model.time_terms))))
         runtime_s = median + start_s + 3 * random.standard_normal()
@@ -105,18 +106,9 @@ def played(campaign: Campaign, seed: int) -> list[Point]:
         energy_j = float(np.median(model.energy.means(columns))) * (
             1 + 0.01 * random.standard_normal()
         )
-        points.append(
-            Point(
-                campaign="pilot",
-                configuration=id_,
-                kind=model.kind,
-                load=load,
-                runtime_s=runtime_s,
-                energy_j=energy_j,
-                origin="measured",
-                scope=model.scope,
-            )
-        )
+        of_energy = ("measured", model.energy_facts[1])
+        point = Point("pilot", id_, load, runtime_s, energy_j, *of_energy)
+        points.append((model.kind, point))
     return points
 
 
@@ -125,23 +117,23 @@ def played(campaign: Campaign, seed: int) -> list[Point]:
 )
 def test_what_the_pilot_takes_calibrates_the_papers_campaign(of_paper: Campaign, seed: int) -> None:
     """Results of the pilot by the published model give a model that predicts the paper's runs alike."""
-    models = {kind: calibrate(own) for kind, own in by_kind(played(of_paper, seed)).items()}
+    models = {kind: calibrate(kind, p) for kind, p in by_kind(played(of_paper, seed)).items()}
     campaign = kinds(paper())
-    for kind, own in campaign.items():
+    for kind, specs in campaign.items():
         if kind not in models:  # a fine-tuning
             continue
-        loads = [load_of_spec(spec) for spec in own]
-        found, expected = predict(models[kind], loads), predict(forecaster().model.of(kind), loads)
-        for one, other in (
-            (found.runtime_s, expected.runtime_s),
-            (found.energy_j, expected.energy_j),
-        ):
-            medians = np.median(other, axis=0)
-            errors = np.abs(np.median(one, axis=0) / medians - 1)
+        loads = [load_of_spec(spec) for spec in specs]
+        by_pilot, expected = (
+            predict(models[kind], loads),
+            predict(scaling_model().find(kind), loads),
+        )
+        for draws, expected_draws in zip(by_pilot, expected, strict=True):
+            medians = np.median(expected_draws, axis=0)
+            errors = np.abs(np.median(draws, axis=0) / medians - 1)
             # an epoch of ResNet50 on 64 GPUs takes a minute: its start says much, and is not known well
             mean, largest = (0.2, 0.5) if kind.key == "resnet50" else (0.05, 0.12)
             assert np.mean(errors) < mean and np.max(errors) < largest, kind.name
-            low, high = np.quantile(one, [0.05, 0.95], axis=0)
+            low, high = np.quantile(draws, [0.05, 0.95], axis=0)
             assert np.mean((low <= medians) & (medians <= high)) >= 0.8, kind.name
 
 
@@ -150,18 +142,10 @@ def test_the_command_writes_a_file_that_the_command_campaign_reads(
 ) -> None:
     out = tmp_path / "mine.yaml"
     assert main(["pilot", str(DEMO), "--out", str(out)]) == 0
-    said = capsys.readouterr().out
-    assert f"{out}: written, runs: 12" in said
+    printed = capsys.readouterr().out
+    assert f"{out}: written, runs: 12" in printed
     assert main(["campaign", str(out)]) == 0
     assert "runs: 12" in capsys.readouterr().out
-
-
-def test_a_device_with_one_gpu_has_no_second_number_of_them() -> None:
-    one = replaced(horeka().devices["a100"], max_gpus=1)
-    with pytest.raises(InputError, match="has no second number of GPUs beside 1"):
-        two_counts([1], one)
-    assert two_counts([1], horeka().devices["a100"]) == (1, 2)
-    assert two_counts([256], horeka().devices["a100"]) == (128, 256)
 
 
 def test_a_campaign_of_commands_with_unknown_samples_is_refused(tmp_path: Path) -> None:
@@ -186,9 +170,14 @@ def test_a_campaign_of_commands_with_unknown_samples_is_refused(tmp_path: Path) 
     path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump(content))
     with pytest.raises(InputError, match="nothing of it can be calibrated") as caught:
-        pilot_of(path)
+        make_pilot(path)
     assert "its samples are not known; allowed: `samples` in models.mine" in str(caught.value)
+    content["series"]["x"]["gpus"] = [1]
     content["models"]["mine"]["samples"] = 10000
     content["models"]["mine"]["command"] = "python train.py {epochs} {local_batch_size}"
     path.write_text(yaml.safe_dump(content))
-    assert len(pilot_of(path)[0]["series"]) == 6
+    with pytest.raises(InputError, match="its only number of GPUs is 1; expected another one"):
+        make_pilot(path)
+    content["series"]["x"] |= {"gpus": [1, 2], "local_batch_size": 4}
+    path.write_text(yaml.safe_dump(content))
+    assert len(make_pilot(path)[0]["series"]) == 4  # of one LBS

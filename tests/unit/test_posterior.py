@@ -5,23 +5,24 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from campaign_files import ROOT
 from scipy import stats
 
-from scalewatt.scaling.model.fit import (
+from scalewatt.scaling.calibrate import read_points
+from scalewatt.scaling.fit import PRIOR_POINTS, PRIOR_SPREAD, by_kind, calibrate, draw
+from scalewatt.scaling.model import (
+    Array,
+    Draws,
+    Kind,
     KindModel,
     Point,
-    by_kind,
-    calibrate,
+    energy_columns,
+    time_columns,
 )
-from scalewatt.scaling.model.model_file import read_model
-from scalewatt.scaling.model.points import points_of
-from scalewatt.scaling.model.posterior import PRIOR_POINTS, PRIOR_SPREAD, Draws, draw
-from scalewatt.scaling.model.terms import Array, energy_columns, time_columns
+from scalewatt.scaling.predict import read_model
 
 MODEL = ROOT / "reference" / "scaling_model.json"
 
@@ -31,9 +32,9 @@ def shipped() -> tuple[KindModel, ...]:
     return read_model(MODEL).kinds
 
 
-def published(key: str, device: str) -> list[Point]:
-    kinds = by_kind(points_of(Path(ROOT / "reference")))
-    return next(own for kind, own in kinds.items() if (kind.key, kind.device) == (key, device))
+def published(key: str, device: str) -> tuple[Kind, list[Point]]:
+    kinds = by_kind(read_points(ROOT / "reference"))
+    return next(pair for pair in kinds.items() if (pair[0].key, pair[0].device) == (key, device))
 
 
 # --- the posterior --------------------------------------------------------------------------------
@@ -59,23 +60,23 @@ def exact(columns: Array, values: Array, count: int, seed: int = 5) -> Array:
     return kept / scale
 
 
-def agree(found: Array, reference: Array) -> None:
+def agree(drawn_values: Array, reference: Array) -> None:
     """Quantiles of 500 draws (draws, points) are those of exact ones, up to what 500 draws leave open."""
-    for one, other in zip(found.T, reference.T, strict=True):
-        assert stats.ks_2samp(one, other).pvalue > 0.005
-        low, median, high = np.quantile(other, [0.05, 0.5, 0.95])
-        own = np.quantile(one, [0.05, 0.5, 0.95])
-        assert abs(own[1] - median) < 0.06 * (high - low)
-        assert own[2] - own[0] == pytest.approx(high - low, rel=0.15)
+    for drawn, expected in zip(drawn_values.T, reference.T, strict=True):
+        assert stats.ks_2samp(drawn, expected).pvalue > 0.005
+        low, median, high = np.quantile(expected, [0.05, 0.5, 0.95])
+        ends = np.quantile(drawn, [0.05, 0.5, 0.95])
+        assert abs(ends[1] - median) < 0.06 * (high - low)
+        assert ends[2] - ends[0] == pytest.approx(high - low, rel=0.15)
 
 
-def time_of(points: list[Point]) -> tuple[Array, Array, Draws]:
-    model = calibrate(points)
+def time_of(kind: Kind, points: list[Point]) -> tuple[Array, Array, Draws]:
+    model = calibrate(kind, points)
     values = np.array([point.runtime_s for point in points])
     return time_columns([point.load for point in points], model.time_terms), values, model.time
 
 
-def energy_of(points: list[Point]) -> tuple[Array, Array, Draws]:
+def energy_of(kind: Kind, points: list[Point]) -> tuple[Array, Array, Draws]:
     times = np.array([point.runtime_s for point in points])
     columns = energy_columns([point.load for point in points], times)
     values = np.array([point.energy_j for point in points], float)
@@ -84,10 +85,10 @@ def energy_of(points: list[Point]) -> tuple[Array, Array, Draws]:
 
 @pytest.mark.parametrize("quantity", [time_of, energy_of])
 def test_draws_for_resnet50_are_of_the_exact_posterior(quantity: object) -> None:
-    columns, values, draws = quantity(published("resnet50", "a100"))  # type: ignore[operator]
-    found, reference = draws.means(columns), exact(columns, values, 2000) @ columns.T
-    agree(found, reference)
-    medians = np.median(found, axis=0) / np.median(reference, axis=0)
+    columns, values, draws = quantity(*published("resnet50", "a100"))  # type: ignore[operator]
+    means, reference = draws.means(columns), exact(columns, values, 2000) @ columns.T
+    agree(means, reference)
+    medians = np.median(means, axis=0) / np.median(reference, axis=0)
     assert medians == pytest.approx(1, abs=0.0025)
 
 
@@ -96,10 +97,10 @@ def test_terms_that_points_do_not_separate_are_drawn_as_exactly() -> None:
 
     A sum of both costs has as many ways to be divided as it is large, each as probable.
     """
-    points = published("resnet50", "a100")
+    kind, points = published("resnet50", "a100")
     gone = [p for p in points if p.load.local_batch_size * p.load.gpus == 256]
     assert len(gone) == 6
-    columns, values, draws = time_of([p for p in points if p not in gone])
+    columns, values, draws = time_of(kind, [p for p in points if p not in gone])
     per_sample = columns[0, 1] / columns[0, 0]
     assert columns[:, 1] == pytest.approx(per_sample * columns[:, 0], rel=1e-3)
     merged = exact(columns[:, [0, 2, 3, 4]], values, 4000)
@@ -118,7 +119,7 @@ def test_the_shipped_model_is_made_again_from_the_published_points(
 ) -> None:
     """So a plan follows from the points alone."""
     for kept in shipped:
-        again = calibrate(published(kept.kind.key, kept.kind.device))
+        again = calibrate(*published(kept.kind.key, kept.kind.device))
         assert again.time_terms == kept.time_terms and again.points == kept.points
         assert again.time.spread == pytest.approx(kept.time.spread, rel=1e-4)
         assert again.time.terms == pytest.approx(kept.time.terms, rel=1e-4, abs=1e-9)
@@ -128,7 +129,7 @@ def test_the_shipped_model_is_made_again_from_the_published_points(
 
 DRAWN = """
 import numpy as np
-from scalewatt.scaling.model.posterior import draw
+from scalewatt.scaling.fit import draw
 n = np.tile([1.0, 2.0, 4.0, 8.0], 3)
 columns = np.column_stack([n, 1 / n, np.repeat([16.0, 32.0, 64.0], 4) / n, np.log2(2 * n), 4 * n])
 values = columns @ [0.1, 30.0, 0.2, 1.0, 0.02] * (1 + 0.02 * np.sin(np.arange(12)))
@@ -139,12 +140,12 @@ print(*np.column_stack([draws.terms, draws.spread]).ravel().tolist())
 
 def test_other_processors_draw_the_same() -> None:
     """Each has its kernels of linear algebra, whose roundings differ."""
-    found = []
+    draws_by_processor = []
     for kernels in ("Prescott", "Haswell"):
         environment = {**os.environ, "OPENBLAS_CORETYPE": kernels, "OPENBLAS_NUM_THREADS": "1"}
         done = subprocess.run(
             [sys.executable, "-c", DRAWN], env=environment, capture_output=True, check=True
         )
-        found.append(np.array(done.stdout.split(), float))
-    assert len(found[0]) == 500 * 6
-    assert found[0] == pytest.approx(found[1], rel=1e-6, abs=1e-9)
+        draws_by_processor.append(np.array(done.stdout.split(), float))
+    assert len(draws_by_processor[0]) == 500 * 6
+    assert draws_by_processor[0] == pytest.approx(draws_by_processor[1], rel=1e-6, abs=1e-9)

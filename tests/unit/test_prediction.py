@@ -13,7 +13,7 @@ import pytest
 from campaign_files import PAPER, ROOT
 from figure_tables import draw, plotted
 from matplotlib.figure import Figure
-from plan_files import UNKNOWN, forecaster, small
+from plan_files import UNKNOWN, scaling_model, small
 from request_files import paper
 
 from scalewatt.campaign.cluster import load_cluster
@@ -24,24 +24,23 @@ from scalewatt.results.figures.figure_schema import PREDICTION
 from scalewatt.results.tables.frames import records, to_table
 from scalewatt.results.tables.published import published_configurations
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, table, with_metadata
-from scalewatt.scaling.commands import write_prediction
-from scalewatt.scaling.planning.forecast import Forecaster
-from scalewatt.scaling.planning.prediction import prediction_table
+from scalewatt.scaling.predict import ScalingModel
+from scalewatt.scaling.prediction import prediction_table, write_prediction
 
 Row = dict[str, Any]
 ONE = "resnet50-a100-n064-lbs0128-s0320291"
 
 
-def measured(folder: Path, change: Any = None, **said: Any) -> Path:
+def measured(folder: Path, change: Any = None, **metadata: Any) -> Path:
     """Results in which somebody found nearly what was published."""
-    rows = [one for one in records(published_configurations()) if one["configuration"] in PAPER_IDS]
+    rows = [p for p in records(published_configurations()) if p["configuration"] in PAPER_IDS]
     for row in rows:
         row |= {"campaign": "paper", "energy_origin": "measured"}
         if change is not None:
             change(row)
-    said = {"campaign": "paper", "gpu_word": "GPUs", "missing": [], "excluded": [], **said}
+    metadata = {"campaign": "paper", "gpu_word": "GPUs", "missing": [], "excluded": [], **metadata}
     path = folder / "tables" / "configurations.parquet"
-    write_table_with_csv(with_metadata(table(rows, CONFIGURATIONS), said), path)
+    write_table_with_csv(with_metadata(table(rows, CONFIGURATIONS), metadata), path)
     return folder
 
 
@@ -59,10 +58,10 @@ def scaled(factor: float) -> Any:
 
 
 def rows_of(folder: Path) -> list[Row]:
-    return records(prediction_table(folder, paper(), forecaster()))
+    return records(prediction_table(folder, paper(), scaling_model()))
 
 
-def one(rows: list[Row], quantity: str, configuration: str = ONE) -> Row:
+def select(rows: list[Row], quantity: str, configuration: str = ONE) -> Row:
     return next(
         r for r in rows if r["quantity"] == quantity and r["configuration"] == configuration
     )
@@ -75,15 +74,15 @@ def test_each_configuration_has_a_time_an_energy_and_an_energy_at_its_time(tmp_p
     rows = rows_of(measured(tmp_path))
     ids = [row["configuration"] for row in rows]
     assert len(ids) == 3 * len(set(ids)) and len(set(ids)) >= 25
-    found = one(rows, "energy_kwh")
-    assert found["error"] == pytest.approx(found["predicted"] / found["found"] - 1)
-    assert found["predicted_low"] < found["predicted"] < found["predicted_high"]
-    assert found["found_low"] < found["found"] < found["found_high"]
+    row = select(rows, "energy_kwh")
+    assert row["error"] == pytest.approx(row["predicted"] / row["found"] - 1)
+    assert row["predicted_low"] < row["predicted"] < row["predicted_high"]
+    assert row["found_low"] < row["found"] < row["found_high"]
 
 
-def knows(campaign: str) -> Forecaster:
-    """The forecaster of a model that was calibrated on ONE, of a campaign, before it was repeated."""
-    model = forecaster().model
+def knows(campaign: str) -> ScalingModel:
+    """The scaling_model of a model that was calibrated on ONE, of a campaign, before it was repeated."""
+    model = scaling_model()
     kinds = [
         replace(
             kind,
@@ -96,7 +95,7 @@ def knows(campaign: str) -> Forecaster:
         )
         for kind in model.kinds
     ]
-    return Forecaster(replace(model, kinds=tuple(kinds)))
+    return replace(model, kinds=tuple(kinds))
 
 
 def test_a_configuration_that_the_model_was_calibrated_on_is_marked(tmp_path: Path) -> None:
@@ -104,21 +103,18 @@ def test_a_configuration_that_the_model_was_calibrated_on_is_marked(tmp_path: Pa
     folder = measured(tmp_path)
     rows = records(prediction_table(folder, paper(), knows("paper")))
     assert {row["configuration"] for row in rows if row["calibrated_on"]} == {ONE}
-
-
-def test_the_same_training_of_another_campaign_is_a_test(tmp_path: Path) -> None:
-    rows = records(prediction_table(measured(tmp_path), paper(), knows("another")))
-    assert {row["calibrated_on"] for row in rows} == {False}
+    others = records(prediction_table(folder, paper(), knows("another")))
+    assert {row["calibrated_on"] for row in others} == {False}
 
 
 def test_what_is_far_from_its_prediction_is_outside_of_the_interval(tmp_path: Path) -> None:
     near, far = (rows_of(measured(tmp_path / str(f), scaled(f))) for f in (1.0, 1.5))
-    assert one(near, "runtime_h")["in_interval"] is True
+    assert select(near, "runtime_h")["in_interval"] is True
     for quantity in ("runtime_h", "energy_kwh"):
-        assert one(far, quantity)["in_interval"] is False
-        assert one(far, quantity)["error"] < -0.25
+        assert select(far, quantity)["in_interval"] is False
+        assert select(far, quantity)["error"] < -0.25
     # The energy follows the time, of which half again was taken.
-    assert abs(one(far, "energy_at_time_kwh")["error"]) < abs(one(far, "energy_kwh")["error"])
+    assert abs(select(far, "energy_at_time_kwh")["error"]) < abs(select(far, "energy_kwh")["error"])
 
 
 def test_energies_of_another_scope_are_not_compared(tmp_path: Path) -> None:
@@ -126,10 +122,10 @@ def test_energies_of_another_scope_are_not_compared(tmp_path: Path) -> None:
         row["energy_scope"] = "gpu"
 
     rows = rows_of(measured(tmp_path, change))
-    found = one(rows, "energy_kwh")
-    assert found["predicted"] is found["error"] is found["in_interval"] is None
-    assert found["reason"] == "the model's energies are of gpu+cpu+ram, these of gpu"
-    assert one(rows, "runtime_h")["error"] is not None
+    row = select(rows, "energy_kwh")
+    assert row["predicted"] is row["error"] is row["in_interval"] is None
+    assert row["reason"] == "the model's energies are of gpu+cpu+ram, these of gpu"
+    assert select(rows, "runtime_h")["error"] is not None
 
 
 def test_what_the_model_does_not_know_has_the_reason(tmp_path: Path) -> None:
@@ -138,9 +134,9 @@ def test_what_the_model_does_not_know_has_the_reason(tmp_path: Path) -> None:
     row = {**records(published_configurations())[0], "configuration": id_}
     path = tmp_path / "tables" / "configurations.parquet"
     write_table_with_csv(with_metadata(table([row], CONFIGURATIONS), {}), path)
-    for found in records(prediction_table(tmp_path, campaign, forecaster())):
-        assert found["predicted"] is None and found["found"] is not None
-        assert "is not calibrated for resnet50 on a100, precision=bf16" in found["reason"]
+    for row in records(prediction_table(tmp_path, campaign, scaling_model())):
+        assert row["predicted"] is None and row["found"] is not None
+        assert "is not calibrated for resnet50 on a100, precision=bf16" in row["reason"]
 
 
 def test_simulated_results_are_no_test_of_the_model_that_made_them(tmp_path: Path) -> None:
@@ -180,11 +176,11 @@ def test_the_table_is_written_and_the_figure_reads_it(tmp_path: Path) -> None:
 # --- the figure -----------------------------------------------------------------------------------
 
 
-def drawn(folder: Path, width_mm: int = 180, **said: Any) -> tuple[Figure, pa.Table]:
-    found = prediction_table(measured(folder, scaled(1.02), **said), paper(), forecaster())
-    said = {**found.attrs, "options": {"width_mm": width_mm}}
-    found = with_metadata(to_table(found, PREDICTION), said)
-    return draw("prediction", found), found
+def drawn(folder: Path, width_mm: int = 180, **metadata: Any) -> tuple[Figure, pa.Table]:
+    frame = prediction_table(measured(folder, scaled(1.02), **metadata), paper(), scaling_model())
+    options = {**frame.attrs, "options": {"width_mm": width_mm}}
+    table = with_metadata(to_table(frame, PREDICTION), options)
+    return draw("prediction", table), table
 
 
 def test_each_point_stands_at_its_ratio_over_its_prediction(tmp_path: Path) -> None:

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import csv
 import os
-from dataclasses import astuple, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from campaign_files import ROOT
 
-from scalewatt.scaling.model.fit import Point, Score, by_kind
-from scalewatt.scaling.model.model_file import ScalingModel, read_model
-from scalewatt.scaling.model.points import _load_to_target, points_of
-from scalewatt.scaling.model.predict import NEAR, UNSEEN, doublings_apart, estimate, predict, unseen
-from scalewatt.scaling.model.terms import Kind, load_of
-from scalewatt.scaling.model.validate import (
+from scalewatt.scaling.calibrate import (
     ENERGY,
     ENERGY_AT_TIME,
     LARGEST,
@@ -26,23 +20,34 @@ from scalewatt.scaling.model.validate import (
     SERIES,
     TIME,
     UPPER,
+    _load_to_target,
     folds,
-    scores,
+    read_points,
+    score,
     validate,
+)
+from scalewatt.scaling.fit import by_kind
+from scalewatt.scaling.model import Kind, Point, load_of
+from scalewatt.scaling.predict import (
+    NEAR,
+    UNSEEN,
+    ScalingModel,
+    doublings_apart,
+    estimate,
+    predict,
+    read_model,
+    unseen,
 )
 
 MODEL = ROOT / "reference" / "scaling_model.json"
+Scores = dict[tuple[str, str, str], dict[str, Any]]
 
 
-def published(key: str, device: str, smallest: int = 1) -> list[Point]:
-    for kind, points in by_kind(points_of(ROOT / "reference")).items():
+def published(key: str, device: str, smallest: int = 1) -> tuple[Kind, list[Point]]:
+    for kind, points in by_kind(read_points(ROOT / "reference")).items():
         if (kind.key, kind.device) == (key, device):
-            return [point for point in points if point.load.gpus >= smallest]
+            return kind, [point for point in points if point.load.gpus >= smallest]
     raise AssertionError(key)
-
-
-def by_quantity(found: pd.DataFrame) -> dict[str, Score]:
-    return {one.quantity: one for one in scores(found)}
 
 
 @pytest.fixture(scope="module")
@@ -51,50 +56,50 @@ def shipped() -> ScalingModel:
 
 
 @pytest.fixture(scope="module")
-def shipped_scores(shipped: ScalingModel) -> dict[tuple[str, str, str], Score]:
+def shipped_scores(shipped: ScalingModel) -> Scores:
     """The scores that the model's file has, by kind, scheme and quantity."""
     return {
-        (kind.kind.name, one.scheme, one.quantity): one
+        (kind.kind.name, row["scheme"], row["quantity"]): row
         for kind in shipped.kinds
-        for one in kind.scores
+        for row in kind.scores
     }
 
 
 def test_a_resnet50_that_was_left_out_is_predicted_within_two_and_five_per_cent() -> None:
     """Each of the 13 points with n ≥ 4, predicted from the other twelve."""
-    validated = validate(published("resnet50", "a100", 4), [POINT])
+    validated = validate(*published("resnet50", "a100", 4), [POINT])
     assert len(validated) == 3 * 13
-    found = by_quantity(validated)
-    assert found[ENERGY_AT_TIME].mean_error <= 0.02
-    assert found[TIME].mean_error <= 0.05
+    scores = {row["quantity"]: row for row in score(validated)}
+    assert scores[ENERGY_AT_TIME]["mean_error"] <= 0.02
+    assert scores[TIME]["mean_error"] <= 0.05
     assert 0.80 <= validated["covered"].mean() <= 0.98
     # 13 points: of one quantity one more or less is 8 %
-    assert all(one.covered >= 0.80 for one in found.values())
+    assert all(row["covered"] >= 0.80 for row in scores.values())
 
 
 def test_the_scores_in_the_file_are_those_of_validating_again(
-    shipped_scores: dict[tuple[str, str, str], Score],
+    shipped_scores: Scores,
 ) -> None:
-    points = published("fourcastnet.pretrain", "a100")
-    for again in scores(validate(points, [POINT])):
-        kept = shipped_scores["fourcastnet.pretrain on a100", POINT, again.quantity]
-        assert astuple(again)[2:] == pytest.approx(astuple(kept)[2:], rel=1e-3)
-    assert kept.quantity == ENERGY_AT_TIME and kept.mean_error <= 0.02
+    kind, points = published("fourcastnet.pretrain", "a100")
+    for again in score(validate(kind, points, [POINT])):
+        kept = shipped_scores[kind.name, POINT, again["quantity"]]
+        assert [*again.values()][2:] == pytest.approx([*kept.values()][2:], rel=1e-3)
+    assert kept["quantity"] == ENERGY_AT_TIME and kept["mean_error"] <= 0.02
 
 
 def test_three_points_on_h100_leave_wide_intervals(
-    shipped: ScalingModel, shipped_scores: dict[tuple[str, str, str], Score]
+    shipped: ScalingModel, shipped_scores: Scores
 ) -> None:
     """Of the model that ships, at its own points: no narrower than its error where one is left out."""
-    points = published("fourcastnet.pretrain", "h100")
+    kind, points = published("fourcastnet.pretrain", "h100")
     assert len(points) == 3
-    found = predict(shipped.of(points[0].kind), [point.load for point in points])
-    assert found.energy_j is not None
-    for quantity, draws in ((TIME, found.runtime_s), (ENERGY, found.energy_j)):
-        off = shipped_scores["fourcastnet.pretrain on h100", POINT, quantity].mean_error
-        for number in range(3):
-            one = estimate(draws[:, number])
-            assert (one.high - one.low) / 2 / one.median >= off > 0.15
+    predicted = predict(shipped.find(kind), [point.load for point in points])
+    assert predicted.energy_j is not None
+    for quantity, draws in ((TIME, predicted.runtime_s), (ENERGY, predicted.energy_j)):
+        off = shipped_scores[kind.name, POINT, quantity]["mean_error"]
+        for of_point in draws.T:
+            median, low, high = estimate(of_point)
+            assert (high - low) / 2 / median >= off > 0.15
 
 
 # --- what the document says -----------------------------------------------------------------------
@@ -117,19 +122,22 @@ def percent(part: float) -> str:
 
 
 def test_the_errors_in_the_document_are_those_in_the_file_that_ships(
-    shipped_scores: dict[tuple[str, str, str], Score],
+    shipped_scores: Scores,
 ) -> None:
     lines = (ROOT / "docs" / "scaling.md").read_text().split("| left out |")[1].splitlines()
     body = [line.strip("|").split("|") for line in lines[2:] if line.startswith("|")]
     assert len(body) == 9
     for label, *cells in ([cell.strip() for cell in line] for line in body):
         name, _, left_out = label.rpartition(", ")
-        (scheme,) = (own for start, own in SCHEME_OF.items() if left_out.startswith(start))
-        found = [shipped_scores[NAMES[name], scheme, q] for q in (TIME, ENERGY, ENERGY_AT_TIME)]
-        assert str(found[0].points) in left_out
+        (scheme,) = (s for start, s in SCHEME_OF.items() if left_out.startswith(start))
+        rows = [shipped_scores[NAMES[name], scheme, q] for q in (TIME, ENERGY, ENERGY_AT_TIME)]
+        assert str(rows[0]["points"]) in left_out
         expected = [
-            (f"{percent(one.mean_error)}, up to {percent(one.largest_error)}", percent(one.covered))
-            for one in found
+            (
+                f"{percent(row['mean_error'])}, up to {percent(row['largest_error'])}",
+                percent(row["covered"]),
+            )
+            for row in rows
         ]
         assert cells == [cell for pair in expected for cell in pair], label
 
@@ -142,7 +150,6 @@ def made(gpus: int, local_batch_size: int, runtime_s: float = 100.0) -> Point:
     return Point(
         campaign="test",
         configuration=f"n{gpus}-lbs{local_batch_size}",
-        kind=Kind("resnet50", "a100", "paper", "{}"),
         load=load_of(gpus, -(-gpus // 4), local_batch_size, 2**20, 10),
         runtime_s=runtime_s,
         energy_j=None,
@@ -234,10 +241,11 @@ def test_real_trainings_on_512_gpus_lie_where_those_on_8_and_64_say() -> None:
         for run in csv.DictReader(file):
             if run["benchmark"] == "llama2_70b_lora":
                 hours = (float(run["run_stop"]) - float(run["run_start"])) / 3600
-                own = runs.setdefault(8 * int(run["nodes"]), [])
-                own.append((hours, float(run["window_j"]) / 3.6e6))
-    points = [llama(n, *np.mean(own, axis=0)) for n, own in sorted(runs.items())]
+                runs.setdefault(8 * int(run["nodes"]), []).append(
+                    (hours, float(run["window_j"]) / 3.6e6)
+                )
+    points = [llama(n, *np.mean(pairs, axis=0)) for n, pairs in sorted(runs.items())]
     assert [point.load.gpus for point in points] == [8, 64, 512]
-    validated = validate(points, [POINT])
+    validated = validate(Kind("llama", "h100", "target", "{}"), points, [POINT])
     assert len(validated) == 9 and validated["covered"].all()
     assert (validated["error"].tail(3).abs() < 0.15).all()

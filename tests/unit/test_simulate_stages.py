@@ -42,7 +42,7 @@ def accounted(folder: Path, name: str, period_s: float) -> tuple[Simulated, Ener
 
 def stage_seconds(run: Simulated, stage: str) -> list[float]:
     """Lengths of the pieces of a stage."""
-    return [one.seconds for one in run.run.stages if one.name == stage]
+    return [piece.seconds for piece in run.run.stages if piece.name == stage]
 
 
 def at_one_end(run: Simulated, kind: str, stage: str) -> float:

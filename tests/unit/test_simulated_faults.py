@@ -291,8 +291,7 @@ def test_a_lost_sensor_never_makes_a_wrong_number(
             assert uncovered_s >= lost_s - 4.2 * period_s
 
 
-@pytest.mark.parametrize("reads", ["zero", "nothing"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "reads"), [("gpu", "zero"), ("cpu", "nothing"), ("ram", "zero")])
 def test_a_sensor_lost_for_half_of_the_run_makes_its_kind_null(kind: str, reads: str) -> None:
     spec = spec_of(ON_TWO_NODES, epochs=20)
     with accounted(spec, [SensorLoss(kind, 1, 1, 0, 0.5, None, reads)]) as result:
@@ -421,15 +420,3 @@ def assert_null_is_needed(
         if isinstance(fault, NodeLoss):
             lost_s += each * (fault.unsynced_s + 4.2 * period_s)
     assert lost_s > MAX_UNCOVERED * each * spec.nodes * runtime_s
-
-
-# Segments
-
-
-def test_a_lost_node_ends_its_segment_and_the_next_one_goes_on(tmp_path: Path) -> None:
-    faults = [NodeLoss(0.5), SensorLoss("cpu", at=0.25)]
-    run = simulate(tmp_path, spec_of(ON_TWO_NODES, epochs=4), None, faults)
-    segments = run.provenance["segments"]
-    assert [fault["outcome"] for fault in segments] == ["killed", "finished"]
-    assert segments[0]["ended_s"] is None
-    assert run.row()["segments"] == 2

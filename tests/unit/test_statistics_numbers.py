@@ -35,7 +35,7 @@ SD = 0.05
 ERRORS = st.floats(0.01, 0.5)
 REPEATS = st.integers(2, 9)
 PLACES = st.lists(st.integers(-1000, 1000), min_size=3, max_size=12).filter(
-    lambda places: len(set(places)) > 1
+    lambda abscissae: len(set(abscissae)) > 1
 )
 
 
@@ -61,10 +61,10 @@ def test_the_ratio_of_two_means_has_welchs_interval_on_logarithms(
 
 @given(PLACES, st.floats(0.01, 10))
 def test_a_slope_is_that_of_least_squares_with_the_errors_of_its_points(
-    places: list[int], error: float
+    abscissae: list[int], error: float
 ) -> None:
-    x = np.array(places, float)
-    y = np.random.default_rng(len(places)).normal(size=len(x))
+    x = np.array(abscissae, float)
+    y = np.random.default_rng(len(abscissae)).normal(size=len(x))
     slope = numbers(y, error).contrast(slope_weights(x))
     assert slope.values == pytest.approx([stats.linregress(x, y).slope], abs=1e-9)
     assert slope.errors == pytest.approx([error / np.sqrt(np.sum((x - x.mean()) ** 2))], rel=1e-6)
@@ -93,8 +93,8 @@ def test_a_ratio_of_sums_has_the_error_of_its_derivatives(top: float, bottom: fl
 
 
 @given(PLACES)
-def test_weighted_least_squares_are_those_of_numpy(places: list[int]) -> None:
-    x = np.array(places, float)
+def test_weighted_least_squares_are_those_of_numpy(abscissae: list[int]) -> None:
+    x = np.array(abscissae, float)
     y, weights = np.cos(x), 1 + np.abs(x)
     line = least_squares(weights, np.stack([np.ones_like(x), x], axis=1)) @ y
     assert line[::-1] == pytest.approx(np.polyfit(x, y, 1, w=np.sqrt(weights)), abs=1e-6)

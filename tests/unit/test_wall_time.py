@@ -6,7 +6,7 @@ import pytest
 from campaign_files import replaced
 from hypothesis import given
 from hypothesis import strategies as st
-from plan_files import forecaster
+from plan_files import scaling_model
 from request_files import (
     UNLIMITED_MIN,
     device,
@@ -97,7 +97,7 @@ def test_horekas_published_runs_fit_into_what_the_model_asks_for() -> None:
         if took.get(id_) is not None:
             run = run_spec(paper(), id_, 1)
             limited = replaced(horeka().devices[configuration.device], time_limit_min=UNLIMITED_MIN)
-            upper_s = forecaster().upper_runtime_s(run)
+            upper_s = scaling_model().upper_runtime_s(run)
             asked = wall_time_min(run, limited, 0, 600, upper_s)
             assert 60 * took[id_] < asked <= 3 * 60 * took[id_] + 70
             checked += 1

@@ -91,24 +91,24 @@ if CAMPAIGN.registered:  # runs made elsewhere, on any device: nothing is traine
 
 
 @cache
-def forecaster():
-    """Return the forecaster of the cluster's scaling model; None if the cluster file names none."""
+def scaling_model():
+    """Return the cluster's scaling model; None if the cluster file names none."""
     if CLUSTER.scaling_model is None:
         return None
     # Only here: what reads models is imported where one is named.
-    from scalewatt.scaling.planning.forecast import forecaster_of
+    from scalewatt.scaling.predict import read_model
 
-    return checked(forecaster_of, CLUSTER.scaling_model)
+    return checked(read_model, CLUSTER.scaling_model)
 
 
-def scaling_model(wildcards):
+def scaling_model_file(wildcards):
     """Return the file of the cluster's scaling model, as an input, wherever it was found."""
-    return str(forecaster().model.path) if forecaster() else []
+    return scaling_model().path if scaling_model() else []
 
 
 def upper_s(spec):
     """Return an upper bound of a run's time in s by the scaling model; None if unknown."""
-    return forecaster() and forecaster().upper_runtime_s(spec)
+    return scaling_model() and scaling_model().upper_runtime_s(spec)
 
 
 if not RESULTS_ONLY and not workflow.remote_exec:

@@ -26,7 +26,7 @@ def say(sentence):
 
 
 if CLUSTER.simulates and not RESULTS_ONLY and not workflow.remote_exec:
-    checked(check_simulations, CAMPAIGN, CLUSTER, forecaster().model)
+    checked(check_simulations, CAMPAIGN, CLUSTER, scaling_model())
 
 if TRAINS and not workflow.remote_exec:
     for sentence in checked(changed_files, CAMPAIGN, Path(RESULTS), Path(WORK)):

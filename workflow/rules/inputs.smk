@@ -135,7 +135,7 @@ def files_of_figure(name):
 
 def plan_content(wildcards):
     """Return all that a plan depends on."""
-    from scalewatt.scaling.planning.plan import plan_definition  # with pyarrow
+    from scalewatt.scaling.plan import plan_definition  # with pyarrow
 
     return plan_definition(CAMPAIGN, CLUSTER)
 

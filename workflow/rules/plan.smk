@@ -9,7 +9,7 @@ PLAN = multiext(f"{RESULTS}/tables/plan", ".csv", ".parquet", ".md")
 PREDICTION_TABLE = RESULT_SET.table_files("prediction")
 PREDICTION = PREDICTION_TABLE + RESULT_SET.figure_files("prediction")
 
-KNOWN = (CAMPAIGN, CLUSTER, CLUSTER_FILE, forecaster)
+KNOWN = (CAMPAIGN, CLUSTER, CLUSTER_FILE, scaling_model)
 NO_PLAN = cache(partial(plan_obstacle, *KNOWN))
 NO_PREDICTION = cache(partial(prediction_obstacle, *KNOWN))
 PLANNED = available(NO_PLAN, PLAN)
@@ -18,7 +18,7 @@ PREDICTED = available(NO_PREDICTION, PREDICTION)
 
 rule plan_table:
     input:
-        scaling_model,
+        scaling_model_file,
     output:
         PLAN,
     log:
@@ -39,7 +39,7 @@ rule plan_table:
 rule prediction_table:
     input:
         configurations=f"{RESULTS}/tables/configurations.parquet",
-        model=scaling_model,
+        model=scaling_model_file,
     output:
         table=PREDICTION_TABLE[0],
         csv=PREDICTION_TABLE[1],

@@ -7,7 +7,7 @@
 rule simulate:
     input:
         spec=f"{RUN}/spec.json",
-        model=scaling_model,
+        model=scaling_model_file,
         published=str(shipped("reference/published_results.csv")),
     output:
         history=f"{RUN}/history.parquet",

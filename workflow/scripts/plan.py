@@ -3,10 +3,11 @@
 from pathlib import Path
 
 from scalewatt.campaign.cluster import parse_cluster
-from scalewatt.scaling.commands import plan_campaign, write_plan
+from scalewatt.scaling.plan import load_plan, make_plan, write_plan
 from scalewatt.targets.step import logged
 
 with logged(snakemake.log[0]):
     cluster = parse_cluster(snakemake.config, "cluster")
-    plan = plan_campaign(cluster, Path(snakemake.params.campaign))
+    campaign, model = load_plan(cluster, Path(snakemake.params.campaign), None)
+    plan = make_plan(campaign, cluster, model)
     write_plan(plan, Path(snakemake.output[0]).with_suffix(""))

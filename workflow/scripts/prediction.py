@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from scalewatt.campaign.cluster import parse_cluster
-from scalewatt.scaling.commands import write_prediction
+from scalewatt.scaling.prediction import write_prediction
 from scalewatt.targets.step import logged
 
 with logged(snakemake.log[0]):

@@ -77,9 +77,9 @@ def campaign(arguments: argparse.Namespace) -> None:
     MAX_GPUS,
     option("--model", "FILE", "scaling model; default: the cluster file's scaling_model"),
     option("--deadline-h", "H", "mark the cheapest n of each series that ends in H hours", float),
-    flag("--json", "one JSON object, with every run"),
+    flag("--json", "one JSON object"),
     option("--out", "STEM", "also write .parquet, .csv and .md"),
-    option("--html", "FILE", "also write a page where n and batch size are chosen"),
+    option("--html", "FILE", "also write a page where PUE, price and carbon are typed"),
     examples=(
         "scalewatt plan --site horeka",
         "scalewatt plan --site horeka --max-gpus 16",
@@ -91,18 +91,17 @@ def plan(arguments: argparse.Namespace) -> None:
     """Predict time, energy and cost of a campaign before it runs."""
     from scalewatt.campaign.cluster import load_site
     from scalewatt.report.planner.plan_page import write_plan_page
-    from scalewatt.scaling.commands import load_plan, write_plan
-    from scalewatt.scaling.planning.plan import make_plan, plan_json, plan_text
+    from scalewatt.scaling.plan import load_plan, make_plan, plan_json, plan_text, write_plan
 
     cluster = load_site(arguments.site)
     if arguments.max_gpus is not None:
         cluster = cluster.model_copy(update={"max_gpus": arguments.max_gpus})
-    campaign, forecaster = load_plan(cluster, arguments.campaign, arguments.model)
-    plan = make_plan(campaign, cluster, forecaster, arguments.deadline_h)
+    campaign, model = load_plan(cluster, arguments.campaign, arguments.model)
+    plan = make_plan(campaign, cluster, model, arguments.deadline_h)
     if arguments.out is not None:
         write_plan(plan, arguments.out)
     if arguments.html is not None:
-        write_plan_page(arguments.html, campaign, cluster, forecaster, arguments.deadline_h)
+        write_plan_page(arguments.html, plan, cluster, arguments.deadline_h)
     as_json = json.dumps(plan_json(plan), indent=1, allow_nan=False)
     print(as_json if arguments.json else plan_text(plan))
 
@@ -125,14 +124,14 @@ def advise(arguments: argparse.Namespace) -> int:
     keeps the limits.
     """
     from scalewatt.results.tables.frames import records
-    from scalewatt.scaling.planning.advise import COLUMNS, Limits, advice_text, advise, settings_in
+    from scalewatt.scaling.advise import COLUMNS, advice_text, advise, read_settings
     from scalewatt.tracking.remeasure import CampaignFolders
 
     slowdown = None if arguments.slowdown is None else arguments.slowdown / 100
     folders = arguments.campaign, arguments.results, arguments.work
-    settings = settings_in(CampaignFolders.find(arguments.site, *folders).results)
-    limits = Limits(slowdown, arguments.deadline_h, arguments.carbon_kg)
-    kept = advise(settings, limits)
+    settings = read_settings(CampaignFolders.find(arguments.site, *folders).results)
+    limits = {"deadline_h": arguments.deadline_h, "carbon_kg": arguments.carbon_kg}
+    kept = advise(settings, slowdown=slowdown, **limits)
     if unknown := settings.loc[settings["energy_kwh_mean"].isna(), "configuration"].tolist():
         print(f"scalewatt: energy not known, not compared: {', '.join(unknown)}", file=sys.stderr)
     if arguments.json:
@@ -149,7 +148,7 @@ def advise(arguments: argparse.Namespace) -> int:
 )
 def pilot(arguments: argparse.Namespace) -> None:
     """Write the campaign of short runs that calibrates the scaling model."""
-    from scalewatt.scaling.planning.pilot import write_pilot
+    from scalewatt.scaling.pilot import write_pilot
 
     print(write_pilot(arguments.campaign, arguments.out))
 
@@ -169,7 +168,7 @@ def pilot(arguments: argparse.Namespace) -> None:
 )
 def calibrate(arguments: argparse.Namespace) -> None:
     """Calibrate the scaling model of time and energy on results."""
-    from scalewatt.scaling.commands import calibrate_sources
+    from scalewatt.scaling.calibrate import calibrate_sources
 
     print(calibrate_sources(arguments.sources, arguments.out))
 

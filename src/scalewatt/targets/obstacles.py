@@ -39,28 +39,28 @@ def idle_obstacle(results: ResultSet) -> str | None:
 
 
 def plan_obstacle(
-    campaign: Campaign, cluster: Cluster, cluster_file: str, forecaster: Callable[[], Any]
+    campaign: Campaign, cluster: Cluster, cluster_file: str, scaling_model: Callable[[], Any]
 ) -> str | None:
     """Explain why no run of the campaign can be predicted; None if one can."""
-    from scalewatt.scaling.planning.forecast import check_any, no_model
+    from scalewatt.scaling.predict import check_any, no_model
 
     try:
         if cluster.scaling_model is None:
             raise no_model(cluster_file, campaign)
         check_devices(campaign, cluster)
-        check_any(campaign, forecaster())
+        check_any(campaign, scaling_model())
     except InputError as error:
         return str(error)
     return None
 
 
 def prediction_obstacle(
-    campaign: Campaign, cluster: Cluster, cluster_file: str, forecaster: Callable[[], Any]
+    campaign: Campaign, cluster: Cluster, cluster_file: str, scaling_model: Callable[[], Any]
 ) -> str | None:
     """Explain why predictions cannot be compared with measurements; None if they can."""
     if cluster.simulates:
         return f"prediction: needs runs that were trained; {cluster_file} has mode: simulate"
-    return plan_obstacle(campaign, cluster, cluster_file, forecaster)
+    return plan_obstacle(campaign, cluster, cluster_file, scaling_model)
 
 
 def notices(results: ResultSet, cluster_file: str) -> list[str]:

@@ -1,1 +1,1 @@
-"""The planner page: one training chosen in a browser, forecast there from posterior samples."""
+"""The planner page: a plan's points in a browser, with the site's factors as a form."""

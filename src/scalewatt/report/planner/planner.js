@@ -1,14 +1,10 @@
 "use strict";
-// Show one training's forecasts. All are computed by plan_page.py; here they are chosen, and multiplied by
-// the site's factors.
+// Show the points of one series. All forecasts are the plan's; here they are chosen, and multiplied by the
+// site's factors.
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
-const MISSING = "–";
 const FACTORS = ["pue", "price", "carbon", "deadline"];
-
-function element(id) {
-  return document.getElementById(id);
-}
+const element = (id) => document.getElementById(id);
 
 function made(tag, text) {
   const node = document.createElement(tag);
@@ -16,14 +12,11 @@ function made(tag, text) {
   return node;
 }
 
-// Three digits; an interval after its median.
-function text(value) {
-  return value === null ? MISSING : String(Number(value.toPrecision(value >= 1000 ? 4 : 3)));
-}
-
+// The median in three digits, with its interval; a dash where it is not known.
 function interval(ends) {
-  if (ends === null) return MISSING;
-  const [median, low, high] = ends.map(text);
+  if (ends === null) return "–";
+  const digits = (value) => String(Number(value.toPrecision(value >= 1000 ? 4 : 3)));
+  const [median, low, high] = ends.map(digits);
   return `${median} (${low}–${high})`;
 }
 
@@ -38,71 +31,39 @@ function factor(name) {
   return input.value === "" || !input.validity.valid ? null : Number(input.value);
 }
 
-function fill(select, values) {
-  const options = values.map(([value, words]) => new Option(words, value));
-  select.replaceChildren(...options);
-}
-
-function training() {
-  return DATA.trainings[Number(element("training").value)];
-}
-
-function cellsOf(row, factors) {
-  const facility = times(row.kwh, factors.pue);
-  const carbon = factors.carbon === null ? null : factors.carbon / 1000;
-  return [
-    row.gpus,
-    row.nodes,
-    interval(row.hours),
-    text(row.gpus * row.hours[0]),
-    interval(row.kwh),
-    interval(facility),
-    interval(times(facility, factors.price)),
-    interval(times(facility, carbon)),
-  ];
-}
-
-// The row of least energy among those that keep the deadline with 95 % probability.
-function cheapestOf(rows, deadline) {
-  const kept = rows.filter(
-    (row) => row.kwh !== null && (deadline === null || row.hours[2] <= deadline),
-  );
-  return kept.sort((a, b) => a.kwh[0] - b.kwh[0])[0];
+function cellsOf(row, { pue, price, carbon }) {
+  const facility = times(row.energy_kwh, pue);
+  const kg = carbon === null ? null : carbon / 1000;
+  const quantities = [row.runtime_h, row.gpu_hours, row.energy_kwh, facility];
+  quantities.push(times(facility, price), times(facility, kg));
+  return [row.gpus, row.nodes, row.local_batch_size, ...quantities.map(interval)];
 }
 
 function show() {
-  const { reason, rows } = training();
+  const { rows } = DATA.series[Number(element("series").value)];
   const factors = Object.fromEntries(FACTORS.map((name) => [name, factor(name)]));
-  const shown = rows.filter((row) => row.lbs === Number(element("lbs").value));
-  const cheapest = cheapestOf(shown, factors.deadline);
-  element("reason").hidden = reason === null;
-  element("reason").textContent = reason;
-  element("runs").tBodies[0].replaceChildren(
-    ...shown.map((row) => {
-      const line = document.createElement("tr");
-      if (row === cheapest) line.className = "cheapest";
-      const cells = [...cellsOf(row, factors), row === cheapest ? "cheapest" : ""];
-      line.append(...cells.map((cell) => made("td", cell)));
-      return line;
-    }),
-  );
-  const warnings = shown.flatMap((row) => row.warnings.map((words) => `n = ${row.gpus}: ${words}.`));
-  element("warnings").replaceChildren(...warnings.map((words) => made("li", words)));
+  // The least energy of those that keep the deadline with 95 % probability.
+  const inTime = ({ energy_kwh, runtime_h }) =>
+    energy_kwh !== null && (factors.deadline === null || runtime_h[2] <= factors.deadline);
+  const [cheapest] = rows.filter(inTime).sort((a, b) => a.energy_kwh[0] - b.energy_kwh[0]);
+  const lines = rows.map((row) => {
+    const line = document.createElement("tr");
+    if (row === cheapest) line.className = "cheapest";
+    const cells = [...cellsOf(row, factors), row === cheapest ? "cheapest" : ""];
+    line.append(...cells.map((cell) => made("td", cell)));
+    return line;
+  });
+  element("runs").tBodies[0].replaceChildren(...lines);
+  const remarks = rows.flatMap((row) => row.remarks.map((words) => `n = ${row.gpus}: ${words}.`));
+  element("remarks").replaceChildren(...remarks.map((words) => made("li", words)));
 }
 
-function changeTraining() {
-  const sizes = Array.from(new Set(training().rows.map((row) => row.lbs)));
-  fill(element("lbs"), sizes.map((size) => [size, size]));
-  show();
-}
-
-fill(element("training"), DATA.trainings.map(({ name }, place) => [place, name]));
+element("series").replaceChildren(...DATA.series.map(({ title }, index) => new Option(title, index)));
+element("series").addEventListener("change", show);
 for (const name of FACTORS) {
   element(name).value = DATA.begin[name] ?? "";
   element(name).addEventListener("input", show);
 }
-element("training").addEventListener("change", changeTraining);
-element("lbs").addEventListener("change", show);
 element("choice").addEventListener("submit", (event) => event.preventDefault());
 element("choice").hidden = false;
-changeTraining();
+show();

@@ -65,7 +65,7 @@ MOST_BESIDE_GPUS = 0.65
 """CPUs and memory get at most this part of a node's energy."""
 
 
-def beside_gpus_w(spec: RunSpec, device: Device) -> dict[str, float]:
+def host_power_w(spec: RunSpec, device: Device) -> dict[str, float]:
     """Mean power in W of a node's CPUs and of its memory in a training."""
     host, held = of_training(spec), spec.ranks_per_node / device.gpus_per_node
     busy = host.cpu_base + host.cpu_gpus * held

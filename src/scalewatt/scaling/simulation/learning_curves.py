@@ -53,24 +53,19 @@ def final_metric(spec: RunSpec) -> Final:
     """Metric at the end of a spec's runs."""
     samples, gbs = spec.dataset_samples, spec.global_batch_size
     if spec.model == "resnet50" and samples is not None:
-        return _top1_error(samples, gbs)
+        published, full = published_errors(), FULL_SAMPLES["resnet50"]
+        errors = dict(sorted({**_CONSTANT_UP_TO, **published}.items()))
+        value = float(np.interp(math.log2(gbs), np.log2([*errors]), [*errors.values()]))
+        if samples != full or not min(errors) <= gbs <= max(errors):
+            halvings = max(math.log2(full / samples), 0.0)
+            return Final(_TOP1, min(value + _PER_HALVING * halvings, _WORST), ASSUMED)
+        return Final(_TOP1, value, PUBLISHED if gbs in published else ASSUMED)
     if spec.model == "fourcastnet":
         slight = math.log2(max(min(gbs, _KNEE) / 4, 1))
         steep = math.log2(max(gbs / _KNEE, 1))
         value = _FORECAST[spec.phase] * (1 + _SLIGHT * slight + _STEEP * steep)
         return Final(_Z500, value, ASSUMED)
     return Final(spec.settings.get("metric_name") or "metric", _OTHER, ASSUMED)
-
-
-def _top1_error(samples: int, gbs: int) -> Final:
-    published = published_errors()
-    errors = dict(sorted({**_CONSTANT_UP_TO, **published}.items()))
-    value = float(np.interp(math.log2(gbs), np.log2([*errors]), [*errors.values()]))
-    full = FULL_SAMPLES["resnet50"]
-    if samples != full or not min(errors) <= gbs <= max(errors):
-        halvings = max(math.log2(full / samples), 0.0)
-        return Final(_TOP1, min(value + _PER_HALVING * halvings, _WORST), ASSUMED)
-    return Final(_TOP1, value, PUBLISHED if gbs in published else ASSUMED)
 
 
 def published_errors() -> dict[int, float]:

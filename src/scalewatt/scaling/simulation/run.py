@@ -20,9 +20,8 @@ from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.stage_log import EVALUATIONS
 from scalewatt.recordings.terms import Floats
-from scalewatt.scaling.model.fit import KindModel
-from scalewatt.scaling.model.model_file import ScalingModel
-from scalewatt.scaling.model.terms import energy_columns, kind_of_spec, load_of_spec, time_columns
+from scalewatt.scaling.model import KindModel, energy_columns, load_of_spec, time_columns
+from scalewatt.scaling.predict import ScalingModel
 from scalewatt.scaling.simulation import assumptions
 
 SEED = 7
@@ -81,12 +80,13 @@ class Simulation:
         return self.device.gpu or {"idle_w": 0.0, "rated_w": 0.0}
 
 
-def simulation(spec: RunSpec, cluster: Cluster, model: KindModel) -> Simulation:
+def simulation(spec: RunSpec, cluster: Cluster, scaling_model: ScalingModel) -> Simulation:
     """Draw a run and lay out its stages and powers.
 
-    InputError if the cluster's nodes are not as wide as the spec's, or as `draw_run` raises it.
+    InputError if the cluster's nodes are not as wide as the spec's, the model cannot predict it, or has no
+    energy of GPUs.
     """
-    device = cluster.devices[spec.device]
+    device, model = cluster.devices[spec.device], scaling_model.find_for(spec)
     width, sockets = device.gpus_per_node, spec.nodes * int(device.cpu["sockets"])
     if (spec.nodes, spec.ranks_per_node) != (-(-spec.gpus // width), min(spec.gpus, width)):
         raise InputError(
@@ -102,7 +102,7 @@ def simulation(spec: RunSpec, cluster: Cluster, model: KindModel) -> Simulation:
         "ram": (sockets, assumptions.RAM_IDLE * ram_w),
     }
     courses = {
-        kind: Course.of(kind, joules / devices[kind][0], devices[kind][1], stages)
+        kind: Course.solve(kind, joules / devices[kind][0], devices[kind][1], stages)
         for kind, joules in draw.joules.items()
     }
     fine_s = float(spec.sampling_period_s or 1.0)
@@ -114,9 +114,8 @@ def check_simulations(campaign: Campaign, cluster: Cluster, model: ScalingModel)
     """Raise InputError, with the first reason, if a run of the campaign cannot be simulated."""
     reasons: list[str] = []
     for id_ in campaign.configurations:
-        spec = run_spec(campaign, id_, 1)
         try:
-            simulation(spec, cluster, model.of(kind_of_spec(spec)))
+            simulation(run_spec(campaign, id_, 1), cluster, model)
         except InputError as error:
             reasons.append(str(error))
     if reasons:
@@ -132,55 +131,47 @@ def check_simulations(campaign: Campaign, cluster: Cluster, model: ScalingModel)
 def draw_run(spec: RunSpec, model: KindModel, device: Device) -> RunDraw:
     """Draw a run: the model's median, with the scatter of repeats after the first.
 
-    InputError if the model has no energy of GPUs, or cannot predict the LBS.
+    InputError if the model has no energy of GPUs.
     """
-    if model.energy is None or "gpu" not in (model.scope or "").split("+"):
+    scope = (model.energy_facts[1] or "").split("+")
+    if model.energy is None or "gpu" not in scope:
         raise InputError(
             f"{spec.configuration}: the scaling model of {model.kind.name} has no energy of GPUs; "
             "expected one calibrated on runs whose energy is known"
         )
     seed = int(spec.sha256[:12], 16) + SEED
-    pairs = bounded_pairs(np.random.default_rng([seed, 0]), 2)
-    in_time, in_energy, in_metric, _ = pairs.ravel() if spec.repeat > 1 else np.zeros(4)
-    scatter, load = assumptions.of_training(spec), load_of_spec(spec)
-    model.check(load)
-    means = model.time.means(time_columns([load], model.time_terms))
-    runtime_s = float(np.median(means)) * (1 + scatter.runtime_sd * in_time)
+    deviations = _deviations(np.random.default_rng([seed, 0])) if spec.repeat > 1 else np.zeros(4)
+    in_time, in_energy, in_metric, _ = deviations
+    training, load = assumptions.of_training(spec), load_of_spec(spec)
+    median_s = float(np.median(model.time.means(time_columns([load], model.time_terms))))
+    runtime_s = median_s * (1 + training.runtime_sd * in_time)
     columns = energy_columns([load], np.array([runtime_s]))
-    median_j = float(np.median(model.energy.means(columns)))
-    energy_j = median_j * (1 + scatter.energy_sd * in_energy)
-    joules = _by_device_kind(spec, model, device, energy_j, runtime_s)
+    energy_j = float(np.median(model.energy.means(columns)))
+    energy_j *= 1 + training.energy_sd * in_energy
+    # CPUs and memory take what is assumed, GPUs the rest.
+    host_w = assumptions.host_power_w(spec, device)
+    host = {kind: w * spec.nodes * runtime_s for kind, w in host_w.items() if kind in scope}
+    part = min(1.0, assumptions.MOST_BESIDE_GPUS * energy_j / max(sum(host.values()), 1e-9))
+    host = {kind: joules * part for kind, joules in host.items()}
+    joules = {"gpu": energy_j - sum(host.values()), **host}
     return RunDraw(seed, runtime_s, joules, float(in_metric))
 
 
-def bounded_pairs(random: np.random.Generator, count: int) -> Floats:
-    """Draw pairs of uncorrelated deviations (count, 2), each of mean 0 and standard deviation 1.
+def _deviations(random: np.random.Generator) -> Floats:
+    """Draw four uncorrelated deviations, each of mean 0 and standard deviation 1.
 
-    They are normal, truncated where they jointly exceed MOST_NORMAL, and then scaled.
+    They are normal, truncated where two of them jointly exceed MOST_NORMAL, and then scaled.
     """
     half = 0.5 * assumptions.MOST_NORMAL**2
-    kept = -math.expm1(-half)
-    deviation = math.sqrt(1 - half * math.exp(-half) / kept)
+    deviation = math.sqrt(1 - half * math.exp(-half) / -math.expm1(-half))
     pairs = np.empty((0, 2))
-    while len(pairs) < count:
-        drawn = random.standard_normal((4 * count, 2))
+    while len(pairs) < 2:
+        drawn = random.standard_normal((8, 2))
         pairs = np.concatenate((pairs, drawn[np.hypot(*drawn.T) <= assumptions.MOST_NORMAL]))
-    return np.asarray(pairs[:count] / deviation)
+    return np.asarray(pairs[:2].ravel() / deviation)
 
 
-def _by_device_kind(
-    spec: RunSpec, model: KindModel, device: Device, energy_j: float, runtime_s: float
-) -> dict[str, float]:
-    """Energy of a run by device kind, divided by assumption."""
-    kinds = (model.scope or "").split("+")
-    host_w = assumptions.beside_gpus_w(spec, device)
-    host = {kind: w * spec.nodes * runtime_s for kind, w in host_w.items() if kind in kinds}
-    shrunk = min(1.0, assumptions.MOST_BESIDE_GPUS * energy_j / max(sum(host.values()), 1e-9))
-    host = {kind: joules * shrunk for kind, joules in host.items()}
-    return {"gpu": energy_j - sum(host.values()), **host}
-
-
-# --- stages and powers -----------------------------------------------------------------------------
+# --- stages and powers ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -201,12 +192,18 @@ class Stage:
 
 def schedule(spec: RunSpec, runtime_s: float) -> tuple[Stage, ...]:
     """Divide a run's time into stages: start-up, those of each epoch with a checkpoint, shutdown."""
+    training = assumptions.of_training(spec)
     start_s = min(assumptions.STARTUP_S, assumptions.MOST_OF_RUN * runtime_s)
     shutdown_s = min(assumptions.SHUTDOWN_S, assumptions.MOST_OF_RUN * runtime_s)
     epoch_s = (runtime_s - start_s - shutdown_s) / spec.epochs
-    training = assumptions.of_training(spec)
     checkpoint_s = min(training.checkpoint_s, assumptions.MOST_OF_RUN * epoch_s)
-    weights = _weights(spec)
+    # The rest of an epoch is divided by how many samples pass in each of its stages.
+    train, validate = spec.dataset_samples, spec.validation_samples
+    weights = {"train": assumptions.TRAIN_WEIGHT, "validate": assumptions.OTHER_VALIDATION}
+    if train and validate:
+        weights["validate"] = assumptions.EVALUATE_WEIGHT * (validate / train)
+    if spec.model == "resnet50" and spec.protocol == "paper":
+        weights["evaluate_train"] = assumptions.EVALUATE_WEIGHT
     unit_s = (epoch_s - checkpoint_s) / sum(weights.values())
     pieces: list[tuple[str, int | None, float]] = [("startup", None, start_s)]
     for epoch in range(spec.epochs):
@@ -215,22 +212,10 @@ def schedule(spec: RunSpec, runtime_s: float) -> tuple[Stage, ...]:
     batch_s = training.first_batch_s * spec.local_batch_size
     stages, now = [], 0.0
     for name, number, seconds in [*pieces, ("shutdown", None, shutdown_s)]:
-        waits_s = min(batch_s, assumptions.MOST_OF_STAGE * seconds)
-        stages.append(Stage(name, number, now, seconds, waits_s if name in WORKING else 0.0))
+        waits_s = min(batch_s, assumptions.MOST_OF_STAGE * seconds) if name in WORKING else 0.0
+        stages.append(Stage(name, number, now, seconds, waits_s))
         now += seconds
     return tuple(stages)
-
-
-def _weights(spec: RunSpec) -> dict[str, float]:
-    """Relative durations of an epoch's stages, in order."""
-    train, validate = spec.dataset_samples, spec.validation_samples
-    validation = assumptions.OTHER_VALIDATION
-    if train and validate:
-        validation = assumptions.EVALUATE_WEIGHT * (validate / train)
-    weights = {"train": assumptions.TRAIN_WEIGHT, "validate": validation}
-    if spec.model == "resnet50" and spec.protocol == "paper":
-        weights["evaluate_train"] = assumptions.EVALUATE_WEIGHT
-    return weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,7 +229,7 @@ class Course:
     end_s: float
 
     @classmethod
-    def of(cls, kind: str, joules: float, idle_w: float, stages: Sequence[Stage]) -> Course:
+    def solve(cls, kind: str, joules: float, idle_w: float, stages: Sequence[Stage]) -> Course:
         """Find the power at which a device of a kind uses `joules` in stages."""
         levels = assumptions.LEVELS[kind]
         rows: list[tuple[float, float, bool]] = []
@@ -256,14 +241,8 @@ class Course:
         start, relative, works = (np.array(column) for column in zip(*rows, strict=True))
         end_s = stages[-1].end_s
         idle_w = min(idle_w, assumptions.IDLE_OF_MEAN * joules / end_s)
-        seconds_at_full = float(relative @ np.diff(start, append=end_s))
-        above_w = (joules - idle_w * end_s) / seconds_at_full
+        above_w = (joules - idle_w * end_s) / float(relative @ np.diff(start, append=end_s))
         return cls(start, idle_w + above_w * relative, works, idle_w, end_s)
-
-    @property
-    def total_j(self) -> float:
-        """Energy until its end in J."""
-        return float(self.joules(np.array([self.end_s]))[0])
 
     def at(self, time_s: Floats) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """Power in W, and whether the device works, at any times."""

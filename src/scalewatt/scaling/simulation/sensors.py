@@ -77,7 +77,7 @@ def _add_gpus(node: NodeSamples, run: Simulation, shares: Floats, random: Random
     """Add a node's GPUs: those that the run uses, and the idle others."""
     time_s, over_s, course = node.time_s, averaged_s(run.spec), run.courses["gpu"]
     read = read_power(run.spec, course, time_s, shares.size, random)
-    watts = scaled(read, time_s, course.total_j * shares, over_s)
+    watts = scaled(read, time_s, course.joules(np.array([course.end_s])) * shares, over_s)
     if idle := run.device.gpus_per_node - shares.size:
         steady = noise((idle, time_s.size), assumptions.UNUSED_NOISE, random)
         joules = np.full(idle, run.gpu_w["idle_w"] * time_s[-1])

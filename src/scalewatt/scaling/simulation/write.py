@@ -22,9 +22,8 @@ from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.recordings.terms import SIMULATED_KEY
 from scalewatt.run_files.inventory import json_object
 from scalewatt.run_files.record import FINISHED, segment_name
-from scalewatt.scaling.model.model_file import read_model
-from scalewatt.scaling.model.predict import warnings_of
-from scalewatt.scaling.model.terms import kind_of_spec, load_of_spec
+from scalewatt.scaling.model import load_of_spec
+from scalewatt.scaling.predict import extrapolation_warnings, read_model
 from scalewatt.scaling.simulation.learning_curves import curve, final_metric
 from scalewatt.scaling.simulation.run import WORKING, Simulation, simulation
 from scalewatt.scaling.simulation.sensors import NodeSamples, sample_nodes
@@ -40,21 +39,15 @@ _UNKNOWN = (
 def simulate_run(spec_path: Path, out: Path, cluster: Cluster, model_path: Path) -> None:
     """Write the run folder of a spec as a training would leave it.
 
-    InputError if the model does not know the run's kind, or the folder holds what was measured.
+    InputError if the model cannot predict the run, or the folder holds more than its spec and what a
+    simulation has written.
     """
-    check_replaceable(out)
-    spec = read_spec(spec_path)
-    model = read_model(model_path).of(kind_of_spec(spec))
-    write_run(simulation(spec, cluster, model), out, model_path)
-
-
-def check_replaceable(folder: Path) -> None:
-    """Raise InputError if a run folder holds more than its spec and what a simulation has written."""
-    held = {path.name for path in folder.glob("*")} - {"spec.json"}
-    if held and not json_object(folder / "provenance.json").get("simulated"):
+    held = {path.name for path in out.glob("*")} - {"spec.json"}
+    if held and not json_object(out / "provenance.json").get("simulated"):
         raise InputError(
-            f"{folder}: holds what is not known to be simulated; expected nothing but spec.json"
+            f"{out}: holds what is not known to be simulated; expected nothing but spec.json"
         )
+    write_run(simulation(read_spec(spec_path), cluster, read_model(model_path)), out, model_path)
 
 
 def write_run(run: Simulation, out: Path, model_path: Path) -> None:
@@ -67,7 +60,11 @@ def write_run(run: Simulation, out: Path, model_path: Path) -> None:
     for node in sample_nodes(run):
         write_samples(run, node, recordings)
     write_table(history_table(_history(run)), out / "history.parquet")
-    write_table(pa.Table.from_pylist(_events(run), EVENTS_SCHEMA), out / "events.parquet")
+    events = [
+        (0, s.name, s.epoch, run.begun_s + s.start_s, run.begun_s + s.end_s) for s in run.stages
+    ]
+    rows = [dict(zip(EVENTS_SCHEMA.names, event, strict=True)) for event in events]
+    write_table(pa.Table.from_pylist(rows, EVENTS_SCHEMA), out / "events.parquet")
     model = project_path(model_path)
     write_text(out / "train.log", f"{run.spec.name}: simulated with {model}, not trained\n")
     write_json(out / "provenance.json", _provenance(run, model_path))
@@ -84,19 +81,6 @@ def write_samples(run: Simulation, node: NodeSamples, folder: Path) -> None:
     }
     path = folder / f"{segment_name(0)}.{node.host}.csv"
     write_journal(path, about, run.begun_s + node.time_s, node.time_s, node.raw)
-
-
-def _events(run: Simulation) -> list[dict[str, Any]]:
-    return [
-        {
-            "segment": 0,
-            "stage": stage.name,
-            "epoch": stage.epoch,
-            "start_s": run.begun_s + stage.start_s,
-            "end_s": run.begun_s + stage.end_s,
-        }
-        for stage in run.stages
-    ]
 
 
 def _history(run: Simulation) -> list[dict[str, Any]]:
@@ -152,9 +136,9 @@ def _provenance(run: Simulation, model_path: Path) -> dict[str, Any]:
             "model_sha256": file_sha256(model_path),
             "kind": run.model.kind.name,
             "assumed": run.model.assumed,
-            "calibrated": (kind_of_spec(spec), load)
-            in {(point.kind, point.load) for point in run.model.points},
-            "warnings": warnings_of(run.model, load),
+            "calibrated": run.model.assumed is None
+            and load in {point.load for point in run.model.points},
+            "warnings": extrapolation_warnings(run.model, load),
             "seed": run.draw.seed,
             "sampling_period_s": run.period_s,
             "spec_sampling_period_s": spec.sampling_period_s,

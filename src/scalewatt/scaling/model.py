@@ -1,4 +1,4 @@
-"""What a training is to the scaling model: its kind, its load, and the terms of its time and energy.
+"""Kinds of training, their loads, and the terms of their time and energy.
 
 Run time of a training, in s::
 
@@ -21,10 +21,11 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import PlainSerializer, PlainValidator
 
 from scalewatt.campaign.campaign_types import PASS_KEYS, epoch_work
 from scalewatt.campaign.model_registry import MODELS, defaults_of, model_key
@@ -42,10 +43,8 @@ LEARNING = frozenset(
     }
 )
 """Settings that change what is learnt, but hardly time and energy."""
-_OF_THE_LOAD = frozenset({"epochs", *PASS_KEYS})
-_OF_THE_DATA = ("format", "source", "grid")
-"""Relevant properties of a dataset; its size belongs to the load."""
-ENERGY_TERMS = ("node", "gpu", "sample", "pass")
+_DATA_FACTS = ("format", "source", "grid")
+"""What of a dataset matters to a kind; its size belongs to the load."""
 
 
 # --- kinds ----------------------------------------------------------------------------------------
@@ -97,10 +96,11 @@ def kind_of_published(row: Mapping[str, Any]) -> Kind:
 def _kind(
     key: str, device: str, protocol: str, settings: Mapping[str, Any], dataset: Mapping[str, Any]
 ) -> Kind:
-    kept = {name: settings[name] for name in settings if name not in LEARNING | _OF_THE_LOAD}
-    data = {f"data_{name}": dataset[name] for name in _OF_THE_DATA if name in dataset}
+    of_the_load = {"epochs", *PASS_KEYS}
+    kept = {name: settings[name] for name in settings if name not in LEARNING | of_the_load}
+    kept |= {f"data_{name}": dataset[name] for name in _DATA_FACTS if name in dataset}
     # 4 and 4.0 are one value
-    text = json.dumps(json.loads(json.dumps({**kept, **data}), parse_int=float), sort_keys=True)
+    text = json.dumps(json.loads(json.dumps(kept), parse_int=float), sort_keys=True)
     return Kind(key, device, protocol, text)
 
 
@@ -181,6 +181,7 @@ TIME_TERMS: dict[str, Callable[[Load], float]] = {
     "synchronisation": lambda load: load.updates * math.log2(load.gpus),
 }
 """What the costs of a time's terms are multiplied by, all ≥ 0."""
+ENERGY_TERMS = ("node", "gpu", "sample", "pass")
 
 
 def time_columns(loads: Sequence[Load], names: Sequence[str]) -> Array:
@@ -189,13 +190,74 @@ def time_columns(loads: Sequence[Load], names: Sequence[str]) -> Array:
 
 
 def energy_columns(loads: Sequence[Load], runtimes_s: Array) -> Array:
-    """Columns ENERGY_TERMS (..., loads, terms) for run times (..., loads): each draw of a time its own."""
+    """Columns ENERGY_TERMS (..., loads, terms) for run times (..., loads), each draw its own."""
+    facts = [(load.nodes, load.gpus, load.samples, load.passes) for load in loads]
+    nodes, gpus, samples, passes = np.array(facts, dtype=float).T
     hours = np.asarray(runtimes_s, dtype=float) / 3600
-    ones = np.ones_like(hours)
-    columns = [
-        hours * [load.nodes for load in loads],
-        hours * [load.gpus for load in loads],
-        ones * [load.samples for load in loads],
-        ones * [load.passes for load in loads],
-    ]
+    columns = np.broadcast_arrays(hours * nodes, hours * gpus, samples, passes)
     return np.stack(columns, axis=-1)
+
+
+# --- calibrated models ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Point:
+    """Means of one configuration over its repeats; null where not known."""
+
+    campaign: str
+    configuration: str
+    load: Load
+    runtime_s: float
+    energy_j: float | None
+    origin: str | None
+    """Of the energy, as its scope."""
+    scope: str | None
+
+
+def _as_lines(draws: Array) -> list[str]:
+    """A line for each draw. To five digits: processors round otherwise."""
+    return [" ".join(f"{value:.5g}" for value in row) for row in draws.reshape(len(draws), -1)]
+
+
+Lines = Annotated[Array, PlainValidator(np.loadtxt), PlainSerializer(_as_lines)]
+"""An array that is a text with a line for each row in a file."""
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Draws of the posterior."""
+
+    terms: Lines
+    """(draws, terms): the cost of each term."""
+    spread: Lines
+    """(draws,): relative standard deviation of a point around the model."""
+
+    def means(self, columns: Array) -> Array:
+        """Values (draws, points) of columns (points, terms) or (draws, points, terms)."""
+        if columns.ndim == 2:
+            return self.terms @ columns.T
+        return np.einsum("dt,dpt->dp", self.terms, columns)
+
+
+@dataclass(frozen=True)
+class KindModel:
+    """Time and energy of one kind of training."""
+
+    kind: Kind
+    points: tuple[Point, ...]
+    time_terms: tuple[str, ...]
+    time: Draws
+    """Of the costs of `time_terms`, in s."""
+    energy: Draws | None
+    """Of the costs of ENERGY_TERMS in J; None if no energy is known."""
+    scores: tuple[dict[str, Any], ...] = ()
+    """Of its validation: rows of `calibrate.score`."""
+    assumed: str | None = None
+    """The assumption where it was not calibrated itself: a sentence that goes with all its predictions."""
+
+    @property
+    def energy_facts(self) -> tuple[str | None, str | None]:
+        """Origin and scope of the energies that it was calibrated on; null without any."""
+        known = [(p.origin, p.scope) for p in self.points if p.energy_j is not None]
+        return known[0] if known and self.energy else (None, None)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from scalewatt.campaign.campaign_types import Campaign, Configuration
-from scalewatt.campaign.cluster import Device, known_devices
+from scalewatt.campaign.campaign_types import Configuration
+from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.expansion import expand
 from scalewatt.campaign.external_command import check_passed
 from scalewatt.campaign.load import load_campaign
@@ -20,11 +20,11 @@ from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
 from scalewatt.common.yaml_files import read_yaml
-from scalewatt.scaling.model.predict import FAR
-from scalewatt.scaling.model.terms import Kind, kind_of_spec
+from scalewatt.scaling.model import Kind, kind_of_spec
+from scalewatt.scaling.predict import FAR
 
 _DROPPED = ("series", "figures", "energy_budget_kwh", "idle_probe")
-_OF_A_SERIES = ("model", "phase", "device", "protocol", "settings", *LEVERS)
+_KEPT_OF_SERIES = ("model", "phase", "device", "protocol", "settings", *LEVERS)
 
 
 def write_pilot(path: Path, out: Path | None) -> str:
@@ -35,7 +35,7 @@ def write_pilot(path: Path, out: Path | None) -> str:
     out = out or path.with_name(f"{path.stem}-pilot.yaml")
     if out.exists():
         raise InputError(f"{out}: exists already; expected a new file (--out FILE)")
-    content, left_out = pilot_of(path)
+    content, left_out = make_pilot(path)
     # The checks of any campaign: a mistake is found before anybody submits it.
     pilot = expand(content, out, known_devices())
     check_passed(pilot)
@@ -54,17 +54,20 @@ def write_pilot(path: Path, out: Path | None) -> str:
     return "\n".join(lines)
 
 
-def pilot_of(path: Path) -> tuple[dict[str, Any], list[str]]:
+def make_pilot(path: Path) -> tuple[dict[str, Any], list[str]]:
     """Content of the pilot of a campaign, and which kinds of training it leaves out, and why."""
     campaign, content = load_campaign(path), read_yaml(path)
     if campaign.registered:
         raise InputError(f"{path}: is of runs made elsewhere; expected a campaign that trains")
+    kinds: dict[Kind, list[Configuration]] = {}
+    for point in campaign.configurations.values():
+        kinds.setdefault(kind_of_spec(run_spec(campaign, point.id, 1)), []).append(point)
     series: dict[str, dict[str, Any]] = {}
     left_out = []
-    for number, (kind, points) in enumerate(_kinds(campaign).items(), 1):
+    for number, (kind, points) in enumerate(kinds.items(), 1):
         template = content["series"][campaign.series_of(points[0].id)[0]]
         try:
-            runs = _runs(points, known_devices()[kind.device])
+            runs = choose_runs(points)
         except InputError as error:
             left_out.append(f"{kind.name}: {error}")
             continue
@@ -72,25 +75,12 @@ def pilot_of(path: Path) -> tuple[dict[str, Any], list[str]]:
             name = f"{kind.key.replace('.', '-')}-{kind.device}-{number}"
             name += f"-n{gpus:03d}-lbs{local_batch_size:04d}-epochs{epochs}"
             series[name] = {
-                **{key: template[key] for key in _OF_A_SERIES if key in template},
+                **{key: template[key] for key in _KEPT_OF_SERIES if key in template},
                 **{"gpus": [gpus], "local_batch_size": local_batch_size},
                 "settings": {**template.get("settings", {}), "epochs": epochs},
             }
     if not series:
         raise InputError(f"{path}: nothing of it can be calibrated: {'; '.join(left_out)}")
-    return _with_series(content, series), left_out
-
-
-def _kinds(campaign: Campaign) -> dict[Kind, list[Configuration]]:
-    """Configurations of each kind of training."""
-    kinds: dict[Kind, list[Configuration]] = {}
-    for point in campaign.configurations.values():
-        kinds.setdefault(kind_of_spec(run_spec(campaign, point.id, 1)), []).append(point)
-    return kinds
-
-
-def _with_series(content: Mapping[str, Any], series: Mapping[str, Any]) -> dict[str, Any]:
-    """Content of a campaign with other series, and the models that these train."""
     used = {model_key(entry["model"], entry.get("phase", "train")) for entry in series.values()}
     used |= {entry["model"] for entry in series.values()}
     pilot = {
@@ -100,52 +90,30 @@ def _with_series(content: Mapping[str, Any], series: Mapping[str, Any]) -> dict[
         "series": series,
         "figures": {"breakdown": {"series": [*series]}},
     }
-    copied: dict[str, Any] = json.loads(json.dumps(pilot))  # no aliases in the file
-    return copied
+    return json.loads(json.dumps(pilot)), left_out  # copied: no aliases in the file
 
 
 # --- which runs -----------------------------------------------------------------------------------
 
 
-def _runs(points: Sequence[Configuration], device: Device) -> list[tuple[int, int, int]]:
+def choose_runs(points: Sequence[Configuration]) -> list[tuple[int, int, int]]:
     """(n, LBS, epochs) of the runs that calibrate one kind of training.
 
-    Two n × two LBS for one epoch, and two runs of two epochs, one of them with an LBS between. Where the
-    device holds a single LBS: two n, one and two epochs. InputError if there is no second n, if the
-    samples are not known, or of a fine-tuning.
+    Two n × two LBS for one epoch, and two runs of two epochs, one of them with an LBS between; of a single
+    LBS two n, one and two epochs. InputError if there is no second n, if the samples are not known, or of a
+    fine-tuning.
     """
     first = points[0]
     if first.initial_weights:
         raise InputError("is predicted from its pre-training; calibrate on its own results later")
     if first.dataset_samples is None:
         raise InputError(f"its samples are not known; allowed: `samples` in models.{first.model}")
-    few, many = two_counts(sorted({point.gpus for point in points}), device)
-    limit = device.max_local_batch_size.get(model_key(first.model, first.phase))
-    sizes = _batch_sizes(sorted({point.local_batch_size for point in points}), limit)
-    small, large = sizes[0], sizes[-1]
+    counts, sizes = (
+        sorted({getattr(point, name) for point in points}) for name in ("gpus", "local_batch_size")
+    )
+    # No n of the campaign is more than FAR times the larger one.
+    if not (larger := [n for n in counts[1:] if FAR * n >= counts[-1]]):
+        raise InputError(f"its only number of GPUs is {counts[0]}; expected another one as well")
+    few, many, small, large = counts[0], larger[0], sizes[0], sizes[-1]
     runs = [(n, size, 1) for n in (few, many) for size in (small, large)]
     return list(dict.fromkeys([*runs, (few, large, 2), (many, sizes[len(sizes) // 2], 2)]))
-
-
-def two_counts(counts: Sequence[int], device: Device) -> tuple[int, int]:
-    """The smallest n, and the smallest other one of which no n of the campaign is more than FAR times."""
-    smallest, largest = counts[0], counts[-1]
-    if enough := [n for n in counts if n > smallest and FAR * n >= largest]:
-        return smallest, enough[0]
-    for other in (2 * smallest, smallest // 2):
-        fits = other <= device.gpus_per_node or other % device.gpus_per_node == 0
-        if 1 <= other <= (device.max_gpus or other) and fits:
-            return min(other, smallest), max(other, smallest)
-    raise InputError(f"{device.name} has no second number of GPUs beside {smallest}")
-
-
-def _batch_sizes(sizes: Sequence[int], limit: int | None) -> list[int]:
-    """The smallest LBS, one between where there is any, and the largest; one where no other fits."""
-    smallest, largest = sizes[0], sizes[-1]
-    if len(sizes) == 1 and largest * 2 <= (limit or largest * 2):
-        return [largest, largest * 2]
-    if len(sizes) == 1:
-        return [largest // 2, largest] if largest > 1 else [largest]
-    middle = (smallest * largest) ** 0.5
-    between = sorted(sizes[1:-1], key=lambda size: abs(size - middle))[:1]
-    return [smallest, *between, largest]
