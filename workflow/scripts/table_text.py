@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from scalewatt.results.figures.table_text import table_text
+from scalewatt.results.text.text_tables import table_text
 from scalewatt.targets.step import logged
 
 with logged(snakemake.log[0]):

@@ -5,20 +5,25 @@ Colour, marker and line are those of the series, the fill of a marker is the ene
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from scalewatt.figures import figure_data as data
-from scalewatt.figures import layout, prose, style
+from scalewatt.figures import layout, style
+from scalewatt.figures.axes import Quantity, quantity, room_for, scale_axis
 from scalewatt.results.figures.figure_schema import PANEL_FIGURES
 from scalewatt.results.figures.panel_points import SWEPT, prediction_points
+from scalewatt.results.text.captions import (
+    caption,
+    larger_is_better,
+    metric_words,
+    nothing_sentence,
+)
 
 FRONT: Any = {"color": style.INK, "linewidth": 0.8, "linestyle": (0, (4, 2)), "zorder": 2}
 REFERENCE: Any = {"color": style.GREY, "linewidth": 0.8, "linestyle": (0, (4, 3)), "zorder": 1}
@@ -31,53 +36,34 @@ PART_WORDS = {
     "backward_j": "backward",
     "optimizer_j": "optimiser",
 }
-MOST_LABELLED = 20
-"""Points of a panel with a front that are labelled; of more, those on the front alone."""
 
 
 def draw(frame: pd.DataFrame) -> style.Drawing:
     """Draw a grid of panels for each block; panels without points are left out."""
-    name = frame.attrs["figure"]
-    points = data.points_of(points_table(frame))
-    figure = PANEL_FIGURES[name]
-    width = data.options(frame).width_mm
-    shown = points[points["valued"]]
+    figure = PANEL_FIGURES[frame.attrs["figure"]]
+    points, width = data.points_of(points_table(frame)), data.options(frame).width_mm
     looks = layout.looks_of(points, width)
-    drawn = points[points["panel"].isin(shown["panel"])]
-    blocks = [block for _, block in drawn.groupby(figure.blocks or "figure", sort=False)]
-    letters = [letter for block in blocks for letter in block["panel"].unique()]
-
-    def draw_panel(block: layout.Block, index: int, axes: Axes, panels: layout.Panels) -> None:
-        rows = block.points[block.points["panel"] == letters[index]]
-        style.panel_letter(axes, letters[index])
-        if rows["y_name"].iloc[0] == "line":
-            _draw_bars(axes, rows)
-        else:
-            _draw_points(axes, rows, block.points, looks, panels)
-        panels.wrap_labels(axes)
-
+    shown = points[points["panel"].isin(points.loc[points["valued"], "panel"])]
+    blocks = [block for _, block in shown.groupby(figure.blocks or "figure", sort=False)]
     with style.applied(width):
-        drawing = layout.draw_blocks(
-            [
-                layout.Block(
-                    block,
-                    _handles(block, looks, width),
-                    _title(block, figure.blocks),
-                    block["panel"].nunique(),
-                    figure.columns,
-                )
-                for block in blocks
-            ],
-            width,
-            draw_panel,
-            prose.nothing_sentence(data.stored(frame)),
-        )
-        sentences = (
-            prose.prediction_sentences(data.drawable(frame), figure.text)
-            if name == "prediction"
-            else prose.panel_sentences(points, figure.text)
-        )
-        style.notes(drawing, sentences)
+        if not blocks:
+            drawing = layout.nothing(nothing_sentence(frame.attrs), width)
+        else:
+            counts = [block["panel"].nunique() for block in blocks]
+            drawing, grid = layout.panel_grid(counts, figure.columns, _handles(shown, looks), width)
+        for block in blocks:
+            panels, grid = grid[: block["panel"].nunique()], grid[block["panel"].nunique() :]
+            if figure.blocks:
+                title = layout.block_title(block, "phase" in figure.blocks)
+                panels[0].set_title(title, loc="left", fontweight="bold")
+            for axes, (letter, rows) in zip(panels, data.groups(block, "panel"), strict=True):
+                style.panel_letter(axes, letter)
+                if rows["y_name"].iloc[0] == "line":
+                    _draw_bars(axes, rows)
+                else:
+                    _draw_points(axes, rows, block, looks)
+        layout.wrap_labels(drawing)
+        style.notes(drawing, _caption(frame, points))
     return drawing
 
 
@@ -89,132 +75,184 @@ def points_table(frame: pd.DataFrame) -> pd.DataFrame:
 def plotted(frame: pd.DataFrame) -> pd.DataFrame:
     """Rows of the points that are drawn."""
     points = points_table(frame)
-    return points[data.has_value(data.drawable(points)).to_numpy()]
+    return points[data.has_value(points).fillna(False).to_numpy(bool)]
 
 
-def _title(block: pd.DataFrame, names: Sequence[str]) -> str:
-    if not names:
-        return ""
-    return layout.block_title(block if "phase" in names else block.assign(phase="train"))
+# --- one panel ------------------------------------------------------------------------------------
 
 
-def _draw_points(
-    axes: Axes,
-    rows: pd.DataFrame,
-    block: pd.DataFrame,
-    looks: layout.Looks,
-    panels: layout.Panels,
-) -> None:
+def _draw_points(axes: Axes, rows: pd.DataFrame, block: pd.DataFrame, looks: layout.Looks) -> None:
     """Draw the lines of one panel with their error bars, its front, and what stands for comparison."""
+    x, y = (_quantity(rows[rows["valued"]], axis) for axis in "xy")
+    for axis, shown in (("x", x), ("y", y)):
+        columns = [axis, f"{axis}_low", f"{axis}_high"]
+        rows = rows.assign(**{name: rows[name] * shown.factor for name in columns})
     valued = rows[rows["valued"]]
-    x, y = (_quantity(valued, axis) for axis in "xy")
-    factors = {
-        f"{axis}{end}": q.factor
-        for axis, q in (("x", x), ("y", y))
-        for end in ("", "_low", "_high")
-    }
-    rows = rows.assign(**{name: rows[name] * factor for name, factor in factors.items()})
-    valued = rows[rows["valued"]]
-    for series, origin, line in layout.draw_series(axes, rows, looks, joined=x.joined):
-        line.set_gid(f"points-{rows['panel'].iloc[0]}-{series}-{origin}")
+    _draw_series(axes, rows, looks, x.joined)
     axes.set(xlabel=x.label, ylabel=y.label)
     # The same x in all panels of a block.
-    same = block[block["valued"] & (block["x_name"] == rows["x_name"].iloc[0])]
-    _scale(axes, "x", x, (same["x"] * x.factor).tolist(), data.bar_ends(valued, "x"), panels.dense)
-    reference = valued["x"].tolist() if y.name == "speedup" else [1.0] * (y.name in RATIOS)
-    _scale(axes, "y", y, valued["y"].tolist() + reference, data.bar_ends(valued), dense=True)
+    same = block[block["valued"] & (block["x_name"] == x.name)]
+    extents = {"x": (x, (same["x"] * x.factor).tolist()), "y": (y, valued["y"].tolist())}
+    if y.name == "speedup":
+        extents["y"][1].extend(valued["x"])
+    if y.name in RATIOS:
+        extents["y"][1].append(1.0)
+        axes.axhline(1.0, **REFERENCE)
+    for which, (shown, values) in extents.items():
+        ends = valued[[f"{which}_low", f"{which}_high"]].dropna().to_numpy(float).ravel().tolist()
+        scale_axis(axes, which, shown, room_for(values, ends, log=shown.scale != "linear"))
     if y.name == "speedup":
         axes.plot(axes.get_xlim(), axes.get_xlim(), **REFERENCE, gid="ideal")
-    if y.name in RATIOS:
-        axes.axhline(1.0, **REFERENCE)
-    _draw_fronts(axes, valued, panels)
+    _draw_fronts(axes, valued)
 
 
-def _quantity(rows: pd.DataFrame, axis: str) -> prose.Quantity:
-    """What an axis shows, in the unit that suits its values."""
+def _quantity(rows: pd.DataFrame, axis: str) -> Quantity:
+    """Quantity of an axis, in the unit that suits its values."""
     name = rows[f"{axis}_name"].iloc[0]
-    label = prose.metric_words(rows) if name == "metric_last" else None
-    return prose.quantity(name, data.gpu_word(rows), label).fitting(rows[axis].tolist())
+    label = metric_words(rows) if name == "metric_last" else None
+    return quantity(name, data.gpu_word(rows), rows[axis], label)
 
 
-def _scale(
-    axes: Axes,
-    which: str,
-    shown: prose.Quantity,
-    values: list[float],
-    ends: list[float],
-    dense: bool,
-) -> None:
-    """Fit an axis to its points, and to error bars as far as they do not squeeze the points."""
-    extent = data.room_for(values, ends, log=shown.scale != "linear")
-    positive = [value for value in extent if value > 0]
-    if shown.scale != "linear" and positive:
-        style.log_axis(axes, which, positive, 2 if shown.scale == "log2" else 10, dense)
-    else:
-        style.linear_axis(axes, extent, shown.from_zero, which)
+def _draw_series(axes: Axes, points: pd.DataFrame, looks: layout.Looks, joined: bool) -> None:
+    """Draw points with error bars. If `joined`, a line goes through those of a series by n and x.
+
+    It breaks at points without a value, and of another origin.
+    """
+    ordered = points.sort_values(["gpus", "x"], kind="stable")
+    ordered = ordered if joined else ordered.dropna(subset=["x", "y"])
+    ordered = ordered.assign(origin=ordered["drawn_origin"].fillna("").astype(str))
+    for (series, origin), _ in ordered.groupby(["series", "origin"], sort=False):
+        is_published = origin == data.PUBLISHED
+        rows = ordered[ordered["series"] == series]
+        rows = rows[rows["origin"].eq(data.PUBLISHED) == is_published]
+        look = style.origin_style(looks[series], origin or None)
+        look |= {} if joined and not is_published else {"linestyle": "none"}
+        line, _, _ = axes.errorbar(
+            rows["x"].to_numpy(float),
+            rows["y"].where(rows["origin"] == origin).to_numpy(float),
+            _error_lengths(rows, "y"),
+            _error_lengths(rows, "x"),
+            **look,
+            elinewidth=0.8,
+            capsize=0.4 * look["markersize"],
+            zorder=4 if is_published else 3,
+        )
+        line.set_gid(f"points-{rows['panel'].iloc[0]}-{series}-{origin or None}")
 
 
-def _draw_fronts(axes: Axes, points: pd.DataFrame, panels: layout.Panels) -> None:
-    """Join the Pareto-optimal points of one origin and scope, and label points where there is room."""
-    if points["pareto_optimal"].isna().all() and points["point_label"].isna().all():
-        return
-    on_front = points["pareto_optimal"].eq(True).astype(bool)
-    fronts = [
-        front.sort_values("x") for _, front in points[on_front].groupby(data.front_keys(points))
-    ]
-    for front in fronts:
-        axes.plot(front["x"], front["y"], **FRONT, gid="front")
+def _error_lengths(rows: pd.DataFrame, axis: str) -> Any:
+    """Lengths of error bars below and above the points, or None without any."""
+    ends = rows[[f"{axis}_low", f"{axis}_high"]].to_numpy(float)
+    lengths = abs(ends - rows[[axis]].to_numpy(float))
+    return None if np.isnan(lengths).all() else lengths.T
+
+
+def _draw_fronts(axes: Axes, points: pd.DataFrame) -> None:
+    """Join the Pareto-optimal points of each phase, origin and scope, and label them, then the others."""
     if points["x_name"].iloc[0] in SWEPT:
         return
-    few = points if len(points) <= MOST_LABELLED else points[on_front]
-    labels = [
-        layout.Label(row.x, row.y, row.point_label)
-        for row in data.each(few.sort_values("pareto_optimal", key=lambda c: c.ne(True)))
-    ]
-    layout.write_labels(axes, labels, points, fronts, panels.size_mm)
+    for _, front in _fronts(points):
+        front = front.sort_values("x")
+        axes.plot(front["x"], front["y"], **FRONT, gid="front")
+    labelled = points[points["point_label"].notna()]
+    labelled = labelled.sort_values("pareto_optimal", key=lambda column: column.ne(True))
+    layout.write_labels(axes, labelled[["x", "y", "point_label"]].to_numpy().tolist())
+
+
+def _fronts(points: pd.DataFrame) -> Any:
+    """Group the Pareto-optimal points of panels by what points of one front agree in."""
+    of_energy = points["x_name"].str.contains("energy") | points["y_name"].str.contains("energy")
+    kinds = points["energy_origin"] + points["energy_scope"]
+    optimal = points[points["pareto_optimal"].eq(True)]
+    return optimal.groupby(["panel", "phase", kinds.where(of_energy, "")], dropna=False)
 
 
 def _draw_bars(axes: Axes, rows: pd.DataFrame) -> None:
     """Draw a horizontal bar for each configuration, in parts."""
-    bars, parts = rows.drop_duplicates("configuration"), list(rows["x_name"].unique())
-    by_part = rows.pivot(index="configuration", columns="x_name", values="x")
-    lengths = by_part.loc[bars["configuration"]]
-    left, places = np.zeros(len(bars)), np.arange(len(bars))[::-1]
+    labels = rows.drop_duplicates("configuration").set_index("configuration")["label"]
+    parts = rows["x_name"].unique()
+    lengths = rows.pivot(index="configuration", columns="x_name", values="x").loc[labels.index]
+    y, left = np.arange(len(labels))[::-1], np.zeros(len(labels))
     for index, part in enumerate(parts):
         widths = lengths[part].to_numpy(float)
-        axes.barh(places, widths, 0.72, left, **_part_look(index, len(parts)), gid=part)
+        axes.barh(y, widths, 0.72, left, facecolor=_part_colour(index, len(parts)), gid=part)
         left = left + widths
-    axes.set_yticks(places, bars["label"].to_list())
+    axes.set_yticks(y, labels.to_list())
     axes.grid(visible=False, axis="y")
     batches = "/".join(map(str, sorted(rows["local_batch_size"].unique())))
     axes.set_xlabel(f"Energy per sample (J), LBS {batches}")
 
 
-def _part_look(index: int, count: int) -> dict[str, Any]:
-    white = 0.88 * (1 - index / max(count - 1, 1))
-    return {
-        "facecolor": style.paler(style.COLOURS[0], white),
-        "edgecolor": "white",
-        "linewidth": 0.3,
-    }
+def _part_colour(index: int, count: int) -> str:
+    return style.paler(style.COLOURS[0], 0.88 * (1 - index / max(count - 1, 1)))
 
 
-def _handles(block: pd.DataFrame, looks: layout.Looks, width_mm: float) -> list[Any]:
-    """The legend's entries: series, reference, front, and what the fill of markers means."""
-    valued = block[block["valued"]]
-    entry = partial(Line2D, [], [])
-    has_lines = any(prose.quantity(name, "GPUs").joined for name in valued["x_name"].unique())
-    handles: list[Any] = layout.series_entries(
-        valued, looks, **({} if has_lines else {"linestyle": "none"})
-    )
+# --- words ----------------------------------------------------------------------------------------
+
+
+def _handles(points: pd.DataFrame, looks: layout.Looks) -> list[Artist]:
+    """Legend entries: series, what the fill of markers means, reference, front, parts of bars."""
+    valued = points[points["valued"]]
+    has_lines = any(quantity(name).joined for name in valued["x_name"].unique())
+    look = {} if has_lines else {"linestyle": "none"}
+    handles = layout.series_entries(valued, looks, **look)
     if valued["y_name"].eq("speedup").any():
-        handles.append(entry(label="ideal: S(n) = n", **REFERENCE))
-    optimal = valued[valued["pareto_optimal"].eq(True)]
-    if optimal.groupby(["panel", *data.front_keys(valued)]).size().gt(1).any():
-        handles.append(entry(label="Pareto-optimal", **FRONT))
-    parts = list(block.loc[block["y_name"] == "line", "x_name"].unique())
-    handles += [
-        Patch(label=PART_WORDS.get(part, part), **_part_look(index, len(parts)))
+        handles.append(layout.entry("ideal: S(n) = n", **REFERENCE))
+    if (_fronts(valued).size() > 1).any():
+        handles.append(layout.entry("Pareto-optimal", **FRONT))
+    parts = points.loc[points["y_name"] == "line", "x_name"].unique()
+    return handles + [
+        Patch(label=PART_WORDS.get(part, part), facecolor=_part_colour(index, len(parts)))
         for index, part in enumerate(parts)
     ]
-    return handles + layout.origin_entries(valued, width_mm)
+
+
+def _caption(frame: pd.DataFrame, points: pd.DataFrame) -> list[str]:
+    name, word = frame.attrs["figure"], data.gpu_word(frame)
+    valued = points[points["valued"]]
+    text = PANEL_FIGURES[name].text
+    if name == "prediction":
+        return caption(frame, name, text=text, **_prediction_facts(data.drawable(frame)))
+    empty = points[~points["panel"].isin(valued["panel"])].drop_duplicates("panel")
+    lacking = points[~points["valued"] & points["n_repeats"].notna()]
+    lacking = lacking[lacking["panel"].isin(valued["panel"])]
+    return caption(
+        points,
+        name,
+        text=text,
+        error_bars=data.options(frame).error_bars if len(valued) else "",
+        larger_is_better=larger_is_better(valued[valued["y_name"] == "metric_last"]),
+        empty_panels=[
+            f"{row.panel} ({quantity(row.y_name, word, label='metric').label})"
+            for row in data.each(empty)
+        ],
+        without_value={
+            panel: list(rows["configuration"]) for panel, rows in data.groups(lacking, "panel")
+        },
+    )
+
+
+def _prediction_facts(rows: pd.DataFrame) -> dict[str, Any]:
+    """Facts of the caption of `prediction`: how near predictions were, and what was not predicted."""
+    words = {"runtime_h": "Run time", "energy_kwh": "Energy"}
+    rows = rows[rows["quantity"].isin(list(words))]
+    known = rows["calibrated_on"].astype(bool)
+    tested = rows[~known & rows["error"].notna()]
+    reasons = rows[rows["reason"].fillna("") != ""].groupby("reason", sort=False)
+    warnings = [text for text in rows["warnings"].dropna().unique() if text]
+    return {
+        "model": rows.attrs.get("scaling_model"),
+        "sources": rows.attrs.get("sources", []),
+        "accuracy": [
+            {
+                "quantity": words[name],
+                "inside": int(group["in_interval"].sum()),
+                "compared": len(group),
+                "error": 100 * group["error"].abs().mean(),
+            }
+            for name, group in data.groups(tested, "quantity")
+        ],
+        "calibrated_on": list(rows.loc[known, "configuration"].unique()),
+        "not_predicted": {str(why): list(group["configuration"]) for why, group in reasons},
+        "warnings": [text[:1].upper() + text[1:] for text in warnings],
+    }

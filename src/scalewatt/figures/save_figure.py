@@ -12,7 +12,7 @@ from matplotlib.transforms import Bbox
 
 from scalewatt.common.files import atomic_path, write_text
 from scalewatt.figures import style
-from scalewatt.results.text.markdown_latex import escaped_latex, escaped_markdown
+from scalewatt.results.text.text_tables import escaped_latex, escaped_markdown
 
 # No dates and no tool versions: the same table gives the same bytes.
 _METADATA: dict[str, dict[str, Any]] = {
@@ -26,7 +26,7 @@ FORMATS = tuple(_METADATA)
 def save(figure: Figure, stem: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
     """Write `stem`.pdf, .svg and .png, or those in `formats`, each whole or not at all."""
     paths = [Path(f"{stem}.{suffix}") for suffix in formats]
-    with style.applied(style.preset_of(figure).width_mm):
+    with style.applied(style.preset_at(figure).width_mm):
         # Laid out once: less time, and the same geometry in all three.
         figure.draw_without_rendering()
         # None, not "none": of that matplotlib would draw twice for each file.
@@ -42,10 +42,8 @@ def save(figure: Figure, stem: Path, formats: Sequence[str] = FORMATS) -> list[P
 
 
 def _round_positions(figure: Figure) -> None:
-    """Cut off the last digits of where parts and axes are: the layout's solver leaves others each time,
-    and matplotlib names SVG's clip paths by all of them."""
-    for part in figure.subfigs:
-        part.bbox_relative.set_points(part.bbox_relative.get_points().round(10))
+    """Cut off the last digits of where axes are: the layout's solver leaves others each time, and matplotlib
+    names SVG's clip paths by all of them."""
     for axes in figure.axes:
         axes.set_position(Bbox(axes.get_position().get_points().round(10)))
 

@@ -1,32 +1,30 @@
-"""One style for all figures: size, colours, markers, log axes with plain numbers, notes."""
+"""One style for all figures: sizes, colours and markers, the legend above the panels, the print below them."""
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import matplotlib as mpl
-import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.markers import MarkerStyle
-from matplotlib.path import Path as MarkerPath
 from matplotlib.patheffects import withStroke
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
 MM_PER_INCH = 25.4
 GREY = "#666666"
 INK = "#262626"
 NOT_KNOWN = "#bdbdbd"
 """What fills markers of points whose series has no known energy."""
-ROUND = [1, 2, 5, 10]  # first digits of tick labels
-LOG_SCALE = "log\u00a0scale"  # in one line
+NOTE_SIZE = 6.0
+NOTE_LINES = 2
+"""Lines of print in a drawing; captions have the rest."""
+TALLEST_MM = 240.0
+"""Height that fits onto a page of A4 with margins and a caption."""
 
 
 @dataclass(frozen=True)
@@ -36,40 +34,24 @@ class Preset:
     width_mm: float
     label_size: float
     text_size: float
-    note_size: float
     letter_size: float
-    scale: float  # of lines and markers
+    scale: float
+    """Of lines and markers."""
 
     @property
     def narrow(self) -> bool:
         """True for one column of a page of two."""
         return self.width_mm < 120
 
-    @property
-    def note_characters(self) -> int:
-        """Characters of notes that fit into a line."""
-        return int(self.width_mm / (0.2006 * self.note_size))
 
-    @property
-    def legend_characters(self) -> int:
-        """Characters of a legend that fit into a line, its lines and gaps counted."""
-        return int(self.width_mm / (0.1948 * self.text_size))
-
-
-PAGE = Preset(180.0, label_size=7.5, text_size=7.0, note_size=6.0, letter_size=10.0, scale=1.0)
-COLUMN = Preset(88.0, label_size=6.5, text_size=6.2, note_size=6.0, letter_size=8.0, scale=0.72)
-
-
+PAGE = Preset(180.0, label_size=7.5, text_size=7.0, letter_size=10.0, scale=1.0)
+COLUMN = Preset(88.0, label_size=6.5, text_size=6.2, letter_size=8.0, scale=0.72)
 PRESETS = {int(preset.width_mm): preset for preset in (PAGE, COLUMN)}
 """The widths in mm that a figure may have in print."""
-WIDTH_MM = PAGE.width_mm
-NOTE_LINES = 2
-"""Of the notes, in the drawing; captions have all."""
 
 # Distinct for any common colour vision, and in grey. Each series also has its marker and line style.
 COLOURS = ("#14305e", "#c13a22", "#35b199", "#e2aa1c", "#8a1f4e", "#4a7fc4", "#0d0d0d")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
-_LEAST_SIZE = {"P": 6.0, "X": 6.2}  # their arms are thin
 LINES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
 
 _RC: dict[str, Any] = {
@@ -98,288 +80,174 @@ _RC: dict[str, Any] = {
     "text.parse_math": False,  # a dollar sign in a name is a dollar sign
 }
 # Without it a published point would vanish in a marker of its colour.
-_HALO = withStroke(linewidth=1.9, foreground="white")
+_HALO = withStroke(linewidth=2.4, foreground="white")
+
+
+@contextmanager
+def applied(width_mm: float = PAGE.width_mm) -> Iterator[None]:
+    """Apply matplotlib's defaults with the style of a width on top, whatever the user's settings."""
+    preset = PRESETS[int(width_mm)]
+    texts = ("font.size", "legend.fontsize", "xtick.labelsize", "ytick.labelsize")
+    labels = ("axes.labelsize", "axes.titlesize", "legend.title_fontsize")
+    sizes: dict[str, Any] = dict.fromkeys(texts, preset.text_size)
+    sizes |= dict.fromkeys(labels, preset.label_size)
+    for axis in ("xtick", "ytick"):
+        sizes |= {f"{axis}.major.width": 0.6, f"{axis}.major.size": 4.5 * preset.scale}
+    sizes["lines.linewidth"] = 0.4 + 0.7 * preset.scale
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(_RC | sizes)
+        yield
+
+
+# --- colours and marks ----------------------------------------------------------------------------
 
 
 def paler(colour: str, white: float) -> str:
-    """Return a colour mixed with white, of which it gets the share `white` (0 to 1)."""
+    """Mix a colour with white, of which it gets the share `white` (0 to 1)."""
     red, green, blue = (part + (1 - part) * white for part in to_rgb(colour))
     return to_hex((red, green, blue))
 
 
-def legible(colour: str) -> str:
-    """Return a colour for small words: dark enough to be read on white."""
-    dark = min(1.0, 0.42 / max(luma(colour), 0.01))
-    red, green, blue = to_rgb(colour)
-    return to_hex((red * dark, green * dark, blue * dark))
-
-
-def luma(colour: str) -> float:
-    """Return how light a colour is in grey, from 0 (black) to 1."""
-    red, green, blue = to_rgb(colour)
-    return 0.299 * red + 0.587 * green + 0.114 * blue
-
-
-@contextmanager
-def applied(width_mm: float = WIDTH_MM) -> Iterator[None]:
-    """Apply matplotlib's defaults with the style of a width on top, whatever the user's settings."""
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        mpl.rcParams.update(_rc(preset(width_mm)))
-        yield
-
-
-def _rc(preset: Preset) -> Any:
-    texts = ("font.size", "legend.fontsize", "xtick.labelsize", "ytick.labelsize")
-    sizes = dict.fromkeys(texts, preset.text_size)
-    sizes |= dict.fromkeys(("axes.labelsize", "axes.titlesize"), preset.label_size)
-    ticks = {"color": INK, "direction": "out", "major.width": 0.6, "major.size": 4.5 * preset.scale}
-    ticks |= {"minor.width": 0.8, "minor.size": 3.2}
-    both = {f"{which}.{key}": value for which in ("xtick", "ytick") for key, value in ticks.items()}
-    return _RC | sizes | both | {"lines.linewidth": 0.4 + 0.7 * preset.scale}
-
-
-def preset(width_mm: float) -> Preset:
-    """Return the preset of a width, or the nearest one."""
-    return min((PAGE, COLUMN), key=lambda known: abs(known.width_mm - width_mm))
-
-
-def preset_of(figure: Figure) -> Preset:
-    """Return the preset in which a figure is drawn."""
-    return preset(figure.get_figwidth() * MM_PER_INCH)
-
-
-class Drawing(Figure):
-    """A figure and its notes."""
-
-    sentences: tuple[str, ...] = ()
-    """All of them; in the drawing are the first NOTE_LINES lines."""
-
-
-def new_figure(height_mm: float, width_mm: float = WIDTH_MM) -> Drawing:
-    """Return an empty figure that makes room for labels, legend and notes."""
-    figure = Drawing(
-        figsize=(width_mm / MM_PER_INCH, height_mm / MM_PER_INCH), layout="constrained"
-    )
-    engine: Any = figure.get_layout_engine()
-    pad = 0.05 if width_mm == WIDTH_MM else 0.03
-    engine.set(w_pad=pad, h_pad=pad, wspace=0.03, hspace=0.04)
-    return figure
-
-
-def series_style(index: int, width_mm: float = WIDTH_MM) -> dict[str, Any]:
-    """Return colour, line and marker of the series at `index`; later ones are smaller, to show on top."""
-    scale = preset(width_mm).scale
-    marker = MARKERS[index % len(MARKERS)]
+def series_style(index: int, width_mm: float = PAGE.width_mm) -> dict[str, Any]:
+    """Colour, line and marker of the series at `index`; later ones are smaller, to show on top."""
+    scale = PRESETS[int(width_mm)].scale
     return {
         "color": COLOURS[index % len(COLOURS)],
-        "marker": marker,
+        "marker": MARKERS[index % len(MARKERS)],
         "linestyle": LINES[index % len(LINES)],
-        "markersize": max(6.4 - 0.4 * index, 5.2, _LEAST_SIZE.get(marker, 0.0)) * scale,
+        "markersize": max(6.4 - 0.4 * index, 5.6) * scale,
         "markeredgewidth": 0.3 + 0.5 * scale,
     }
 
 
-def origin_style(origin: str | None) -> dict[str, Any]:
-    """Return how a marker of this energy origin is filled: `auto` is its colour, grey an unknown origin."""
+def origin_style(look: dict[str, Any], origin: str | None) -> dict[str, Any]:
+    """Look of a series for an energy origin, which fills its marker; published points are crosses."""
+    if origin == "published":
+        cross = {"marker": "x", "linestyle": "none", "markeredgewidth": 1.2}
+        return look | cross | {"path_effects": [_HALO]}
     if origin in ("simulated", "mixed"):
         fill = "left" if origin == "simulated" else "bottom"
-        return {"fillstyle": fill, "markerfacecolor": "auto", "markerfacecoloralt": "white"}
-    if origin is None:
-        return {"markerfacecolor": NOT_KNOWN}
-    return {"markerfacecolor": "auto" if origin == "measured" else "white"}
+        half = {"markerfacecolor": "auto", "markerfacecoloralt": "white"}
+        return look | {"fillstyle": fill} | half
+    faces = {"measured": "auto", "estimated": "white"}
+    return look | {"markerfacecolor": faces.get(origin or "", NOT_KNOWN)}
 
 
-def of_origin(look: dict[str, Any], origin: str | None) -> dict[str, Any]:
-    """Return a series' look for an energy origin; published points are crossed outlines without a line."""
-    if origin != "published":
-        return look | origin_style(origin)
-    return look | {
-        "marker": crossed(look["marker"]),
-        "markersize": 1.1 * look["markersize"],
-        "markerfacecolor": "none",
-        "markeredgewidth": 0.8,
-        "linestyle": "none",
-        "path_effects": [_HALO],
-    }
+# --- figures --------------------------------------------------------------------------------------
 
 
-@cache
-def crossed(marker: str) -> MarkerPath:
-    """Return the outline of a marker, with a small cross in its middle."""
-    known = MarkerStyle(marker)
-    outline = known.get_path().transformed(known.get_transform())
-    across, up = np.asarray(outline.vertices)[:-1].mean(axis=0).tolist()
-    arm = 0.24
-    ends = [(across + x * arm, up + y * arm) for x, y in ((-1, -1), (1, 1), (-1, 1), (1, -1))]
-    strokes = [MarkerPath.MOVETO, MarkerPath.LINETO]
-    return MarkerPath.make_compound_path(outline, MarkerPath(ends, strokes * 2))
+class Drawing(Figure):
+    """A figure and the sentences of its caption."""
+
+    sentences: tuple[str, ...] = ()
+
+
+def new_figure(width_mm: float, height_mm: float = 60.0) -> Drawing:
+    """Make an empty figure that makes room for labels, legend and print."""
+    size = width_mm / MM_PER_INCH, height_mm / MM_PER_INCH
+    figure = Drawing(figsize=size, layout="constrained")
+    engine: Any = figure.get_layout_engine()
+    pad = 0.03 if PRESETS[int(width_mm)].narrow else 0.05
+    engine.set(w_pad=pad, h_pad=pad, wspace=0.03, hspace=0.04)
+    return figure
+
+
+def preset_at(artist: Artist) -> Preset:
+    """Preset of the figure that an artist is in."""
+    figure = artist.get_figure(root=True)
+    return PRESETS[round(figure.get_figwidth() * MM_PER_INCH)] if figure else PAGE
+
+
+def add_legend(figure: Figure, handles: Sequence[Artist], length: float = 3.2) -> float:
+    """Put a legend above the panels, in as few rows as fit its width; return its height in mm."""
+    for rows in range(1, len(handles) + 1):
+        legend = figure.legend(
+            handles=handles,
+            loc="outside upper center",
+            ncols=-(-len(handles) // rows),
+            handlelength=length,
+        )
+        box = legend.get_window_extent()
+        if box.width <= figure.bbox.width or rows == len(handles):
+            return float(box.height / figure.dpi * MM_PER_INCH)
+        legend.remove()
+    return 0.0
+
+
+def fit_rows(
+    figure: Figure, rows: int, around_mm: float, least_mm: float, most_mm: float
+) -> float:
+    """Make a figure as high as its rows, which a page has room for, and what is around them.
+
+    Return the height of a row in mm. The print has room, too.
+    """
+    around_mm += lines_mm(NOTE_LINES, NOTE_SIZE) + 2.0
+    row_mm = max(least_mm, min(most_mm, (TALLEST_MM - around_mm) / rows))
+    figure.set_figheight((rows * row_mm + around_mm) / MM_PER_INCH)
+    return row_mm
 
 
 def panel_letter(axes: Axes, letter: str, above: float = 3) -> None:
     """Write the panel's letter, `above` points over its upper left corner."""
-    axes.annotate(
-        letter,
-        (0, 1),
-        xycoords="axes fraction",
-        xytext=(-6, above),
-        textcoords="offset points",
-        fontsize=_preset_at(axes).letter_size,
-        fontweight="bold",
-        ha="right",
-        va="bottom",
-    )
+    place: Any = {"xycoords": "axes fraction", "textcoords": "offset points"}
+    look: Any = {"ha": "right", "va": "bottom", "fontweight": "bold"}
+    size = preset_at(axes).letter_size
+    axes.annotate(letter, (0, 1), (-6, above), fontsize=size, **place, **look)
 
 
 def say_instead(axes: Axes, sentence: str) -> None:
     """Write a sentence in place of an axis that would be empty, without breaking words."""
-    lines = [
-        textwrap.fill(line, 34, break_on_hyphens=False, break_long_words=False)
-        for line in sentence.split("\n")
-    ]
+    text = textwrap.fill(sentence, 34, break_on_hyphens=False, break_long_words=False)
     axes.set_axis_off()
-    size = _preset_at(axes).label_size
-    look: Any = {"ha": "center", "va": "center", "color": GREY, "fontsize": size}
-    axes.text(0.5, 0.5, "\n".join(lines), transform=axes.transAxes, linespacing=1.4, **look)
+    look: Any = {"ha": "center", "va": "center", "color": GREY, "linespacing": 1.4}
+    size = preset_at(axes).label_size
+    axes.text(0.5, 0.5, text, transform=axes.transAxes, fontsize=size, **look)
 
 
-def _preset_at(axes: Axes) -> Preset:
-    figure = axes.get_figure(root=True)
-    return PAGE if figure is None else preset_of(figure)
+def notes(figure: Drawing, sentences: Sequence[str], whole: bool = False) -> None:
+    """Keep the sentences of the caption, and print the first of them below the panels, or the `whole`."""
+    figure.sentences = tuple(sentences)
+    printed = note_lines(sentences, preset_at(figure).width_mm)
+    if not whole:
+        first = note_lines(sentences[:1], preset_at(figure).width_mm)
+        printed = first[:NOTE_LINES]
+        if len(first) > NOTE_LINES:
+            printed[-1] = f"{printed[-1].rpartition(' ')[0]} …"
+    figure.supxlabel("\n".join(printed), x=0.012, ha="left", fontsize=NOTE_SIZE, color="#333333")
 
 
-def notes(figure: Drawing, sentences: Sequence[str], most: int | None = NOTE_LINES) -> None:
-    """Keep sentences for the captions, and write those that fit into `most` lines below the panels."""
-    figure.sentences = tuple(filter(None, sentences))
-    preset = preset_of(figure)
-    lines = note_lines(figure.sentences, preset)[:most]
-    while lines and not lines[-1].endswith("."):
-        *lines, last = lines
-        if ". " in last:
-            lines.append(last[: last.rindex(". ") + 1])
-    look: Any = {"x": 0.012, "ha": "left", "fontsize": preset.note_size, "color": "#333333"}
-    figure.supxlabel("\n".join(lines), **look)
-
-
-def note_lines(sentences: Sequence[str], preset: Preset) -> list[str]:
-    """Return sentences as lines that are as wide as the figure."""
-    # Configuration ids have hyphens and must stay whole.
-    wrapped = (
-        textwrap.wrap(one, preset.note_characters, break_on_hyphens=False) for one in sentences
-    )
-    return [line for lines in wrapped for line in lines]
-
-
-def notes_mm(preset: Preset) -> float:
-    """Return the height in mm of the notes in a drawing."""
-    return lines_mm(NOTE_LINES, preset.note_size) + 2.0
+def note_lines(sentences: Sequence[str], width_mm: float) -> list[str]:
+    """Sentences in lines that are as wide as the figure; ids of configurations stay whole."""
+    characters = int(width_mm / (0.2006 * NOTE_SIZE))
+    return [
+        line
+        for sentence in sentences
+        for line in textwrap.wrap(sentence, characters, break_on_hyphens=False)
+    ]
 
 
 def lines_mm(count: float, size: float) -> float:
-    """Return the height in mm of `count` lines of text of `size` points."""
+    """Height in mm of `count` lines of text of `size` points."""
     return count * size * 1.2 * MM_PER_INCH / 72
 
 
+# --- numbers --------------------------------------------------------------------------------------
+
+
 def plain_number(value: float) -> str:
-    """Return a number without exponent, thousands set apart from 10 000 on."""
-    if abs(value) >= 9999.5:
-        return f"{value:,.0f}".replace(",", "\u2009")
-    return f"{float(f'{value:.6g}'):.10f}".rstrip("0").rstrip(".")
+    """Number without exponent; from 10 000 on with k, M or G: 0.25, 5004, 80.1k, 1.28M."""
+    for limit, unit, letter in ((1e6, 1e3, "k"), (1e9, 1e6, "M"), (float("inf"), 1e9, "G")):
+        if abs(value) < 9999.5:
+            return f"{float(f'{value:.6g}'):.10f}".rstrip("0").rstrip(".")
+        if abs(value) < 0.9995 * limit:
+            break
+    return f"{value / unit:.3g}{letter}"
 
 
 def three_digits(value: float) -> str:
-    """Return a number with three digits: 0.0398, 2.50, 13.0, 1235."""
+    """Number with three digits: 0.0398, 2.50, 13.0, 1235, 80.1k."""
     rounded = float(f"{value:.3g}")
     if abs(rounded) >= 100:
         return plain_number(round(value))
     return f"{rounded:#.3g}" if abs(rounded) >= 1e-4 or not rounded else f"{rounded:.3g}"
-
-
-def log_ticks(low: float, high: float) -> list[float]:
-    """Return three to about seven round numbers between `low` and `high` (both positive)."""
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    every = max(1, math.ceil((last - first) / 7))
-    for digits in ((1,), (1, 3), (1, 2, 5)):
-        ticks = [d * 10.0**k for k in range(first, last + 1, every) for d in digits]
-        inside = [tick for tick in ticks if low <= tick <= high]
-        if len(inside) >= 3:
-            return inside
-    for at_most in (5, 6, 8):  # less than a decade: evenly spaced numbers
-        linear = MaxNLocator(nbins=at_most, steps=ROUND).tick_values(low, high)
-        inside = [float(tick) for tick in linear if low <= tick <= high]
-        if len(inside) >= 3:
-            break
-    return inside
-
-
-def power_of_two_ticks(low: float, high: float) -> list[float]:
-    """Return the powers of two from `low` to `high` (both positive)."""
-    first, last = math.ceil(math.log2(low) - 1e-9), math.floor(math.log2(high) + 1e-9)
-    return [2.0**k for k in range(first, last + 1)]
-
-
-def log_axis(axes: Axes, which: str, values: Sequence[float], base: int, dense: bool) -> None:
-    """Make an axis logarithmic around positive `values`, ticks as plain numbers.
-
-    base 2 ticks at powers of two (each labelled when `dense`, else every second when there are
-    more than six), base 10 at round numbers. The label, which is there before, says that the scale is
-    logarithmic, but where powers of two show it.
-    """
-    low, high = min(values), max(values)
-    room = max((high / low) ** 0.06, 1.08)
-    axis = axes.xaxis if which == "x" else axes.yaxis
-    (axes.set_xscale if which == "x" else axes.set_yscale)("log", base=base)
-    (axes.set_xlim if which == "x" else axes.set_ylim)(low / room, high * room)
-    ticks = power_of_two_ticks(low / room, high * room) if base == 2 else []
-    is_evident = len(ticks) >= 2
-    if not is_evident:
-        ticks = sorted(set(values)) if base == 2 and len(set(values)) < 4 else []
-    labels_every = 1 if dense or len(ticks) <= 6 or base != 2 else 2
-    ticks = ticks or log_ticks(low / room, high * room)
-    shown = set(ticks[::labels_every])
-    unit = _thousands(axes, which, max(ticks, default=1))
-    if which == "x" and base != 2:
-        shown = _apart(ticks, unit, high / low * room * room, dense)
-    if not is_evident and len(shown) > 1:
-        axis.set_label_text(f"{axis.get_label_text()}, {LOG_SCALE}")
-    axis.set_major_locator(FixedLocator(sorted(shown)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value / unit)))
-    # Between the powers of two that have a number: short, and without a line over the panel.
-    between = [tick for tick in ticks if base == 2 and tick not in shown]
-    axis.set_minor_locator(FixedLocator(between) if between else NullLocator())
-    axis.set_minor_formatter(NullFormatter())
-
-
-def _apart(ticks: Sequence[float], unit: float, span: float, dense: bool) -> set[float]:
-    """Return those of rising ticks whose labels, in `unit`, do not touch on an axis over a factor `span`."""
-    width = 0.022 if dense else 0.06  # of a character, in parts of the axis
-    shown: list[float] = []
-    for tick in ticks:
-        needed = width * (len(plain_number(tick / unit)) + 1)
-        if not shown or math.log(tick / shown[-1]) / math.log(span) >= needed:
-            shown.append(tick)
-    return set(shown)
-
-
-def linear_axis(axes: Axes, values: Sequence[float], from_zero: bool, which: str = "y") -> None:
-    """Set the limits of a linear axis around `values` with room, ticks as plain numbers."""
-    low, high = min(values), max(values)
-    start = min(low, 0.0) if from_zero else low
-    room = 0.08 * (high - start) or 0.08 * abs(high) or 1.0
-    bottom = start - room
-    if low >= 0 and (from_zero or bottom < 0):
-        bottom = 0.0
-    axis = axes.xaxis if which == "x" else axes.yaxis
-    (axes.set_xlim if which == "x" else axes.set_ylim)(bottom, high + room)
-    unit = _thousands(axes, which, high)
-    axis.set_major_locator(MaxNLocator(nbins=6, steps=ROUND))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value / unit)))
-
-
-def _thousands(axes: Axes, which: str, largest: float) -> float:
-    """Return by what to divide tick labels: a thousand, named in the axis label, if they would not fit."""
-    if largest < 20_000:
-        return 1.0
-    axis = axes.xaxis if which == "x" else axes.yaxis
-    axis.set_label_text(f"{axis.get_label_text()} (10³)")
-    return 1000.0

@@ -1,4 +1,4 @@
-"""Building the tables from runs' files, and writing them."""
+"""Building the tables from runs' files, and writing them with what their captions need."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.files import read_json_object
 from scalewatt.results.columns import SEVERAL
 from scalewatt.results.figures.figure_schema import SCHEMAS
-from scalewatt.results.figures.figure_tables import builder
+from scalewatt.results.figures.figure_tables import BUILDERS
 from scalewatt.results.figures.footnotes import notes
 from scalewatt.results.figures.power_trace import panels
 from scalewatt.results.other_sources import CROSS_CHECKS, cross_checks_of
@@ -41,12 +41,13 @@ def write_runs(definition: Row, results: Path, out: Path) -> None:
     runs = _runs(definition, results)
     configurations = configurations_of(runs)
     metadata = _metadata(definition, runs, results)
+    files = [RunFiles(results, *run) for run in definition["runs"]]
     tables = {
         "runs": (runs, RUNS),
         "configurations": (configurations, CONFIGURATIONS),
         "scaling": (scaling_of(definition["series"], configurations), SCALING),
         "comparisons": (comparisons_of(runs, metadata["no_energy"]), COMPARISONS),
-        "cross_checks": (cross_checks_of(runs, _files(definition, results)), CROSS_CHECKS),
+        "cross_checks": (cross_checks_of(runs, files), CROSS_CHECKS),
     }
     for name, (frame, columns) in tables.items():
         write_frame(frame, out / f"{name}.parquet", columns, metadata)
@@ -58,30 +59,26 @@ def write_figure_table(definition: Row, results: Path, out: Path) -> None:
     # The overview is of the campaign, not of its results.
     runs = frame_of([], RUNS) if figure == "figure1" else _runs(definition, results)
     complete = {**definition, "excluded": _excluded(definition, runs)}
-    frame = builder(figure, results)(complete, configurations_of(runs))
+    frame = BUILDERS[figure](complete, configurations_of(runs), results)
     write_frame(frame, out, SCHEMAS[figure], _metadata(definition, runs, results))
 
 
-def _files(definition: Row, results: Path) -> list[RunFiles]:
-    return [RunFiles(results, *run) for run in definition["runs"]]
-
-
 def _runs(definition: Row, results: Path) -> pd.DataFrame:
-    reasons = {
+    excluded = {
         (run["configuration"], run["repeat"]): run["reason"]
         for run in definition.get("excluded", [])
     }
     over_time = bool(definition.get("carbon_over_time"))
-    found = [
+    runs = [
         run_record(
-            files,
+            RunFiles(results, id_, repeat),
             definition["campaign"],
-            reasons.get((files.configuration, files.repeat)),
+            excluded.get((id_, repeat)),
             over_time,
         )
-        for files in _files(definition, results)
+        for id_, repeat in definition["runs"]
     ]
-    return runs_of(found, Facility(**definition.get("facility", {})), _idle(definition, results))
+    return runs_of(runs, Facility(**definition.get("facility", {})), _idle(definition, results))
 
 
 def _idle(definition: Row, results: Path) -> Path | None:
@@ -91,52 +88,53 @@ def _idle(definition: Row, results: Path) -> Path | None:
 
 def _excluded(definition: Row, runs: pd.DataFrame) -> list[Row]:
     """Runs that a user excluded, and those that their own flags leave out."""
-    names = ["configuration", "repeat"]
-    excluded = list(definition.get("excluded", []))
-    known = [(run["configuration"], run["repeat"]) for run in excluded]
-    left_out = runs[runs["excluded"].notna()][[*names, "excluded"]]
-    rows = records(left_out.rename(columns={"excluded": "reason"}))
-    return excluded + [row for row in rows if (row["configuration"], row["repeat"]) not in known]
+    by_user = definition.get("excluded", [])
+    known = [(run["configuration"], run["repeat"]) for run in by_user]
+    rows = runs[runs["excluded"].notna()][["configuration", "repeat", "excluded"]]
+    by_flags = records(rows.rename(columns={"excluded": "reason"}))
+    return [
+        *by_user,
+        *(row for row in by_flags if (row["configuration"], row["repeat"]) not in known),
+    ]
 
 
 # --- what is stored with a table ------------------------------------------------------------------
 
 
 def _metadata(definition: Row, runs: pd.DataFrame, results: Path) -> Row:
-    rows, figure = records(runs), definition.get("figure")
-    of_runs = figure != "figure1"
-    excluded = _excluded(definition, runs)
-    idle = _idle(definition, results)
-    no_idle = without_baseline(idle, runs) if idle else {}
-    sentences = notes({**definition, "excluded": excluded}, rows, repeat_seeds(runs, results))
-    if figure == "breakdown":
-        sentences += [f"No idle baseline of {device}: {why}." for device, why in no_idle.items()]
-    return {
+    figure, idle = definition.get("figure"), _idle(definition, results)
+    metadata = {
         "figure": figure,
         "campaign": definition["campaign"],
-        "missing": definition["missing"] if of_runs else [],
-        "excluded": excluded if of_runs else [],
+        "missing": definition["missing"] if figure != "figure1" else [],
+        "excluded": _excluded(definition, runs) if figure != "figure1" else [],
         "options": definition.get("options", {}),
-        "notes": sentences,
-        "gpu_word": _gpu_word(definition, rows),
+        "notes": notes(definition, runs, repeat_seeds(runs, results)),
+        "gpu_word": _gpu_word(definition, runs),
         "metric_name": _metric_name(runs),
         "no_energy": _without_energy(runs) | unlike_energies(runs),
-        **({"no_idle": no_idle} if idle else {}),
-        **_of_figure5(definition, rows),
         # All that the table depends on besides its runs: whoever has those can make it again.
         "definition": definition,
     }
+    if idle:
+        why = metadata["no_idle"] = without_baseline(idle, runs)
+        if figure == "breakdown":
+            metadata["notes"] += [f"No idle baseline of {name}: {why[name]}." for name in why]
+    if figure == "figure5":
+        metadata["panels"] = panels(definition)
+        # Whose times count from the start of the recording, as it has no stages.
+        without = {row["configuration"] for row in records(runs) if details_of(row, "no_events")}
+        metadata |= {"no_stages": sorted(without)} if without else {}
+    return metadata
 
 
 def repeat_seeds(runs: pd.DataFrame, results: Path) -> dict[str, str | None]:
-    """Return the seeds of repeats that count and have an error, by configuration: same, varied, or null."""
+    """Seeds of repeats that count and have an error, by configuration: same, varied, or null."""
     counted = runs[runs["excluded"].isna() & runs["metric_last"].notna()]
     return {
-        str(id_): _seeds_of(
-            [RunFiles(results, str(id_), repeat).folder for repeat in rows["repeat"]]
-        )
-        for id_, rows in counted.groupby("configuration", sort=False)
-        if len(rows) > 1
+        str(id_): _seeds_of([RunFiles(results, str(id_), repeat).folder for repeat in repeats])
+        for id_, repeats in counted.groupby("configuration", sort=False)["repeat"]
+        if len(repeats) > 1
     }
 
 
@@ -150,32 +148,32 @@ def _seeds_of(folders: Sequence[Path]) -> str | None:
     return words.pop() if len(words) == 1 else None
 
 
-def _gpu_word(definition: Row, rows: list[Row]) -> str:
+def _gpu_word(definition: Row, runs: pd.DataFrame) -> str:
     """Return what n counts; by the campaign's devices where there are no runs to tell, if those settle it."""
     if "torch_devices" in definition:
         words = {"cpu": "processes", "cuda": "GPUs"}
         names = {words.get(device, "ranks") for device in definition["torch_devices"]}
         return names.pop() if len(names) == 1 else "ranks"
-    names = {"processes" if counts_processes(row) else "GPUs" for row in rows}
+    names = {"processes" if counts_processes(row) else "GPUs" for row in records(runs)}
     return "ranks" if len(names) > 1 else next(iter(names), "GPUs")
 
 
 def _without_energy(runs: pd.DataFrame) -> dict[str, str]:
-    """Return why the energy of a configuration is not known, by the flags of its runs that count, and of how
+    """Say why the energy of a configuration is not known, by the flags of its runs that count, and of how
     many of these."""
-    found: dict[str, str] = {}
-    for id_, own in runs[runs["excluded"].isna()].groupby("configuration", sort=False):
-        unknown = records(own[own["energy_kwh"].isna()])
+    why: dict[str, str] = {}
+    for id_, counted in runs[runs["excluded"].isna()].groupby("configuration", sort=False):
         words: dict[str, None] = {}
+        unknown = records(counted[counted["energy_kwh"].isna()])
         for row in unknown:
-            codes = [flag["code"] for flag in read_flags(row["flags"])]
+            codes = {flag["code"] for flag in read_flags(row["flags"])}
             usual = "absent" if row["energy_scope"] is None else "not_recorded"
-            given = [code for code in NULL_ENERGY if code in codes] or [usual]
-            words |= dict.fromkeys(FLAG_WORDS[code] for code in given)
+            known = [code for code in NULL_ENERGY if code in codes] or [usual]
+            words |= dict.fromkeys(FLAG_WORDS[code] for code in known)
         if unknown:
-            some = f" in {len(unknown)} of {len(own)} runs" if len(unknown) < len(own) else ""
-            found[str(id_)] = "; ".join(words) + some
-    return found
+            some = f" in {len(unknown)} of {len(counted)} runs" * (len(unknown) < len(counted))
+            why[str(id_)] = "; ".join(words) + some
+    return why
 
 
 def _metric_name(runs: pd.DataFrame) -> str | None:
@@ -184,11 +182,3 @@ def _metric_name(runs: pd.DataFrame) -> str | None:
     if len(names) == 0:
         return None
     return SEVERAL if len(names) > 1 or pd.isna(names[0]) else str(names[0])
-
-
-def _of_figure5(definition: Row, rows: list[Row]) -> Row:
-    """Return figure 5's panels, and its configurations whose runs do not say when training began."""
-    if definition.get("figure") != "figure5":
-        return {}
-    without = sorted({row["configuration"] for row in rows if details_of(row, "no_events")})
-    return {"panels": panels(definition)} | ({"no_stages": without} if without else {})

@@ -81,8 +81,17 @@ def label(name: str, gpu_word: str = "GPUs") -> str:
     row = columns(RUNS_TABLE).get(name)
     if row is None or not row.label:
         return name
-    singular = gpu_word.removesuffix("es" if gpu_word.endswith("sses") else "s")
-    text = row.label.format(gpu=singular, gpus=gpu_word)
+    return in_words(row.label, gpu_word)
+
+
+def singular(gpu_word: str) -> str:
+    """Singular of what n counts: `GPU` of `GPUs`, `process`, `rank`."""
+    return gpu_word.removesuffix("es" if gpu_word.endswith("sses") else "s")
+
+
+def in_words(label: str, gpu_word: str) -> str:
+    """Fill a label with what n counts, and begin it with a capital."""
+    text = label.format(gpu=singular(gpu_word), gpus=gpu_word)
     return text[:1].upper() + text[1:]
 
 

@@ -27,7 +27,8 @@ _POINTS = pa.schema(
         *((name, pa.string() if i < 3 else pa.int64()) for i, name in enumerate(TRAINING)),
     ]
 )
-_ENDS = {"": "mean", "_sd": "sd", "_low": "low", "_high": "high"}
+ENDS = {"": "mean", "_sd": "sd", "_low": "low", "_high": "high"}
+"""Parts of a quantity by the end of their columns' names, in tables that have no `_mean`."""
 
 
 def points_of(series: Iterable[Row]) -> pd.DataFrame:
@@ -85,7 +86,7 @@ def scaling_of(series: Iterable[Row], configurations: pd.DataFrame) -> pd.DataFr
         "energy_ratio": energy[comparable(lines, smallest)].reindex(lines.index),
     }
     columns = {
-        f"{name}{end}": found[part] for name, found in ratios.items() for end, part in _ENDS.items()
+        f"{name}{end}": found[part] for name, found in ratios.items() for end, part in ENDS.items()
     }
     columns |= {f"smallest_{name}": smallest[name] for name in ("gpus", "n_repeats")}
     return lines.assign(**columns)[SCALING.names]

@@ -1,0 +1,162 @@
+"""Axes: the label and unit of a quantity (`axes.csv`), its scale, and the numbers at its ticks."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+
+from scalewatt.figures import style
+from scalewatt.results.columns import in_words
+from scalewatt.results.text.number_format import unit_for
+
+ROUND = [1, 2, 5, 10]
+"""First digits of tick labels."""
+WIDEST_BAR = 0.3
+"""How far error bars may widen an axis at either end, as a share of the range of the points."""
+LEAST_ROOM = 0.05
+"""The same where the points are all but equal, as a share of the greatest point."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A quantity on an axis: its label with the unit, and the factor of its values in that unit."""
+
+    name: str
+    label: str
+    factor: float = 1.0
+    scale: str = "linear"
+    from_zero: bool = False
+    joined: bool = False
+    """Whether lines join points along this axis."""
+
+
+@cache
+def _quantities() -> dict[str, dict[str, str]]:
+    with Path(__file__).with_name("axes.csv").open(encoding="utf-8", newline="") as file:
+        return {row["name"]: row for row in csv.DictReader(file)}
+
+
+def quantity(
+    name: str, gpu_word: str = "GPUs", values: Iterable[float] = (), label: str | None = None
+) -> Quantity:
+    """Quantity by axes.csv, in the unit that suits `values`; one without a line has `label` or its name."""
+    row = _quantities().get(name)
+    if row is None:
+        return Quantity(name, label or name)
+    unit = unit_for(values, row["unit"])
+    words = in_words(row["label"], gpu_word) + (f" ({unit.name})" if unit.name else "")
+    joined = bool(row["joined"])
+    return Quantity(name, words, unit.factor, row["scale"], bool(row["from_zero"]), joined)
+
+
+# --- scales ---------------------------------------------------------------------------------------
+
+
+def scale_axis(axes: Axes, which: str, shown: Quantity, values: Sequence[float]) -> None:
+    """Fit the axis `x` or `y` to values with room around them, and number it."""
+    axis: Any = getattr(axes, f"{which}axis")
+    positive = [value for value in values if value > 0]
+    if shown.scale == "linear" or not positive:
+        limits = _linear_limits(values, shown.from_zero)
+        axis.set_major_locator(MaxNLocator(nbins=6, steps=ROUND))
+    else:
+        low, high = min(positive), max(positive)
+        room = max((high / low) ** 0.06, 1.08)
+        limits = low / room, high * room
+        base = 2 if shown.scale == "log2" else 10
+        axes.set(**{f"{which}scale": "log"})
+        ticks = log_ticks(*limits, base)
+        if which == "x":
+            ticks = _thinned(ticks, *limits, style.preset_at(axes).narrow)
+        axis.set_major_locator(FixedLocator(ticks))
+        axis.set_minor_locator(NullLocator())
+    axes.set(**{f"{which}lim": limits})
+    axis.set_major_formatter(FuncFormatter(lambda value, _: style.plain_number(value)))
+
+
+def _linear_limits(values: Sequence[float], from_zero: bool) -> tuple[float, float]:
+    low, high = min(values), max(values)
+    start = min(low, 0.0) if from_zero else low
+    room = 0.08 * (high - start) or 0.08 * abs(high) or 1.0
+    bottom = start - room
+    return 0.0 if low >= 0 and (from_zero or bottom < 0) else bottom, high + room
+
+
+def room_for(values: Sequence[float], ends: Sequence[float], log: bool) -> list[float]:
+    """Points, and the ends of error bars as far as they do not squeeze the points."""
+    low, high = min(values), max(values)
+    if log and low > 0:
+        factor = max((high / low) ** WIDEST_BAR, 1.5)
+        least, most = low / factor, high * factor
+    else:
+        room = max(WIDEST_BAR * (high - low), LEAST_ROOM * abs(high))
+        least, most = (max(low - room, 0.0) if low >= 0 else low - room), high + room
+    return [*values, *(min(max(end, least), most) for end in ends)]
+
+
+def log_ticks(low: float, high: float, base: int = 10) -> list[float]:
+    """Three to about seven round numbers between `low` and `high` (both positive).
+
+    Of base 2 all powers of two, if there are at least two.
+    """
+    if base == 2:
+        ends = math.ceil(math.log2(low) - 1e-9), math.floor(math.log2(high) + 1e-9)
+        powers = [2.0**k for k in range(ends[0], ends[1] + 1)]
+        if len(powers) >= 2:
+            return powers
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    every = max(1, math.ceil((last - first) / 7))
+    candidates = [
+        [d * 10.0**k for k in range(first, last + 1, every) for d in digits]
+        for digits in ((1,), (1, 3), (1, 2, 5))
+    ]
+    # Over less than a decade: evenly spaced numbers.
+    candidates += [
+        MaxNLocator(nbins=most, steps=ROUND).tick_values(low, high).tolist() for most in (5, 6, 8)
+    ]
+    inside = [[tick for tick in ticks if low <= tick <= high] for ticks in candidates]
+    return next((ticks for ticks in inside if len(ticks) >= 3), inside[-1])
+
+
+def _thinned(ticks: Sequence[float], low: float, high: float, narrow: bool) -> list[float]:
+    """Rising ticks of a logarithmic axis whose labels do not touch."""
+    width = 0.06 if narrow else 0.022  # of a character, in parts of the axis
+    shown: list[float] = []
+    for tick in ticks:
+        needed = width * (len(style.plain_number(tick)) + 1)
+        if not shown or math.log(tick / shown[-1]) / math.log(high / low) >= needed:
+            shown.append(tick)
+    return shown
+
+
+# --- power against time ---------------------------------------------------------------------------
+
+
+def time_axis(axes: Axes, length_s: float, since: str, most_ticks: int = 7) -> None:
+    """Number an axis of times in s from 0 to `length_s` in a unit that suits; `since` is what they count from."""
+    length_s = length_s or 1.0
+    unit = unit_for([length_s / 3600], "h")
+    unit_s = 3600 / unit.factor
+    axes.set(xlim=(0, length_s), xlabel=f"Time since {since} ({unit.name})")
+    locator = MaxNLocator(most_ticks, steps=ROUND)
+    ticks = np.asarray(locator.tick_values(0, length_s / unit_s)) * unit_s
+    axes.set_xticks(ticks[(ticks >= 0) & (ticks <= length_s * (1 + 1e-9))])
+    axes.xaxis.set_major_formatter(
+        FuncFormatter(lambda value, _: style.plain_number(round(value / unit_s, 6)))
+    )
+
+
+def power_axis(axes: Axes, watts: Iterable[float]) -> None:
+    """Number an axis of powers from 0 on; NaN is none."""
+    known = [value for value in watts if np.isfinite(value)]
+    if known:
+        scale_axis(axes, "y", Quantity("power_w", "", from_zero=True), known)

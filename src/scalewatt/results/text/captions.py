@@ -1,0 +1,155 @@
+"""Captions of figures and of Table 1: one template, `captions.j2`, and the facts of a table that fill it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from jinja2 import Environment, FileSystemLoader, Template
+
+from scalewatt.results.columns import SEVERAL, metric_label
+from scalewatt.results.tables.estimates import ORIGINS
+from scalewatt.results.text.number_format import MISSING, with_unit
+
+UNEQUAL_SCOPES = "Totals of unequal scope are not comparable."
+ORIGIN_WORDS = {
+    "measured": "measured by sensors",
+    "estimated": "estimated from utilisation and rated powers",
+    "simulated": "simulated with the scaling model",
+    "published": "as published by Huber et al. (2025)",
+    "mixed": "partly measured and partly estimated",
+}
+"""What an energy's origin means, after the word `energy`."""
+BARS = {
+    "interval": "95 % t interval of the mean over repeats",
+    "sd": "sample standard deviation over repeats",
+    "population_sd": "population standard deviation over repeats, as the paper prints",
+}
+"""What error bars may be, by the campaign's word for it; `none` is the fourth."""
+MOST_NAMED = 4
+"""Entries of a list of configurations; of more, the others are counted."""
+_COLUMNS = (
+    *("configuration", "n_repeats", "device", "device_name"),
+    *("energy_kwh", "energy_origin", "energy_scope"),
+)
+
+
+def caption(rows: pd.DataFrame, figure: str = "", **facts: Any) -> list[str]:
+    """Sentences on the rows of a table, by its metadata (`attrs`) and a figure's own `facts`.
+
+    Energies count where they have an origin and, in tables with their values, a value.
+    """
+    lines = _template().render(_facts(rows) | {"figure": figure} | facts).splitlines()
+    sentences = (re.sub(" +", " ", line).strip(" ") for line in lines)
+    return [sentence for sentence in sentences if sentence]
+
+
+@cache
+def _template() -> Template:
+    loader = FileSystemLoader(Path(__file__).parent)
+    environment = Environment(loader=loader, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["named"] = named
+    environment.globals |= {"UNEQUAL_SCOPES": UNEQUAL_SCOPES, "BARS": BARS}
+    return environment.get_template("captions.j2")
+
+
+def _facts(table: pd.DataFrame) -> dict[str, Any]:
+    metadata = table.attrs
+    rows = table.reindex(columns=_COLUMNS).astype(object)
+    if "n_repeats" in table:
+        rows = rows[rows["n_repeats"].notna()]
+    known = rows[rows["energy_origin"].notna()]
+    if "energy_kwh" in table:
+        known = known[known["energy_kwh"].notna()]
+    kinds = known.groupby(["energy_origin", "energy_scope"], sort=False, dropna=False)
+    names = rows.dropna(subset="device_name").groupby("device", sort=False)["device_name"]
+    why = metadata.get("no_energy", {})
+    unknown = [(why[id_], id_) for id_ in rows["configuration"].unique() if id_ in why]
+    excluded = [
+        (run["reason"].rstrip("."), f"{run['configuration']}/{run['repeat']}")
+        for run in metadata.get("excluded", [])
+    ]
+    repeats = rows["n_repeats"].dropna()
+    return {
+        "has_runs": len(rows) > 0,
+        "energies": [
+            {"words": ORIGIN_WORDS[origin], "scope": scope, "devices": _listed(kind["device"])}
+            for (origin, scope), kind in kinds
+        ],
+        "unequal_scopes": known["energy_scope"].nunique() > 1,
+        "gpu_word": metadata.get("gpu_word", "GPUs"),
+        "devices": {device: list(column.unique()) for device, column in names},
+        "has_repeats": bool((repeats > 1).any()),
+        "has_single": bool((repeats == 1).any()),
+        "no_energy": _grouped(unknown),
+        "missing": metadata.get("missing", []),
+        "excluded": _grouped(excluded),
+        "notes": metadata.get("notes", []),
+    }
+
+
+def _listed(column: pd.Series) -> str:
+    return ", ".join(map(str, column.dropna().unique()))
+
+
+def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Group ids by what is said of them."""
+    groups: dict[str, list[str]] = {}
+    for words, id_ in pairs:
+        groups.setdefault(words, []).append(id_)
+    return groups
+
+
+def named(ids: Sequence[str]) -> str:
+    """Ids of configurations; those that differ only in n share an entry, `…-n{004,008}-…`.
+
+    Of more than MOST_NAMED + 1 entries the others are counted.
+    """
+    counts: dict[tuple[str, str], list[str]] = {}
+    for id_ in dict.fromkeys(ids):
+        match = re.fullmatch(r"(.*-n)(\d{3,})(-.*)", id_)
+        before, n, after = match.groups() if match else (id_, "", "")
+        counts.setdefault((before, after), []).append(n)
+    entries = [
+        before + (ns[0] if len(ns) == 1 else "{" + ",".join(sorted(ns)) + "}") + after
+        for (before, after), ns in counts.items()
+    ]
+    if len(entries) <= MOST_NAMED + 1:
+        return ", ".join(entries)
+    more = sum(map(len, list(counts.values())[MOST_NAMED:]))
+    return f"{', '.join(entries[:MOST_NAMED])} and {more} more"
+
+
+def metric_words(rows: pd.DataFrame) -> str:
+    """Label of the metric of rows of one model (columns model, metric_name)."""
+    names = rows["metric_name"].dropna().unique()
+    name = SEVERAL if len(names) > 1 else next(iter(names), None)
+    return metric_label(rows["model"].iloc[0], name)
+
+
+def larger_is_better(rows: pd.DataFrame) -> list[str]:
+    """Metrics of rows that are better the larger they are, with their models."""
+    larger = rows[rows["metric_goal"].eq("max").fillna(False)]
+    models = larger.groupby(["model", "phase"], sort=False)
+    return list(dict.fromkeys(f"{metric_words(group)} of {key[0]}" for key, group in models))
+
+
+def interval_words(origin: str | None, low_kwh: float | None, high_kwh: float | None) -> str:
+    """Interval of an energy that is estimated, or whose uncovered time shows; else nothing."""
+    low, high = with_unit(low_kwh, "kWh"), with_unit(high_kwh, "kWh")
+    if origin not in ORIGINS and low == high:
+        return ""
+    if MISSING in (low, high):
+        return "no interval of the estimate is known"
+    return f"the true value lies between {low} and {high}"
+
+
+def nothing_sentence(metadata: Mapping[str, Any]) -> str:
+    """Why there is nothing to draw, by the metadata of a table."""
+    if metadata.get("missing") or not metadata.get("excluded"):
+        return "No run of these series has finished; with results_only none is started."
+    return "All finished runs of these series are excluded."
