@@ -18,7 +18,7 @@ from scalewatt.claims.check_claims import TABLE as CLAIMS
 from scalewatt.claims.reference_tables import listed_claims
 from scalewatt.figures.save_figure import write_captions
 from scalewatt.results.figures.figure_schema import SCHEMAS
-from scalewatt.results.figures.figure_tables import builder
+from scalewatt.results.figures.figure_tables import BUILDERS
 from scalewatt.results.other_sources import CROSS_CHECKS
 from scalewatt.results.tables.comparisons import comparisons_of
 from scalewatt.results.tables.derived_quantities import with_model_energies
@@ -138,7 +138,7 @@ def write_results(folder: Path, campaign: Campaign, runs: Sequence[Row]) -> Path
         ids = campaign.figure_configurations(figure)
         own = [[r["configuration"], r["repeat"]] for r in counting if r["configuration"] in ids]
         definition = table_definition(campaign, figure, own, excluded)
-        built = builder(figure, folder)(definition, configurations)
+        built = BUILDERS[figure](definition, configurations, folder)
         tables[figure] = to_table(built, SCHEMAS[figure])
         metadata[figure] = said | {
             "missing": definition["missing"],

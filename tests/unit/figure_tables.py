@@ -339,9 +339,9 @@ def table1_rows() -> list[dict[str, Any]]:
     ]
 
 
-def legend_of(figure: Figure, block: int) -> dict[str, Any]:
-    """The entries of a block's legend by their words."""
-    (legend,) = figure.subfigs[block].legends
+def legend_of(figure: Figure) -> dict[str, Any]:
+    """Entries of the legend by their words."""
+    (legend,) = figure.legends
     return dict(zip((t.get_text() for t in legend.get_texts()), legend.legend_handles, strict=True))
 
 

@@ -176,7 +176,7 @@ def test_the_bars_are_as_long_as_the_energies_of_the_table(width: int) -> None:
 
 def test_pieces_of_a_bar_lie_end_to_end() -> None:
     parts = drawable(to_frame(breakdown_table()))
-    bars, _ = figure_module.bars_of(parts, "interval")
+    bars = figure_module.bars_of(parts, "interval")
     found = figure_module.pieces(parts, bars)
     for name, own in found.groupby("configuration"):
         ends = own["start"] + own["energy_kwh"]
@@ -219,13 +219,8 @@ def test_a_repeated_total_has_the_error_bar_that_was_asked_for(kind: str) -> Non
         assert widths == pytest.approx(sorted(2 * sd for sd in sds))
 
 
-def test_idle_energy_is_hatched_in_white_on_dark_shades_and_in_grey_on_pale_ones() -> None:
-    def mostly_idle(row: Row) -> Row:
-        return row | {"idle_energy_kwh": 0.99 * row["energy_kwh"]}
-
-    table = changed(breakdown_table(), mostly_idle)
-    figure = draw("breakdown", table)
-    drawn = {gid: lines_of(figure, f"idle-{gid}").get_paths() for gid in ("white", style.GREY)}
-    assert all(drawn.values())
-    hatched = sum(path.get_extents().width for paths in drawn.values() for path in paths)
-    assert hatched == pytest.approx(sum(table["idle_energy_kwh"].to_pylist()))
+def test_the_idle_baseline_of_each_kind_is_as_long_as_its_energy() -> None:
+    table = breakdown_table()
+    drawn = lines_of(draw("breakdown", table), "idle").get_paths()
+    width = sum(path.get_extents().width for path in drawn)
+    assert width == pytest.approx(sum(table["idle_energy_kwh"].to_pylist()))

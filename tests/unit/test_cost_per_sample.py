@@ -12,7 +12,6 @@ from figure_tables import draw
 from matplotlib.figure import Figure
 from run_files import NAME, absent, epochs, make_run, make_spec, part
 
-from scalewatt.figures.style import LOG_SCALE
 from scalewatt.results.figures.figure_schema import POINTS
 from scalewatt.results.figures.panel_points import planned_lines
 from scalewatt.results.figures.training_cost import PHASE_COSTS, training_costs
@@ -182,10 +181,10 @@ def drawn(rows: list[Row], **options: Any) -> Figure:
 
 
 def panels(figure: Figure) -> list[Any]:
-    return [axes for part in figure.subfigs for axes in part.axes]
+    return [axes for axes in figure.axes if axes.axison]
 
 
-RATE_LABEL = f"Samples per second, {LOG_SCALE}"
+RATE_LABEL = "Samples per second"
 
 
 def by_gid(figure: Figure, gid: str) -> list[Any]:

@@ -119,7 +119,7 @@ def test_what_uncovered_time_can_have_cost_is_nothing_that_estimates_leave_open(
         assert relative_bounds(mixed, name) == (1.0, 1.0)
     measured = mixed | {"energy_origin": "measured", "energy_low_kwh": 3.0, "energy_high_kwh": 3.1}
     assert relative_bounds(measured, "energy_kwh") == (1.0, 1.0)
-    assert estimate_notes([measured | {"energy_kwh": 3.0}]) == []
+    assert notes_of(measured | {"energy_kwh": 3.0}) == []
 
 
 def test_a_nodes_meter_always_measures() -> None:
@@ -128,13 +128,18 @@ def test_a_nodes_meter_always_measures() -> None:
         assert relative_bounds(row, "node_energy_kwh") == (1.0, 1.0)
 
 
+def notes_of(*rows: Row) -> list[str]:
+    known = [{name: row.get(name) for name in RUNS.names} for row in rows]
+    return estimate_notes(frame_of(known, RUNS))
+
+
 def test_figures_say_within_what_true_energies_lie() -> None:
-    run = configuration("a", 1.0) | {"energy_kwh": 1.0, "excluded": None}
-    (note,) = estimate_notes([run])
+    run = configuration("a", 1.0) | {"energy_kwh": 1.0}
+    (note,) = notes_of(run)
     assert note.startswith("Energies are estimated: the true ones lie within 0.19 to 5.4 times")
-    (note,) = estimate_notes([run, run | {"energy_origin": "measured"}])
+    (note,) = notes_of(run, run | {"energy_origin": "measured"})
     assert note.startswith("Some energies are estimated")
-    (note,) = estimate_notes([run | {"energy_low_kwh": None}])
+    (note,) = notes_of(run | {"energy_low_kwh": None})
     assert note == "Energies are estimated, in part without an interval."
 
 

@@ -12,8 +12,6 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from figure_tables import any_table, as_table, curve_table, draw, power_table
-from hypothesis import given
-from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 
@@ -22,7 +20,6 @@ from scalewatt.figures.figure_data import (
     drawn_origins,
     series_origins,
 )
-from scalewatt.figures.prose import quantity
 from scalewatt.results.figures.figure_schema import OVERVIEW, PANEL_FIGURES, POINTS, POWER
 
 WIDTHS = sorted(style.PRESETS)
@@ -138,7 +135,6 @@ def test_no_legend_covers_data(number: int, width: int) -> None:
     figure, _ = drawn(number, width)
     legends = [
         *figure.legends,
-        *(one for part in figure.subfigs for one in part.legends),
         *(axes.get_legend() for axes in figure.axes),
     ]
     boxes = [legend.get_window_extent() for legend in legends if legend is not None]
@@ -162,9 +158,8 @@ def test_every_axis_of_a_curve_has_a_label_with_its_unit() -> None:
     for number in (2, 3, 4, 6, 7):
         for axes in (axes for axes in drawn(number, 180)[0].axes if axes.axison):
             for words in (axes.get_xlabel(), axes.get_ylabel()):
-                label = words.removesuffix(style.LOG_SCALE).rstrip(", \n")
                 pure = ("Number of", "Speed-up", "Samples per", "Passes per", "Training samples")
-                assert label.endswith(")") or label.startswith(pure), label
+                assert words.endswith(")") or words.startswith(pure), words
 
 
 # --- published points -------------------------------------------------------------------------------
@@ -176,20 +171,14 @@ def test_published_points_have_their_series_colour_and_one_entry_in_the_legend()
         ours + [row | {"energy_origin": "published"} for row in ours], POINTS, figure=2
     )
     figure = draw("figure2", table)
-    labels = [text.get_text() for text in figure.subfigs[0].legends[0].get_texts()]
-    assert labels.count("crossed markers: published") == 1 and labels.count("LBS 256") == 1
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert labels.count("crosses: published") == 1 and labels.count("LBS 256") == 1
     lines = {line.get_gid(): line for line in figure.axes[2].lines}
     for series in {row["series"] for row in ours}:
         own = lines[f"points-C-{series}-measured"]
         theirs = lines[f"points-C-{series}-published"]
         assert own.get_color() == theirs.get_color()
-        assert theirs.get_marker() is style.crossed(own.get_marker())
-
-
-# --- legends --------------------------------------------------------------------------------------
-
-
-# --- ticks ----------------------------------------------------------------------------------------
+        assert theirs.get_marker() == "x"
 
 
 # --- origins of unknown energies ------------------------------------------------------------------
@@ -233,30 +222,6 @@ def test_a_series_without_any_energy_looks_neither_measured_nor_estimated() -> N
     assert "grey markers: energy not known" in words(figure)
 
 
-# --- words and units --------------------------------------------------------------------------------
-
-
-@given(
-    st.sampled_from(["energy_kwh", "runtime_h", "gpu_hours", "p_gpuh_kw"]),
-    st.lists(st.floats(1e-7, 1e5), min_size=1, max_size=9),
-)
-def test_an_axis_takes_the_largest_unit_without_tiny_numbers(
-    name: str, values: list[float]
-) -> None:
-    whole = quantity(name, "GPUs", "resnet50")
-    found = whole.fitting(values)
-    units = [(whole.label, 1.0), *whole.smaller]
-    assert (found.label, found.factor) in units
-    middle = sorted(values)[len(values) // 2]
-    if found.factor < units[-1][1]:
-        assert max(values) * found.factor >= whole.at_least
-        assert middle * found.factor >= 0.1 * whole.at_least
-    larger = [factor for _, factor in units if factor < found.factor]
-    assert all(
-        max(values) * f < whole.at_least or middle * f < 0.1 * whole.at_least for f in larger
-    )
-
-
 def test_panels_of_the_same_quantity_have_the_same_x_axis_and_lines_break_at_unknown_values() -> (
     None
 ):
@@ -293,13 +258,12 @@ def test_a_figure_shows_the_panels_that_its_table_has(number: int) -> None:
 
 def test_figure5_keeps_a_panel_for_each_point_of_the_campaign_and_says_why_it_is_empty() -> None:
     rows = [row for row in power_table(panels="AB").to_pylist() if row["panel"] == "B"]
-    said = {
+    metadata = {
         "panels": {"A": "gone", "B": rows[0]["configuration"], "C": "excluded-one"},
         "missing": ["gone"],
         "excluded": [{"configuration": "excluded-one", "repeat": 1, "reason": "lost sensor"}],
     }
-    figure = draw("figure5", as_table(rows, POWER, figure=5, **said))
+    figure = draw("figure5", as_table(rows, POWER, figure=5, **metadata))
     texts = [" ".join(t.get_text() for t in axes.texts).split() for axes in figure.axes]
     assert [text[0] for text in texts if text] == ["A", "B", "C"]
-    assert " ".join(texts[0]).startswith("A gone: No run of this panel has finished; with")
-    assert " ".join(texts[2]) == "C excluded-one: All finished runs of this panel are excluded."
+    assert " ".join(texts[0]) == "A gone: no run of it has finished, or all are excluded."

@@ -15,12 +15,9 @@ from figure_tables import any_table, curve_table, draw, power_table, procedure_t
 from figure_tables import plotted as plotted_of
 
 from scalewatt.common.errors import InputError
-from scalewatt.figures import style
+from scalewatt.figures.axes import log_ticks, quantity
 from scalewatt.figures.draw_figure import SUFFIXES, draw_figure
-from scalewatt.figures.prose import (
-    abbreviated,
-    quantity,
-)
+from scalewatt.figures.style import plain_number
 
 CURVES = (2, 3, 4, 6, 7)
 PANELS = {2: 4, 3: 6, 4: 4, 6: 5, 7: 5}
@@ -53,8 +50,8 @@ def words(figure: Any) -> str:
 
 def factor(rows: list[dict[str, Any]], row: dict[str, Any], axis: str) -> float:
     """By what the axis of a row's panel multiplies, so that its numbers are not tiny."""
-    values = [one[axis] for one in rows if one["panel"] == row["panel"]]
-    return quantity(row[f"{axis}_name"], "GPUs", row["model"]).fitting(values).factor
+    values = [each[axis] for each in rows if each["panel"] == row["panel"]]
+    return quantity(row[f"{axis}_name"], values=values).factor
 
 
 @pytest.mark.parametrize("small", [False, True])
@@ -182,18 +179,7 @@ def test_figure5_has_a_panel_per_run_with_two_dashed_means(panels: str) -> None:
         assert len(trace.get_xydata()) == 300
         assert len(means) == 2 and all(mean.is_dashed() for mean in means)
     legend = axes[0].get_legend().get_texts()
-    assert legend[0].get_text() == "a100: 1 GPU, LBS 4, GBS 4"
-
-
-@pytest.mark.parametrize(("small", "word"), [(True, "proportional"), (False, "logarithmic")])
-def test_figure1_halves_the_bar_of_half_the_value_where_there_is_room(
-    small: bool, word: str
-) -> None:
-    figure = drawn(1, procedure_table(small))
-    assert f"Bar heights are {word}" in words(figure)
-    heights = [patch.get_height() for patch in figure.axes[1].patches if patch.get_fill()]
-    # LBS of a constant GBS 64 or 256.
-    assert (heights[1] == pytest.approx(heights[0] / 2)) == small
+    assert legend[0].get_text() == "a100: n = 1, LBS 4, GBS 4"
 
 
 def test_a_lost_sample_breaks_the_power_line() -> None:
@@ -247,7 +233,7 @@ def test_the_csv_of_figure1_holds_the_counts_that_are_drawn(tmp_path: Path) -> N
         assert len(bars) == len(quantities) * len(own) > 0
         for row in own:
             assert str(row["gpus"]) in said
-            assert {abbreviated(row[name]) for name in quantities} <= set(said)
+            assert {plain_number(row[name]) for name in quantities} <= set(said)
     assert len(written) < len(table)
 
 
@@ -267,12 +253,8 @@ def test_bad_input_is_named(tmp_path: Path) -> None:
 
 
 def test_ticks_are_round_numbers_inside_the_axis() -> None:
-    assert style.log_ticks(3, 3000) == [10, 100, 1000]
-    assert style.log_ticks(33, 125) == [40, 60, 80, 100, 120]
-    assert style.power_of_two_ticks(1, 9) == [1, 2, 4, 8]
-    assert [style.plain_number(v) for v in (0.0001, 2.5, 1000, 12000)] == [
-        "0.0001",
-        "2.5",
-        "1000",
-        "12\u2009000",
-    ]
+    assert log_ticks(3, 3000) == [10, 100, 1000]
+    assert log_ticks(33, 125) == [40, 60, 80, 100, 120]
+    assert log_ticks(1, 9, base=2) == [1, 2, 4, 8]
+    numbers = {0.0001: "0.0001", 2.5: "2.5", 1000: "1000", 12000: "12k", 999_999: "1M"}
+    assert {value: plain_number(value) for value in numbers} == numbers

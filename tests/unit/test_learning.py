@@ -267,25 +267,9 @@ def test_a_series_has_the_colour_of_its_place_in_the_campaign_in_every_figure_an
         frame = to_frame(told)
         labels = {label: name for name, label in series_labels(drawable(frame)).items()}
         drawn = draw(figure, told)
-        handles = [pair for block in range(3) for pair in legend_of(drawn, block).items()]
+        handles = legend_of(drawn).items()
         found = {labels[text]: h.get_color() for text, h in handles if text in labels}
         assert found == places
-
-
-def test_of_many_curves_only_the_smallest_and_largest_n_of_each_series_are_coloured() -> None:
-    table = learning_table(epochs=2)
-    figure = draw("learning", table)
-    rows = [row for row in table.to_pylist() if row["phase"] == "train"]
-    strong = {
-        one
-        for series in {row["series"] for row in rows}
-        for one in (min, max)
-        for one in [one((r["gpus"], r["configuration"]) for r in rows if r["series"] == series)]
-    }
-    ends = [line for line in figure.axes[0].lines if line.get_marker() not in ("None", "")]
-    assert len(ends) == len(strong) < len({row["configuration"] for row in rows})
-    assert "n in between" in legend_of(figure, 0)
-    assert "n in between" not in legend_of(figure, 2)
 
 
 def test_a_run_that_diverged_ends_where_its_metric_does() -> None:

@@ -291,7 +291,7 @@ def test_lines_over_clocks_break_where_a_clock_has_no_run(tmp_path: Path) -> Non
         shutil.rmtree(folder)
     table(tmp_path, of)
     figure = draw(FIGURE, pq.read_table(tmp_path / "tables" / f"{FIGURE}.parquet"))
-    over = [a for part in figure.subfigs for a in part.axes if a.get_xlabel() == "GPU clock (MHz)"]
+    over = [a for a in figure.axes if a.get_xlabel() == "GPU clock (MHz)"]
     lines = [
         line for axes in over for line in axes.lines if str(line.get_gid()).startswith("points-")
     ]

@@ -24,7 +24,7 @@ from scalewatt.results.figures.figure_tables import table1
 from scalewatt.results.figures.footnotes import notes
 from scalewatt.results.figures.panel_points import panel_points
 from scalewatt.results.tables import published
-from scalewatt.results.tables.frames import frame_of, records, to_table
+from scalewatt.results.tables.frames import frame_of, records, to_frame, to_table
 from scalewatt.results.tables.published import (
     REFERENCE,
     published_configurations,
@@ -32,8 +32,8 @@ from scalewatt.results.tables.published import (
     published_sources,
 )
 from scalewatt.results.tables.scaling import TRAINING, points_of
-from scalewatt.results.tables.table_schema import CONFIGURATIONS
-from scalewatt.results.text.markdown_latex import latex, markdown
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, RUNS
+from scalewatt.results.text.text_tables import format_table
 
 Row = dict[str, Any]
 FIGURES = ("figure2", "figure3", "figure4", "figure6", "figure7")
@@ -177,7 +177,7 @@ def ours(paper: Campaign, figure: str) -> pd.DataFrame:
     return frame_of([made_row(paper.configurations[i]) for i in ids], CONFIGURATIONS)
 
 
-NONE = frame_of([], CONFIGURATIONS)
+NONE, NO_RUNS = frame_of([], CONFIGURATIONS), frame_of([], RUNS)
 
 
 def points(definition: Row, configurations: pd.DataFrame) -> pd.DataFrame:
@@ -247,14 +247,13 @@ def test_without_runs_published_speedups_count_from_the_smallest_published_n(
     assert found["fourcastnet-pretrain-gbs16-h100", 16] == pytest.approx(4 * 105.32 / 32.26)
     # one time alone would be ideal by definition
     assert not [key for key in found if key[0] == "fourcastnet-pretrain-gbs32-h100"]
-    said = notes(definition, [])
-    assert "Published: Huber et al. (2025), Table 1, section 3.3.2." in said
+    assert notes(definition, NO_RUNS, {})[0].startswith("Published: Huber et al. (2025)")
 
 
 def test_without_the_option_nothing_published_is_drawn(paper: Campaign) -> None:
     definition = {**table_definition(paper, "figure4", []), "options": {}}
     assert len(points(definition, NONE)) == 0
-    assert not any("ublished" in note for note in notes(definition, []))
+    assert notes(definition, NO_RUNS, {}) == []
 
 
 @pytest.mark.parametrize("changed", ["epochs", "dataset_samples", "device", "phase", "gpus"])
@@ -274,14 +273,14 @@ def test_another_training_has_no_published_point(rows: dict[str, Row], changed: 
 
 def test_table1_has_the_published_row_under_each_of_ours(paper: Campaign) -> None:
     definition = table_definition(paper, "table1", [])
-    found = to_table(table1(definition, ours(paper, "table1")), TABLE1)
+    found = to_table(table1(definition, ours(paper, "table1"), Path()), TABLE1)
     assert found["energy_origin"].to_pylist() == ["measured", "published"] * 6
     ids = found["configuration"].to_pylist()
     assert ids[::2] == ids[1::2]
     assert found["energy_kwh"].to_pylist()[1::2] == [115.63, 120.7, 145.31, 144.87, 174.25, 175.72]
-    for text in (markdown(found), latex(found)):
-        assert "published (gpu+cpu+ram)" in text and "115.63" in text
-    alone = table1({**definition, "options": {}}, ours(paper, "table1"))
+    text = format_table(to_frame(found), "table1")
+    assert "published (gpu+cpu+ram)" in text and "115.63" in text
+    alone = table1({**definition, "options": {}}, ours(paper, "table1"), Path())
     assert list(alone["energy_origin"]) == ["measured"] * 6
 
 

@@ -96,7 +96,7 @@ def test_waiting_between_segments_is_left_out_and_told(tmp_path: Path) -> None:
     assert page.segments["waited_s"].tolist() == [0, 991]
     assert page.bands["time_s"].max() == 17 and page.bands["mean_w"].notna().all()
     assert page.spans[["start_s", "end_s"]].to_numpy().tolist() == [[0, 9], [9, 18]]
-    assert any("(16.5 min) is left out" in said for said in figure_module.note_sentences(page))
+    assert "Segments: 2; 16.5 min between them are left out." in figure_module.note_sentences(page)
 
 
 def test_devices_of_many_nodes_are_shown_together(tmp_path: Path) -> None:
@@ -150,19 +150,16 @@ def drawn(files: RunFiles, excluded: str | None = None) -> Any:
 
 
 def test_the_title_says_energy_origin_scope_coverage_and_time(tmp_path: Path) -> None:
-    said = figure_module.title(page_of(made(tmp_path, seconds(10))))
-    assert "resnet50-local-n002-lbs0064-full, repeat 1: 2 GPUs on 1 node, NVIDIA A100" in said
-    assert (
-        "Energy 0.45 kWh measured by the devices' sensors, scope gpu+cpu+ram, coverage 100 %"
-        in said
-    )
+    said = " ".join(figure_module.title_lines(page_of(made(tmp_path, seconds(10)))))
+    assert "resnet50-local-n002-lbs0064-full, repeat 1: GPUs 2, nodes 1, NVIDIA A100" in said
+    assert "Energy 0.45 kWh measured by sensors, scope gpu+cpu+ram, coverage 100 %" in said
     assert "run time 1 h" in said
 
 
 def test_a_run_without_any_sensor_has_a_page_that_says_so(tmp_path: Path) -> None:
     nothing = [absent(kind, "train", 10) for kind in ("gpu", "cpu", "ram")]
     files = made(tmp_path, [], energy=nothing)
-    assert "so no energy" in figure_module.title(page_of(files))
+    assert "so no energy" in " ".join(figure_module.title_lines(page_of(files)))
     words = [text.get_text() for axes in drawn(files).axes for text in axes.texts]
     assert any("No power of any device" in word for word in words)
 

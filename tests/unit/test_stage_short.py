@@ -14,8 +14,7 @@ from run_files import make_spec, part
 import scalewatt
 from scalewatt.energies.read import Account, account_text
 from scalewatt.energies.stages import UNATTRIBUTED
-from scalewatt.figures.breakdown import bars_of, note_sentences
-from scalewatt.figures.figure_data import drawable
+from scalewatt.figures.breakdown import draw
 from scalewatt.results.figures.breakdown_table import BREAKDOWN, breakdown
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.frames import frame_of, records
@@ -104,17 +103,15 @@ def test_what_a_short_stage_spent_is_unattributed_in_the_breakdown(tmp_path: Pat
     assert [r["discarded_energy_kwh"] for r in rows] == pytest.approx([1, 0, 0, 0, 0.5, 0.5])
     assert sum(r["energy_share"] for r in rows) == pytest.approx(1)
     text = notes(rows)
-    assert "stages shorter than 5 sampling periods, which cannot be told" in text
-    assert "around them: checkpoint." in text
+    assert "too short for the recording to resolve: checkpoint." in text
 
 
 def notes(rows: list[dict[str, Any]]) -> str:
-    parts = drawable(frame_of(rows, BREAKDOWN))
-    return " ".join(note_sentences(parts, bars_of(parts, "interval")[0], "interval"))
+    return " ".join(draw(frame_of(rows, BREAKDOWN)).sentences)
 
 
 def test_without_a_short_stage_the_breakdown_says_nothing_of_it(tmp_path: Path) -> None:
     rows = built(tmp_path, [part("gpu", "train", 90, 8e6), part("gpu", "checkpoint", 9, 1e6)])
     assert {r["stage"] for r in rows} == {"train", "checkpoint"}
     assert {r["short_stages"] for r in rows} == {None}
-    assert "sampling periods" not in notes(rows)
+    assert "too short" not in notes(rows)

@@ -14,9 +14,9 @@ from run_files import NAME, WHOLE, make_run, make_spec
 
 from scalewatt.results.build import write_figure_table
 from scalewatt.results.figures.figure_schema import TABLE1, TABLE1_QUANTITIES
-from scalewatt.results.figures.table_text import table_text
+from scalewatt.results.tables.frames import to_frame
 from scalewatt.results.tables.table_schema import with_metadata
-from scalewatt.results.text.markdown_latex import latex, markdown
+from scalewatt.results.text.text_tables import format_table, table_text
 
 UNKNOWN = {f"{name}{end}": None for name in TABLE1_QUANTITIES for end in ("_sd", "_low", "_high")}
 
@@ -42,6 +42,14 @@ def row(**changes: Any) -> dict[str, Any]:
 
 def made(*rows: dict[str, Any], **said: Any) -> pa.Table:
     return with_metadata(pa.Table.from_pylist(list(rows), schema=TABLE1), said)
+
+
+def markdown(table: pa.Table) -> str:
+    return format_table(to_frame(table), "table1")
+
+
+def latex(table: pa.Table) -> str:
+    return format_table(to_frame(table), "table1", ".tex")
 
 
 def cells(line: str) -> list[str]:
@@ -105,7 +113,7 @@ def test_repeats_show_half_of_their_interval_to_its_second_digit(form: Any) -> N
     spread = {"energy_kwh": 33.277, "energy_kwh_sd": 0.2665, "energy_kwh_high": 33.608}
     text = form(made(row(n_repeats=5, **spread)))
     assert {markdown: "33.28 ± 0.33", latex: r"33.28 $\pm$ 0.33"}[form] in text
-    assert "Means of 5 repeats" in text and "half of the 95" in text
+    assert "Means over repeats" in text and "half of the 95" in text
 
 
 @pytest.mark.parametrize(
@@ -154,7 +162,7 @@ def test_what_is_missing_or_excluded_is_named_with_the_reason(form: Any) -> None
     text = form(made(row(), missing=["c-n004-x", "c-n008-x"], excluded=[*out, other]))
     percent = {markdown: "%", latex: r"\%"}[form]
     opened, closed = {markdown: ("{", "}"), latex: (r"\{", r"\}")}[form]
-    assert f"No finished run of c-n{opened}004,008{closed}-x." in text
+    assert f"No finished run: c-n{opened}004,008{closed}-x." in text
     assert f"Excluded: a/1, a/3 (the node was shared); b/2 (50 {percent} of samples lost)." in text
 
 

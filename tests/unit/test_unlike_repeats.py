@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from figure_tables import as_table, curve_table, draw, texts
+from figure_tables import as_table, curve_table, draw, legend_of, texts
 from run_files import make_run, part
 
 from scalewatt.campaign.campaign_types import Campaign
@@ -88,5 +88,5 @@ def test_points_of_a_series_with_several_origins_are_drawn_each_in_its_fill() ->
     mixed = [row | {"energy_origin": "mixed" if row["gpus"] == 4 else "measured"} for row in rows]
     figure = draw("figure2", as_table(mixed, POINTS, figure=2))
     said = texts(figure)
-    assert "Filled markers: energy measured" in said
-    assert "Markers filled below: energy partly measured and partly estimated" in said
+    assert "Energy: measured by sensors, scope gpu+cpu+ram; partly measured and partly" in said
+    assert {"filled markers: measured", "markers filled below: mixed"} <= set(legend_of(figure))

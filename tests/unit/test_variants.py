@@ -24,10 +24,10 @@ from scalewatt.campaign.table_definitions import (
 from scalewatt.common.errors import InputError
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.results.build import write_figure_table
-from scalewatt.results.figures.table_text import table_text
-from scalewatt.results.figures.variants_table import markdown, ratios_of
+from scalewatt.results.figures.variants_table import ratios_of
 from scalewatt.results.tables.frames import frame_of, records
 from scalewatt.results.tables.table_schema import CONFIGURATIONS
+from scalewatt.results.text.text_tables import table_text
 
 VARIANTS = ROOT / "campaigns" / "variants.yaml"
 
@@ -210,9 +210,9 @@ def test_time_energy_and_their_ratios_are_those_of_the_runs(table: Any) -> None:
 
 def test_the_table_in_markdown_says_what_differs_and_where_energy_comes_from(results: Path) -> None:
     said = table_text(results / "tables" / "variants.parquet", ".md")
-    assert "| no loading | tf32_convolutions | 3 | 12 ± 2.5 |" in said
+    assert "| no loading | tf32_convolutions | 3 | 12.0 ± 2.5 |" in said
     assert "baseline: the paper's way |" in said
-    assert "Energy: measured (gpu+cpu)." in said
+    assert "Energy: measured by sensors, scope gpu+cpu." in said
     assert said.count("**") == 4  # one heading for each model
 
 
@@ -220,5 +220,5 @@ def test_a_campaign_without_finished_runs_has_an_empty_table(tmp_path: Path) -> 
     out = tmp_path / "tables" / "variants.parquet"
     write_figure_table(definition_of(load_campaign(VARIANTS), []), tmp_path, out)
     assert len(pq.read_table(out)) == 0
-    said = markdown(pq.read_table(out))
-    assert said.startswith("No finished run of resnet50-local-n001-lbs0032-full,")
+    said = table_text(out, ".md")
+    assert said.startswith("No finished run: resnet50-local-n001-lbs0032-full,")

@@ -121,9 +121,9 @@ def log_ticks(low: float, high: float, base: int = 10) -> list[float]:
     ]
     # Over less than a decade: evenly spaced numbers.
     candidates += [
-        MaxNLocator(nbins=most, steps=ROUND).tick_values(low, high).tolist() for most in (5, 6, 8)
+        list(MaxNLocator(nbins=most, steps=ROUND).tick_values(low, high)) for most in (5, 6, 8)
     ]
-    inside = [[tick for tick in ticks if low <= tick <= high] for ticks in candidates]
+    inside = [[float(tick) for tick in ticks if low <= tick <= high] for ticks in candidates]
     return next((ticks for ticks in inside if len(ticks) >= 3), inside[-1])
 
 
@@ -142,7 +142,7 @@ def _thinned(ticks: Sequence[float], low: float, high: float, narrow: bool) -> l
 
 
 def time_axis(axes: Axes, length_s: float, since: str, most_ticks: int = 7) -> None:
-    """Number an axis of times in s from 0 to `length_s` in a unit that suits; `since` is what they count from."""
+    """Number an axis of times in s from 0 to `length_s` in a unit that suits; `since` names their origin."""
     length_s = length_s or 1.0
     unit = unit_for([length_s / 3600], "h")
     unit_s = 3600 / unit.factor

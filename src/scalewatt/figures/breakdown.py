@@ -53,7 +53,7 @@ def draw(frame: pd.DataFrame) -> style.Drawing:
     drawn = pieces(parts, bars)
     with style.applied(options.width_mm):
         if parts.empty:
-            figure = layout.nothing(nothing_sentence(frame.attrs), options.width_mm)
+            figure = layout.nothing(nothing_sentence(frame), options.width_mm)
         else:
             figure = style.new_figure(options.width_mm)
             legend_mm = style.add_legend(figure, _handles(drawn), 1.6)

@@ -35,7 +35,7 @@ def draw(frame: pd.DataFrame) -> style.Drawing:
     panels: dict[str, str] = frame.attrs.get("panels") or ids
     with style.applied(width_mm):
         if not panels:
-            figure, grid = layout.nothing(nothing_sentence(frame.attrs), width_mm), []
+            figure, grid = layout.nothing(nothing_sentence(frame), width_mm), []
         else:
             figure = style.new_figure(width_mm)
             narrow = style.preset_at(figure).narrow
@@ -78,7 +78,7 @@ def _why_empty(rows: pd.DataFrame) -> str:
 
 def _draw_panel(axes: Axes, rows: pd.DataFrame) -> None:
     first = next(data.each(rows))
-    setting = f"{first.device}: {first.gpus} {data.gpu_word(rows)}, LBS {first.local_batch_size}"
+    setting = f"{first.device}: n = {first.gpus}, LBS {first.local_batch_size}"
     # NaN, where a sample is missing, breaks the line; a sample between two lost ones shows as a marker.
     look: Any = {"color": style.COLOURS[5], "linewidth": 0.8, "marker": ".", "markersize": 1.2}
     look |= {"label": f"{setting}, GBS {first.global_batch_size}", "gid": f"points-{first.panel}"}

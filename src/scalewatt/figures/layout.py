@@ -21,7 +21,7 @@ LOWEST_MM = 32.0
 """Least height of a panel with its labels; of very many models the figure is taller than a page."""
 LABEL_SIZE = 6.0
 LABEL_ROOM = 0.16, 0.06
-"""Part of the axes that a label at a point takes."""
+"""Part of the axes of a figure of 180 mm that a label at a point takes."""
 FILL_WORDS = {
     "measured": "filled markers",
     "estimated": "open markers",
@@ -127,7 +127,8 @@ def series_entries(points: pd.DataFrame, looks: Looks, **more: Any) -> list[Arti
 def write_labels(axes: Axes, labels: Sequence[tuple[float, float, str]]) -> None:
     """Write labels (x, y, text) at points, first ones first, where they do not lie on one another."""
     fraction = axes.transData + axes.transAxes.inverted()
-    width, height = LABEL_ROOM
+    scale = style.PAGE.width_mm / style.preset_at(axes).width_mm
+    width, height = (scale * part for part in LABEL_ROOM)
     taken: list[tuple[float, float]] = []
     for x, y, text in labels:
         across, up = fraction.transform((x, y))

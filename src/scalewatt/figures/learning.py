@@ -41,7 +41,7 @@ def draw(frame: pd.DataFrame) -> style.Drawing:
             handles = layout.series_entries(points, looks)
             figure, grid = layout.panel_grid([2] * len(blocks), 2, handles, width)
         else:
-            figure, grid = layout.nothing(nothing_sentence(frame.attrs), width), []
+            figure, grid = layout.nothing(nothing_sentence(frame), width), []
         for index, axes in enumerate(grid):
             rows, cost = blocks[index // 2], list(COSTS)[index % 2]
             style.panel_letter(axes, panel_letter(index))
@@ -49,9 +49,7 @@ def draw(frame: pd.DataFrame) -> style.Drawing:
             if index % 2 == 0:
                 axes.set_title(layout.block_title(rows), loc="left", fontweight="bold")
         layout.wrap_labels(figure)
-        style.notes(
-            figure, caption(points, "learning", larger_is_better=larger_is_better(points))
-        )
+        style.notes(figure, caption(points, "learning", larger_is_better=larger_is_better(points)))
     return figure
 
 

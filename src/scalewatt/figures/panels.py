@@ -47,7 +47,7 @@ def draw(frame: pd.DataFrame) -> style.Drawing:
     blocks = [block for _, block in shown.groupby(figure.blocks or "figure", sort=False)]
     with style.applied(width):
         if not blocks:
-            drawing = layout.nothing(nothing_sentence(frame.attrs), width)
+            drawing = layout.nothing(nothing_sentence(frame), width)
         else:
             counts = [block["panel"].nunique() for block in blocks]
             drawing, grid = layout.panel_grid(counts, figure.columns, _handles(shown, looks), width)
@@ -121,7 +121,8 @@ def _draw_series(axes: Axes, points: pd.DataFrame, looks: layout.Looks, joined: 
     ordered = points.sort_values(["gpus", "x"], kind="stable")
     ordered = ordered if joined else ordered.dropna(subset=["x", "y"])
     ordered = ordered.assign(origin=ordered["drawn_origin"].fillna("").astype(str))
-    for (series, origin), _ in ordered.groupby(["series", "origin"], sort=False):
+    for key in ordered[["series", "origin"]].drop_duplicates().itertuples(index=False, name=None):
+        series, origin = map(str, key)
         is_published = origin == data.PUBLISHED
         rows = ordered[ordered["series"] == series]
         rows = rows[rows["origin"].eq(data.PUBLISHED) == is_published]
@@ -156,7 +157,8 @@ def _draw_fronts(axes: Axes, points: pd.DataFrame) -> None:
         axes.plot(front["x"], front["y"], **FRONT, gid="front")
     labelled = points[points["point_label"].notna()]
     labelled = labelled.sort_values("pareto_optimal", key=lambda column: column.ne(True))
-    layout.write_labels(axes, labelled[["x", "y", "point_label"]].to_numpy().tolist())
+    columns = labelled[["x", "y", "point_label"]]
+    layout.write_labels(axes, list(columns.itertuples(index=False, name=None)))
 
 
 def _fronts(points: pd.DataFrame) -> Any:

@@ -23,9 +23,7 @@ from scalewatt.results.text.captions import ORIGIN_WORDS, interval_words
 from scalewatt.results.text.flag_labels import FLAG_WORDS, counts_processes, read_flags
 from scalewatt.results.text.number_format import percent, with_unit
 
-PANEL_WORDS = dict(
-    zip(KINDS, ("GPU", "CPU", "Memory", "Whole node", "GPUs not held"), strict=True)
-)
+PANEL_WORDS = dict(zip(KINDS, ("GPU", "CPU", "Memory", "Whole node", "GPUs not held"), strict=True))
 STAGES: dict[str, tuple[str, str]] = {
     "startup": ("#b0b0b0", ""),
     "stage_data": ("#8a1f4e", "xxx"),
@@ -96,9 +94,7 @@ def title_lines(page: RunPage) -> list[str]:
     if row["excluded"] is not None:
         sentences.append(f"Excluded from tables and figures: {row['excluded']}")
     # Ids of configurations stay whole.
-    return [
-        line for text in sentences for line in textwrap.wrap(text, 118, break_on_hyphens=False)
-    ]
+    return [line for text in sentences for line in textwrap.wrap(text, 118, break_on_hyphens=False)]
 
 
 def energy_words(page: RunPage) -> str:

@@ -1,4 +1,4 @@
-"""One style for all figures: sizes, colours and markers, the legend above the panels, the print below them."""
+"""One style for all figures: sizes, colours and markers, legend and print around the panels."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def applied(width_mm: float = PAGE.width_mm) -> Iterator[None]:
     preset = PRESETS[int(width_mm)]
     texts = ("font.size", "legend.fontsize", "xtick.labelsize", "ytick.labelsize")
     labels = ("axes.labelsize", "axes.titlesize", "legend.title_fontsize")
-    sizes: dict[str, Any] = dict.fromkeys(texts, preset.text_size)
+    sizes: Any = dict.fromkeys(texts, preset.text_size)
     sizes |= dict.fromkeys(labels, preset.label_size)
     for axis in ("xtick", "ytick"):
         sizes |= {f"{axis}.major.width": 0.6, f"{axis}.major.size": 4.5 * preset.scale}
@@ -175,9 +175,7 @@ def add_legend(figure: Figure, handles: Sequence[Artist], length: float = 3.2) -
     return 0.0
 
 
-def fit_rows(
-    figure: Figure, rows: int, around_mm: float, least_mm: float, most_mm: float
-) -> float:
+def fit_rows(figure: Figure, rows: int, around_mm: float, least_mm: float, most_mm: float) -> float:
     """Make a figure as high as its rows, which a page has room for, and what is around them.
 
     Return the height of a row in mm. The print has room, too.
@@ -234,14 +232,14 @@ def lines_mm(count: float, size: float) -> float:
 
 # --- numbers --------------------------------------------------------------------------------------
 
+_LETTERS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+
 
 def plain_number(value: float) -> str:
     """Number without exponent; from 10 000 on with k, M or G: 0.25, 5004, 80.1k, 1.28M."""
-    for limit, unit, letter in ((1e6, 1e3, "k"), (1e9, 1e6, "M"), (float("inf"), 1e9, "G")):
-        if abs(value) < 9999.5:
-            return f"{float(f'{value:.6g}'):.10f}".rstrip("0").rstrip(".")
-        if abs(value) < 0.9995 * limit:
-            break
+    if abs(value) < 9999.5:
+        return f"{float(f'{value:.6g}'):.10f}".rstrip("0").rstrip(".")
+    unit, letter = next(pair for pair in _LETTERS if abs(value) >= 0.9995 * pair[0])
     return f"{value / unit:.3g}{letter}"
 
 

@@ -13,8 +13,8 @@ import yaml
 from scalewatt.figures import figure_data as data
 from scalewatt.report.html_tables import Part, grid
 from scalewatt.results.figures.superseded import Replaced
+from scalewatt.results.text.captions import UNEQUAL_SCOPES
 from scalewatt.results.text.flag_labels import FLAG_WORDS, NULL_ENERGY, absent_kinds, read_flags
-from scalewatt.results.text.markdown_latex import UNEQUAL_SCOPES
 from scalewatt.results.text.number_format import MISSING, listed, percent, with_unit
 
 Flag = dict[str, Any]

@@ -14,7 +14,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from scalewatt.figures import figure_data as data
-from scalewatt.figures import prose
+from scalewatt.figures.axes import quantity
 from scalewatt.report.results import Results
 from scalewatt.results.columns import metric_label
 from scalewatt.results.text.number_format import number
@@ -178,4 +178,4 @@ def _tooltip(row: Any, gpu_word: str) -> str:
 
 def _axis(name: str, row: Any, gpu_word: str) -> str:
     metric = metric_label(row.model, row.metric_name) if name.startswith("metric_") else None
-    return prose.quantity(name, gpu_word, metric).label
+    return quantity(name, gpu_word, label=metric).label

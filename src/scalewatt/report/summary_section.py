@@ -7,13 +7,12 @@ from typing import Any
 import pandas as pd
 
 from scalewatt.figures import figure_data as data
-from scalewatt.figures import prose
 from scalewatt.recordings.terms import SIMULATED
 from scalewatt.report.definition import Definition
 from scalewatt.results.columns import label
 from scalewatt.results.figures.footnotes import ASSUMED
 from scalewatt.results.tables.estimates import ORIGINS
-from scalewatt.results.text.markdown_latex import UNEQUAL_SCOPES
+from scalewatt.results.text.captions import ORIGIN_WORDS, UNEQUAL_SCOPES, interval_words
 from scalewatt.results.text.number_format import MISSING, listed, unit_for, with_unit
 
 Fact = tuple[str, str, str]
@@ -92,7 +91,7 @@ def _energies(runs: pd.DataFrame) -> list[Fact]:
             of_kind[f"energy_{end}_kwh"].astype(float).sum(skipna=False) for end in ("low", "high")
         )
         # Errors of estimates do not average out.
-        interval = prose.open_interval(str(origin), *ends)
+        interval = interval_words(str(origin), *ends)
         of = f"runs: {len(of_kind)}" if len(of_kind) < len(known) else ""
         note = ", ".join(filter(None, [of, "" if found else lacking, interval]))
         total = with_unit(float(of_kind["energy_kwh"].sum()), "kWh")
@@ -130,7 +129,7 @@ def origin_sentences(runs: pd.DataFrame) -> str:
     parts = []
     for (origin, scope), of_kind in kinds:
         on = f" on {listed(of_kind['device'].unique())}" if len(kinds) > 1 else ""
-        parts.append(f"Energy{on} {prose.origin_phrase(str(origin), str(scope))}; scope: {scope}.")
+        parts.append(f"Energy{on} {ORIGIN_WORDS[str(origin)]}; scope: {scope}.")
     if len(known) < len(runs):
         parts.append(f"Runs whose energy is not known: {len(runs) - len(known)} of {len(runs)}.")
     if known["energy_scope"].nunique() > 1:

@@ -17,7 +17,7 @@ from scalewatt.report.html_tables import Part, grid
 from scalewatt.report.results import Results
 from scalewatt.results.columns import columns, label, metric_label, with_unit_of
 from scalewatt.results.tables.estimates import estimated_ends
-from scalewatt.results.text.markdown_latex import UNEQUAL_SCOPES
+from scalewatt.results.text.captions import UNEQUAL_SCOPES
 
 _OPTIONAL = ("table1", "variants")
 """Tables of figures, which a campaign need not have."""

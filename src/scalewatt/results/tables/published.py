@@ -7,6 +7,7 @@ them: null is what they do not say, and what does not follow.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -64,7 +65,7 @@ def published_lines(points: pd.DataFrame) -> pd.DataFrame:
     return known.merge(_configurations(), on=list(TRAINING))
 
 
-def is_overlaid(definition: Row) -> bool:
+def is_overlaid(definition: Mapping[str, Any]) -> bool:
     """Return True if a table's definition asks for the published points."""
     return definition.get("options", {}).get("overlay") == PUBLISHED
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,6 @@ def _facts(table: pd.DataFrame) -> dict[str, Any]:
     known = rows[rows["energy_origin"].notna()]
     if "energy_kwh" in table:
         known = known[known["energy_kwh"].notna()]
-    kinds = known.groupby(["energy_origin", "energy_scope"], sort=False, dropna=False)
     names = rows.dropna(subset="device_name").groupby("device", sort=False)["device_name"]
     why = metadata.get("no_energy", {})
     unknown = [(why[id_], id_) for id_ in rows["configuration"].unique() if id_ in why]
@@ -76,10 +75,13 @@ def _facts(table: pd.DataFrame) -> dict[str, Any]:
     repeats = rows["n_repeats"].dropna()
     return {
         "has_runs": len(rows) > 0,
-        "energies": [
-            {"words": ORIGIN_WORDS[origin], "scope": scope, "devices": _listed(kind["device"])}
-            for (origin, scope), kind in kinds
-        ],
+        "energies": {
+            ORIGIN_WORDS[str(origin)]: {
+                scope: ", ".join(devices.dropna().unique())
+                for scope, devices in kind.groupby("energy_scope", sort=False)["device"]
+            }
+            for origin, kind in known.groupby("energy_origin", sort=False)
+        },
         "unequal_scopes": known["energy_scope"].nunique() > 1,
         "gpu_word": metadata.get("gpu_word", "GPUs"),
         "devices": {device: list(column.unique()) for device, column in names},
@@ -90,10 +92,6 @@ def _facts(table: pd.DataFrame) -> dict[str, Any]:
         "excluded": _grouped(excluded),
         "notes": metadata.get("notes", []),
     }
-
-
-def _listed(column: pd.Series) -> str:
-    return ", ".join(map(str, column.dropna().unique()))
 
 
 def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
@@ -148,8 +146,8 @@ def interval_words(origin: str | None, low_kwh: float | None, high_kwh: float | 
     return f"the true value lies between {low} and {high}"
 
 
-def nothing_sentence(metadata: Mapping[str, Any]) -> str:
+def nothing_sentence(table: pd.DataFrame) -> str:
     """Why there is nothing to draw, by the metadata of a table."""
-    if metadata.get("missing") or not metadata.get("excluded"):
+    if table.attrs.get("missing") or not table.attrs.get("excluded"):
         return "No run of these series has finished; with results_only none is started."
     return "All finished runs of these series are excluded."

@@ -96,7 +96,9 @@ def plus_minus(mean: float | None, high: float | None, factor: float = 1.0) -> s
     if half > 0:
         digits = min(max(1 - math.floor(math.log10(half)), 0), 9)
         return f"{mean:.{digits}f} ± {half:.{digits}f}"
-    return (f"{mean:.0f}" if 1e5 <= abs(mean) < 1e15 else f"{mean:.5g}") + " ± 0" * (high is not None)
+    return (f"{mean:.0f}" if 1e5 <= abs(mean) < 1e15 else f"{mean:.5g}") + " ± 0" * (
+        high is not None
+    )
 
 
 def percent(share: float) -> str:

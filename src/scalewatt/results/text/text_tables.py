@@ -28,11 +28,15 @@ _GOALS = {"min": "smaller", "max": "larger"}
 
 def table_text(path: Path, suffix: str) -> str:
     """Text of the table in `path`, which its stem names, for a file that ends in `suffix`: .md or .tex."""
-    rows = read_frame(path, SCHEMAS[path.stem])
-    sentences = caption(rows, path.stem)
+    return format_table(read_frame(path, SCHEMAS[path.stem]), path.stem, suffix)
+
+
+def format_table(rows: pd.DataFrame, name: str, suffix: str = ".md") -> str:
+    """Write the rows of table1 or variants, and the sentences below them, as Markdown or LaTeX."""
+    sentences = caption(rows, name)
     if suffix == ".tex":
         return latex(table1_cells(rows), sentences)
-    if path.stem == "table1":
+    if name == "table1":
         parts = [markdown(table1_cells(rows))]
     else:
         parts = [variants_part(part) for _, part in rows.groupby(["model", "phase"], sort=False)]
@@ -55,7 +59,9 @@ def table1_cells(rows: pd.DataFrame) -> pd.DataFrame:
         cells[head] = list(map(plus_minus, values(rows[name]), values(rows[f"{name}_high"])))
     if rows["n_repeats"].nunique() > 1:
         cells["Runs"] = rows["n_repeats"].astype(str)
-    origins = rows["energy_origin"].fillna("unknown") + " (" + rows["energy_scope"].fillna("–") + ")"
+    origins = (
+        rows["energy_origin"].fillna("unknown") + " (" + rows["energy_scope"].fillna("–") + ")"
+    )
     if origins.nunique() > 1:
         cells["Energy origin"] = origins
     if is_estimated(rows).any():
@@ -67,23 +73,30 @@ def table1_cells(rows: pd.DataFrame) -> pd.DataFrame:
 
 def variants_part(rows: pd.DataFrame) -> str:
     """Variants of one model and phase as Markdown, under its name."""
-    names = rows["label"].where(rows["configuration"] != rows["baseline"], "baseline: " + rows["label"])
-    cells = {"Variant": names, "Computed in": rows["precision_used"].fillna(MISSING)}
+    names = rows["label"].where(
+        rows["configuration"] != rows["baseline"], "baseline: " + rows["label"]
+    )
+    cells: dict[str, Any] = {
+        "Variant": names,
+        "Computed in": rows["precision_used"].fillna(MISSING),
+    }
     cells["Runs"] = rows["n_repeats"].astype(str)
     for name in VARIANT_QUANTITIES:
         means, highs = values(rows[f"{name}_mean"]), values(rows[f"{name}_high"])
         if any(mean is not None for mean in means):
             suited = unit_for(means, "" if name.startswith("metric") else unit(name))
             head = f"{label(name)} ({suited.name})" if suited.name else label(name)
-            cells[head] = [plus_minus(*pair, suited.factor) for pair in zip(means, highs, strict=True)]
+            cells[head] = [
+                plus_minus(*pair, suited.factor) for pair in zip(means, highs, strict=True)
+            ]
     for name, quantity in RATIOS.items():
         ends = (values(rows[f"{name}{end}"]) for end in ("", "_low", "_high"))
         cells[f"{label(quantity)} ÷ baseline"] = list(map(with_interval, *ends))
     model, phase = rows[["model", "phase"]].iloc[0]
     known = rows[["metric_name", "metric_goal"]].dropna().drop_duplicates()
     metrics = "; ".join(
-        f"{metric_label(None, row.metric_name)}, {_GOALS[row.metric_goal]} is better"
-        for row in known.itertuples()
+        f"{metric_label(None, name)}, {_GOALS[goal]} is better"
+        for name, goal in known.itertuples(index=False, name=None)
     )
     title = f"**{model}{'' if phase == 'train' else f' {phase}'}**"
     return f"{title}{f' (metric: {metrics})' if metrics else ''}\n\n{markdown(pd.DataFrame(cells))}"
@@ -104,8 +117,12 @@ def markdown(cells: pd.DataFrame) -> str:
 def latex(cells: pd.DataFrame, sentences: Sequence[str]) -> str:
     """Booktabs table for a `table` environment, with sentences below in a box of the same width."""
     # Units below the words keep columns narrow.
-    heads = [rf"\shortstack{{{escaped_latex(head).replace(' (', r'\\(')}}}" for head in cells]
-    rows = [heads, *([escaped_latex(cell) for cell in row] for row in cells.to_numpy())]
+    broken = (escaped_latex(str(head)).replace(" (", r"\\(") for head in cells)
+    heads = [rf"\shortstack{{{head}}}" if r"\\" in head else head for head in broken]
+    rows = [
+        heads,
+        *([escaped_latex(cell) for cell in row] for row in cells.itertuples(index=False)),
+    ]
     head, *lines = (" & ".join(row) + r" \\" for row in rows)
     alignment = "".join("l" if name in WORDS else "r" for name in cells)
     return "\n".join(
