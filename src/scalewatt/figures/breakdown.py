@@ -89,7 +89,7 @@ def bars_of(parts: pd.DataFrame, kind: str) -> pd.DataFrame:
     error bar of a `kind`.
     """
     bars = parts.drop_duplicates("configuration").set_index("configuration")
-    order = {series: place for place, series in enumerate(parts["series"].unique())}
+    order = {series: index for index, series in enumerate(parts["series"].unique())}
     bars = bars.sort_values("series", key=lambda names: names.map(order), kind="stable")
     sums = parts.groupby("configuration")[["energy_kwh", "discarded_energy_kwh"]].sum(skipna=False)
     total = sums["energy_kwh"].reindex(bars.index)

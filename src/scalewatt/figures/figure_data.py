@@ -143,4 +143,4 @@ def series_places(points: pd.DataFrame) -> dict[str, int]:
     """
     series = points.attrs.get("definition", {}).get("series", [])
     known = {line["name"]: line["place"] for line in series if "place" in line}
-    return {name: known.get(name, place) for place, name in enumerate(points["series"].unique())}
+    return {name: known.get(name, index) for index, name in enumerate(points["series"].unique())}

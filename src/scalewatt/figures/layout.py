@@ -93,8 +93,8 @@ def entry(label: str, **look: Any) -> Line2D:
 
 def looks_of(points: pd.DataFrame, width_mm: float) -> dict[str, dict[str, Any]]:
     """Look of each series, which is the same in every figure of a campaign."""
-    places = data.series_places(points)
-    return {series: style.series_style(place, width_mm) for series, place in places.items()}
+    indices = data.series_places(points)
+    return {series: style.series_style(index, width_mm) for series, index in indices.items()}
 
 
 def series_entries(points: pd.DataFrame, looks: Looks, **more: Any) -> list[Artist]:
@@ -150,5 +150,5 @@ def write_labels(axes: Axes, labels: Sequence[tuple[float, float, str]]) -> None
 
 def write_beside(axes: Axes, x: float, y: float, text: str, **look: Any) -> None:
     """Write a small text right of a bar's end."""
-    place: Any = {"textcoords": "offset points", "va": "center", "ha": "left"}
-    axes.annotate(text, (x, y), (3, 0), fontsize=6, **place, **look).set_in_layout(False)
+    look |= {"textcoords": "offset points", "va": "center", "ha": "left"}
+    axes.annotate(text, (x, y), (3, 0), fontsize=6, **look).set_in_layout(False)

@@ -74,7 +74,7 @@ def means(epochs: pd.DataFrame) -> pd.DataFrame:
     mean = groups.agg(x=("x", "mean"), y=("y", "mean"), known=("x", "size"), **firsts).reset_index()
     lacks = mean["known"] < mean["configuration"].map(runs)
     mean = mean[~lacks.groupby(mean["configuration"]).cummax()]
-    order = {name: place for place, name in enumerate(epochs["configuration"].unique())}
+    order = {name: index for index, name in enumerate(epochs["configuration"].unique())}
     in_order = mean["configuration"].map(order).sort_values(kind="stable").index
     return mean.loc[in_order]
 

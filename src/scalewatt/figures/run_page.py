@@ -53,7 +53,7 @@ def save_pages(pages: Iterable[RunPage], results: Path) -> list[Path]:
 
 def draw(page: RunPage) -> style.Drawing:
     """Draw a strip of stages, and a panel for each node and device kind, or of many nodes for each kind."""
-    order = {kind: place for place, kind in enumerate(KINDS)}
+    order = {kind: index for index, kind in enumerate(KINDS)}
     bands = page.bands.assign(order=page.bands["device_kind"].map(order))
     panels = [rows for _, rows in bands.groupby(["node", "order"])]
     count = max(len(panels), 1)
@@ -73,8 +73,8 @@ def draw(page: RunPage) -> style.Drawing:
         for axes, rows in zip(grid[1:], panels, strict=False):
             _draw_panel(axes, rows, page)
         time_axis(grid[-1], page.length_s, "the run began", 10)
-        place: Any = {"loc": "lower right", "bbox_to_anchor": (1, 1.1), "borderaxespad": 0}
-        grid[0].legend(handles=_handles(page), ncols=6, handlelength=1.6, **place)
+        corner: Any = {"loc": "lower right", "bbox_to_anchor": (1, 1.1), "borderaxespad": 0}
+        grid[0].legend(handles=_handles(page), ncols=6, handlelength=1.6, **corner)
         style.notes(figure, sentences, whole=True)
     return figure
 

@@ -188,10 +188,10 @@ def fit_rows(figure: Figure, rows: int, around_mm: float, least_mm: float, most_
 
 def panel_letter(axes: Axes, letter: str, above: float = 3) -> None:
     """Write the panel's letter, `above` points over its upper left corner."""
-    place: Any = {"xycoords": "axes fraction", "textcoords": "offset points"}
-    look: Any = {"ha": "right", "va": "bottom", "fontweight": "bold"}
+    look: Any = {"xycoords": "axes fraction", "textcoords": "offset points"}
+    look |= {"ha": "right", "va": "bottom", "fontweight": "bold"}
     size = preset_at(axes).letter_size
-    axes.annotate(letter, (0, 1), (-6, above), fontsize=size, **place, **look)
+    axes.annotate(letter, (0, 1), (-6, above), fontsize=size, **look)
 
 
 def say_instead(axes: Axes, sentence: str) -> None:
