@@ -101,7 +101,6 @@ def _run(campaign: Campaign, one: Configuration, repeat: int) -> Row:
         "energy_per_node_kwh": energy / one.nodes,
         "facility_energy_kwh": 1.1 * energy,
         "carbon_kg": 0.4 * energy,
-        "carbon_over_time_kg": 0.35 * energy,
         "recorded_energy_kwh": energy,
         "discarded_energy_kwh": 0.0,
         "coverage": 1.0,

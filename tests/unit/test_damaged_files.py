@@ -35,7 +35,6 @@ from scalewatt.common.files import read_json, write_table
 from scalewatt.energies.tables import ENERGY_SCHEMA
 from scalewatt.recordings.stages import EVENTS_SCHEMA, read_stages
 from scalewatt.registration.run_descriptions import read_descriptions
-from scalewatt.results.carbon import read_intensity
 from scalewatt.results.tables.read_table import read_checked
 from scalewatt.scaling.predict import read_model
 
@@ -135,7 +134,6 @@ RUN = {
     **{"local_batch_size": 256, "dataset_samples": 1000, "epochs": 3, "metric": 24.5},
 }
 PAYLOAD = ("campaigns/a.yaml", "campaigns/a.cluster.yaml", "ro-crate-metadata.json")
-INTENSITY = "time,g_per_kwh\n" + "".join(f"2026-01-01T{h:02d}:00Z,{300 + h}\n" for h in range(24))
 
 
 def archive() -> Reader:
@@ -165,7 +163,6 @@ def readers() -> dict[str, Reader]:
         "runs, CSV": table("r.csv", [RUN], None, runs),
         "energies, Parquet": table("e.parquet", ENERGIES, ENERGY_SCHEMA, energies),
         "energies, CSV": table("e.csv", ENERGIES, ENERGY_SCHEMA, energies),
-        "carbon": Reader("g.csv", INTENSITY.encode(), read_intensity),
         "campaign": Reader("m.yaml", DEMO.read_bytes(), load_campaign),
         "cluster": Reader("k.yaml", LOCAL.read_bytes(), load_cluster),
         "spec": Reader("spec.json", make_spec().text.encode(), read_spec),

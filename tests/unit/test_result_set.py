@@ -61,31 +61,6 @@ def test_claims_are_part_of_a_campaign_with_a_model_of_the_paper_alone(results: 
     assert not report_definition(other, results.cluster, []).claims
 
 
-CARBON = {"file": "grid.csv", "source": "the grid"}
-
-
-def test_tables_of_all_runs_need_carbon_only_where_there_is_a_file_of_it(
-    results: ResultSet,
-) -> None:
-    with_file = replace(results, cluster=replaced(results.cluster, carbon_intensity=CARBON))
-    assert not results.carbon_tables and "carbon_over_time" not in results.definition("runs")
-    assert len(with_file.carbon_tables) == len(results.runs())
-    assert with_file.definition("runs")["carbon_over_time"] is True
-    assert "carbon_over_time" not in with_file.definition("figure2")
-    assert "carbon_g_per_kwh" not in with_file.definition("runs")["facility"]
-
-
-def test_an_imported_campaign_has_what_came_with_it(results: ResultSet) -> None:
-    imported = replace(results, finished_only=True)
-    run = results.runs()[0]
-    finish(results, *run)
-    assert not imported.has_carbon
-    path = Path(results.folder, "energy", run[0], f"{run[1]}.carbon.parquet")
-    path.parent.mkdir(parents=True)
-    path.touch()
-    assert replace(imported).carbon_tables == [str(path)]
-
-
 def test_a_figure_shows_its_own_runs_without_those_excluded(results: ResultSet) -> None:
     shown = results.figure_runs("figure2")
     out = {"configuration": shown[0][0], "repeat": shown[0][1], "reason": "shared"}

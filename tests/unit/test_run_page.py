@@ -16,7 +16,7 @@ from run_files import WHOLE, absent, make_run, make_spec, trace, write_traces
 from scalewatt.common.files import write_table
 from scalewatt.figures import run_page as figure_module
 from scalewatt.recordings.stages import EVENTS_SCHEMA
-from scalewatt.results.figures.run_page_table import BINS, RunPage, power_by_place, read_pages
+from scalewatt.results.figures.run_page_table import BINS, RunPage, power_by_bin, read_pages
 from scalewatt.results.tables.run_row import RunFiles
 
 Row = dict[str, Any]
@@ -70,7 +70,7 @@ def page_of(files: RunFiles, excluded: str | None = None) -> RunPage:
 def test_a_short_run_has_places_of_two_samples_device_by_device(tmp_path: Path) -> None:
     rows = [*seconds(10, kind="cpu", watts=50.0), *seconds(10), *seconds(10, index=1, watts=200.0)]
     page = page_of(made(tmp_path, rows))
-    assert page.place_s == 2.0
+    assert page.bin_s == 2.0
     devices = page.bands.groupby(["device_kind", "device_index"])
     assert set(devices.groups) == {("gpu", 0), ("gpu", 1), ("cpu", 0)}
     band = devices.get_group(("gpu", 1))
@@ -115,7 +115,7 @@ def test_a_long_run_is_thinned_out_and_keeps_its_extremes(tmp_path: Path) -> Non
     rows = seconds(9000)
     rows[4321]["power_w"], rows[77]["power_w"] = 999.0, 1.0
     page = page_of(made(tmp_path, rows, [event("train", 0, 9000)]))
-    assert len(page.bands) == BINS and page.place_s == 9000 / BINS
+    assert len(page.bands) == BINS and page.bin_s == 9000 / BINS
     assert (page.bands["low_w"].min(), page.bands["high_w"].max()) == (1.0, 999.0)
     peak = page.bands["time_s"][page.bands["high_w"].idxmax()]
     assert peak == pytest.approx(4321, abs=9000 / BINS)
@@ -130,11 +130,11 @@ def test_parts_of_the_time_hold_the_least_greatest_and_mean_of_their_samples(
 ) -> None:
     watts = np.array([np.nan if p is None else p for p in powers])
     times = np.arange(len(watts), dtype=float)
-    place_s, half = len(watts) / count, len(watts) // 2
+    bin_s, half = len(watts) / count, len(watts) // 2
     samples = pd.DataFrame({"kind": "gpu", "time_s": times, "power_w": watts})
     batches = (rows for rows in (samples[:half], samples[half:]) if len(rows))
-    found = power_by_place(batches, ["kind"], place_s, count)
-    places = np.minimum((times / place_s).astype(int), count - 1)
+    found = power_by_bin(batches, ["kind"], bin_s, count)
+    places = np.minimum((times / bin_s).astype(int), count - 1)
     for place in range(count):
         inside = watts[(places == place) & np.isfinite(watts)]
         ends = [found[name][place] for name in ("low_w", "mean_w", "high_w")]

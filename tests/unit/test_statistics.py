@@ -24,7 +24,6 @@ from scalewatt.results.tables.repeat_statistics import (
 )
 from scalewatt.results.tables.table_schema import (
     CONFIGURATIONS,
-    OVER_TIME,
     PARTS,
     QUANTITIES,
     RUNS,
@@ -183,7 +182,7 @@ def test_a_configurations_row_has_exactly_the_columns_of_the_schema(tmp_path: Pa
     [row] = records(found)
     of_idle = {"idle_energy_kwh", "net_energy_kwh"}
     of_meters = {"node_energy_kwh", "facility_energy_kwh"}
-    left_out = {*of_meters, *of_idle, "carbon_kg", "cost", OVER_TIME}
+    left_out = {*of_meters, *of_idle, "carbon_kg", "cost"}
     for name in QUANTITIES:
         unknown = name in left_out
         assert (row[f"{name}_mean"] is None) is unknown, name

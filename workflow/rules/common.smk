@@ -11,7 +11,7 @@ import uuid
 from functools import cache, partial
 from pathlib import Path
 
-from scalewatt.campaign.cluster import carbon_file, known_devices, parse_cluster
+from scalewatt.campaign.cluster import known_devices, parse_cluster
 from scalewatt.campaign.exclusions import excluded_runs, read_exclusions
 from scalewatt.campaign.external_command import check_commands
 from scalewatt.campaign.load import check_devices, is_results_only, load_campaign
@@ -145,13 +145,6 @@ RESULT_SET = ResultSet(
     missed_by_notes(Path(RESULTS)),
 )
 ALL_RUNS = RESULT_SET.runs()
-
-CARBON_FILE = carbon_file(CLUSTER) if RESULT_SET.has_carbon else None
-if CARBON_FILE is not None and not workflow.remote_exec:
-    # Only here: what reads it is imported where there is one.
-    from scalewatt.results.carbon import read_intensity
-
-    checked(read_intensity, CARBON_FILE)
 
 if not workflow.remote_exec:
     for notice in notices(RESULT_SET, CLUSTER_FILE):

@@ -17,7 +17,6 @@ rule tables:
 rule runs_table:
     input:
         runs=RESULT_SET.files(ALL_RUNS, *ROW_FILES),
-        carbon=RESULT_SET.carbon_tables,
         idle=RESULT_SET.idle_table[:1],
     output:
         [RESULT_SET.table_files(name) for name in TABLES],

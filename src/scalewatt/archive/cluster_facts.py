@@ -52,9 +52,8 @@ def facts_text(campaign: Campaign, cluster: Cluster) -> str:
     factors = facility_cluster(campaign, cluster)
     for key in _KEYS[-3:]:
         factor = getattr(factors, key)
-        # A file of carbon intensity stays at home: each run's energy has what it says of the run.
-        if factor and "value" in factor:
-            content[key] = {name: value for name, value in factor.items() if name != "file"}
+        if factor:
+            content[key] = dict(factor)
     return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
 
 

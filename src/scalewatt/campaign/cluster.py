@@ -117,13 +117,10 @@ class Pue(TypedDict):
 
 @with_config(STRICT)
 class CarbonIntensity(TypedDict):
-    """g CO2e per kWh: one value, a file of values over time, or both."""
+    """g CO2e per kWh."""
 
-    value: NotRequired[Annotated[float, Bounds(ge=CARBON_BOUNDS[0], le=CARBON_BOUNDS[1])]]
-    """g CO2e per kWh, whenever it was used."""
-    file: NotRequired[Text]
-    """CSV file of g CO2e per kWh against time, from the project's folder: columns time and g_per_kwh
-    (unix seconds or dates with a zone) (docs/energy.md)."""
+    value: Annotated[float, Bounds(ge=CARBON_BOUNDS[0], le=CARBON_BOUNDS[1])]
+    """g CO2e per kWh."""
     source: Origin
 
 
@@ -136,15 +133,6 @@ class Price(TypedDict):
     source: Origin
     currency: NotRequired[Text]
     """Its currency, such as EUR."""
-
-
-def _value_or_file(carbon: Any) -> Any:
-    if not {"value", "file"} & set(carbon):
-        raise ValueError(
-            "missing key 'value' or 'file'; allowed: g CO2e per kWh as one number, as a CSV file of "
-            "values over time, or both"
-        )
-    return carbon
 
 
 def _starts_ranks(launcher: str) -> str:
@@ -250,7 +238,7 @@ class Cluster(Settings):
     """Free space that work_root, the results and .snakemake must have before a training, probe or data job is
     submitted, in GiB."""
     pue: Pue | None = None
-    carbon_intensity: Annotated[CarbonIntensity, AfterValidator(_value_or_file)] | None = None
+    carbon_intensity: CarbonIntensity | None = None
     price: Price | None = None
     levers: Levers = {}
     """How clocks and power limits that a campaign asks for are set."""
@@ -338,14 +326,8 @@ def load_site(site: str) -> Cluster:
 
 
 def load_cluster(path: Path | str) -> Cluster:
-    """Read and check a cluster file; InputError, too, if its file of carbon intensity is missing."""
-    cluster = parse_cluster(read_yaml(path), str(path))
-    if (file := carbon_file(cluster)) and not file.is_file():
-        raise InputError(
-            f"{path}: carbon_intensity.file: {file} is not a file; expected a CSV file of g CO2e per kWh "
-            f"over time (docs/energy.md), its path from {Path.cwd()}"
-        )
-    return cluster
+    """Read and check a cluster file."""
+    return parse_cluster(read_yaml(path), str(path))
 
 
 def parse_cluster(content: dict[str, Any], where: str) -> Cluster:
@@ -356,8 +338,7 @@ def parse_cluster(content: dict[str, Any], where: str) -> Cluster:
 def known_devices(cluster: Cluster | None = None) -> dict[str, Device]:
     """Devices by name: those of `cluster`, then of every site.
 
-    A file that is wrong is reported and skipped: it may not be the one in use. Nor is its file of carbon
-    intensity looked for.
+    A file that is wrong is reported and skipped: it may not be the one in use.
     """
     devices: dict[str, Device] = dict(cluster.devices) if cluster else {}
     for path in site_files():
@@ -398,10 +379,8 @@ def basis(cluster: Cluster, devices: list[Device]) -> list[str]:
         ("Price", cluster.price, f" {cluster.currency}/kWh"),
     )
     for name, factor, unit in factors:
-        if factor and "value" in factor:
+        if factor:
             sentences.append(f"{name} {factor['value']}{unit}: {factor['source']}.")
-    if (file := carbon_file(cluster)) and cluster.carbon_intensity:
-        sentences.append(f"Carbon over time by {file.name}: {cluster.carbon_intensity['source']}.")
     return sentences
 
 
@@ -415,12 +394,6 @@ def _text(values: Mapping[str, Any]) -> str:
 def campaign_path(cluster: Cluster) -> Path:
     """Path of a cluster file's campaign."""
     return given_file(cluster.campaign)
-
-
-def carbon_file(cluster: Cluster) -> Path | None:
-    """Path of a cluster's file of carbon intensity; None without one."""
-    carbon = cluster.carbon_intensity
-    return given_file(carbon["file"]) if carbon and "file" in carbon else None
 
 
 def powers_by_device(site: str) -> Callable[[str, str], dict[str, Any]]:

@@ -49,16 +49,12 @@ def doctor(arguments: argparse.Namespace) -> int:
 )
 def campaign(arguments: argparse.Namespace) -> None:
     """Check a campaign and print it as a table."""
-    from scalewatt.campaign.cluster import carbon_file, load_site
+    from scalewatt.campaign.cluster import load_site
     from scalewatt.campaign.external_command import check_commands
     from scalewatt.campaign.listing import campaign_text, runs_json
     from scalewatt.campaign.load import check_devices, load_campaign
 
     cluster = load_site(arguments.site) if arguments.site else None
-    if cluster and (file := carbon_file(cluster)):
-        from scalewatt.results.carbon import read_intensity  # with pandas
-
-        read_intensity(file)
     files = arguments.files or [given_file("campaigns/paper.yaml")]
     campaigns = [load_campaign(path, cluster, arguments.max_gpus) for path in files]
     for campaign in campaigns:

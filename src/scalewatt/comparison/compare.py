@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 
 from scalewatt.common.errors import InputError
-from scalewatt.comparison.compared_source import Source, folder_of, read_source
 from scalewatt.comparison.matching import KEY, differences, match
+from scalewatt.comparison.sources import Source, find_folder, read_source
 from scalewatt.results.columns import schema
 from scalewatt.results.tables.frames import frame_of, records, write_frame
 from scalewatt.results.tables.ratios import CAMPAIGN, ratios
@@ -44,13 +44,15 @@ class Comparison:
         return [id_ for id_ in source.settings.index if id_ not in matched]
 
     def as_json(self) -> dict[str, Any]:
-        """Return all of it as JSON-ready values."""
+        """All of it as JSON-ready values."""
         return {
-            **{side: summary(getattr(self, side)) for side in "ab"},
+            "a": self.a.summary(),
+            "b": self.b.summary(),
             "same_runs": self.same_runs,
             "differences": records(self.differences),
             "compared": records(self.table),
-            **{f"only_{side}": self.only(side) for side in "ab"},
+            "only_a": self.only("a"),
+            "only_b": self.only("b"),
         }
 
 
@@ -59,7 +61,7 @@ def compare(a: str, b: str, results: Path) -> Comparison:
 
     Raises InputError like `read_source`, and where both are the same folder.
     """
-    if folder_of(a, results).resolve() == folder_of(b, results).resolve():
+    if find_folder(a, results).resolve() == find_folder(b, results).resolve():
         raise InputError(f"compare: {a} and {b} are the same; expected two campaigns")
     return compared(*(read_source(text, results) for text in (a, b)))
 
@@ -67,43 +69,22 @@ def compare(a: str, b: str, results: Path) -> Comparison:
 def compared(a: Source, b: Source) -> Comparison:
     """Compare two sources."""
     pairs = match(a, b)
-    sides = []
-    for side, source in zip("ab", (a, b), strict=True):
-        training = pd.Series(pairs.index, index=pairs[f"configuration_{side}"])
-        runs = source.runs.assign(campaign=side.upper())
-        sides.append(
-            runs.assign(training=runs["configuration"].map(training)).dropna(subset="training")
-        )
     rows = []
     if len(pairs):
+        sides = []
+        for side, source in zip("ab", (a, b), strict=True):
+            training = pd.Series(pairs.index, index=pairs[f"configuration_{side}"])
+            runs = source.runs.assign(campaign=side.upper())
+            runs["training"] = runs["configuration"].map(training)
+            sides.append(runs.dropna(subset="training"))
         both = pd.concat(sides, ignore_index=True).sort_values("training", kind="stable")
         keys = {row["training"]: {name: row[name] for name in KEY} for row in records(sides[0])}
-        found = ratios(both, CAMPAIGN)
-        rows = [
-            {name: {**keys[row["training"]], **row}[name] for name in COMPARED.names}
-            for row in found
-        ]
-    return Comparison(a, b, pairs, differences(a, b, pairs), frame_of(rows, COMPARED))
+        rows = [keys[row["training"]] | row for row in ratios(both, CAMPAIGN)]
+    table = frame_of([{name: row[name] for name in COMPARED.names} for row in rows], COMPARED)
+    return Comparison(a, b, pairs, differences(a, b, pairs), table)
 
 
 def write_compared(comparison: Comparison, stem: Path) -> None:
     """Write `stem`.parquet and .csv: one row per pair and quantity."""
-    sources = {"a": summary(comparison.a), "b": summary(comparison.b)}
+    sources = {"a": comparison.a.summary(), "b": comparison.b.summary()}
     write_frame(comparison.table, Path(f"{stem}.parquet"), COMPARED, sources)
-
-
-def summary(source: Source) -> dict[str, Any]:
-    """Return a source in a few facts."""
-    runs = source.runs
-    origins = runs["energy_origin"].fillna("unknown").value_counts().sort_index()
-    return {
-        "place": source.place,
-        "campaign": runs["campaign"].iloc[0],
-        "runs": len(runs),
-        "excluded": source.excluded,
-        "configurations": len(source.settings),
-        "devices": sorted(runs["device"].unique()),
-        "protocols": sorted(runs["protocol"].unique()),
-        "energy_origins": {str(origin): int(n) for origin, n in origins.items()},
-        "energy_scopes": sorted(runs["energy_scope"].dropna().unique()),
-    }

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from scalewatt.comparison.compare import Comparison, summary
+from scalewatt.comparison.compare import Comparison
 from scalewatt.results.columns import label, metric_label, unit
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.ratios import HIGHER, LOWER, NO_INTERVAL, NOT_APART
@@ -25,33 +25,28 @@ NOTE = (
 
 
 def comparison_text(comparison: Comparison) -> str:
-    """Return the comparison for a terminal."""
-    lines = [_source_line(side, summary(getattr(comparison, side))) for side in "ab"]
+    """Text of the comparison for a terminal."""
+    lines = [_source_line("A", comparison.a.summary()), _source_line("B", comparison.b.summary())]
     if comparison.same_runs:
         lines.append(
             f"The same measurements in both, whose ratios say nothing: {comparison.same_runs}."
         )
     blocks = ["\n".join(lines), *_difference_blocks(comparison)]
-    if len(comparison.pairs):
-        blocks.append(f"Configurations in both: {len(comparison.pairs)}")
-        quantities = comparison.table.groupby("quantity", sort=False)
-        blocks += [_quantity_block(str(name), records(own), comparison) for name, own in quantities]
-    else:
-        blocks.append("No configuration is in both.")
+    blocks.append(f"Configurations in both: {len(comparison.pairs)}")
+    quantities = comparison.table.groupby("quantity", sort=False)
+    blocks += [_quantity_block(str(name), records(rows), comparison) for name, rows in quantities]
     for side in "ab":
         if only := comparison.only(side):
-            named = listed(only, _MOST_ALONE).replace(", ", "\n  ")
-            blocks.append(f"Configurations only in {side.upper()}: {len(only)}\n  {named}")
-    if len(comparison.pairs):
-        blocks.append("\n".join(textwrap.wrap(NOTE, _WIDTH)))
-    return "\n\n".join(blocks)
+            ids = listed(only, _MOST_ALONE).replace(", ", "\n  ")
+            blocks.append(f"Configurations only in {side.upper()}: {len(only)}\n  {ids}")
+    return "\n\n".join([*blocks, "\n".join(textwrap.wrap(NOTE, _WIDTH))])
 
 
 def _source_line(side: str, facts: Row) -> str:
     counts = {name: facts[name] for name in ("runs", "configurations", "excluded") if facts[name]}
     origins = [f"{name} ({n})" for name, n in facts["energy_origins"].items()]
     return (
-        f"{side.upper()}: {facts['campaign']} ({facts['place']}) on {listed(facts['devices'])}: "
+        f"{side}: {facts['campaign']} ({facts['folder']}) on {listed(facts['devices'])}: "
         f"{', '.join(f'{name} {n}' for name, n in counts.items())}; protocol "
         f"{listed(facts['protocols'])}; energy {listed(origins)}, of "
         f"{listed(facts['energy_scopes']) or MISSING}"
@@ -61,27 +56,19 @@ def _source_line(side: str, facts: Row) -> str:
 def _difference_blocks(comparison: Comparison) -> list[str]:
     blocks = []
     for section, rows in comparison.differences.groupby("section", sort=False):
-        table = [
-            (
-                row["name"],
-                *(_short(row[side]) for side in "ab"),
-                "" if pd.isna(row["pairs"]) else f"pairs: {row['pairs']:.0f}",
+        table = [("", "A", "B", "")]
+        for row in records(rows):
+            sides = (
+                textwrap.shorten(row[s] or MISSING, _LONGEST_VALUE, placeholder=" …") for s in "ab"
             )
-            for row in rows.to_dict("records")
-        ]
-        lines = _columns([("", "A", "B", ""), *table])
-        blocks.append("\n".join([f"What differs in {section}", *lines]))
+            pairs = "" if row["pairs"] is None else f"pairs: {row['pairs']:.0f}"
+            table.append((row["name"], *sides, pairs))
+        blocks.append("\n".join([f"What differs in {section}", *_columns(table)]))
     return blocks or ["Nothing differs in settings, software, machines and cluster."]
 
 
-def _short(text: Any) -> str:
-    return (
-        MISSING if pd.isna(text) else textwrap.shorten(str(text), _LONGEST_VALUE, placeholder=" …")
-    )
-
-
 def _columns(table: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return rows of equal length as lines, indented, without spaces at their ends."""
+    """Lines of rows of equal length, indented, without spaces at their ends."""
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return [
         ("  " + "  ".join(f"{c:<{w}}" for c, w in zip(row, widths, strict=True))).rstrip()
@@ -91,18 +78,18 @@ def _columns(table: Sequence[tuple[str, ...]]) -> list[str]:
 
 def _quantity_block(name: str, rows: Sequence[Row], comparison: Comparison) -> str:
     """Table of a quantity, under its name, the tally of verdicts and where its values are from."""
-    words = label(name, comparison.a.gpu_word)
+    is_metric = name == "metric_last"
     metrics = {*comparison.a.runs["metric_name"], *comparison.b.runs["metric_name"]}
-    if name == "metric_last" and len(metrics) == 1:
+    words = label(name, comparison.a.gpu_word)
+    if is_metric and len(metrics) == 1:
         words = metric_label(None, metrics.pop())
     verdicts = pd.Series([row["verdict"] for row in rows]).value_counts(sort=False)
     counts = [f"{str(verdict).replace('_', ' ')}: {n}" for verdict, n in verdicts.items()]
-    of_metric = name == "metric_last"
-    table = [("", "A", "B", "B/A", "")]
+    table: list[tuple[str, ...]] = [("", "A", "B", "B/A", "")]
     for row in rows:
-        a, b = (with_unit(row[f"mean_{side}"], "" if of_metric else unit(name)) for side in "ab")
+        means = (with_unit(row[f"mean_{side}"], "" if is_metric else unit(name)) for side in "ab")
         ids = dict.fromkeys((row["configuration_a"], row["configuration_b"]))
-        table.append((" | ".join(ids), a, b, _ratio_text(row), verdict_text(row)))
+        table.append((" | ".join(ids), *means, _ratio_text(row), verdict_text(row)))
     origins = _origins_text(rows)
     lines = [f"{words}: {', '.join(counts)}", *([f"  {origins}"] if origins else [])]
     return "\n".join(lines + _columns(table))
@@ -112,22 +99,14 @@ def _quantity_block(name: str, rows: Sequence[Row], comparison: Comparison) -> s
 
 
 def _ratio_text(row: Row) -> str:
-    """Return the ratio B/A with its interval."""
-    if row["ratio"] is None:
-        return MISSING
-    text = _ratio(row["ratio"])
-    if row["ratio_low"] is not None:
-        text += f" ({_ratio(row['ratio_low'])} to {_ratio(row['ratio_high'])})"
-    return text
-
-
-def _ratio(value: float) -> str:
-    """Return a ratio with four decimals near 1, where the side of 1 matters; else three digits."""
-    return f"{value:.4f}" if 0.9 < value < 1.1 else number(value, 3)
+    """The ratio B/A with its interval: with four decimals near 1, where the side matters."""
+    ratios = [row[name] for name in ("ratio", "ratio_low", "ratio_high") if row[name] is not None]
+    texts = [f"{r:.4f}" if 0.9 < r < 1.1 else number(r, 3) for r in ratios]
+    return texts[0] + f" ({' to '.join(texts[1:])})" * (len(texts) > 1) if texts else MISSING
 
 
 def verdict_text(row: Row) -> str:
-    """Return the verdict in a few words, such as "A is lower by 20 % (15 to 24 %)"."""
+    """The verdict in a few words, such as "A is lower by 20 % (15 to 24 %)"."""
     verdict = row["verdict"]
     same = "; the same within 5 %" if row["equivalent"] else ""
     if verdict == NOT_APART:
@@ -143,10 +122,10 @@ def verdict_text(row: Row) -> str:
 
 
 def _origins_text(rows: Sequence[Row]) -> str:
-    """Return where the values of a quantity are from, and of what its energies are."""
-    compared = [row for row in rows if row["ratio"] is not None]
-    pairs = dict.fromkeys((row["origin_a"], row["origin_b"]) for row in compared)
+    """Where the values of a quantity are from, and of what its energies are."""
+    known = [row for row in rows if row["ratio"] is not None]
+    pairs = dict.fromkeys((row["origin_a"], row["origin_b"]) for row in known)
     origins = "; ".join(f"both {a}" if a == b else f"A {a}, B {b}" for a, b in pairs)
-    scopes = sorted({row["scope_a"] for row in compared if row["scope_a"]})
-    of = f" Energy of {', '.join(scopes)}." if scopes else ""
-    return f"{origins[:1].upper()}{origins[1:]}.{of}" if origins else ""
+    scopes = ", ".join(sorted({row["scope_a"] for row in known if row["scope_a"]}))
+    energy = f" Energy of {scopes}." if scopes else ""
+    return f"{origins[:1].upper()}{origins[1:]}.{energy}" if origins else ""

@@ -116,7 +116,7 @@ def note_sentences(page: RunPage) -> list[str]:
     shown = "the devices" if page.nodes > MOST_NODES else "a device's samples"
     sentences = [
         f"Band: least to greatest power; line: mean of {shown}. Gaps shorter than "
-        f"{with_unit(page.place_s / 3600, 'h', 3)} are not seen."
+        f"{with_unit(page.bin_s / 3600, 'h', 3)} are not seen."
     ]
     if len(page.segments) > 1:
         waited = with_unit(page.segments["waited_s"].sum() / 3600, "h", 3)

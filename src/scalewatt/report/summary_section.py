@@ -22,7 +22,6 @@ _SUMS = {
     "net_energy_kwh": ("Energy above idle", "kWh"),
     "facility_energy_kwh": ("Energy of the facility, with PUE", "kWh"),
     "carbon_kg": ("CO₂e", "kg"),
-    "carbon_over_time_kg": ("CO₂e by the intensity at the time", "kg"),
     "cost": ("Cost", ""),
 }
 

@@ -68,13 +68,9 @@ def _runs(definition: Row, results: Path) -> pd.DataFrame:
         (run["configuration"], run["repeat"]): run["reason"]
         for run in definition.get("excluded", [])
     }
-    over_time = bool(definition.get("carbon_over_time"))
     runs = [
         run_record(
-            RunFiles(results, id_, repeat),
-            definition["campaign"],
-            excluded.get((id_, repeat)),
-            over_time,
+            RunFiles(results, id_, repeat), definition["campaign"], excluded.get((id_, repeat))
         )
         for id_, repeat in definition["runs"]
     ]

@@ -20,10 +20,7 @@ _RUN = ["campaign", "configuration", "model", "device", "gpus", "nodes", "repeat
 
 
 def cross_checks_of(runs: pd.DataFrame, files: Iterable[RunFiles]) -> pd.DataFrame:
-    """Return the table CROSS_CHECKS of runs (a table RUNS) from their energy tables.
-
-    InputError if a run's table is damaged.
-    """
+    """Make the table CROSS_CHECKS of runs (a table RUNS) from their energy tables."""
     paths = [run.energy.with_name(f"{run.repeat}.cross-checks.parquet") for run in files]
     parts = [read_frame(path, CROSS_CHECKS_SCHEMA) for path in paths if path.is_file()]
     parts = [part for part in parts if len(part)]
@@ -41,30 +38,22 @@ def sums_of(checks: pd.DataFrame) -> pd.DataFrame:
     """
     checks = checks.assign(segments=checks.groupby(_KEYS[:2])["segment"].transform("nunique"))
     groups = checks.groupby(_KEYS, sort=False)
-    n = groups.size()
-    places = checks.drop_duplicates([*_KEYS, "segment", "node"]).groupby(_KEYS, sort=False).size()
-    sums = groups[["duration_s", "energy_j", "recorded_j"]].sum()
-    complete = groups[["energy_j", "recorded_j"]].count().eq(n, axis=0)
     rows = groups[[*_RUN, "segments", "recorded_scope"]].first().drop(columns=_KEYS[:2])
-    rows = rows.assign(
-        checks=n,
-        duration_s=groups["duration_s"].max(),
-        node_s=sums["duration_s"],
-        energy_j=sums["energy_j"].where(complete["energy_j"]),
-        recorded_j=sums["recorded_j"].where(complete["recorded_j"]),
-        places=places,
-    ).reset_index()
-    of_nodes = rows["source"].isin([*METERS.values(), NODE_METER])
-    everywhere = rows["places"] >= rows["nodes"].fillna(0) * rows["segments"]
-    energy = rows["energy_j"].where(~of_nodes | everywhere)
-    one_scope = (groups["recorded_scope"].nunique(dropna=False) == 1).to_numpy()
-    recorded = rows["recorded_j"].where(one_scope)
+    sums = groups[["energy_j", "recorded_j"]].sum(skipna=False)
+    node_s = groups["duration_s"].sum()
+    metered = checks.drop_duplicates([*_KEYS, "segment", "node"]).groupby(_KEYS, sort=False).size()
+    is_meter = rows.index.get_level_values("source").isin([*METERS.values(), NODE_METER])
+    everywhere = metered >= rows["nodes"].fillna(0) * rows["segments"]
+    energy = sums["energy_j"].where(~is_meter | everywhere)
+    recorded = sums["recorded_j"].where(groups["recorded_scope"].nunique(dropna=False) == 1)
     scope = rows["recorded_scope"].where(recorded.notna())
-    extra = ((energy - recorded) / rows["node_s"].where(rows["node_s"] > 0)).where(scope.notna())
     return rows.assign(
+        checks=groups.size(),
+        duration_s=groups["duration_s"].max(),
+        node_s=node_s,
         energy_kwh=energy / J_PER_KWH,
         recorded_kwh=recorded / J_PER_KWH,
         difference=energy / recorded.where(recorded != 0) - 1,
         recorded_scope=scope,
-        extra_w=extra,
-    )[CROSS_CHECKS.names]
+        extra_w=((energy - recorded) / node_s.where(node_s > 0)).where(scope.notna()),
+    ).reset_index()[CROSS_CHECKS.names]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.campaign_types import Campaign
-from scalewatt.campaign.cluster import Cluster, Device, carbon_file, powers
+from scalewatt.campaign.cluster import Cluster, Device, powers
 from scalewatt.campaign.table_definitions import runs_definition, table_definition
 from scalewatt.common.project_files import shipped
 from scalewatt.figures.draw_figure import SUFFIXES
@@ -29,7 +29,6 @@ The row is made from all that they wrote. To Snakemake, each further file of eac
 ENERGY_BESIDE = tuple(f".{name}.parquet" for name in ("epochs", "devices", "flags", "cross-checks"))
 """Endings of the files that are made with an energy."""
 CLAIMS_ENDINGS = (".csv", ".parquet", ".md", ".json")
-CARBON = "energy/{configuration}/{repeat}.carbon.parquet"
 TRACES = "traces/{configuration}/{repeat}.parquet"
 PAGE_FILES = (*ROW_FILES, TRACES)
 _RECORDINGS = "runs/{configuration}/{repeat}/perun"
@@ -173,23 +172,6 @@ class ResultSet:
         """Files of the table of idle powers; none without probes."""
         return self.table_files("idle") if self.probes else []
 
-    # --- carbon over time -------------------------------------------------------------------------
-
-    @cached_property
-    def has_carbon(self) -> bool:
-        """True if each run has its carbon intensity over time, or the cluster has a file of it."""
-        if self.cluster.simulates:
-            return False
-        if carbon_file(self.cluster) is not None:
-            return True
-        runs = self.runs() if self.finished_only else []
-        return bool(runs) and all(self._exists(CARBON, run) for run in runs)
-
-    @property
-    def carbon_tables(self) -> list[str]:
-        """Tables of the carbon intensity that runs met; none without a file of it."""
-        return self.files(self.runs(), CARBON) if self.has_carbon else []
-
     # --- pages of runs ----------------------------------------------------------------------------
 
     @cached_property
@@ -225,8 +207,6 @@ class ResultSet:
             return {"campaign": self.campaign.name, "devices": devices}
         if name == "runs":
             definition = runs_definition(self.campaign, self.runs(), self.excluded)
-            if self.has_carbon:
-                definition["carbon_over_time"] = True
         else:
             excluded = [] if name == "figure1" else self.excluded  # it has no run
             definition = table_definition(self.campaign, name, self.figure_runs(name), excluded)

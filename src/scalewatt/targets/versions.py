@@ -5,7 +5,6 @@ tests/golden/versions.csv notes the goldens that belong to each number.
 """
 
 ENERGY = 1
-CARBON = 1
 IDLE = 1
 TABLES = 3
 FIGURES = 3

@@ -35,7 +35,7 @@ _PART = pa.schema(
         ("short", pa.bool_()),
     ]
 )
-_OF_PART = ["configuration", "device_kind", "stage"]
+_KEYS = ["configuration", "device_kind", "stage"]
 _ENERGIES = {
     "energy_kwh": "energy_j",
     "energy_low_kwh": "energy_low_j",
@@ -43,7 +43,7 @@ _ENERGIES = {
     "idle_energy_kwh": "idle_j",
     "discarded_energy_kwh": "discarded_j",
 }
-"""What a part has the mean of, and of what."""
+"""Means of a part, and what they are of."""
 
 
 def breakdown(
@@ -58,7 +58,7 @@ def breakdown(
     chosen = lines_of(definition["series"], configurations).drop_duplicates("configuration")
     repeats = counted_repeats(definition)
     files = [RunFiles(results, id_, r) for id_ in chosen["configuration"] for r in repeats[id_]]
-    means = part_means(run_parts(files, idle), {id_: len(own) for id_, own in repeats.items()})
+    means = _part_means(_run_parts(files, idle), repeats)
     ends = estimated_ends(chosen, "energy_kwh_mean")
     totals = {f"total_kwh_estimate_{end}": ends[f"energy_{end}_kwh"] for end in ("low", "high")}
     totals |= {f"total_kwh_{end}": chosen[f"energy_kwh_{end}"] for end in PARTS[1:]}
@@ -82,7 +82,7 @@ def counted_repeats(definition: Mapping[str, Any]) -> dict[str, list[int]]:
     return repeats
 
 
-def run_parts(files: Iterable[RunFiles], idle: Path | None) -> pd.DataFrame:
+def _run_parts(files: Iterable[RunFiles], idle: Path | None) -> pd.DataFrame:
     """Read energy, idle and discarded energy in J of runs, by segment, node, device kind and stage.
 
     Kinds out of a run's scope have no row. All energies are null if the run's is. `short`: the
@@ -110,25 +110,28 @@ def _parts_of_run(files: RunFiles) -> pa.Table:
     return pa.Table.from_pandas(rows[_PART.names], _PART, preserve_index=False)
 
 
-def part_means(parts: pd.DataFrame, repeats: Mapping[str, int]) -> pd.DataFrame:
-    """Average the energies of each configuration's parts, in the order of kinds and stages.
+def _part_means(parts: pd.DataFrame, repeats: Mapping[str, list[int]]) -> pd.DataFrame:
+    """Average the energies of each configuration's parts over its repeats, in the order of kinds and stages.
 
     A stage that a run did not go through counts 0. Where it is too short, as in a segment that was soon
-    killed, what it used there is `unattributed`. `repeats`: how many runs each configuration has.
+    killed, what it used is `unattributed`.
     """
     short = parts["short"]
     parts = parts.assign(
         short_stage=parts["stage"].where(short), stage=parts["stage"].mask(short, UNATTRIBUTED)
     )
-    groups = parts.groupby(_OF_PART, sort=False)
+    groups = parts.groupby(_KEYS, sort=False)
     sums = groups[list(_ENERGIES.values())].sum(skipna=False).reset_index()
-    recorded = parts.groupby("configuration")["repeat"].nunique()
     unknown = set(parts["configuration"][parts["energy_j"].isna()])
-    lacking = [id_ for id_ in recorded.index if id_ in unknown or recorded[id_] < repeats[id_]]
-    count = sums["configuration"].map(repeats).astype(FLOAT)
-    means = sums[_OF_PART].assign(
+    recorded = parts.groupby("configuration")["repeat"].nunique()
+    complete = [
+        id_ for id_, n in recorded.items() if n == len(repeats[str(id_)]) and id_ not in unknown
+    ]
+    ids = sums["configuration"]
+    count = ids.map({id_: len(numbers) for id_, numbers in repeats.items()}).astype(FLOAT)
+    means = sums[_KEYS].assign(
         **{
-            name: (sums[joules] / count / J_PER_KWH).mask(sums["configuration"].isin(lacking))
+            name: (sums[joules] / count / J_PER_KWH).where(ids.isin(complete))
             for name, joules in _ENERGIES.items()
         },
         short_stages=groups["short_stage"].agg(_listed).to_numpy(),

@@ -2,63 +2,52 @@
 
 A figure of panels is a line of figures.csv. Of its columns, `lines` is what a line joins (the points of a
 series; one point a configuration; the batches or the clocks and limits of one training), `blocks` what has
-a row of panels and a legend of its own, `labels` what is written at points, and `panels` are the
-quantities `x:y` on their axes. A star marks panels with a Pareto front, `a+b` are the parts of bars, and
-`B2=` is a letter other than the next one.
+rows of panels of its own, `labels` what is written at points, and `panels` are the quantities `x:y` on their
+axes. A star marks panels with a Pareto front, `a+b` are the parts of bars, and `B2=` is a letter other than
+the next one.
 """
 
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_uppercase
+from typing import NamedTuple
 
 from scalewatt.results.columns import schema
 
 
 def panel_letter(index: int) -> str:
-    """Return column `panel` for the panel at `index`: A … Z, AA, AB, …"""
-    before, place = divmod(index, len(ascii_uppercase))
-    return (panel_letter(before - 1) if before else "") + ascii_uppercase[place]
+    """Column `panel` for the panel at `index`: A … Z, AA, AB, …"""
+    before, last = divmod(index, len(ascii_uppercase))
+    return (panel_letter(before - 1) if before else "") + ascii_uppercase[last]
 
 
-@dataclass(frozen=True)
-class Panel:
-    """One panel: its letter, and the quantities on its axes."""
+class Panel(NamedTuple):
+    """One panel: its letter, and the quantities on its axes; bars have several on x, joined by +."""
 
     letter: str
     x_name: str
     y_name: str
     has_front: bool
 
-    @property
-    def parts(self) -> list[str]:
-        """Quantities of the x axis: several of stacked bars."""
-        return self.x_name.split("+")
 
-
-@dataclass(frozen=True)
-class PanelFigure:
+class PanelFigure(NamedTuple):
     """A line of figures.csv."""
 
     lines: str
     blocks: list[str]
     columns: int
     labels: list[str]
-    panels: tuple[Panel, ...]
+    panels: list[Panel]
     text: str
 
 
-def _panels(words: str) -> tuple[Panel, ...]:
-    panels = []
-    for index, word in enumerate(words.split()):
-        letter, _, axes = word.rpartition("=")
-        x_name, y_name = axes.split(":")
-        panels.append(
-            Panel(letter or panel_letter(index), x_name, y_name.rstrip("*"), y_name.endswith("*"))
-        )
-    return tuple(panels)
+def _panel(index: int, words: str) -> Panel:
+    letter, _, axes = words.rpartition("=")
+    x_name, y_name = axes.split(":")
+    has_front = y_name.endswith("*")
+    return Panel(letter or panel_letter(index), x_name, y_name.rstrip("*"), has_front)
 
 
 def _read_figures() -> dict[str, PanelFigure]:
@@ -70,7 +59,7 @@ def _read_figures() -> dict[str, PanelFigure]:
                 row["blocks"].split(),
                 int(row["columns"]),
                 row["labels"].split(),
-                _panels(row["panels"]),
+                [_panel(index, words) for index, words in enumerate(row["panels"].split())],
                 row["text"],
             )
             for row in csv.DictReader(file)

@@ -27,9 +27,13 @@ from scalewatt.results.tables.read_table import read_checked
 from scalewatt.results.tables.run_row import RunFiles, read_energy, read_history
 from scalewatt.results.tables.scaling import lines_of
 
-_ENERGIES = ["energy_kwh", "energy_kwh_estimate_low", "energy_kwh_estimate_high"]
-_JOULES = ["energy_j", *BOUNDS]
-_USED = [*_JOULES, "time_s"]
+_JOULES = {
+    "energy_kwh": "energy_j",
+    "energy_kwh_estimate_low": BOUNDS[0],
+    "energy_kwh_estimate_high": BOUNDS[1],
+}
+"""Columns of the table, and what they are of."""
+_USED = [*_JOULES.values(), "time_s"]
 _FIRST = ("startup", "stage_data")
 """Stages outside of all epochs that come before a segment's epochs; the others come after."""
 
@@ -53,7 +57,8 @@ def learning(
     # A curve is the mean over repeats: energies of unlike origin or scope have none, and neither energy nor
     # time has where repeats ran on different kinds of devices.
     elsewhere = rows["torch_device"] == SEVERAL
-    rows[_ENERGIES] = rows[_ENERGIES].mask(rows["energy_unlike"].notna() | elsewhere)
+    energies = list(_JOULES)
+    rows[energies] = rows[energies].mask(rows["energy_unlike"].notna() | elsewhere)
     rows["time_h"] = rows["time_h"].mask(elsewhere)
     rows = rows.assign(figure=definition["figure"])
     return to_frame(to_table(rows[LEARNING.names], LEARNING))
@@ -69,22 +74,18 @@ def run_epochs(files: RunFiles) -> pd.DataFrame:
     staged = spec.protocol != "paper"
     totals = EnergyTotals(read_energy(files), staged)
     history = pd.DataFrame(read_history(files.folder / "history.parquet"))
-    used = _since_start(history, totals, _parts(files, totals.scope, staged), spec.nodes)
+    parts: pd.DataFrame = read_checked(files.epochs, EPOCHS_SCHEMA).to_pandas()
+    counted = parts["device_kind"].isin(totals.scope)
+    counted &= staged | (parts["stage"] != "stage_data")
+    used = _since_start(history, totals, parts[counted], spec.nodes)
     if not totals.scope:
         used["time_s"] = _clocked(history, files, staged)
     if totals.origin not in ORIGINS:
         used[list(BOUNDS)] = np.nan
-    joules = dict(zip(_ENERGIES, _JOULES, strict=True))
     return history[["epoch", "metric"]].assign(
-        **{name: used[column] / J_PER_KWH for name, column in joules.items()},
+        **{name: used[joules] / J_PER_KWH for name, joules in _JOULES.items()},
         time_h=used["time_s"] / 3600,
     )
-
-
-def _parts(files: RunFiles, scope: list[str], staged: bool) -> pd.DataFrame:
-    """Read what counts of the run's table of epochs."""
-    parts: pd.DataFrame = read_checked(files.epochs, EPOCHS_SCHEMA).to_pandas()
-    return parts[parts["device_kind"].isin(scope) & (staged | (parts["stage"] != "stage_data"))]
 
 
 def _since_start(
@@ -107,9 +108,13 @@ def _since_start(
         ]
     )
     # A node's kinds have the same time: it is that of the first, mean over nodes.
-    first = used["device_kind"].isin(totals.scope[:1])
-    used["time_s"] = (used["node_s"] / nodes).where(first, 0.0)
-    used = pd.concat([used, _unrecorded(totals)])
+    first = totals.scope[:1]
+    used["time_s"] = (used["node_s"] / nodes).where(used["device_kind"].isin(first), 0.0)
+    # The longest unrecorded time of a node in each segment comes after its epochs.
+    rows = totals.rows[totals.rows["device_kind"].isin(first)]
+    unrecorded_s = rows.groupby("segment")["unrecorded_s"].max().fillna(0.0)
+    unrecorded = unrecorded_s.rename("time_s").reset_index()
+    used = pd.concat([used, unrecorded.assign(order=2, **dict.fromkeys(_JOULES.values(), 0.0))])
     if len(history) == 1 and not in_epochs:
         return used[_USED].sum(skipna=False, min_count=1).to_frame().T
     order = ["segment", "order", "epoch"]
@@ -119,21 +124,14 @@ def _since_start(
     return ends[_USED].reset_index(drop=True)
 
 
-def _unrecorded(totals: EnergyTotals) -> pd.DataFrame:
-    """Longest unrecorded time of a node in each segment, which comes after its epochs."""
-    rows = totals.rows[totals.rows["device_kind"].isin(totals.scope[:1])]
-    seconds = rows.groupby("segment")["unrecorded_s"].max().fillna(0.0).rename("time_s")
-    return seconds.reset_index().assign(order=2, **dict.fromkeys(_JOULES, 0.0))
-
-
 def _clocked(history: pd.DataFrame, files: RunFiles, staged: bool) -> list[float | None]:
     """Seconds to the end of each epoch by the stages' events, for a run without any power or estimate."""
     events = read_checked(files.folder / "events.parquet", EVENTS_SCHEMA).to_pandas()
     events = events[staged | (events["stage"] != "stage_data")]
     ends = events[events["stage"] != "checkpoint"].groupby(["segment", "epoch"])["end_s"].max()
     seconds: list[float | None] = []
-    for place in zip(history["segment"], history["epoch"], strict=True):
-        begun = events[events["start_s"] < ends.get(place, -np.inf)]
-        until = begun["end_s"].clip(upper=ends.get(place))
+    for key in zip(history["segment"], history["epoch"], strict=True):
+        begun = events[events["start_s"] < ends.get(key, -np.inf)]
+        until = begun["end_s"].clip(upper=ends.get(key))
         seconds.append(float((until - begun["start_s"]).sum()) if len(begun) else None)
     return seconds

@@ -51,7 +51,7 @@ def panel_points(
     if figure.lines == "batches":
         lines = training_costs(lines, definition, results)
     if figure.lines == "levers":
-        lines = with_levers(lines)
+        lines = _with_levers(lines)
     if figure.lines in LINE_IDS:
         lines = join_settings(lines, LINE_IDS[figure.lines])
     bars = definition.get("options", {}).get("error_bars", "interval")
@@ -76,13 +76,13 @@ def with_speedups(lines: pd.DataFrame) -> pd.DataFrame:
     timed = lines[lines["n_repeats"].notna()]
     timed = timed[~timed["published"] | timed["runtime_h_mean"].notna()]
     gain = speedups(timed, smallest_of(timed, ["place"]))
-    known = gain["mean"].notna()
-    several = timed["gpus"].where(known).groupby(timed["place"]).transform("nunique") > 1
+    counts = timed["gpus"].where(gain["mean"].notna()).groupby(timed["place"])
+    several = counts.transform("nunique") > 1
     gain = gain[several.fillna(False)].reindex(lines.index)
     return lines.assign(**{f"speedup_{part}": gain[part] for part in SUMMARY})
 
 
-def with_levers(lines: pd.DataFrame) -> pd.DataFrame:
+def _with_levers(lines: pd.DataFrame) -> pd.DataFrame:
     """Add the time of a sample in s, and to configurations without runs clocks and limits by their ids."""
     rate = lines[[f"samples_per_gpuh_{part}" for part in SUMMARY]].set_axis(list(SUMMARY), axis=1)
     time = inverse(rate.mul(lines["gpus"], axis=0), pd.Series(3600.0, lines.index))
@@ -96,29 +96,31 @@ def with_levers(lines: pd.DataFrame) -> pd.DataFrame:
 
 # --- lines over settings --------------------------------------------------------------------------
 
-_OF_BATCH = re.compile(r"-(lbs\d+|full|s\d{7,}|epochs\d+)(?=-|$)")
+_BATCH = re.compile(r"-(lbs\d+|full|s\d{7,}|epochs\d+)(?=-|$)")
 LINE_IDS: dict[str, Callable[[str], str]] = {
-    "batches": lambda configuration: _OF_BATCH.sub("", configuration),
+    "batches": lambda configuration: _BATCH.sub("", configuration),
     "levers": without_point,
 }
 """Id of the line of a configuration: the configuration's without what varies along the line."""
-_PRECISIONS = {"tf32": "TF32", "tf32_convolutions": "TF32 conv."}
-_LOADERS = {"pil": "Pillow", "synthetic": ""}
-SETTING_WORDS: dict[str, Callable[[Any], str]] = {
-    "phase": {"pretrain": "pre-training", "finetune": "fine-tuning"}.get,  # type: ignore[dict-item]
+_WORDS = {
+    **{"pretrain": "pre-training", "finetune": "fine-tuning", "tf32": "TF32", "pil": "Pillow"},
+    **{"tf32_convolutions": "TF32 conv.", "synthetic": ""},
+}
+_SETTINGS: dict[str, Callable[[Any], str]] = {
+    "phase": str,
     "device": str,
     "gpus": "n = {}".format,
     "local_batch_size": "LBS {}".format,
-    "precision": lambda name: _PRECISIONS.get(name, str(name)),
-    "channels_last": lambda is_set: "NHWC" if is_set else "",
-    "compile": lambda is_set: "compiled" if is_set else "",
-    "loader": lambda name: _LOADERS.get(name, str(name)),
+    "precision": str,
+    "channels_last": lambda is_set: "NHWC" * is_set,
+    "compile": lambda is_set: "compiled" * is_set,
+    "loader": str,
     "protocol": str,
     "epochs": "{} epochs".format,
     "dataset_samples": "{} samples".format,
     **{name: f"{lever.words} {{:g}} {lever.unit}".format for name, lever in LEVERS.items()},
 }
-"""A setting in words, by its column."""
+"""A setting in words, by its column; _WORDS has shorter ones."""
 
 
 def join_settings(lines: pd.DataFrame, line_id: Callable[[str], str]) -> pd.DataFrame:
@@ -133,21 +135,18 @@ def join_settings(lines: pd.DataFrame, line_id: Callable[[str], str]) -> pd.Data
 
 
 def _line_labels(block: pd.DataFrame) -> dict[str, str]:
-    """What tells the lines of a block apart: settings, and of lines alike in these parts of their ids."""
+    """Tell the lines of a block apart by settings, and those alike in these by parts of their ids."""
     texts = pd.DataFrame(
         {
-            name: [("" if pd.isna(v) else word(v) or "") for v in block[name]]
-            for name, word in SETTING_WORDS.items()
+            name: ["" if pd.isna(v) else _WORDS.get(word(v), word(v)) for v in block[name]]
+            for name, word in _SETTINGS.items()
         },
         index=block.index,
     )
     by_line = texts.groupby(block["series"], sort=False)
     apart = (by_line.nunique() == 1).all() & (texts.nunique() > 1)
     first = by_line.first().loc[:, apart]
-    words = {
-        str(line): ", ".join(filter(None, row))
-        for line, row in zip(first.index, first.values.tolist(), strict=True)
-    }
+    words = {str(line): ", ".join(filter(None, row)) for line, *row in first.itertuples()}
     labels = {}
     for line, text in words.items():
         alike = [set(other.split("-")) for other in words if words[other] == text]
@@ -160,77 +159,74 @@ def _line_labels(block: pd.DataFrame) -> dict[str, str]:
 
 
 def rows_of_panels(name: str, lines: pd.DataFrame, bars: str = "interval") -> pd.DataFrame:
-    """A row for each line's point in each panel; letters run on from block to block."""
-    figure, rows, drawn = PANEL_FIGURES[name], [], 0
+    """Make a row for each line's point in each panel; letters run on from block to block."""
+    figure = PANEL_FIGURES[name]
+    rows: list[pd.DataFrame] = []
     blocks = lines.groupby(figure.blocks, sort=False) if figure.blocks else [("", lines)]
     for _, block in blocks:
         block = block.assign(figure=name, point_label=_labels(block, figure.labels))
         for panel in figure.panels:
             points = _panel_rows(panel, block, bars)
-            if figure.blocks and len(points):
-                points = points.assign(panel=panel_letter(drawn))
-            rows.append(points)
-            drawn += bool(len(points))
-    if not any(map(len, rows)):
+            if len(points):
+                letter = panel_letter(len(rows)) if figure.blocks else panel.letter
+                rows.append(points.assign(panel=letter))
+    if not rows:
         return to_frame(POINTS.empty_table())
-    found = pd.concat([part for part in rows if len(part)], ignore_index=True)
-    return to_frame(to_table(found[POINTS.names], POINTS))
+    return to_frame(to_table(pd.concat(rows, ignore_index=True)[POINTS.names], POINTS))
 
 
 def _panel_rows(panel: Panel, block: pd.DataFrame, bars: str) -> pd.DataFrame:
     if panel.y_name == "line":
-        return _bar_rows(panel, block)
+        return _bar_rows(panel.x_name.split("+"), block)
     to_target = (block["protocol"].dropna() == TARGET_PROTOCOL).all()
-    names = [PER_TRAINING.get(n, n) if to_target else n for n in (panel.x_name, panel.y_name)]
+    x_name, y_name = (
+        PER_TRAINING.get(name, name) if to_target else name for name in (panel.x_name, panel.y_name)
+    )
     # Along an axis whose points are joined, error bars would hide the lines.
     across = bars if panel.has_front else "none"
-    rows = block.assign(panel=panel.letter, **_axis("x", names[0], block, across))
-    rows = rows.assign(**_axis("y", names[1], block, bars))
-    if names[1] == "metric_last" and block["model"].nunique() > 1 < block["metric_name"].nunique():
+    rows = block.assign(**_axis("x", x_name, block, across), **_axis("y", y_name, block, bars))
+    if y_name == "metric_last" and block["model"].nunique() > 1 < block["metric_name"].nunique():
         rows["y"] = rows["y"].mask(rows["y"].notna())  # models without a metric in common
     valued = rows["x"].notna() & rows["y"].notna()
     rows = rows[~rows["published"] | valued]
     if panel.x_name in SWEPT:
         several = rows["x"].where(valued).groupby(rows["series"]).transform("nunique") > 1
         rows = rows[several.fillna(False)]
-    front = pareto_front(rows) if panel.has_front else None
-    return rows.assign(pareto_optimal=front)
+    return rows.assign(pareto_optimal=pareto_front(rows) if panel.has_front else None)
 
 
 def _axis(axis: str, name: str, lines: pd.DataFrame, bars: str) -> dict[str, Any]:
     """Columns of one coordinate: its value, and the ends of its error bar."""
     unknown = column_of([None] * len(lines), pa.float64(), lines.index)
-    ends = {f"{axis}_low": unknown, f"{axis}_high": unknown}
-    if f"{name}_mean" not in lines:
-        return {f"{axis}_name": name, axis: lines[name].astype(FLOAT), **ends}
-    mean = lines[f"{name}_mean"].astype(FLOAT)
+    low = high = unknown
+    value = lines[name if f"{name}_mean" not in lines else f"{name}_mean"].astype(FLOAT)
     if bars == "interval":
-        ends = {f"{axis}_{end}": lines[f"{name}_{end}"] for end in ("low", "high")}
+        low, high = (lines.get(f"{name}_{end}", unknown) for end in ("low", "high"))
     elif bars != "none" and f"{name}_{bars}" in lines:
         half = lines[f"{name}_{bars}"]
-        ends = {f"{axis}_low": mean - half, f"{axis}_high": mean + half}
-    return {f"{axis}_name": name, axis: mean, **ends}
+        low, high = value - half, value + half
+    return {f"{axis}_name": name, axis: value, f"{axis}_low": low, f"{axis}_high": high}
 
 
-def _bar_rows(panel: Panel, block: pd.DataFrame) -> pd.DataFrame:
-    """A row for each part of each bar, at the batch that most trainings of a phase have."""
-    known = block[block[panel.parts[0]].notna()]
+def _bar_rows(parts: list[str], block: pd.DataFrame) -> pd.DataFrame:
+    """Make a row for each part of each bar, at the batch that most trainings of a phase have."""
+    known = block[block[parts[0]].notna()]
     usual = known.groupby("phase")["local_batch_size"].transform(lambda b: b.mode().max())
-    known = known[known["local_batch_size"] == usual].assign(panel=panel.letter, y_name="line")
+    known = known[known["local_batch_size"] == usual].assign(y_name="line", pareto_optimal=None)
     unknown = column_of([None] * len(known), pa.float64(), known.index)
-    empty = dict.fromkeys(("x_low", "x_high", "y", "y_low", "y_high"), unknown)
-    parts = [known.assign(x_name=part, x=known[part], **empty) for part in panel.parts]
-    return pd.concat(parts).assign(pareto_optimal=None)
+    known = known.assign(**dict.fromkeys(("x_low", "x_high", "y", "y_low", "y_high"), unknown))
+    return pd.concat([known.assign(x_name=part, x=known[part]) for part in parts])
 
 
 def _labels(block: pd.DataFrame, names: list[str]) -> pd.Series:
     """What is written at a point: columns, or the clocks and limits that are set."""
+    texts: list[str | None] = [None] * len(block)
     if names == ["levers"]:
         values = block[list(LEVERS)].astype(object).itertuples(index=False)
         texts = [", ".join(f"{v:g}" for v in row if not pd.isna(v)) or "default" for row in values]
     elif names:
         texts = [", ".join(map(str, row)) for row in block[names].itertuples(index=False)]
-    return column_of(texts if names else [None] * len(block), pa.string(), block.index)
+    return column_of(texts, pa.string(), block.index)
 
 
 def prediction_points(predictions: pd.DataFrame) -> pd.DataFrame:
@@ -243,11 +239,9 @@ def prediction_points(predictions: pd.DataFrame) -> pd.DataFrame:
         series = known["model"] + phase.astype(known["model"].dtype) + " on " + known["device"]
         ends = {"y": "predicted", "y_low": "predicted_high", "y_high": "predicted_low"}
         ratios = {name: known["found"] / known[end] for name, end in ends.items()}
-        rows.append(
-            known.assign(figure="prediction", panel=panel.letter, series=series, label=series)
-            .assign(x_name=panel.x_name, x=known["predicted"], y_name=panel.y_name, **ratios)
-            .reindex(columns=POINTS.names)
-        )
+        names = {"x_name": panel.x_name, "y_name": panel.y_name, "panel": panel.letter}
+        points = known.assign(**names, **ratios, x=known["predicted"], series=series, label=series)
+        rows.append(points.assign(figure="prediction").reindex(columns=POINTS.names))
     points = to_frame(to_table(pd.concat(rows, ignore_index=True), POINTS))
     points.attrs = predictions.attrs
     return points
@@ -257,29 +251,23 @@ def prediction_points(predictions: pd.DataFrame) -> pd.DataFrame:
 
 
 def pareto_front(rows: pd.DataFrame) -> pd.Series:
-    """Which points of a panel no comparable one beats on both axes.
+    """Return True for points of a panel that no comparable one beats on both axes.
 
     Points of one phase and, of energies, of one origin and scope are comparable. Null without a value, of
     published points, and of estimated energies.
     """
-    of_energy = "energy" in rows["x_name"].iloc[0] + rows["y_name"].iloc[0] if len(rows) else False
+    is_energy = "energy" in "".join(rows["x_name"].iloc[:1] + rows["y_name"].iloc[:1])
     compared = rows[rows["x"].notna() & rows["y"].notna() & ~rows["published"]]
-    compared = compared[~(of_energy & is_estimated(compared))]
-    x, y, goal = compared["x"], compared["y"], compared["metric_goal"]
+    compared = compared[~(is_energy & is_estimated(compared))]
+    x, y, is_metric = compared["x"], compared["y"], compared["y_name"] == "metric_last"
     x = x.where(compared["x_name"] != LARGER_IS_BETTER, -x)
-    y = y.where((compared["y_name"] != "metric_last") | goal.ne("max").fillna(True), -y)
-    keys = [compared["phase"], goal.where(compared["y_name"] == "metric_last", "")]
-    keys += [compared[name] for name in ("energy_origin", "energy_scope") if of_energy]
-    front = pareto_optimal(x, y, keys).reindex(rows.index)
-    return column_of((None if pd.isna(v) else bool(v) for v in front), pa.bool_(), rows.index)
-
-
-def pareto_optimal(x: pd.Series, y: pd.Series, keys: list[pd.Series]) -> pd.Series:
-    """Which points no other point of the same `keys` dominates; less is better along both axes."""
-    front = pd.Series(index=x.index, dtype=object)
+    y = y.where(~is_metric | compared["metric_goal"].ne("max").fillna(True), -y)
+    keys = [compared["phase"], compared["metric_goal"].where(is_metric, "")]
+    keys += [compared[name] for name in ("energy_origin", "energy_scope") if is_energy]
+    front = pd.Series(index=rows.index, dtype=object)
     for _, group in x.groupby(keys, dropna=False, sort=False):
-        ours, theirs = group.to_numpy(dtype=np.float64), y[group.index].to_numpy(dtype=np.float64)
+        ours, theirs = (values[group.index].to_numpy(dtype=np.float64) for values in (x, y))
         as_good = (ours[:, None] <= ours) & (theirs[:, None] <= theirs)
         better = (ours[:, None] < ours) | (theirs[:, None] < theirs)
         front[group.index] = ~(as_good & better).any(axis=0)
-    return front
+    return column_of((None if pd.isna(v) else bool(v) for v in front), pa.bool_(), rows.index)

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from scalewatt.energies.integrate import EnergyCurve, cumulate
+from scalewatt.energies.stages import UNATTRIBUTED
 from scalewatt.energies.tables import DEVICES_SCHEMA
 from scalewatt.energies.traces import TRACES_SCHEMA, read_samples
 from scalewatt.recordings.block import sampling_period
@@ -29,15 +30,13 @@ from scalewatt.results.tables.run_row import RunFiles
 
 Row = dict[str, Any]
 
-NO_STAGE = "unattributed"
 POWER_TRACE_S = 300.0
 """Length of Figure 5's power traces."""
 LEAST_COVERED = 0.5
 """Share of a window that must be known for its mean to be stated."""
-_COPIED = (
-    *("configuration", "device", "device_name", "gpus"),
-    *("local_batch_size", "global_batch_size"),
-)
+_COPIED = ("device", "device_name", "gpus", "local_batch_size", "global_batch_size")
+_DEVICE = ["segment", "node", "device_index"]
+_POWERS = ("power_w", "mean_power_w", "mean_power_all_w", "energy_origin", "quantity")
 
 
 def power(definition: dict[str, Any], configurations: pd.DataFrame, results: Path) -> pd.DataFrame:
@@ -55,7 +54,7 @@ def power(definition: dict[str, Any], configurations: pd.DataFrame, results: Pat
     for letter, id_ in panels(definition).items():
         if id_ in by_id:
             head = {"figure": "figure5", "panel": letter, "label": labels[id_]}
-            head |= {name: by_id[id_][name] for name in _COPIED}
+            head |= {"configuration": id_, **{name: by_id[id_][name] for name in _COPIED}}
             kind = "cpu" if by_id[id_]["torch_device"] == "cpu" else "gpu"
             points = _points(RunFiles(results, id_, min(repeats[id_])), window_s, kind)
             rows += [head | point for point in points]
@@ -65,33 +64,29 @@ def power(definition: dict[str, Any], configurations: pd.DataFrame, results: Pat
 def panels(definition: dict[str, Any]) -> dict[str, str]:
     """Name the configuration of each panel, with or without a run, by the panel's letter."""
     ids = dict.fromkeys(point["configuration"] for point in definition["points"])
-    return {panel_letter(place): id_ for place, id_ in enumerate(ids)}
+    return {panel_letter(index): id_ for index, id_ in enumerate(ids)}
 
 
 def _points(files: RunFiles, window_s: float | None, expected_kind: str) -> list[Row]:
     """Read the points of a run: its device's samples, or a row without power that says what is known."""
-    unknown: Row = dict.fromkeys(
-        ("power_w", "mean_power_w", "mean_power_all_w", "energy_origin", "quantity")
-    )
     devices: pd.DataFrame = read_checked(files.devices, DEVICES_SCHEMA).to_pandas()
-    measured = devices[devices["covered_s"] > 0]
-    kinds = [kind for kind in ("gpu", "cpu", NODE) if kind in set(measured["device_kind"])]
-    if not kinds:
-        return [unknown | {"time_s": 0.0, "device_kind": expected_kind}]
-    of_kind = devices[devices["device_kind"] == kinds[0]]
+    has_power = set(devices["device_kind"][devices["covered_s"] > 0])
+    kind = next((kind for kind in ("gpu", "cpu", NODE) if kind in has_power), None)
+    unknown: Row = {"device_kind": kind or expected_kind, **dict.fromkeys(_POWERS)}
+    if kind is None:
+        return [unknown | {"time_s": 0.0}]
+    devices = devices[devices["device_kind"] == kind]
     # A recording without stages counts as training throughout.
-    trains = (of_kind["stage"] == "train") | bool((of_kind["stage"] == NO_STAGE).all())
-    of_kind = of_kind.assign(before=~trains)
-    in_segment = of_kind["segment"].isin(of_kind["segment"][trains])
-    known = of_kind[in_segment & (of_kind["covered_s"] > 0)]
+    trains = (devices["stage"] == "train") | bool((devices["stage"] == UNATTRIBUTED).all())
+    in_segment = devices["segment"].isin(devices["segment"][trains])
+    known = devices.assign(before=~trains)[in_segment & (devices["covered_s"] > 0)]
     if known.empty:
-        return [unknown | {"time_s": 0.0 if trains.any() else None, "device_kind": kinds[0]}]
-    place = ["segment", "node", "device_index"]
-    segment, node, index = known.sort_values(["before", *place], kind="stable")[place].iloc[0]
-    samples = _samples(files.traces, kinds[0], segment, node, index)
-    is_device = (of_kind["node"] == node) & (of_kind["device_index"] == index)
+        return [unknown | {"time_s": 0.0 if trains.any() else None}]
+    chosen = known.sort_values(["before", *_DEVICE], kind="stable")[_DEVICE].iloc[0]
+    samples = _samples(files.traces, kind, *chosen)
+    is_chosen = (devices[_DEVICE[1:]] == chosen[1:]).all(axis=1)
     first = records(samples[["device_kind", "energy_origin", "quantity"]].head(1))[0]
-    first |= {"mean_power_w": _mean_w(of_kind[is_device]), "mean_power_all_w": _mean_w(of_kind)}
+    first |= {"mean_power_w": _mean_w(devices[is_chosen]), "mean_power_all_w": _mean_w(devices)}
     in_training = samples["time_s"][samples["stage"] == "train"]
     start_s = in_training.iloc[0] if len(in_training) else samples["time_s"].iloc[0]
     times, watts = _shown(samples, start_s, window_s, first["quantity"] == MEAN)

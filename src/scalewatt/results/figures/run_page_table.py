@@ -1,7 +1,7 @@
 """What the page of one run shows: the power of its devices against time, and its stages.
 
 Times are those of a page: seconds since the run's start, with the waiting between segments left out.
-However long a run was and however many nodes it had, a page has at most BINS places along the time,
+However long a run was and however many nodes it had, a page has at most BINS bins along the time,
 and holds the extremes of each.
 """
 
@@ -45,9 +45,9 @@ class RunPage:
     spans: pd.DataFrame
     """Columns stage, start_s, end_s."""
     bands: pd.DataFrame
-    """Columns DEVICE, and as of `power_by_place`; node is "" and device_index -1 of all devices."""
-    place_s: float
-    """Length of the places that samples were put together in."""
+    """Columns DEVICE, and as of `power_by_bin`; node is "" and device_index -1 of all devices."""
+    bin_s: float
+    """Length of the bins that samples were put together in."""
 
     @property
     def nodes(self) -> int:
@@ -83,20 +83,16 @@ def _read_page(files: RunFiles, row: dict[str, Any]) -> RunPage:
     segments = _segments(times, events)
     steps = times.groupby(["segment", "node", "block"], observed=True)["time_s"].diff()
     length_s = float(segments["end_s"].max()) if len(segments) else 0.0
-    # Twice the period: a place without a sample is a gap.
-    place_s = max(length_s / BINS, 2 * steps.median() if steps.notna().any() else 0.0) or 1.0
+    # Twice the period: a bin without a sample is a gap.
+    bin_s = max(length_s / BINS, 2 * steps.median() if steps.notna().any() else 0.0) or 1.0
     shifts = segments["start_s"] - segments["clock_s"]
-    bands = power_by_place(
-        _samples(files.traces, shifts, devices["node"].nunique() > MOST_NODES),
-        DEVICE,
-        place_s,
-        max(1, math.ceil(length_s / place_s)),
-    )
+    samples = _samples(files.traces, shifts, devices["node"].nunique() > MOST_NODES)
+    bands = power_by_bin(samples, DEVICE, bin_s, max(1, math.ceil(length_s / bin_s)))
     shift = events["segment"].map(shifts)
     spans = events[["stage"]].assign(
         start_s=events["start_s"] + shift, end_s=events["end_s"] + shift
     )
-    return RunPage(row, devices, segments, spans, bands, place_s)
+    return RunPage(row, devices, segments, spans, bands, bin_s)
 
 
 def _segments(times: pd.DataFrame, events: pd.DataFrame) -> pd.DataFrame:
@@ -122,27 +118,25 @@ def _samples(path: Path, shifts: pd.Series, together: bool) -> Iterator[pd.DataF
             yield samples.assign(node="", device_index=-1) if together else samples
 
 
-def power_by_place(
-    batches: Iterable[pd.DataFrame], keys: list[str], place_s: float, count: int
+def power_by_bin(
+    batches: Iterable[pd.DataFrame], keys: list[str], bin_s: float, count: int
 ) -> pd.DataFrame:
-    """Least, mean and greatest power of each value of `keys` in `count` equal places of the time.
+    """Least, mean and greatest power of each value of `keys` in `count` equal bins of the time.
 
-    Columns are the keys, the middle `time_s` of the place, and low_w, mean_w, high_w, NaN where nothing is
+    Columns are the keys, the middle `time_s` of the bin, and low_w, mean_w, high_w, NaN where nothing is
     known. Samples have their time on the page in column `time_s`.
     """
-    parts = [pd.DataFrame(columns=[*keys, "place", "min", "max", "sum", "count"])]
+    parts = [pd.DataFrame(columns=[*keys, "bin", "min", "max", "sum", "count"])]
     for samples in batches:
-        place = (samples["time_s"] / place_s).astype(int).clip(0, count - 1).rename("place")
-        power = samples["power_w"].astype(float).groupby([*(samples[key] for key in keys), place])
+        number = (samples["time_s"] / bin_s).astype(int).clip(0, count - 1).rename("bin")
+        power = samples["power_w"].astype(float).groupby([*(samples[key] for key in keys), number])
         parts.append(power.agg(["min", "max", "sum", "count"]).reset_index())
     ways = {"min": "min", "max": "max", "sum": "sum", "count": "sum"}
-    sums = pd.concat(parts[1:] or parts).groupby([*keys, "place"]).agg(ways)
-    sums = sums.reset_index()
-    places = pd.DataFrame({"place": range(count)})
-    everywhere = sums[keys].drop_duplicates().merge(places, how="cross")
-    sums = everywhere.merge(sums, how="left", on=[*keys, "place"])
+    sums = pd.concat(parts[1:] or parts).groupby([*keys, "bin"]).agg(ways).reset_index()
+    bins = sums[keys].drop_duplicates().merge(pd.DataFrame({"bin": range(count)}), how="cross")
+    sums = bins.merge(sums, how="left", on=[*keys, "bin"])
     return sums[keys].assign(
-        time_s=(sums["place"] + 0.5) * place_s,
+        time_s=(sums["bin"] + 0.5) * bin_s,
         low_w=sums["min"],
         mean_w=sums["sum"] / sums["count"].where(sums["count"] > 0),
         high_w=sums["max"],

@@ -28,7 +28,6 @@ _SAME = (
     *("dataset_samples", "epochs", "protocol", "precision", "loader", "channels_last", "compile"),
     *LEVERS,
 )
-_COPIED = _SAME[:8]
 _NAMES = {
     "configuration_b": "configuration",
     "configuration_a": "baseline",
@@ -42,7 +41,7 @@ _NAMES = {
 
 
 def same_training(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What rows of runs or configurations share where they are one training on any device.
+    """Key that rows of runs or configurations share where they are one training on any device.
 
     Settings without a column count as well: the configuration's id names what departs from the campaign's.
     """
@@ -50,7 +49,7 @@ def same_training(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def comparisons_of(runs: pd.DataFrame, no_energy: Mapping[str, str] | None = None) -> pd.DataFrame:
-    """Return one row per pair of devices with the same training, and quantity; excluded runs do not count.
+    """Make one row per pair of devices with the same training, and quantity; excluded runs do not count.
 
     `no_energy`: why the energy of a configuration is not known.
     """
@@ -63,34 +62,33 @@ def comparisons_of(runs: pd.DataFrame, no_energy: Mapping[str, str] | None = Non
     )
     first = {row["configuration"]: row for row in records(counted.drop_duplicates("configuration"))}
     rows = []
-    for row in ratios(counted, DEVICE):
-        own = first[row["configuration_b"]]
-        spread, source = _spread(row, own, counted)
-        found = {
-            **{name: own[name] for name in _COPIED},
-            **{_NAMES.get(name, name): value for name, value in row.items()},
-            "energy_origin": row["origin_b"] if row["scope_b"] else None,
-            "repeats_needed": _needed(row, spread),
+    for ratio in ratios(counted, DEVICE):
+        device = first[ratio["configuration_b"]]
+        spread, source = _spread(ratio, device, counted)
+        row = device | {_NAMES.get(name, name): value for name, value in ratio.items()}
+        row |= {
+            "energy_origin": ratio["origin_b"] if ratio["scope_b"] else None,
+            "repeats_needed": _needed(ratio, spread),
             "spread": spread.relative if spread else None,
             "spread_freedom": spread.freedom if spread else None,
             "spread_source": source,
         }
-        rows.append({name: found[name] for name in COMPARISONS.names})
+        rows.append({name: row[name] for name in COMPARISONS.names})
     return frame_of(rows, COMPARISONS)
 
 
-def _needed(row: Row, spread: Spread | None) -> int | None:
+def _needed(ratio: Row, spread: Spread | None) -> int | None:
     """Count the repeats for a verdict; at least one more than those that gave none."""
-    if spread is None or row["ratio"] is None:
+    if spread is None or ratio["ratio"] is None:
         return None
-    count = repeats_needed(spread.relative, MARGIN, row["ratio"])
-    undecided = row["verdict"] in (NOT_APART, NO_INTERVAL) and not row["equivalent"]
-    present = min(row["n_repeats_a"], row["n_repeats_b"])
+    count = repeats_needed(spread.relative, MARGIN, ratio["ratio"])
+    undecided = ratio["verdict"] in (NOT_APART, NO_INTERVAL) and not ratio["equivalent"]
+    present = min(ratio["n_repeats_a"], ratio["n_repeats_b"])
     return max(count, present + 1) if count and undecided else count
 
 
 def repeats_needed(spread: float, margin: float, ratio: float = 1.0) -> int | None:
-    """Return how many repeats of each device give a verdict with a probability of 80 %.
+    """Count the repeats of each device that give a verdict with a probability of 80 %.
 
     Were `ratio` the true one, and `spread` the true relative standard deviation of a single run. The
     verdict is `equivalent`, or a difference from 1: fewer repeats tell this than that a ratio is beyond the
@@ -106,28 +104,28 @@ def repeats_needed(spread: float, margin: float, ratio: float = 1.0) -> int | No
     return statistics.first_with_power(chance)
 
 
-def _spread(row: Row, own: Row, runs: pd.DataFrame) -> tuple[Spread | None, str | None]:
+def _spread(ratio: Row, device: Row, runs: pd.DataFrame) -> tuple[Spread | None, str | None]:
     """Relative standard deviation of one run, and whose it is; None where there is none."""
-    name = row["quantity"]
-    alike = runs[(runs["model"] == own["model"]) & (runs["phase"] == own["phase"])]
-    if row["scope_b"]:
-        alike = alike[(alike["energy_origin"] == row["origin_b"]).fillna(False)]
-    groups = (values.tolist() for _, values in alike.groupby("configuration")[name])
-    if found := _pooled([row["values_a"], row["values_b"]]):
-        return found, "these runs"
-    if found := _pooled(groups):
-        return found, "the campaign's repeats"
-    published = published_spread(own["model"], name)
+    name = ratio["quantity"]
+    alike = runs[(runs["model"] == device["model"]) & (runs["phase"] == device["phase"])]
+    if ratio["scope_b"]:
+        alike = alike[(alike["energy_origin"] == ratio["origin_b"]).fillna(False)]
+    groups = (column.tolist() for _, column in alike.groupby("configuration")[name])
+    if spread := _pooled([ratio["values_a"], ratio["values_b"]]):
+        return spread, "these runs"
+    if spread := _pooled(groups):
+        return spread, "the campaign's repeats"
+    published = published_spread(device["model"], name)
     return published, None if published is None else "published repeats"
 
 
 def _pooled(groups: Iterable[Sequence[float]]) -> Spread | None:
     """Spread that repeats of several trainings share; None without repeats, or if all are equal."""
-    several = [np.log(values) for values in groups if len(values) > 1 and _positive(values)]
+    several = [
+        np.log(group)
+        for group in groups
+        if len(group) > 1 and all(not pd.isna(value) and value > 0 for value in group)
+    ]
     squares = math.fsum((len(logs) - 1) * np.var(logs, ddof=1) for logs in several if np.ptp(logs))
     freedom = sum(len(logs) - 1 for logs in several)
     return Spread(math.sqrt(squares / freedom), freedom) if squares else None
-
-
-def _positive(values: Sequence[float]) -> bool:
-    return all(not pd.isna(value) and value > 0 for value in values)

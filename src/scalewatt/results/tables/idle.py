@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_table_with_csv
@@ -36,14 +37,15 @@ from scalewatt.recordings.journal import journal_files
 from scalewatt.recordings.node_names import same_node
 from scalewatt.recordings.terms import Flag, flag
 from scalewatt.results.columns import SEVERAL, schema
-from scalewatt.results.tables.frames import frame_of
+from scalewatt.results.tables.frames import column_of
 from scalewatt.results.tables.read_table import read_checked
 from scalewatt.results.tables.repeat_statistics import summarise
 from scalewatt.results.tables.table_schema import table
 from scalewatt.results.text.flag_labels import details_of
 
+Row = dict[str, Any]
 BIN_S = 10.0
-"""Length of the means whose spread within a probe is told."""
+"""Length of the means whose spread within a probe is stated."""
 IDLE_BUSY = 0.05
 """Busy share of cores or GPUs above which a node was not idle."""
 _FILE = "tables/idle.parquet"
@@ -70,12 +72,12 @@ class KindPower:
 class ProbePowers:
     """One probe's result for its node."""
 
-    probe: dict[str, Any]
+    probe: Row
     kinds: dict[str, KindPower]
     flags: tuple[Flag, ...]
 
 
-def write_idle(definition: dict[str, Any], results: Path, out: Path) -> None:
+def write_idle(definition: Row, results: Path, out: Path) -> None:
     """Write the table `out` (Parquet and CSV) of the definition's probes.
 
     `definition` = {"campaign", "devices": {name: {"repeats": [number], "powers": rated powers}}}.
@@ -88,8 +90,11 @@ def write_idle(definition: dict[str, Any], results: Path, out: Path) -> None:
     write_table_with_csv(table(rows, IDLE), out)
 
 
-def probe_powers(folder: Path, powers: dict[str, Any]) -> ProbePowers:
-    """Return the mean power of each device kind during the window of the probe in `folder`.
+# --- one probe ------------------------------------------------------------------------------------
+
+
+def probe_powers(folder: Path, powers: Row) -> ProbePowers:
+    """Compute the mean power of each device kind during the window of the probe in `folder`.
 
     `powers` = {"cpu", "gpu", "ram"}: rated powers for what was not measured, or None. InputError
     if `folder` holds no finished probe.
@@ -117,13 +122,16 @@ def probe_powers(folder: Path, powers: dict[str, Any]) -> ProbePowers:
         node = replace(segment.node(host), window=window, powers=powers)
     held = gpus.get(same_node(host, gpus, segment.hosts)) if on_gpu else []
     kinds = _kinds(replace(node, held=held, expected_gpus=None if held is None else len(held)))
-    powers_found = {kind.device_kind: _power(kind, window) for kind in kinds}
-    flags += [*node.flags, *_busy(node, window), *(one for kind in kinds for one in kind.flags)]
-    return ProbePowers(probe, powers_found, tuple(flags))
+    flags += [*node.flags, *_busy(node, window)]
+    for kind in kinds:
+        flags += kind.flags
+    return ProbePowers(
+        probe, {kind.device_kind: _power(kind, window) for kind in kinds}, tuple(flags)
+    )
 
 
 def _kinds(node: Node) -> list[KindEnergy]:
-    """Return the device kinds that the node has; a missing kind is not flagged here."""
+    """Integrate the device kinds that the node has; a missing kind is not flagged here."""
     blocks = [_within(b, node.window) for b in (*node.blocks, *gpu_loads(node.telemetry))]
     kinds = node_kinds(replace(node, blocks=blocks))
     if node.shared_s > 0:
@@ -142,23 +150,16 @@ def _within(block: Block, window: Window) -> Block:
 def _power(kind: KindEnergy, window: Window) -> KindPower:
     curves = [device.curve for device in kind.devices]
     seconds = [float(curve.covered_s(*window)) for curve in curves]
-    mean_w = None
+    mean_w = within_sd_w = None
     if kind.known and seconds and all(seconds):
-        mean_w = sum(
-            float(curve.between(*window)) / known
-            for curve, known in zip(curves, seconds, strict=True)
-        )
-    return KindPower(
-        kind.count,
-        mean_w,
-        None if mean_w is None else _within_sd(kind, window),
-        kind.origin,
-        kind.coverage or 0.0,
-    )
+        joules = [float(curve.between(*window)) for curve in curves]
+        mean_w = sum(j / s for j, s in zip(joules, seconds, strict=True))
+        within_sd_w = _within_sd(kind, window)
+    return KindPower(kind.count, mean_w, within_sd_w, kind.origin, kind.coverage or 0.0)
 
 
 def _within_sd(kind: KindEnergy, window: Window) -> float | None:
-    """Return the sample sd in W of the means over the whole BIN_S that are known throughout."""
+    """Sample sd in W of the means over the whole BIN_S that are known throughout."""
     edges = np.arange(window[0], window[1] + 1e-6, BIN_S)
     starts, ends = edges[:-1], edges[1:]
     covered = np.array([device.curve.covered_s(starts, ends) for device in kind.devices])
@@ -169,28 +170,29 @@ def _within_sd(kind: KindEnergy, window: Window) -> float | None:
     return float(np.std((energy / covered)[:, whole].sum(axis=0), ddof=1))
 
 
-def _busy(node: Node, window: Window) -> list[Flag]:
-    """Return flags for a node whose cores or GPUs were not idle during the window."""
+def _busy(node: Node, window: Window) -> Iterator[Flag]:
+    """Flag cores or GPUs that were not idle during the window."""
     cores = node_utilisation(node.blocks)
-    flags = []
     for load in (*([cores] if cores else []), *gpu_loads(node.telemetry)):
-        (sensor,), values = load.sensors.itertuples(), load.values[:, 0]
-        inside = (load.time_s >= window[0]) & (load.time_s <= window[1]) & np.isfinite(values)
-        share = float(values[inside].mean()) if inside.any() else 0.0
+        (sensor,), shares = load.sensors.itertuples(), load.values[:, 0]
+        inside = (load.time_s >= window[0]) & (load.time_s <= window[1]) & np.isfinite(shares)
+        share = float(shares[inside].mean()) if inside.any() else 0.0
         if share > IDLE_BUSY:
             detail = f"{node.name}: {sensor.kind} {100 * share:.0f} % busy, so not idle"
-            flags.append(flag("not_idle", str(sensor.name), detail))
-    return flags
+            yield flag("not_idle", str(sensor.name), detail)
 
 
-def device_rows(campaign: str, device: str, probes: Sequence[ProbePowers]) -> list[dict[str, Any]]:
-    """Return the rows of IDLE of one device."""
+# --- the probes of a device -----------------------------------------------------------------------
+
+
+def device_rows(campaign: str, device: str, probes: Sequence[ProbePowers]) -> list[Row]:
+    """Make the rows of IDLE of one device."""
     names = list(dict.fromkeys(name for probe in probes for name in probe.kinds))
-    differences = {name: _differences(name, probes) for name in names}
+    differences = {name: list(_differences(name, probes)) for name in names}
     flags = [
-        {**found, "detail": f"repeat {probe.probe['repeat']}: {found['detail']}"}
+        {**each, "detail": f"repeat {probe.probe['repeat']}: {each['detail']}"}
         for probe in probes
-        for found in probe.flags
+        for each in probe.flags
     ]
     device_names = {probe.probe["device_name"] for probe in probes}
     common = {
@@ -199,18 +201,18 @@ def device_rows(campaign: str, device: str, probes: Sequence[ProbePowers]) -> li
         "device_name": device_names.pop() if len(device_names) == 1 else SEVERAL,
         "repeats": len(probes),
         "window_s": float(np.mean([probe.probe["seconds"] for probe in probes])),
-        "flags": json.dumps([*flags, *(one for found in differences.values() for one in found)]),
+        "flags": json.dumps(sum(differences.values(), start=flags)),
     }
     return [common | _kind_row(name, probes, not differences[name]) for name in names]
 
 
-def _kind_row(name: str, probes: Sequence[ProbePowers], alike: bool) -> dict[str, Any]:
+def _kind_row(name: str, probes: Sequence[ProbePowers], alike: bool) -> Row:
     """Columns of a device kind; without a power if the probes' nodes are not `alike`."""
     kinds = [probe.kinds.get(name) for probe in probes]
     known = [kind for kind in kinds if alike and kind and kind.mean_w is not None]
     power = summarise([kind.mean_w if alike and kind else None for kind in kinds])
     devices = known[0].devices if known else None
-    within = [kind.within_sd_w**2 for kind in known if kind.within_sd_w is not None]
+    squares = [kind.within_sd_w**2 for kind in known if kind.within_sd_w is not None]
     return {
         "device_kind": name,
         "devices": devices,
@@ -219,57 +221,53 @@ def _kind_row(name: str, probes: Sequence[ProbePowers], alike: bool) -> dict[str
         "sd_w": power.sd,
         "low_w": power.low,
         "high_w": power.high,
-        "within_sd_w": math.sqrt(np.mean(within)) if within else None,
+        "within_sd_w": math.sqrt(np.mean(squares)) if squares else None,
         "energy_origin": known[0].energy_origin if known else None,
         "coverage": min(kind.coverage if kind else 0.0 for kind in kinds),
     }
 
 
-def _differences(name: str, probes: Sequence[ProbePowers]) -> list[Flag]:
-    """Return a flag for each way in which the probes' nodes are unlike in a device kind."""
+def _differences(name: str, probes: Sequence[ProbePowers]) -> Iterator[Flag]:
+    """Flag ways in which the probes' nodes are unlike in a device kind."""
     kinds = [probe.kinds[name] for probe in probes if name in probe.kinds]
     known = [kind for kind in kinds if kind.mean_w is not None]
     lacking = [str(p.probe["repeat"]) for p in probes if p.kinds and name not in p.kinds]
-    found = [
-        f"{what} {', '.join(sorted(map(str, values)))}"
-        for what, values in (
-            ("energy_origin", {kind.energy_origin for kind in known}),
-            ("devices", {kind.devices for kind in known}),
-        )
-        if len(values) > 1
-    ] + ([f"it is absent in repeat {', '.join(lacking)}"] if lacking else [])
-    return [
-        flag("probes_differ", None, f"{name}: {words}: no mean of unlike nodes") for words in found
-    ]
+    words = [f"it is absent in repeat {', '.join(lacking)}"] if lacking else []
+    for column in ("devices", "energy_origin"):
+        several = sorted({str(getattr(kind, column)) for kind in known})
+        if len(several) > 1:
+            words.insert(0, f"{column} {', '.join(several)}")
+    for text in words:
+        yield flag("probes_differ", None, f"{name}: {text}: no mean of unlike nodes")
 
 
 # --- the idle baseline of runs --------------------------------------------------------------------
 
 
-def idle_energies_j(table_path: Path | str | None, parts: pd.DataFrame) -> pd.Series:
-    """Return the energy in J that devices would have used idle, for each row of `parts`.
+_KEYS = ["device", "device_kind", "energy_origin"]
 
-    Columns of `parts`: device, device_kind, energy_origin, and device_s, the devices (GPUs: those
-    held) times their recorded seconds. Null without a table, where a kind's idle power is not known
-    or of another origin, and where a probe of the device was not idle.
+
+def idle_energies_j(path: Path | None, parts: pd.DataFrame) -> pd.Series:
+    """Energy in J that devices would have used idle, by the table of idle probes in `path`.
+
+    Columns of `parts`: device, device_kind, energy_origin, and device_s, the devices (GPUs: those held) times
+    their recorded seconds. Null without a table, where a kind's idle power is not known or of another origin,
+    and where a probe of the device was not idle.
     """
-    rows = [] if table_path is None else _rows_of(table_path)
-    same = ["device", "device_kind", "energy_origin"]
-    idle = frame_of(filter(_is_idle, rows), IDLE)[[*same, "mean_per_device_w"]]
-    found = parts.merge(idle, on=same, how="left").set_axis(parts.index)
-    return found["mean_per_device_w"] * found["device_s"]
+    watts = {
+        tuple(row[key] for key in _KEYS): row["mean_per_device_w"]
+        for row in _rows_of(path)
+        if not details_of(row, "not_idle", _FILE)
+    }
+    keys = parts[_KEYS].itertuples(index=False, name=None)
+    return column_of(map(watts.get, keys), pa.float64(), parts.index) * parts["device_s"]
 
 
-def _is_idle(row: Mapping[str, Any]) -> bool:
-    return row["energy_origin"] is not None and not details_of(row, "not_idle", _FILE)
-
-
-def without_baseline(table_path: Path | str, runs: pd.DataFrame) -> dict[str, str]:
-    """Return why runs with a known energy have no idle energy, by device; `runs` is the table RUNS."""
+def without_baseline(path: Path, runs: pd.DataFrame) -> dict[str, str]:
+    """Say why runs (a table RUNS) with a known energy have no idle energy, by device."""
     lacking = runs[runs["energy_kwh"].notna() & runs["idle_energy_kwh"].isna()]["device"]
-    rows = _rows_of(table_path)
     return {
-        device: _why([row for row in rows if row["device"] == device])
+        device: _why([row for row in _rows_of(path) if row["device"] == device])
         for device in sorted(set(lacking))
     }
 
@@ -289,12 +287,11 @@ def _why(rows: Sequence[Mapping[str, Any]]) -> str:
     return "its idle power is of another origin than the runs' energy, or of other device kinds"
 
 
-def _rows_of(table_path: Path | str) -> list[dict[str, Any]]:
-    path = Path(table_path)
-    return _read(path, path.stat().st_mtime_ns) if path.exists() else []
+def _rows_of(path: Path | None) -> list[Row]:
+    return _read(path, path.stat().st_mtime_ns) if path is not None and path.exists() else []
 
 
 @lru_cache(maxsize=2)
-def _read(path: Path, _changed_ns: int) -> list[dict[str, Any]]:
-    """Return the table's rows, read once for all runs; they are not to be changed."""
+def _read(path: Path, _changed_ns: int) -> list[Row]:
+    """Read the table's rows, once for all runs; they are not to be changed."""
     return read_checked(path, IDLE).to_pylist()

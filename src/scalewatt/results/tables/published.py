@@ -6,7 +6,6 @@ them: null is what they do not say, and what does not follow.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -20,13 +19,7 @@ from scalewatt.campaign.model_registry import defaults_of, model_key
 from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.recordings.terms import J_PER_KWH
 from scalewatt.results.tables.derived_quantities import Facility, Work, energy_columns
-from scalewatt.results.tables.frames import (
-    column_of,
-    records,
-    to_frame,
-    to_table,
-    values,
-)
+from scalewatt.results.tables.frames import column_of, records, to_frame, to_table, values
 from scalewatt.results.tables.read_table import PUBLISHED
 from scalewatt.results.tables.repeat_statistics import half_width, inverse
 from scalewatt.results.tables.scaling import TRAINING
@@ -37,29 +30,21 @@ Row = dict[str, Any]
 REFERENCE = PROJECT_ROOT / "reference" / "published_results.csv"
 FULL_SAMPLES = {"resnet50": 1281167, "fourcastnet": 54020}
 """Training samples of an epoch of the paper's whole datasets."""
-_BOUND = re.compile("_(low|high)(?=_kwh$)")
 GPUS_PER_NODE, SOCKETS_PER_NODE = 4, 2
 SCOPES = {"a100": "gpu+cpu+ram", "h100": "gpu+cpu"}
 DEVICE_NAMES = {"a100": "A100-40GB", "h100": "H100-94GB"}
 
 
 def published_configurations() -> pd.DataFrame:
-    """Return one row of CONFIGURATIONS per published training: campaign and origin `published`."""
+    """One row of CONFIGURATIONS per published training: campaign and origin `published`."""
     return _configurations().copy()
 
 
-def published_sources() -> dict[str, str]:
-    """Return where in the paper, or its authors' code, each published configuration's numbers stand."""
-    return dict(
-        zip(*(values(_merged()[name]) for name in ("configuration", "source")), strict=True)
-    )
-
-
 def published_lines(points: pd.DataFrame) -> pd.DataFrame:
-    """Return the published configurations of the same trainings as `points`, in their order.
+    """Published configurations of the same trainings as `points`, in their order.
 
     The same model, phase, device, n, batch sizes, samples and epochs (TRAINING), which `points` has as
-    columns. Its columns `place`, `series` and `label` stay; a training is there once for each place.
+    columns. Its columns `place`, `series` and `label` stay; a training is in them once for each place.
     """
     known = points.drop(columns="configuration").drop_duplicates(["place", *TRAINING])
     return known.merge(_configurations(), on=list(TRAINING))
@@ -75,17 +60,14 @@ def is_overlaid(definition: Mapping[str, Any]) -> bool:
 
 @cache
 def _merged() -> pd.DataFrame:
-    """Return one row per configuration: its time and its energy's parts may stand in two of the reference."""
-    read = pd.read_csv(REFERENCE, dtype_backend="pyarrow")
-    ids = [_id(row) for row in records(read)]
-    groups = read.assign(configuration=column_of(ids, pa.string())).groupby(
-        "configuration", sort=False
-    )
-    return groups.first().assign(source=groups["source"].agg("; ".join)).reset_index()
+    """One row per configuration: its time and its energy's parts may stand in two rows of the reference."""
+    rows = pd.read_csv(REFERENCE, dtype_backend="pyarrow")
+    ids = column_of(map(_id, records(rows)), pa.string())
+    return rows.assign(configuration=ids).groupby("configuration", sort=False).first().reset_index()
 
 
 def _id(row: Row) -> str:
-    """Return the id of a row's configuration, as a campaign of the paper's names it."""
+    """Id of a row's configuration, as a campaign of the paper's names it."""
     key = model_key(row["model"], row["phase"])
     whole = row["dataset_samples"] == FULL_SAMPLES[row["model"]]
     changed = row["epochs"] != defaults_of(key)["epochs"]
@@ -116,21 +98,18 @@ def _configurations() -> pd.DataFrame:
         "torch_device": "cuda",
         "n_repeats": published["repeats"],
     }
-    parts = _quantities(published, nodes)
-    found = pd.concat(
-        [
-            published[["configuration", *TRAINING, "metric_name"]].assign(**identity),
-            *(columns.add_prefix(f"{name}_") for name, columns in parts.items()),
-        ],
-        axis=1,
-    )
-    bounds = {n: found[f"{_BOUND.sub('', n)}_mean"] for n in ESTIMATE_BOUNDS}
-    empty = found.assign(**bounds).reindex(columns=CONFIGURATIONS.names)
-    return to_frame(to_table(empty, CONFIGURATIONS))
+    parts = [
+        columns.add_prefix(f"{name}_") for name, columns in _quantities(published, nodes).items()
+    ]
+    head = published[["configuration", *TRAINING, "metric_name"]].assign(**identity)
+    rows = pd.concat([head, *parts], axis=1)
+    means = {name: name.replace("_low_", "_").replace("_high_", "_") for name in ESTIMATE_BOUNDS}
+    rows = rows.assign(**{name: rows[f"{mean}_mean"] for name, mean in means.items()})
+    return to_frame(to_table(rows.reindex(columns=CONFIGURATIONS.names), CONFIGURATIONS))
 
 
 def _quantities(published: pd.DataFrame, nodes: pd.Series) -> dict[str, pd.DataFrame]:
-    """Return columns of PARTS: what is published, and what follows from it; spreads where they follow.
+    """Columns of PARTS: what is published, and what follows from it; spreads where they follow.
 
     A quotient of energy and time has none: both were of the same runs, and how they vary together
     is not published.
@@ -145,6 +124,7 @@ def _quantities(published: pd.DataFrame, nodes: pd.Series) -> dict[str, pd.DataF
     )
     seconds = 3600 * runtime["mean"].fillna(0.0)
     joules = {kind: published[f"{kind}_energy_kwh"] * J_PER_KWH for kind in ("gpu", "cpu")}
+    joules["ram"] = column_of([None] * len(published), pa.float64(), published.index)
     work = Work(
         gpu_hours=published["gpu_hours"],
         nodes=nodes,
@@ -154,11 +134,9 @@ def _quantities(published: pd.DataFrame, nodes: pd.Series) -> dict[str, pd.DataF
         socket_s=seconds * SOCKETS_PER_NODE * nodes,
         node_s=seconds * nodes,
     )
-    joules["ram"] = joules["gpu"][:0].reindex(published.index)
-    total_j = published["energy_kwh"] * J_PER_KWH
-    derived = energy_columns(joules, total_j, work, Facility())
+    derived = energy_columns(joules, published["energy_kwh"] * J_PER_KWH, work, Facility())
     per_unit = ("energy_per_sample_j", "energy_per_update_j", "energy_per_node_kwh")
-    found = {name: column.to_frame("mean") for name, column in derived.items()} | {
+    quantities = {name: column.to_frame("mean") for name, column in derived.items()} | {
         "runtime_h": runtime,
         "gpu_hours": hours,
         "energy_kwh": energy,
@@ -171,28 +149,26 @@ def _quantities(published: pd.DataFrame, nodes: pd.Series) -> dict[str, pd.DataF
     population = ((n - 1) / n) ** 0.5
     return {
         name: parts.assign(population_sd=parts["sd"] * population) if "sd" in parts else parts
-        for name, parts in found.items()
+        for name, parts in quantities.items()
     }
 
 
 def from_population_sd(n: pd.Series, mean: pd.Series, population_sd: pd.Series) -> pd.DataFrame:
-    """Return the columns SUMMARY of n values each, by their standard deviation with n in place of n − 1."""
+    """Columns SUMMARY of n values each, by their standard deviation with n in place of n − 1."""
     several = n.where(n > 1)
-    widths = (half_width(k or 1) for k in values(several))
     sd = population_sd.where(mean.notna()) * (several / (several - 1)) ** 0.5
-    half = column_of(widths, pa.float64(), n.index) * sd
+    half = column_of((half_width(k or 1) for k in values(several)), pa.float64(), n.index) * sd
     return pd.DataFrame({"mean": mean, "sd": sd, "low": mean - half, "high": mean + half})
 
 
-def around(found: pd.DataFrame, mean: pd.Series) -> pd.DataFrame:
-    """Return the same spreads (columns SUMMARY) around other means where these are known."""
-    by = (mean - found["mean"]).fillna(0.0)
-    return found.assign(
-        mean=mean.fillna(found["mean"]), low=found["low"] + by, high=found["high"] + by
-    )
+def around(summary: pd.DataFrame, mean: pd.Series) -> pd.DataFrame:
+    """Put spreads (columns SUMMARY) around other means where these are known."""
+    by = (mean - summary["mean"]).fillna(0.0)
+    ends = {end: summary[end] + by for end in ("low", "high")}
+    return summary.assign(mean=mean.fillna(summary["mean"]), **ends)
 
 
 def _work(row: Row) -> tuple[int, int]:
-    """Return the samples and updates of the whole training."""
+    """Samples and updates of the whole training."""
     samples, updates = epoch_work(row["dataset_samples"], row["gpus"], row["local_batch_size"])
     return samples * row["epochs"], updates * row["epochs"]

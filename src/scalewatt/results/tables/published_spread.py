@@ -28,25 +28,24 @@ class Spread:
 
 
 def pooled(summaries: Iterable[Summary]) -> Spread | None:
-    """Return the spread that repeats of several configurations share; null if none has two, or all are equal.
+    """Spread that repeats of several configurations share; null if none has two, or all are equal.
 
     Repeats that are all equal share their seed: they do not tell what another run would give.
     """
-    known = [one for one in summaries if one.n > 1 and one.mean and one.sd is not None]
-    freedom = sum(one.n - 1 for one in known)
+    known = [each for each in summaries if each.n > 1 and each.mean and each.sd is not None]
+    freedom = sum(each.n - 1 for each in known)
     square = math.fsum((s.n - 1) * ((s.sd or 0.0) / (s.mean or 1.0)) ** 2 for s in known)
     return Spread(math.sqrt(square / freedom), freedom) if square else None
 
 
 @cache
 def published_spread(model: str, name: str) -> Spread | None:
-    """Return the published spread of a quantity of `configurations`; null of errors, of which none is.
+    """Published spread of a quantity of `configurations`; null of errors, of which none is.
 
     Times and rates have that of GPU hours, energies that of the energy. Powers and shares have that of a
     quotient of independent ones, wider than for any positive correlation: how energy and time of a run go
     together is not published. (In repeats of trainings in MLPerf v4.0 their logarithms correlate by 0.0
-    to 0.9.)
-    Of a model without published repeats it is the WIDEST one's.
+    to 0.9.) Of a model without published repeats it is the WIDEST one's.
     """
     if name.startswith("metric_"):
         return None
@@ -61,7 +60,5 @@ def published_spread(model: str, name: str) -> Spread | None:
 @cache
 def _published(model: str, name: str) -> Spread:
     rows = records(published_configurations())
-    own = pooled(summary_of(row, name) for row in rows if row["model"] == model)
-    if own is None:
-        return _published(WIDEST, name)
-    return own
+    spread = pooled(summary_of(row, name) for row in rows if row["model"] == model)
+    return spread or _published(WIDEST, name)

@@ -9,10 +9,8 @@ ratio and a reason.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
+from collections.abc import Mapping, Sequence
 from itertools import combinations
-from operator import add
 from typing import Any
 
 import numpy as np
@@ -23,11 +21,13 @@ from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL
 from scalewatt.recordings.terms import DEVICE_KINDS, ESTIMATED, MEASURED, SIMULATED
 from scalewatt.results.columns import metric_label
 from scalewatt.results.tables.estimates import ORIGINS, is_measured
-from scalewatt.results.tables.frames import records
+from scalewatt.results.tables.frames import values
 from scalewatt.results.tables.repeat_statistics import summarise
 from scalewatt.statistics import joined, log_mean_of
 
 Row = dict[str, Any]
+Pair = Mapping[str, pd.DataFrame]
+"""Runs of both sides, by device or campaign."""
 
 LOWER, HIGHER, NOT_APART = "lower", "higher", "not_apart"
 NO_INTERVAL, NOT_COMPARED = "no_interval", "not_compared"
@@ -35,17 +35,17 @@ MARGIN = 0.05
 """Two means are equivalent where their ratio is within 1/(1 + MARGIN) … 1 + MARGIN."""
 DEVICE, CAMPAIGN = "device", "campaign"
 """What ratios are taken between."""
+_GPU_ENERGY, _METRIC = "gpu_energy_kwh", "metric_last"
 QUANTITIES = {
-    DEVICE: ("runtime_h", "gpu_hours", "metric_last", "energy_kwh", "p_gpuh_kw"),
+    DEVICE: ("runtime_h", "gpu_hours", _METRIC, "energy_kwh", "p_gpuh_kw"),
     CAMPAIGN: (
-        *("runtime_h", "throughput_samples_per_s", "energy_kwh", "gpu_energy_kwh"),
-        *("energy_per_sample_j", "p_gpuh_kw", "metric_last"),
+        *("runtime_h", "throughput_samples_per_s", "energy_kwh", _GPU_ENERGY),
+        *("energy_per_sample_j", "p_gpuh_kw", _METRIC),
     ),
 }
 """Columns of RUNS that are compared."""
-_GPU_ENERGY, _METRIC = "gpu_energy_kwh", "metric_last"
-_OF_ENERGY = ("energy_kwh", _GPU_ENERGY, "energy_per_sample_j", "p_gpuh_kw")
-_OF_WHOLE = ("runtime_h", "gpu_hours", "energy_kwh", _GPU_ENERGY, _METRIC)
+_ENERGIES = ("energy_kwh", _GPU_ENERGY, "energy_per_sample_j", "p_gpuh_kw")
+_TOTALS = ("runtime_h", "gpu_hours", "energy_kwh", _GPU_ENERGY, _METRIC)
 """What grows with the work of the whole training."""
 
 
@@ -58,114 +58,87 @@ def ratios(runs: pd.DataFrame, by: str) -> list[Row]:
     """
     rows = []
     for training, group in runs.groupby("training", sort=False):
-        sides = {str(side): own for side, own in group.groupby(by)}
+        sides = {str(side): side_runs for side, side_runs in group.groupby(by)}
         for a, b in combinations(sides, 2):
             pair = {a: sides[a], b: sides[b]}
             if by == DEVICE:
                 pair = _over_common_kinds(pair)
-            rows += [
-                {"training": training, **row}
-                for name in QUANTITIES[by]
-                if (row := _row(name, pair, by)) is not None
-            ]
+            compared = (_row(name, pair, by) for name in QUANTITIES[by])
+            rows += [{"training": training, **row} for row in compared if row]
     return rows
 
 
-def _over_common_kinds(pair: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+def _over_common_kinds(pair: Pair) -> dict[str, pd.DataFrame]:
     """Both sides with energies over the device kinds that both have, where their scopes differ."""
     scopes = {scope for rows in pair.values() for scope in rows["energy_scope"].dropna()}
     kinds = [kind for kind in DEVICE_KINDS if all(kind in scope.split("+") for scope in scopes)]
     if len(scopes) < 2 or not kinds:
         return dict(pair)
-    found = {}
+    common = {}
     for side, rows in pair.items():
-        energy = reduce(add, (rows[f"{kind}_energy_kwh"] for kind in kinds))
+        energy = rows[[f"{kind}_energy_kwh" for kind in kinds]].sum(axis=1, skipna=False)
         scope = rows["energy_scope"].where(rows["energy_scope"].isna(), "+".join(kinds))
         power = energy / rows["gpu_hours"]
-        found[side] = rows.assign(energy_kwh=energy, p_gpuh_kw=power, energy_scope=scope)
-    return found
+        common[side] = rows.assign(energy_kwh=energy, p_gpuh_kw=power, energy_scope=scope)
+    return common
 
 
-def _row(name: str, pair: Mapping[str, pd.DataFrame], by: str) -> Row | None:
+def _row(name: str, pair: Pair, by: str) -> Row | None:
     """Row of one quantity; None where neither side has it, or the GPUs' energy is no part of both."""
     sides = [_side(name, rows) for rows in pair.values()]
     if not any(side["values"] for side in sides):
         return None
-    if name == _GPU_ENERGY and not _adds_gpus(pair.values()):
+    if name == _GPU_ENERGY and not _adds_gpus(pair):
         return None
-    reason = _obstacle(name, pair, sides, by)
-    values = [side["values"] for side in sides]
-    found = (
-        {"verdict": NOT_COMPARED, "reason": reason}
-        if reason
-        else ratio_of(values[0], values[1], tuple(pair))
-    )
+    row: Row = dict.fromkeys(("ratio", "ratio_low", "ratio_high", "tost_p", "reason"))
+    row |= {"quantity": name, "equivalent": False}
+    for end, side in zip("ab", sides, strict=True):
+        row |= {f"{key}_{end}": value for key, value in side.items()}
+    if reason := _obstacle(name, pair, sides, by):
+        return row | {"verdict": NOT_COMPARED, "reason": reason}
+    found = ratio_of(row["values_a"], row["values_b"], tuple(pair))
     if (
-        found["verdict"] != NO_INTERVAL
-        and name == _METRIC
+        name == _METRIC
+        and found["verdict"] != NO_INTERVAL
         and any(map(_shares_seed, pair.values()))
     ):
         # Repeats of one seed do not tell what another would give.
-        found = {
-            "ratio": found.get("ratio"),
-            "verdict": NO_INTERVAL,
-            "reason": "repeats share one seed",
-        }
-    blank = dict.fromkeys(("ratio", "ratio_low", "ratio_high", "tost_p", "reason"))
-    return {
-        "quantity": name,
-        **{
-            f"{key}_{end}": v
-            for end, side in zip("ab", sides, strict=True)
-            for key, v in side.items()
-        },
-        **blank,
-        "equivalent": False,
-        **found,
-    }
+        reason = "repeats share one seed"
+        return row | {"ratio": found["ratio"], "verdict": NO_INTERVAL, "reason": reason}
+    return row | found
 
 
 def _side(name: str, rows: pd.DataFrame) -> Row:
     """One side of a ratio: its values, none where one is not known or repeats' energies are unlike."""
-    of_energy = name in _OF_ENERGY
-    known = rows[rows["energy_kwh"].notna()] if of_energy else rows
-    unlike = of_energy and len(known[["energy_origin", "energy_scope"]].drop_duplicates()) > 1
-    complete = rows[name].notna().all() and not unlike
-    values = [float(value) for value in rows[name]] if complete else []
+    is_energy = name in _ENERGIES
+    known = rows[rows["energy_kwh"].notna()] if is_energy else rows[:0]
+    unlike = len(known[["energy_origin", "energy_scope"]].drop_duplicates()) > 1
+    numbers = values(rows[name]) if rows[name].notna().all() and not unlike else []
+    scope = _first(rows["energy_scope"]) if is_energy else None
+    origin = _first(rows["energy_origin"]) if is_energy else MEASURED
+    if name == _GPU_ENERGY and numbers:
+        origin = MEASURED if is_measured(rows, "gpu_").all() else ESTIMATED
+    if "simulated" in rows and rows["simulated"].any():
+        origin = SIMULATED
     return {
         "configuration": rows["configuration"].iloc[0],
         "device": rows["device"].iloc[0],
-        "origin": _origin(name, rows, values),
-        "scope": "gpu"
-        if name == _GPU_ENERGY
-        else _first(rows["energy_scope"])
-        if of_energy
-        else None,
+        "origin": origin,
+        "scope": "gpu" if name == _GPU_ENERGY else scope,
         "n_repeats": len(rows),
-        "mean": summarise(values).mean,
-        "values": values,
+        "mean": summarise(numbers).mean,
+        "values": numbers,
     }
 
 
-def _origin(name: str, rows: pd.DataFrame, values: Sequence[float]) -> str | None:
-    """Origin of a quantity: measured, estimated, mixed or simulated; None if it is not known."""
-    if "simulated" in rows and rows["simulated"].any():
-        return SIMULATED
-    if name == _GPU_ENERGY and values:
-        return MEASURED if is_measured(rows, "gpu_").all() else ESTIMATED
-    if name in _OF_ENERGY:
-        return _first(rows["energy_origin"])
-    return MEASURED
+def _first(column: pd.Series) -> Any:
+    """First known value of a column, or None."""
+    return next(iter(column.dropna()), None)
 
 
-def _first(column: pd.Series) -> str | None:
-    known = column.dropna()
-    return str(known.iloc[0]) if len(known) else None
-
-
-def _adds_gpus(sides: Iterable[pd.DataFrame]) -> bool:
+def _adds_gpus(pair: Pair) -> bool:
     """Return True if the GPUs' energy is a part of both energies, and not all of either."""
-    scopes = [_first(rows["energy_scope"]) or "" for rows in sides]
+    scopes = [_first(rows["energy_scope"]) or "" for rows in pair.values()]
     return all("gpu" in scope.split("+") for scope in scopes) and set(scopes) != {"gpu"}
 
 
@@ -176,30 +149,29 @@ def _shares_seed(rows: pd.DataFrame) -> bool:
 # --- what hinders a ratio, and the ratio ----------------------------------------------------------
 
 
-def _obstacle(name: str, pair: Mapping[str, pd.DataFrame], sides: Sequence[Row], by: str) -> str:
+def _obstacle(name: str, pair: Pair, sides: Sequence[Row], by: str) -> str:
     """Say why a quantity is not compared; empty if it is.
 
-    Of two campaigns, measured and simulated energies are: the comparison names both origins.
+    Measured and simulated energies of two campaigns are: the comparison names both origins.
     """
-    of_energy = name in _OF_ENERGY
+    is_energy = name in _ENERGIES
+    a, b = pair
+    first, second = sides
     for word, side in zip(pair, sides, strict=True):
         if not side["values"]:
-            why = _first(pair[word]["no_energy"]) if of_energy else None
+            why = _first(pair[word]["no_energy"]) if is_energy else None
             return f"not known of {word}{f' ({why})' if why else ''}"
-    first, second = sides
-    a, b = pair
     if first["scope"] != second["scope"]:
         return f"{a} is the energy of {first['scope']}, {b} of {second['scope']}"
-    if of_energy and {first["origin"], second["origin"]} & set(ORIGINS):
+    if is_energy and {first["origin"], second["origin"]} & set(ORIGINS):
         return ESTIMATED
-    if of_energy and by == DEVICE and first["origin"] != second["origin"]:
+    if is_energy and by == DEVICE and first["origin"] != second["origin"]:
         return f"{a}'s is {first['origin']}, {b}'s {second['origin']}"
-    if name in _OF_WHOLE and (work := _unlike_work(*pair.values())):
+    if name in _TOTALS and (work := _unlike_work(*pair.values())):
         return work
-    metrics = [_first(rows["metric_name"]) for rows in pair.values()]
+    metrics = [metric_label(None, _first(rows["metric_name"])) for rows in pair.values()]
     if name == _METRIC and metrics[0] != metrics[1]:
-        labels = [metric_label(None, metric) for metric in metrics]
-        return f"{a}'s is {labels[0]}, {b}'s {labels[1]}"
+        return f"{a}'s is {metrics[0]}, {b}'s {metrics[1]}"
     words = (word for word, side in zip(pair, sides, strict=True) if min(side["values"]) <= 0)
     return next((f"{word} has a value that is not above 0" for word in words), "")
 
@@ -210,7 +182,7 @@ def _unlike_work(a: pd.DataFrame, b: pd.DataFrame) -> str:
     if any(targets):
         return "" if all(targets) else "one trains to a target, the other for its epochs"
     words = {"epochs": "epochs", "dataset_samples": "samples an epoch"}
-    counts = {name: [records(rows[:1])[0][name] for rows in (a, b)] for name in words}
+    counts = {name: [values(rows[name])[0] for rows in (a, b)] for name in words}
     parts = [f"{x} and {y} {words[name]}" for name, (x, y) in counts.items() if x != y]
     return f"unlike work: {', '.join(parts)}" if parts else ""
 
@@ -218,19 +190,17 @@ def _unlike_work(a: pd.DataFrame, b: pd.DataFrame) -> str:
 def ratio_of(a: Sequence[float], b: Sequence[float], names: tuple[str, ...] = ("A", "B")) -> Row:
     """Ratio B/A of positive values over repeats, with its interval and verdict."""
     top, bottom = log_mean_of(b, "b"), log_mean_of(a, "a")
+    ratio = math.exp(float(np.mean(np.log(b)) - np.mean(np.log(a))))
     if top is None or bottom is None:
-        singles = [name for name, values in zip(names, (a, b), strict=True) if len(values) == 1]
+        singles = [name for name, side in zip(names, (a, b), strict=True) if len(side) == 1]
         whose = "each" if len(singles) == 2 else singles[0]
-        ratio = math.exp(float(np.mean(np.log(b)) - np.mean(np.log(a))))
         return {"ratio": ratio, "verdict": NO_INTERVAL, "reason": f"a single run of {whose}"}
     difference = joined([top, bottom]).contrast([1, -1])
-    log, error, freedom, half = (
-        float(each[0])
-        for each in (difference.values, difference.errors, difference.freedom, difference.halves)
-    )
+    parts = difference.values, difference.errors, difference.freedom, difference.halves
+    log, error, freedom, half = (float(part[0]) for part in parts)
     if not error:
         reason = "repeats do not differ at all"
-        return {"ratio": math.exp(log), "verdict": NO_INTERVAL, "reason": reason}
+        return {"ratio": ratio, "verdict": NO_INTERVAL, "reason": reason}
     p = statistics.below(abs(log), math.log1p(MARGIN), error, freedom)
     low, high = math.exp(log - half), math.exp(log + half)
     return {

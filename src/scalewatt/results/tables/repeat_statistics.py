@@ -33,29 +33,29 @@ class Summary:
 
 
 def summarise(values: Sequence[float | None]) -> Summary:
-    """Return mean, sample sd (n − 1) and 95 % t interval; null if any value is missing."""
-    found = [v for v in values if v is not None]
-    if not found or len(found) < len(values):
+    """Compute mean, sample sd (n − 1) and 95 % t interval; null if any value is missing."""
+    known = [v for v in values if v is not None]
+    if not known or len(known) < len(values):
         return Summary(len(values), None)
-    n = len(found)
+    n = len(known)
     # Rounding would give equal values another mean than themselves, and so a spread.
-    mean = min(max(math.fsum(found) / n, min(found)), max(found))
+    mean = min(max(math.fsum(known) / n, min(known)), max(known))
     if n == 1:
         return Summary(1, mean)
-    sd = math.sqrt(math.fsum((v - mean) ** 2 for v in found) / (n - 1))
+    sd = math.sqrt(math.fsum((v - mean) ** 2 for v in known) / (n - 1))
     half = half_width(n) * sd
     return Summary(n, mean, sd, mean - half, mean + half)
 
 
 def half_width(n: int) -> float:
-    """Return half the interval of a mean of n values, over their standard deviation."""
+    """Half the interval of a mean of n values, over their standard deviation."""
     from scalewatt.statistics import quantile  # numpy takes long to import
 
     return quantile(n - 1) / math.sqrt(n) if n > 1 else math.nan
 
 
 def summary_of(row: Mapping[str, Any], name: str) -> Summary:
-    """Return a quantity of a configuration's row."""
+    """Read a quantity of a configuration's row."""
     return Summary(row["n_repeats"], *(row[f"{name}_{part}"] for part in SUMMARY))
 
 
@@ -73,23 +73,35 @@ def statistics_of(runs: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     tidy = runs[["configuration"]].join(runs[list(names)].astype("float64"))
     tidy = tidy.melt("configuration", var_name="quantity")
     groups = tidy.groupby(["configuration", "quantity"], sort=False)["value"]
-    found = pd.DataFrame(
+    table = pd.DataFrame(
         groups.agg(n="size", known="count", mean="mean", sd="std", least="min", most="max")
     )
     # Rounding would give equal values another mean than themselves, and so a spread.
-    alike = found["least"] == found["most"]
-    found["mean"] = found["mean"].where(~alike, found["least"])
-    found["sd"] = found["sd"].where(~alike | found["sd"].isna(), 0.0)
-    half = found["n"].map(half_width) * found["sd"]
-    found["low"], found["high"] = found["mean"] - half, found["mean"] + half
-    found["population_sd"] = found["sd"] * np.sqrt((found["n"] - 1) / found["n"])
+    alike = table["least"] == table["most"]
+    table["mean"] = table["mean"].where(~alike, table["least"])
+    table["sd"] = table["sd"].where(~alike | table["sd"].isna(), 0.0)
+    half = table["n"].map(half_width) * table["sd"]
+    table["low"], table["high"] = table["mean"] - half, table["mean"] + half
+    table["population_sd"] = table["sd"] * np.sqrt((table["n"] - 1) / table["n"])
     parts = list(PARTS)
-    found[parts] = found[parts].where(found["known"] == found["n"])
-    return found
+    table[parts] = table[parts].where(table["known"] == table["n"])
+    return table
+
+
+def wide_statistics(runs: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Means and spreads of columns in a row per configuration, as columns `<name>_<part>`."""
+    import pandas as pd
+
+    statistics = statistics_of(runs, names)
+    parts = [
+        statistics[part].unstack("quantity").reindex(columns=list(names)).add_suffix(f"_{part}")
+        for part in PARTS
+    ]
+    return pd.concat(parts, axis=1)
 
 
 def configurations_of(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per configuration from the table of runs; runs that are excluded do not count.
+    """Make one row per configuration from the table of runs; runs that are excluded do not count.
 
     Energies of repeats that differ in origin or scope have no mean, and neither is named (see
     `unlike_energies`); of repeats on different kinds of devices nothing has.
@@ -102,16 +114,12 @@ def configurations_of(runs: pd.DataFrame) -> pd.DataFrame:
     if counted.empty:
         return to_frame(CONFIGURATIONS.empty_table())
     unlike = unlike_energies(counted)
-    known = counted.groupby("configuration", sort=False)[["energy_kwh", "metric_last"]].count()
-    several = counted.groupby("configuration", sort=False)["torch_device"].nunique() > 1
-    elsewhere = counted["configuration"].map(several)
-    masked = {
-        **dict.fromkeys(QUANTITIES, elsewhere),
-        **dict.fromkeys(
-            [*OF_ENERGY, *ESTIMATE_BOUNDS, "energy_origin", "energy_scope"],
-            elsewhere | counted["configuration"].isin(unlike),
-        ),
-    }
+    groups = counted.groupby("configuration", sort=False)
+    known = groups[["energy_kwh", "metric_last"]].count()
+    elsewhere = counted["configuration"].map(groups["torch_device"].nunique() > 1)
+    no_energy = elsewhere | counted["configuration"].isin(unlike)
+    energies = [*OF_ENERGY, *ESTIMATE_BOUNDS, "energy_origin", "energy_scope"]
+    masked = dict.fromkeys(QUANTITIES, elsewhere) | dict.fromkeys(energies, no_energy)
     counted = counted.assign(**{name: counted[name].mask(rows) for name, rows in masked.items()})
     # A run whose energy is unknown may have no origin and scope.
     by_energy = counted.sort_values("energy_kwh", key=lambda e: e.isna(), kind="stable")
@@ -119,56 +127,51 @@ def configurations_of(runs: pd.DataFrame) -> pd.DataFrame:
     for name in ("device_name", "precision_used", "torch_device"):
         differs = counted.groupby("configuration")[name].nunique(dropna=False) > 1
         first[name] = first[name].mask(differs.reindex(first.index), SEVERAL)
-    statistics = statistics_of(counted, [*QUANTITIES, *ESTIMATE_BOUNDS])
-    columns = {part: statistics[part].unstack("quantity") for part in PARTS}
-    parts = [
-        columns[part].reindex(columns=list(QUANTITIES)).add_suffix(f"_{part}") for part in PARTS
-    ]
-    bounds = columns["mean"].reindex(columns=list(ESTIMATE_BOUNDS))
-    wide = pd.concat([bounds, *parts], axis=1)
+    bounds = wide_statistics(counted, ESTIMATE_BOUNDS)[[f"{name}_mean" for name in ESTIMATE_BOUNDS]]
+    bounds = bounds.set_axis(list(ESTIMATE_BOUNDS), axis=1)
+    wide = pd.concat([bounds, wide_statistics(counted, QUANTITIES)], axis=1)
     first = first.drop(columns=[*QUANTITIES, *ESTIMATE_BOUNDS]).assign(
-        n_repeats=statistics["n"].groupby("configuration").first(),
+        n_repeats=groups.size(),
         n_energies=known["energy_kwh"],
         n_metrics=known["metric_last"],
         energy_unlike=pd.Series(unlike, first.index, dtype=object),
     )
-    found = first.join(wide).reset_index().reindex(columns=CONFIGURATIONS.names)
-    return to_frame(to_table(found, CONFIGURATIONS))
+    table = first.join(wide).reset_index().reindex(columns=CONFIGURATIONS.names)
+    return to_frame(to_table(table, CONFIGURATIONS))
 
 
 def unlike_energies(runs: pd.DataFrame) -> dict[str, str]:
-    """Return the configurations whose energies have no mean, and in what their repeats differ.
+    """Say of configurations whose energies have no mean in what their repeats differ.
 
     A sensor that one node lacks makes a repeat's energy `mixed` next to `measured` ones. Neither excluded
     runs count, nor energies that are not known.
     """
     known = runs[runs["excluded"].isna() & runs["energy_kwh"].notna()]
-    found: dict[str, list[str]] = {}
+    differences: dict[str, list[str]] = {}
     for name in ("energy_origin", "energy_scope", "torch_device"):
         for key, column in known.groupby("configuration", sort=False)[name]:
             if column.nunique() > 1:
                 texts = ", ".join(map(str, column.unique()))
                 words = f"repeats differ in {name.removeprefix('energy_')} ({texts})"
-                found.setdefault(str(key), []).append(words)
-    return {key: "; ".join(words) for key, words in found.items()}
+                differences.setdefault(str(key), []).append(words)
+    return {key: "; ".join(words) for key, words in differences.items()}
 
 
 # --- quotients ------------------------------------------------------------------------------------
 
 
-def inverse(found: pd.DataFrame, top: pd.Series) -> pd.DataFrame:
-    """Return top / value (columns SUMMARY), with sd and interval by first-order propagation."""
-    mean = top / found["mean"]
-    sd, half = (
-        (mean * part / found["mean"]).abs() for part in (found["sd"], found["high"] - found["mean"])
-    )
-    return found.assign(mean=mean, sd=sd, low=mean - half, high=mean + half)
+def inverse(bottom: pd.DataFrame, top: pd.Series) -> pd.DataFrame:
+    """Divide `top` by a quantity (columns SUMMARY), with sd and interval by first-order propagation."""
+    mean = top / bottom["mean"]
+    half = bottom["high"] - bottom["mean"]
+    sd, half = ((mean * part / bottom["mean"]).abs() for part in (bottom["sd"], half))
+    return bottom.assign(mean=mean, sd=sd, low=mean - half, high=mean + half)
 
 
 def quotients(
     top: pd.DataFrame, bottom: pd.DataFrame, name: str, factor: pd.Series | float = 1.0
 ) -> pd.DataFrame:
-    """Return factor · top / bottom of a quantity, its sd to first order, its interval by `relative_halves`.
+    """Compute factor · top / bottom of a quantity, its sd to first order, its interval by `relative_halves`.
 
     `top` and `bottom` are rows of configurations with the same index; the columns of the result are
     SUMMARY. The spread needs repeats of both, which are independent; a configuration divided by
@@ -180,24 +183,18 @@ def quotients(
     from scalewatt.results.tables.derived_quantities import ratio
     from scalewatt.statistics import relative_halves
 
-    sides = {"top": top, "bottom": bottom}
     mean = ratio(factor * top[f"{name}_mean"], bottom[f"{name}_mean"])
-    apart = (top["configuration"] != bottom["configuration"]).fillna(False)
-    apart |= (top["campaign"] != bottom["campaign"]).fillna(False)
-    relative = {
-        side: ratio(rows[f"{name}_sd"], rows[f"{name}_mean"]).astype("float64").to_numpy()
-        for side, rows in sides.items()
-    }
-    known = apart.to_numpy(bool)
-    for side, rows in sides.items():
-        known &= np.isfinite(relative[side]) & (rows[f"{name}_mean"] > 0).fillna(False).to_numpy(
-            bool
-        )
-    errors = {}
-    for side, rows in sides.items():
-        n = np.where(known, rows["n_repeats"].astype("float64"), 2.0)
-        errors[side] = np.where(known, relative[side], 0.0) ** 2 / n, n - 1.0
-    halves = pd.Series(relative_halves(errors), mean.index)
-    low, high = ((mean * np.exp(sign * halves)).where(known) for sign in (-1, 1))
-    sd = mean.abs() * np.sqrt(relative["top"] ** 2 + relative["bottom"] ** 2)
+    known = (top["configuration"] != bottom["configuration"]).fillna(False)
+    known |= (top["campaign"] != bottom["campaign"]).fillna(False)
+    sides = {}
+    for side, rows in {"top": top, "bottom": bottom}.items():
+        spread = ratio(rows[f"{name}_sd"], rows[f"{name}_mean"]).astype("float64").to_numpy()
+        known &= np.isfinite(spread) & (rows[f"{name}_mean"] > 0).fillna(False)
+        sides[side] = spread, rows["n_repeats"].astype("float64")
+    where = known.to_numpy(bool)
+    n = {side: np.where(where, count, 2.0) for side, (_, count) in sides.items()}
+    squares = {side: np.where(where, spread, 0.0) ** 2 for side, (spread, _) in sides.items()}
+    halves = relative_halves({side: (squares[side] / n[side], n[side] - 1.0) for side in sides})
+    low, high = ((mean * np.exp(sign * halves)).where(where) for sign in (-1, 1))
+    sd = mean.abs() * np.sqrt(squares["top"] + squares["bottom"])
     return pd.DataFrame({"mean": mean, "sd": sd.where(low.notna()), "low": low, "high": high})

@@ -8,45 +8,42 @@ from typing import Any
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.recordings.terms import Flag, flag
 
+History = Sequence[Mapping[str, Any]]
 
-def script_flags(
-    spec: RunSpec, provenance: Mapping[str, Any], history: Sequence[Mapping[str, Any]]
-) -> list[Flag]:
-    """Return what a script's reports say of a run beside its numbers; nothing of other runs."""
+
+def script_flags(spec: RunSpec, provenance: Mapping[str, Any], history: History) -> list[Flag]:
+    """Flags on what a script's reports say of a run beside its numbers; none of other runs."""
     reports = provenance.get("reports")
-    if reports is None:
-        return []
-    contradictions = list(_contradictions(spec, reports, history))
-    found = []
-    if contradictions:
-        found.append(flag("contradicts_spec", None, "; ".join(contradictions)))
+    return [] if reports is None else [flag(*pair) for pair in _flags(spec, reports, history)]
+
+
+def _flags(
+    spec: RunSpec, reports: Mapping[str, Any], history: History
+) -> Iterator[tuple[str, None, str]]:
+    if contradictions := "; ".join(_contradictions(spec, reports, history)):
+        yield "contradicts_spec", None, contradictions
     if spec.gpus > 1 and reports["joined"] is False:
-        detail = (
-            f"{spec.gpus} ranks, and torch.distributed was not initialised when the script reported: "
-            "each may have trained alone"
-        )
-        found.append(flag("ranks_apart", None, detail))
+        detail = "and torch.distributed was not initialised when the script reported: each may"
+        yield "ranks_apart", None, f"{spec.gpus} ranks, {detail} have trained alone"
     if spec.gpus > 1 and reports["joined"] is None:
-        detail = f"whether its {spec.gpus} ranks trained together is not known"
-        found.append(flag("world_unknown", None, detail))
+        yield "world_unknown", None, f"whether its {spec.gpus} ranks trained together is not known"
     if reports.get("ended"):
         ranks = ", ".join(map(str, reports["ended"]))
-        detail = f"ranks {ranks} ran on after the others and were ended; energy until then counts"
-        found.append(flag("rank_ended", None, detail))
+        detail = "ran on after the others and were ended; energy until then counts"
+        yield "rank_ended", None, f"ranks {ranks} {detail}"
     if reports["declared"]:
         names = " and ".join(reports["declared"])
-        found.append(flag("declared", None, f"{names} as declared, not reported"))
-    found += [
-        flag("not_finite", None, _not_finite(name, epochs, history))
-        for name, epochs in reports["not_finite"].items()
-        if epochs
-    ]
-    return found
+        yield "declared", None, f"{names} as declared, not reported"
+    for name, epochs in reports["not_finite"].items():
+        if epochs:
+            since = {row["epoch"] for row in history if row["epoch"] >= min(epochs)} <= set(epochs)
+            when = f"since epoch {min(epochs)}"
+            if not since:
+                when = f"in {len(epochs)} epochs, first in epoch {min(epochs)}"
+            yield "not_finite", None, f"{name.replace('_', ' ')} not finite {when}"
 
 
-def _contradictions(
-    spec: RunSpec, reports: Mapping[str, Any], history: Sequence[Mapping[str, Any]]
-) -> Iterator[str]:
+def _contradictions(spec: RunSpec, reports: Mapping[str, Any], history: History) -> Iterator[str]:
     """Yield where reports differ from the spec by more than how an epoch's last batch is filled."""
     done = reports["epochs"]
     if done is None:
@@ -57,18 +54,9 @@ def _contradictions(
         "samples": (spec.dataset_samples, spec.global_batch_size),
         "updates": (spec.updates_per_epoch, 1),
     }
-    for name, (of_epoch, tolerance) in expected.items():
+    for name, (per_epoch, tolerance) in expected.items():
         counts = [row[name] for row in history if row[name] is not None]
-        if of_epoch is None or not counts:
-            continue
-        total, declared = sum(counts), of_epoch * len(counts)
-        if abs(total - declared) > tolerance * len(counts):
-            yield f"{total} {name} were reported where {declared} were declared"
-
-
-def _not_finite(name: str, epochs: Sequence[int], history: Sequence[Mapping[str, Any]]) -> str:
-    last = [row["epoch"] for row in history if row["epoch"] >= min(epochs)]
-    name = name.replace("_", " ")
-    if set(last) <= set(epochs):
-        return f"{name} not finite since epoch {min(epochs)}"
-    return f"{name} not finite in {len(epochs)} epochs, first in epoch {min(epochs)}"
+        if per_epoch is not None and counts:
+            total, declared = sum(counts), per_epoch * len(counts)
+            if abs(total - declared) > tolerance * len(counts):
+                yield f"{total} {name} were reported where {declared} were declared"

@@ -18,8 +18,6 @@ STEP_PHASES = tuple(f"step_{phase}_s" for phase in PHASES)
 """What a training step spends its time on, in the history and here."""
 NET_ENERGY = "net_energy_kwh"
 """The energy above the idle baseline."""
-OVER_TIME = "carbon_over_time_kg"
-"""What a run emitted by a file of carbon intensity; `carbon_kg` is by the constant."""
 
 QUANTITIES = tagged("quantity")
 """What is averaged over repeats."""

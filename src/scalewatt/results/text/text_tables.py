@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,10 +105,14 @@ def variants_part(rows: pd.DataFrame) -> str:
 # --- Markdown and LaTeX ---------------------------------------------------------------------------
 
 
+def _rows(cells: pd.DataFrame) -> Iterable[tuple[str, ...]]:
+    return cells.itertuples(index=False, name=None)
+
+
 def markdown(cells: pd.DataFrame) -> str:
     """Markdown table of texts."""
     rules = ["---" if head in WORDS else "--:" for head in cells]
-    rows = [list(cells), rules, *cells.to_numpy().tolist()]
+    rows: list[list[str]] = [list(cells), rules, *map(list, _rows(cells))]
     return "\n".join(
         "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows
     )
