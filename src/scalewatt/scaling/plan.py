@@ -18,14 +18,13 @@ import numpy as np
 import pandas as pd
 
 from scalewatt.campaign.campaign_types import Campaign
-from scalewatt.campaign.cluster import Cluster, basis, campaign_path, carbon_file
+from scalewatt.campaign.cluster import Cluster, basis, campaign_path
 from scalewatt.campaign.load import check_devices, load_campaign
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
 from scalewatt.energies.estimate import FACTOR
 from scalewatt.recordings.terms import J_PER_KWH
-from scalewatt.results.carbon import read_intensity
 from scalewatt.results.columns import schema
 from scalewatt.results.tables.derived_quantities import Facility, facility_of
 from scalewatt.results.tables.estimates import ORIGINS
@@ -63,8 +62,6 @@ def load_plan(
 
     InputError if the files are wrong, or there is no scaling model.
     """
-    if file := carbon_file(cluster):
-        read_intensity(file)  # a wrong file is named now, not when runs are made
     planned = load_campaign(campaign or campaign_path(cluster), cluster)
     check_devices(planned, cluster)
     return planned, model_for(planned, cluster, model)

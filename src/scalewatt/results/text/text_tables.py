@@ -112,7 +112,7 @@ def _rows(cells: pd.DataFrame) -> Iterable[tuple[str, ...]]:
 def markdown(cells: pd.DataFrame) -> str:
     """Markdown table of texts."""
     rules = ["---" if head in WORDS else "--:" for head in cells]
-    rows: list[list[str]] = [list(cells), rules, *map(list, _rows(cells))]
+    rows = [map(str, cells), rules, *_rows(cells)]
     return "\n".join(
         "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows
     )
