@@ -206,17 +206,12 @@ def lines_of(figure: Figure, gid: str) -> Any:
 
 @pytest.mark.parametrize("kind", ["interval", "sd", "population_sd", "none"])
 def test_a_repeated_total_has_the_error_bar_that_was_asked_for(kind: str) -> None:
-    table = changed(breakdown_table(), dict, options={"error_bars": kind})
-    rows = {row["configuration"]: row for row in table.to_pylist()}
-    figure = draw("breakdown", table)
-    spans = lines_of(figure, "spreads").get_segments()
-    assert len(spans) == (0 if kind == "none" else sum(r["n_repeats"] > 1 for r in rows.values()))
-    words = {"none": "are not drawn", "interval": "95 % t interval", "sd": "sample standard"}
-    assert words.get(kind, "population standard deviation") in texts(figure)[-1]
+    bars = figure_module.bars_of(drawable(to_frame(breakdown_table())), kind)
+    repeated = bars[bars["n_repeats"] > 1]
+    assert bars["bar_low"].notna().sum() == (0 if kind == "none" else len(repeated))
     if kind == "sd":
-        widths = sorted(float(s[1][0] - s[0][0]) for s in spans)
-        sds = [r["total_kwh_sd"] for r in rows.values() if r["total_kwh_sd"] is not None]
-        assert widths == pytest.approx(sorted(2 * sd for sd in sds))
+        halves = repeated["bar_high"] - repeated["total_kwh"]
+        assert halves.tolist() == pytest.approx(repeated["total_kwh_sd"].tolist())
 
 
 def test_the_idle_baseline_of_each_kind_is_as_long_as_its_energy() -> None:

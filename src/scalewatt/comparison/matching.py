@@ -40,9 +40,11 @@ def match(a: Source, b: Source) -> pd.DataFrame:
             if any(name in side and side[name].nunique(dropna=False) > 1 for side in sides)
         ]
         for by in (varied, [name for name in varied if name != "device"]):
-            found = _agreeing(sides[0], sides[1], by)
-            pairs += found
-            sides = [side.drop(index=[pair[at] for pair in found]) for at, side in enumerate(sides)]
+            agreeing = _agreeing(sides[0], sides[1], by)
+            pairs += agreeing
+            sides = [
+                side.drop(index=[pair[at] for pair in agreeing]) for at, side in enumerate(sides)
+            ]
     return pd.DataFrame(pairs, columns=["configuration_a", "configuration_b"])
 
 

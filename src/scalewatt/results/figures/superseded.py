@@ -24,43 +24,39 @@ class Replaced:
 
     configuration: str
     repeat: int
-    reason: str
     date: str
+    reason: str
     measurement: str
     energy_kwh: float | None = None
 
 
+_NAMES = ("configuration", "repeat", "date", "reason", "measurement")
+
+
 def replaced_measurements(results: Path, asked: Iterable[Mapping[str, Any]] = ()) -> list[Replaced]:
-    """Return what was set aside, in the order of runs.
+    """List what was set aside, in the order of runs.
 
     `results` is the campaign's own folder. `asked`: rows of the table of exclusions; one of
     `remeasure` counts where the run's present measurement is another, though what it names may lie on
     another machine.
     """
-    found = {
-        (row["configuration"], row["repeat"], row["measurement"]): _replaced(row)
-        for row in asked
-        if measurement_of(results, row["configuration"], row["repeat"]) != row["measurement"]
-    }
-    for own, notes in set_aside_notes(results).items():
+    rows = [Replaced(**{name: row[name] for name in _NAMES}) for row in asked]
+    for (id_, repeat), notes in set_aside_notes(results).items():
         for note in notes:
             record = json_object(note)
-            reason, date, measurement = (
-                str(record.get(name, "")) for name in ("reason", "date", "measurement")
-            )
-            one = Replaced(*own, reason, date, measurement, _energy_kwh(note.parent))
-            if measurement_of(results, *own) != measurement:  # else it is published once more
-                found[(*own, one.measurement)] = one
-    return sorted(found.values(), key=lambda one: (one.configuration, one.repeat, one.date))
-
-
-def _replaced(row: Mapping[str, Any]) -> Replaced:
-    names = ("configuration", "repeat", "reason", "date", "measurement")
-    return Replaced(**{name: row[name] for name in names})
+            texts = {name: str(record.get(name, "")) for name in _NAMES[2:]}
+            rows.append(Replaced(id_, repeat, **texts, energy_kwh=_energy_kwh(note.parent)))
+    # A measurement that is the run's present one was published once more.
+    replaced = {
+        (row.configuration, row.repeat, row.measurement): row
+        for row in rows
+        if measurement_of(results, row.configuration, row.repeat) != row.measurement
+    }
+    return sorted(replaced.values(), key=lambda row: (row.configuration, row.repeat, row.date))
 
 
 def _energy_kwh(kept: Path) -> float | None:
-    """Return the energy of a superseded measurement, as its row of the runs table had it."""
+    """Energy of a superseded measurement, as its row of the runs table had it."""
     try:
         staged = read_spec(kept / RUN / "spec.json").protocol != "paper"
         totals = EnergyTotals(pq.read_table(kept / "energy.parquet").to_pandas(), staged)

@@ -93,15 +93,15 @@ def write_frame(
 
 def values(column: pd.Series) -> list[Any]:
     """Return the values of a column as plain Python values, null as None."""
-    found: list[Any] = pa.array(column).to_pylist()
-    return found
+    plain: list[Any] = pa.array(column).to_pylist()
+    return plain
 
 
-def column_of(found: Iterable[Any], type_: pa.DataType, index: pd.Index | None = None) -> pd.Series:
+def column_of(items: Iterable[Any], type_: pa.DataType, index: pd.Index | None = None) -> pd.Series:
     """Return values as an Arrow-backed column, None as null."""
-    return pd.Series(pd.arrays.ArrowExtensionArray(pa.array(list(found), type_)), index=index)
+    return pd.Series(pd.arrays.ArrowExtensionArray(pa.array(list(items), type_)), index=index)
 
 
-def equal(one: pd.Series, other: pd.Series) -> pd.Series:
+def equal(a: pd.Series, b: pd.Series) -> pd.Series:
     """Return where two columns agree; null agrees with null alone."""
-    return (one == other).fillna(False) | (one.isna() & other.isna())
+    return (a == b).fillna(False) | (a.isna() & b.isna())

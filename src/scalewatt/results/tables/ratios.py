@@ -96,16 +96,16 @@ def _row(name: str, pair: Pair, by: str) -> Row | None:
         row |= {f"{key}_{end}": value for key, value in side.items()}
     if reason := _obstacle(name, pair, sides, by):
         return row | {"verdict": NOT_COMPARED, "reason": reason}
-    found = ratio_of(row["values_a"], row["values_b"], tuple(pair))
+    ratio = ratio_of(row["values_a"], row["values_b"], tuple(pair))
     if (
         name == _METRIC
-        and found["verdict"] != NO_INTERVAL
+        and ratio["verdict"] != NO_INTERVAL
         and any(map(_shares_seed, pair.values()))
     ):
         # Repeats of one seed do not tell what another would give.
         reason = "repeats share one seed"
-        return row | {"ratio": found["ratio"], "verdict": NO_INTERVAL, "reason": reason}
-    return row | found
+        return row | {"ratio": ratio["ratio"], "verdict": NO_INTERVAL, "reason": reason}
+    return row | ratio
 
 
 def _side(name: str, rows: pd.DataFrame) -> Row:

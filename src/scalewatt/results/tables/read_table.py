@@ -67,7 +67,7 @@ def _one_error(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _check_columns(found: Sequence[str], wanted: Sequence[str]) -> None:
-    if missing := [name for name in wanted if name not in found]:
+def _check_columns(names: Sequence[str], wanted: Sequence[str]) -> None:
+    if missing := [name for name in wanted if name not in names]:
         more = ", …" if len(missing) > 3 else ""
         raise ValueError(f"lacks the column {', '.join(missing[:3])}{more}")

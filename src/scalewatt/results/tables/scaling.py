@@ -35,14 +35,14 @@ def points_of(series: Iterable[Row]) -> pd.DataFrame:
     """Return the points of a definition's series: place and words of the series, id, and training."""
     rows = [
         {
-            "place": place,
-            "series": one["name"],
-            "label": one["label"],
+            "place": index,
+            "series": line["name"],
+            "label": line["label"],
             "configuration": point["configuration"],
-            **{key: point.get(key, one.get(key)) for key in TRAINING},
+            **{key: point.get(key, line.get(key)) for key in TRAINING},
         }
-        for place, one in enumerate(series)
-        for point in one["points"]
+        for index, line in enumerate(series)
+        for point in line["points"]
     ]
     return frame_of(rows, _POINTS)
 
@@ -65,8 +65,8 @@ def speedups(lines: pd.DataFrame, smallest: pd.DataFrame) -> pd.DataFrame:
 
     Null if datasets differ. sd and interval (`quotients`) need repeats at both ends.
     """
-    found = quotients(smallest, lines, "runtime_h", factor=smallest["gpus"])
-    return found[equal(lines["dataset_samples"], smallest["dataset_samples"])].reindex(lines.index)
+    gain = quotients(smallest, lines, "runtime_h", factor=smallest["gpus"])
+    return gain[equal(lines["dataset_samples"], smallest["dataset_samples"])].reindex(lines.index)
 
 
 def scaling_of(series: Iterable[Row], configurations: pd.DataFrame) -> pd.DataFrame:
@@ -86,13 +86,13 @@ def scaling_of(series: Iterable[Row], configurations: pd.DataFrame) -> pd.DataFr
         "energy_ratio": energy[comparable(lines, smallest)].reindex(lines.index),
     }
     columns = {
-        f"{name}{end}": found[part] for name, found in ratios.items() for end, part in ENDS.items()
+        f"{name}{end}": ratio[part] for name, ratio in ratios.items() for end, part in ENDS.items()
     }
     columns |= {f"smallest_{name}": smallest[name] for name in ("gpus", "n_repeats")}
     return lines.assign(**columns)[SCALING.names]
 
 
-def comparable(one: pd.DataFrame, other: pd.DataFrame) -> pd.Series:
+def comparable(a: pd.DataFrame, b: pd.DataFrame) -> pd.Series:
     """Return where the energies of two tables' rows are of the same origin and scope, and not estimated."""
-    alike = [equal(one[name], other[name]) for name in ("energy_origin", "energy_scope")]
-    return alike[0] & alike[1] & ~is_estimated(one)
+    alike = [equal(a[name], b[name]) for name in ("energy_origin", "energy_scope")]
+    return alike[0] & alike[1] & ~is_estimated(a)

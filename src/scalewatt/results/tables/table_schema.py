@@ -44,9 +44,9 @@ def table(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=schema)
 
 
-def check_columns(found: Iterable[str], schema: pa.Schema) -> None:
+def check_columns(names: Iterable[str], schema: pa.Schema) -> None:
     """Raise ValueError if columns are missing or not in the schema."""
-    odd = sorted(set(found) ^ set(schema.names))
+    odd = sorted(set(names) ^ set(schema.names))
     if odd:
         raise ValueError(f"columns missing or not in the schema: {odd}")
 

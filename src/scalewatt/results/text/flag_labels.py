@@ -19,9 +19,9 @@ NULL_ENERGY = tuple(code for code, row in flag_table().items() if row["severity"
 def read_flags(text: str | None, where: str = "tables/runs.parquet") -> list[Flag]:
     """Return the flags in a column `flags`; InputError, which begins with `where`, if it has none such."""
     try:
-        found: list[Flag] = parse_json(text or "[]")
-        if all(one["code"] for one in found):
-            return found
+        flags: list[Flag] = parse_json(text or "[]")
+        if all(flag["code"] for flag in flags):
+            return flags
     except (ValueError, TypeError, KeyError):
         pass
     raise InputError(
@@ -32,12 +32,12 @@ def read_flags(text: str | None, where: str = "tables/runs.parquet") -> list[Fla
 
 def details_of(row: Mapping[str, Any], code: str, where: str = "tables/runs.parquet") -> list[str]:
     """Return the details of a row's flags of one code; InputError as of `read_flags`."""
-    return [one["detail"] for one in read_flags(row["flags"], where) if one["code"] == code]
+    return [flag["detail"] for flag in read_flags(row["flags"], where) if flag["code"] == code]
 
 
 def left_out(flags: Iterable[Flag]) -> str | None:
     """Return why a run is left out by its flags: it did not run as its spec says. None if it did."""
-    details = [one["detail"] for one in flags if one["code"] in LEFT_OUT]
+    details = [flag["detail"] for flag in flags if flag["code"] in LEFT_OUT]
     return "; ".join(details) or None
 
 
