@@ -75,7 +75,7 @@ def h100_rows() -> list[dict[str, Any]]:
         for batch, rate, power in ((32, 1500, 430), (64, 2100, 520), (128, 2550, 590), (256, 2750, 630),
                                    (512, 2850, 650), (896, 2880, 660))
     ]  # fmt: skip
-    rows += [row(paper, *one) for one in ((64, 1100, 480), (256, 1300, 560), (448, 1330, 570))]
+    rows += [row(paper, *each) for each in ((64, 1100, 480), (256, 1300, 560), (448, 1330, 570))]
     rows += [
         row({"precision": "fp32"}, 256, 420, 610), row({"precision": "tf32"}, 256, 1310, 565),
         row({"precision": "bf16"}, 256, 1500, 500), row({"precision": "fp16"}, 256, 1480, 505),
@@ -86,10 +86,10 @@ def h100_rows() -> list[dict[str, Any]]:
     cast = {"model": "fourcastnet", "phase": "pretrain", "precision": "fp16"}
     tuned = {**cast, "phase": "finetune"}
     rows += [
-        row(cast, *one)
-        for one in ((1, 8.1, 480), (2, 9.6, 540), (4, 10.4, 590), (8, 10.8, 610), (12, 10.9, 615))
+        row(cast, *each)
+        for each in ((1, 8.1, 480), (2, 9.6, 540), (4, 10.4, 590), (8, 10.8, 610), (12, 10.9, 615))
     ]
-    rows += [row(tuned, *one) for one in ((1, 3.6, 500), (4, 4.2, 590))]
+    rows += [row(tuned, *each) for each in ((1, 3.6, 500), (4, 4.2, 590))]
     rows += [
         row(cast | {"precision": "bf16"}, 4, 10.6, 592), row(cast | {"precision": "tf32"}, 4, 6.0, 560),
         row(cast | {"precision": "fp32"}, 4, 2.6, 640), row(cast | {"compile": True}, 4, 14.9, 610),

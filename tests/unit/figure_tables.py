@@ -347,5 +347,5 @@ def legend_of(figure: Figure) -> dict[str, Any]:
 
 def texts(figure: Figure) -> str:
     """All words in the panels and of the captions, in one line."""
-    found = [text.get_text() for axes in figure.axes for text in axes.texts]
-    return " ".join([*found, *figure.sentences]).replace("\n", " ")  # type: ignore[attr-defined]
+    result = [text.get_text() for axes in figure.axes for text in axes.texts]
+    return " ".join([*result, *figure.sentences]).replace("\n", " ")  # type: ignore[attr-defined]

@@ -54,21 +54,21 @@ def _once(definition: Row) -> list[Row]:
 
 def _configuration(id_: str) -> Row:
     paper = campaign()
-    one = paper.configurations[id_]
-    n, repeats = one.gpus, paper.repeats[id_]
-    samples = one.dataset_samples or 0
-    hours = 24.0 * samples / 1281167 * n**-0.93 * (1 + 3.0 / one.local_batch_size)
-    hours *= 0.5 if one.device == "h100" else 1.0
-    error = 24.0 + 600.0 / samples**0.3 + 0.04 * one.global_batch_size**0.6
+    each = paper.configurations[id_]
+    n, repeats = each.gpus, paper.repeats[id_]
+    samples = each.dataset_samples or 0
+    hours = 24.0 * samples / 1281167 * n**-0.93 * (1 + 3.0 / each.local_batch_size)
+    hours *= 0.5 if each.device == "h100" else 1.0
+    error = 24.0 + 600.0 / samples**0.3 + 0.04 * each.global_batch_size**0.6
     means = {"runtime_h": hours, "gpu_hours": hours * n, "energy_kwh": 0.42 * hours * n}
-    means |= {"metric_last": error if one.model == "resnet50" else 40 * error}
+    means |= {"metric_last": error if each.model == "resnet50" else 40 * error}
     row: Row = dict.fromkeys(CONFIGURATIONS.names)
-    row |= {"campaign": "made", "configuration": id_, "model": one.model, "phase": one.phase}
-    row |= {"device": one.device, "device_name": f"NVIDIA {one.device.upper()}", "gpus": n}
-    row |= {"local_batch_size": one.local_batch_size, "n_repeats": repeats}
-    row |= {"global_batch_size": one.global_batch_size, "dataset_samples": one.dataset_samples}
-    row |= {"energy_origin": "measured", "metric_name": METRICS[one.model], "metric_goal": "min"}
-    row["energy_scope"] = "gpu+cpu" if one.device == "h100" else "gpu+cpu+ram"
+    row |= {"campaign": "made", "configuration": id_, "model": each.model, "phase": each.phase}
+    row |= {"device": each.device, "device_name": f"NVIDIA {each.device.upper()}", "gpus": n}
+    row |= {"local_batch_size": each.local_batch_size, "n_repeats": repeats}
+    row |= {"global_batch_size": each.global_batch_size, "dataset_samples": each.dataset_samples}
+    row |= {"energy_origin": "measured", "metric_name": METRICS[each.model], "metric_goal": "min"}
+    row["energy_scope"] = "gpu+cpu" if each.device == "h100" else "gpu+cpu+ram"
     for name in QUANTITIES:
         mean = means.get(name)
         bar = None if repeats == 1 or mean is None else 0.03 * mean
@@ -81,20 +81,23 @@ def breakdown_table(**options: Any) -> pa.Table:
     """Kinds and stages of all configurations, with an idle baseline, and here and there discarded work."""
     made = definition("breakdown", **options)
     rows = []
-    for own in _once(made):
+    for group in _once(made):
         kinds = {"gpu": 0.74, "cpu": 0.2, "ram": 0.06}
-        kinds = {k: v for k, v in kinds.items() if k in own["energy_scope"].split("+")}
+        kinds = {k: v for k, v in kinds.items() if k in group["energy_scope"].split("+")}
         stages = {"startup": 0.02, "train": 0.8, "validate": 0.12, "checkpoint": 0.03}
         stages |= {"shutdown": 0.01, "unattributed": 0.02}
         for kind, of_kind in kinds.items():
             for stage, of_stage in stages.items():
                 share = of_kind / sum(kinds.values()) * of_stage
-                energy = share * own["energy_kwh_mean"]
-                lost = 0.1 * energy if own["gpus"] == 8 and stage == "train" else 0.0
-                row = {"figure": "breakdown", "series": own["series"], "label": own["label"]}
-                row |= {name: own[name] for name in COPIED} | {"device_kind": kind, "stage": stage}
+                energy = share * group["energy_kwh_mean"]
+                lost = 0.1 * energy if group["gpus"] == 8 and stage == "train" else 0.0
+                row = {"figure": "breakdown", "series": group["series"], "label": group["label"]}
+                row |= {name: group[name] for name in COPIED} | {
+                    "device_kind": kind,
+                    "stage": stage,
+                }
                 row |= {"energy_kwh": energy, "energy_share": share}
-                row |= {f"total_kwh_{end}": own[f"energy_kwh_{end}"] for end in PARTS[1:]}
+                row |= {f"total_kwh_{end}": group[f"energy_kwh_{end}"] for end in PARTS[1:]}
                 row |= {"idle_energy_kwh": 0.3 * energy, "discarded_energy_kwh": lost}
                 rows.append(row)
     return with_metadata(pa.Table.from_pylist(rows, BREAKDOWN), made)
@@ -105,17 +108,17 @@ def learning_table(epochs: int = 90, **options: Any) -> pa.Table:
     made = definition("learning", **options)
     rows = []
     repeats = counted_repeats(made)
-    for own in _once(made):
-        for repeat in repeats[own["configuration"]]:
+    for group in _once(made):
+        for repeat in repeats[group["configuration"]]:
             spread = 1 + 0.01 * (repeat - 3)
             for epoch in range(epochs):
                 done = (epoch + 1) / epochs
-                row = {"figure": "learning", "series": own["series"], "label": own["label"]}
-                row |= {name: own[name] for name in (*COPIED, "metric_name", "metric_goal")}
+                row = {"figure": "learning", "series": group["series"], "label": group["label"]}
+                row |= {name: group[name] for name in (*COPIED, "metric_name", "metric_goal")}
                 row |= {"repeat": repeat, "epoch": epoch}
-                row["metric"] = own["metric_last_mean"] * (1 + 2.2 * math.exp(-4 * done)) * spread
-                row["energy_kwh"] = own["energy_kwh_mean"] * done * spread
-                row["time_h"] = own["runtime_h_mean"] * done
+                row["metric"] = group["metric_last_mean"] * (1 + 2.2 * math.exp(-4 * done)) * spread
+                row["energy_kwh"] = group["energy_kwh_mean"] * done * spread
+                row["time_h"] = group["runtime_h_mean"] * done
                 rows.append(row)
     return with_metadata(pa.Table.from_pylist(rows, LEARNING), made)
 

@@ -92,7 +92,7 @@ def test_a_configurations_rows_add_up_to_the_energy_of_its_runs(
         )
         for repeat, (a, b, c, d) in enumerate(runs, 1)
     ]
-    energies = [run_row(one, "made", Facility())["energy_kwh"] for one in files]
+    energies = [run_row(each, "made", Facility())["energy_kwh"] for each in files]
     rows = built(results, files)
     assert total(rows) == pytest.approx(sum(energies) / len(energies), rel=1e-9)
     assert ("stage_data" in {row["stage"] for row in rows}) is not paper
@@ -133,8 +133,8 @@ def test_a_stage_that_one_repeat_lacks_counts_as_nothing_in_it(tmp_path: Path) -
         run_of(tmp_path, 1, with_checkpoint),
         run_of(tmp_path, 2, [part("gpu", "train", 10, 3.6e6)]),
     ]
-    found = {row["stage"]: row["energy_kwh"] for row in built(tmp_path, files)}
-    assert found == {"train": pytest.approx(1.0), "checkpoint": pytest.approx(0.5)}
+    result = {row["stage"]: row["energy_kwh"] for row in built(tmp_path, files)}
+    assert result == {"train": pytest.approx(1.0), "checkpoint": pytest.approx(0.5)}
 
 
 def test_a_run_without_known_energy_makes_the_configurations_unknown(tmp_path: Path) -> None:
@@ -158,8 +158,8 @@ def test_a_configuration_of_which_nothing_was_recorded_has_a_row_that_says_so(
 
 
 def texts(figure: Figure) -> list[str]:
-    found = [text.get_text() for axes in figure.axes for text in axes.texts]
-    return [*found, " ".join(figure.sentences)]  # type: ignore[attr-defined]
+    result = [text.get_text() for axes in figure.axes for text in axes.texts]
+    return [*result, " ".join(figure.sentences)]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("width", [180, 88])
@@ -177,11 +177,11 @@ def test_the_bars_are_as_long_as_the_energies_of_the_table(width: int) -> None:
 def test_pieces_of_a_bar_lie_end_to_end() -> None:
     parts = drawable(to_frame(breakdown_table()))
     bars = figure_module.bars_of(parts, "interval")
-    found = figure_module.pieces(parts, bars)
-    for name, own in found.groupby("configuration"):
-        ends = own["start"] + own["energy_kwh"]
-        assert own["start"].iloc[0] == 0
-        assert own["start"].iloc[1:].tolist() == pytest.approx(ends.iloc[:-1].tolist())
+    result = figure_module.pieces(parts, bars)
+    for name, group in result.groupby("configuration"):
+        ends = group["start"] + group["energy_kwh"]
+        assert group["start"].iloc[0] == 0
+        assert group["start"].iloc[1:].tolist() == pytest.approx(ends.iloc[:-1].tolist())
         assert ends.iloc[-1] == pytest.approx(bars["total_kwh"][name])
 
 
@@ -200,8 +200,8 @@ def test_energy_that_is_not_known_is_said_and_never_a_bar_of_length_zero() -> No
 
 
 def lines_of(figure: Figure, gid: str) -> Any:
-    (found,) = [c for c in figure.axes[0].collections if c.get_gid() == gid]
-    return found
+    (result,) = [c for c in figure.axes[0].collections if c.get_gid() == gid]
+    return result
 
 
 @pytest.mark.parametrize("kind", ["interval", "sd", "population_sd", "none"])

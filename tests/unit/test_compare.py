@@ -34,17 +34,18 @@ PASSES = ("dataset_samples", "gpus_per_replica", "gradient_accumulation_steps")
 
 def run(repeat: int = 1, spec: RunSpec | None = None, **row: Any) -> Run:
     """A spec, and the row of its run: 2 GPUs, 1 kWh of GPUs and CPUs in an hour, unless told otherwise."""
-    own = replace(spec or make_spec(), repeat=repeat)
+    group = replace(spec or make_spec(), repeat=repeat)
     kwh = row.get("energy_kwh", 1.0)
-    return own, dict.fromkeys(RUNS.names) | {
-        **{"campaign": "made", "configuration": own.configuration, "repeat": repeat},
-        **{name: getattr(own, name) for name in ("model", "phase", "device", "gpus", "protocol")},
+    return group, dict.fromkeys(RUNS.names) | {
+        **{"campaign": "made", "configuration": group.configuration, "repeat": repeat},
+        **{name: getattr(group, name) for name in ("model", "phase", "device", "gpus", "protocol")},
         **{
-            name: getattr(own, name) for name in ("local_batch_size", "global_batch_size", "epochs")
+            name: getattr(group, name)
+            for name in ("local_batch_size", "global_batch_size", "epochs")
         },
-        **{name: getattr(own, name) for name in PASSES},
-        **{"spec_sha256": own.sha256, "runtime_s": 3600.0 + next(NEW)},  # no measurement twice
-        **{"precision": own.settings.get("precision"), "flags": "[]"},
+        **{name: getattr(group, name) for name in PASSES},
+        **{"spec_sha256": group.sha256, "runtime_s": 3600.0 + next(NEW)},  # no measurement twice
+        **{"precision": group.settings.get("precision"), "flags": "[]"},
         **{"energy_origin": "measured", "energy_scope": "gpu+cpu", "device_name": "NVIDIA A100"},
         **{"energy_kwh": kwh, "energy_low_kwh": kwh, "energy_high_kwh": kwh, "runtime_h": 1.0},
         **{"metric_name": "top1_error_percent", "metric_last": 20.0},
@@ -66,9 +67,9 @@ def beside(a: Sequence[Run], b: Sequence[Run]) -> Comparison:
     return compared(source(a), source(b, "results/other"))
 
 
-def row_of(found: Comparison, quantity: str) -> dict[str, Any]:
+def row_of(result: Comparison, quantity: str) -> dict[str, Any]:
     """The one row of a quantity."""
-    (row,) = [one for one in records(found.table) if one["quantity"] == quantity]
+    (row,) = [each for each in records(result.table) if each["quantity"] == quantity]
     return row
 
 
@@ -118,9 +119,9 @@ def errors(values: Sequence[float], seeds: Sequence[int]) -> list[Run]:
 
 def test_errors_over_repeats_of_one_seed_tell_nothing_and_over_several_they_do() -> None:
     values = [20.0, 20.1, 20.2], [30.0, 30.1, 30.2]
-    shared = beside(*(errors(own, (0, 0, 0)) for own in values))
+    shared = beside(*(errors(group, (0, 0, 0)) for group in values))
     assert verdict_text(row_of(shared, "metric_last")) == "no interval: repeats share one seed"
-    varied = beside(*(errors(own, (0, 1, 2)) for own in values))
+    varied = beside(*(errors(group, (0, 1, 2)) for group in values))
     assert verdict_text(row_of(varied, "metric_last")).startswith("A is lower by 33.2 % (")
 
 
@@ -131,9 +132,9 @@ def test_errors_over_repeats_of_one_seed_tell_nothing_and_over_several_they_do()
 def test_single_runs_have_a_ratio_without_an_interval_and_it_is_said(
     a: list[float], b: list[float], whose: str
 ) -> None:
-    found = ratio_of(a, b)
-    assert found["ratio"] and "ratio_low" not in found
-    assert (found["verdict"], found["reason"]) == ("no_interval", f"a single run of {whose}")
+    result = ratio_of(a, b)
+    assert result["ratio"] and "ratio_low" not in result
+    assert (result["verdict"], result["reason"]) == ("no_interval", f"a single run of {whose}")
 
 
 # --- origin and scope -----------------------------------------------------------------------------
@@ -143,30 +144,32 @@ def test_energies_of_other_scope_are_not_compared_and_the_gpus_part_is() -> None
     gpu = {"gpu_energy_kwh": 0.6, "gpu_energy_low_kwh": 0.6, "gpu_energy_high_kwh": 0.6}
     whole = [run(1, **gpu)]
     alone = [run(1, energy_scope="gpu", energy_kwh=0.3, **(gpu | {"gpu_energy_kwh": 0.3}))]
-    found = beside(whole, alone)
-    row = row_of(found, "energy_kwh")
+    result = beside(whole, alone)
+    row = row_of(result, "energy_kwh")
     assert (row["verdict"], row["ratio"]) == ("not_compared", None)
     assert verdict_text(row) == "not compared: A is the energy of gpu+cpu, B of gpu"
-    assert row_of(found, "gpu_energy_kwh")["ratio"] == pytest.approx(0.5)
+    assert row_of(result, "gpu_energy_kwh")["ratio"] == pytest.approx(0.5)
 
 
 def test_gpus_that_were_measured_with_uncovered_time_are_no_estimate() -> None:
     gpu = {"gpu_energy_kwh": 0.6, "gpu_energy_low_kwh": 0.6, "gpu_energy_high_kwh": 0.63}
     mixed = {"energy_origin": "mixed", "energy_low_kwh": 0.7, "energy_high_kwh": 2.8}
-    found = beside(repeats([1.0, 1.01], **mixed, **gpu), repeats([1.2, 1.21], **mixed, **gpu))
-    row = row_of(found, "gpu_energy_kwh")
+    result = beside(repeats([1.0, 1.01], **mixed, **gpu), repeats([1.2, 1.21], **mixed, **gpu))
+    row = row_of(result, "gpu_energy_kwh")
     assert (row["origin_a"], row["origin_b"]) == ("measured", "measured")
-    assert row_of(found, "energy_kwh")["origin_a"] == "mixed"
+    assert row_of(result, "energy_kwh")["origin_a"] == "mixed"
 
 
 def test_what_is_measured_against_what_is_simulated_is_named() -> None:
     measured, simulated = repeats([1.0, 1.01]), repeats([1.2, 1.21], energy_origin="simulated")
-    told = {(spec.configuration, spec.repeat): {"simulated": {"seed": 0}} for spec, _ in simulated}
-    found = compared(source(measured), source(simulated, "results/other", provenance=told))
+    metadata = {
+        (spec.configuration, spec.repeat): {"simulated": {"seed": 0}} for spec, _ in simulated
+    }
+    result = compared(source(measured), source(simulated, "results/other", provenance=metadata))
     for quantity in ("energy_kwh", "runtime_h", "metric_last"):
-        row = row_of(found, quantity)
+        row = row_of(result, quantity)
         assert (row["origin_a"], row["origin_b"]) == ("measured", "simulated")
-    assert "A measured, B simulated. Energy of gpu+cpu." in comparison_text(found)
+    assert "A measured, B simulated. Energy of gpu+cpu." in comparison_text(result)
 
 
 @pytest.mark.parametrize("origin", ["estimated", "mixed"])
@@ -178,18 +181,20 @@ def test_estimated_energies_are_not_compared(origin: str) -> None:
 
 def test_an_energy_that_is_not_known_says_why() -> None:
     unknown = run(1, energy_kwh=None, energy_origin=None, energy_scope=None)
-    told = {unknown[0].configuration: "a node that was not recorded"}
-    found = compared(source([run(1)]), source([unknown], "results/other", no_energy=told))
-    row = row_of(found, "energy_kwh")
+    metadata = {unknown[0].configuration: "a node that was not recorded"}
+    result = compared(source([run(1)]), source([unknown], "results/other", no_energy=metadata))
+    row = row_of(result, "energy_kwh")
     assert row["reason"] == "not known of B (a node that was not recorded)"
     assert (row["mean_a"], row["mean_b"]) == (1.0, None)
 
 
 def test_energies_of_repeats_with_unlike_sensors_are_not_compared() -> None:
     runs = [run(1), run(2, energy_origin="mixed")]
-    told = {runs[0][0].configuration: "repeats differ in origin (measured, mixed)"}
-    found = compared(source(repeats([1.0, 1.1])), source(runs, "results/other", no_energy=told))
-    row = row_of(found, "energy_kwh")
+    metadata = {runs[0][0].configuration: "repeats differ in origin (measured, mixed)"}
+    result = compared(
+        source(repeats([1.0, 1.1])), source(runs, "results/other", no_energy=metadata)
+    )
+    row = row_of(result, "energy_kwh")
     assert (row["verdict"], row["mean_b"]) == ("not_compared", None)
     assert row["reason"] == "not known of B (repeats differ in origin (measured, mixed))"
 
@@ -197,15 +202,17 @@ def test_energies_of_repeats_with_unlike_sensors_are_not_compared() -> None:
 def test_totals_of_unlike_work_are_not_compared_and_energies_per_sample_are() -> None:
     a = [run(1, energy_per_sample_j=2.0)]
     b = [run(1, make_spec(epochs=8), energy_per_sample_j=1.0)]
-    found = beside(a, b)
-    assert row_of(found, "energy_kwh")["reason"] == "unlike work: 4 and 8 epochs"
-    assert row_of(found, "metric_last")["verdict"] == "not_compared"
-    assert row_of(found, "energy_per_sample_j")["ratio"] == pytest.approx(0.5)
+    result = beside(a, b)
+    assert row_of(result, "energy_kwh")["reason"] == "unlike work: 4 and 8 epochs"
+    assert row_of(result, "metric_last")["verdict"] == "not_compared"
+    assert row_of(result, "energy_per_sample_j")["ratio"] == pytest.approx(0.5)
 
 
 def test_different_metrics_are_not_compared() -> None:
-    found = beside([run(1)], [run(1, metric_name="z500_rmse_m2_s2", metric_last=700.0)])
-    assert row_of(found, "metric_last")["reason"] == "A's is Top-1 error (%), B's Z500 RMSE (m²/s²)"
+    result = beside([run(1)], [run(1, metric_name="z500_rmse_m2_s2", metric_last=700.0)])
+    assert (
+        row_of(result, "metric_last")["reason"] == "A's is Top-1 error (%), B's Z500 RMSE (m²/s²)"
+    )
 
 
 # --- what is set beside what ----------------------------------------------------------------------
@@ -217,32 +224,32 @@ def variant(id_: str, device: str = "local", precision: str = "torch_default", *
     return run(1, make_spec(configuration=id_, device=device, settings=settings))
 
 
-def pairs(found: Comparison) -> list[tuple[str, str]]:
+def pairs(result: Comparison) -> list[tuple[str, str]]:
     """The ids of what is compared."""
-    return list(found.pairs.itertuples(index=False, name=None))
+    return list(result.pairs.itertuples(index=False, name=None))
 
 
-def listed(found: Comparison) -> list[tuple[Any, ...]]:
+def listed(result: Comparison) -> list[tuple[Any, ...]]:
     """What differs: section, name and both values."""
-    rows = records(found.differences)
+    rows = records(result.differences)
     return [tuple(row[name] for name in ("section", "name", "a", "b")) for row in rows]
 
 
 def test_names_do_not_matter_and_the_device_may_differ_and_is_named() -> None:
-    found = beside([variant("one")], [variant("other", device="h100")])
-    assert pairs(found) == [("one", "other")]
-    assert listed(found)[0] == ("settings", "device", "local", "h100")
-    assert found.differences["pairs"].tolist()[0] == 1
-    assert "one | other" in comparison_text(found)
+    result = beside([variant("one")], [variant("other", device="h100")])
+    assert pairs(result) == [("one", "other")]
+    assert listed(result)[0] == ("settings", "device", "local", "h100")
+    assert result.differences["pairs"].tolist()[0] == 1
+    assert "one | other" in comparison_text(result)
 
 
 def test_variants_are_matched_by_what_they_vary_in_and_the_rest_is_listed() -> None:
     a = [variant("a-pil"), variant("a-dali", loader="dali")]
     b = [variant("b-dali", loader="dali"), variant("b-jpeg", loader="torchvision")]
-    found = beside(a, b)
-    assert pairs(found) == [("a-dali", "b-dali")]
-    assert (found.only("a"), found.only("b")) == (["a-pil"], ["b-jpeg"])
-    assert "Configurations only in A: 1\n  a-pil" in comparison_text(found)
+    result = beside(a, b)
+    assert pairs(result) == [("a-dali", "b-dali")]
+    assert (result.only("a"), result.only("b")) == (["a-pil"], ["b-jpeg"])
+    assert "Configurations only in A: 1\n  a-pil" in comparison_text(result)
 
 
 def seeded(id_: str, device: str, seeds: Sequence[int]) -> list[Run]:
@@ -256,9 +263,9 @@ def seeded(id_: str, device: str, seeds: Sequence[int]) -> list[Run]:
 def test_a_missing_repeat_of_another_seed_is_no_other_training_and_no_other_setting() -> None:
     a = [*seeded("a1", "a100", [0, 1, 2]), *seeded("a2", "h100", [0, 1])]
     b = [*seeded("b1", "a100", [0, 1, 2]), *seeded("b2", "h100", [0, 1, 2])]
-    found = beside(a, b)
-    assert pairs(found) == [("a1", "b1"), ("a2", "b2")]
-    assert found.differences.empty
+    result = beside(a, b)
+    assert pairs(result) == [("a1", "b1"), ("a2", "b2")]
+    assert result.differences.empty
 
 
 def test_settings_software_machines_and_cluster_that_differ_are_listed_by_their_keys() -> None:
@@ -269,11 +276,13 @@ def test_settings_software_machines_and_cluster_that_differ_are_listed_by_their_
         },
         facility={"pue": 1.05},
     )
-    own = make_spec(protocol="paper", settings={**make_spec().settings, "momentum": 0.8})
+    group = make_spec(protocol="paper", settings={**make_spec().settings, "momentum": 0.8})
     b = source(
-        [run(1, own, device_name="NVIDIA H100")],
+        [run(1, group, device_name="NVIDIA H100")],
         "results/other",
-        provenance={(own.configuration, 1): {"packages": {"torch": "2.7.0"}, "hostnames": ["n1"]}},
+        provenance={
+            (group.configuration, 1): {"packages": {"torch": "2.7.0"}, "hostnames": ["n1"]}
+        },
         facility={"pue": 1.3},
     )
     assert listed(compared(a, b)) == [
@@ -318,9 +327,9 @@ def test_a_campaign_is_compared_with_a_copy_by_names_of_folders(
     assert set(stored["ratio"].to_pylist()) == {1.0}
     assert Path("ratios.csv").exists()
     assert main([*given[:3], "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["a"]["folder"] == "results/small" and found["b"]["folder"] == "results/theirs"
-    assert found["differences"] == [] and len(found["compared"]) == len(stored)
+    result = json.loads(capsys.readouterr().out)
+    assert result["a"]["folder"] == "results/small" and result["b"]["folder"] == "results/theirs"
+    assert result["differences"] == [] and len(result["compared"]) == len(stored)
 
 
 def test_a_table_of_another_training_is_refused(

@@ -31,7 +31,7 @@ def test_the_test_is_that_of_two_one_sided_welch_tests(
     ones: list[float], others: list[float]
 ) -> None:
     logs = np.log(ones), np.log(others)
-    if max(one.std() for one in logs) < 1e-6:
+    if max(each.std() for each in logs) < 1e-6:
         return
     room = math.log1p(0.05)
     above = stats.ttest_ind(logs[0] + room, logs[1], equal_var=False, alternative="greater").pvalue
@@ -55,14 +55,14 @@ def test_the_test_is_that_of_two_one_sided_welch_tests(
 def test_the_verdict_says_what_the_repeats_can_tell(
     ones: list[float], others: list[float], verdict: str, equivalent: bool | None
 ) -> None:
-    found = ratio_of(ones, others)
-    assert (found["verdict"], found.get("equivalent")) == (verdict, equivalent)
+    result = ratio_of(ones, others)
+    assert (result["verdict"], result.get("equivalent")) == (verdict, equivalent)
 
 
 def decides(ones: list[float], others: list[float]) -> bool:
     """Whether these repeats tell a difference, or that there is none to speak of."""
-    found = ratio_of(others, ones)
-    return found["verdict"] != "not_apart" or found["equivalent"]
+    result = ratio_of(others, ones)
+    return result["verdict"] != "not_apart" or result["equivalent"]
 
 
 PROBE = 0.0471
@@ -82,9 +82,9 @@ def test_as_many_repeats_as_needed_give_a_verdict_four_times_in_five_and_fewer_d
             continue
         logs = generator.normal(0, spread, (600, 2, n))
         logs[:, 0] += math.log(ratio)
-        found = [decides(one, other) for one, other in np.exp(logs).tolist()]
-        told = sum(found) / len(found)
-        assert told > 0.76 if is_enough else told < 0.84, (n, told)
+        result = [decides(each, other) for each, other in np.exp(logs).tolist()]
+        metadata = sum(result) / len(result)
+        assert metadata > 0.76 if is_enough else metadata < 0.84, (n, metadata)
 
 
 def test_a_spread_that_is_too_large_needs_more_repeats_than_anybody_runs() -> None:
@@ -114,9 +114,9 @@ def with_energy(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def comparison_rows(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    found = comparisons_of(frame_of(map(with_energy, runs), RUNS))
-    to_table(found, COMPARISONS)
-    return records(found)
+    result = comparisons_of(frame_of(map(with_energy, runs), RUNS))
+    to_table(result, COMPARISONS)
+    return records(result)
 
 
 def test_energies_are_compared_over_the_kinds_that_both_devices_have() -> None:
@@ -237,10 +237,10 @@ def test_the_table_and_the_claim_call_the_same_energies_equivalent(
     for n in (2, 3, 5, 12, 25):
         for _ in range(40):
             ones, others = generator.lognormal(0, spread, (2, n)).tolist()
-            ones = [ratio * one for one in ones]
-            found, claimed = ratio_of(others, ones), _as_claimed(ones, others)
-            says["equivalent"] += found["equivalent"] != (claimed.verdict == "supported")
-            apart = found["verdict"] != "not_apart" and not found["equivalent"]
+            ones = [ratio * each for each in ones]
+            result, claimed = ratio_of(others, ones), _as_claimed(ones, others)
+            says["equivalent"] += result["equivalent"] != (claimed.verdict == "supported")
+            apart = result["verdict"] != "not_apart" and not result["equivalent"]
             says["different"] += claimed.verdict == "contradicted" and not apart
     assert says["equivalent"] <= 2 and says["different"] <= 2, says
 
@@ -252,18 +252,18 @@ def test_as_many_repeats_make_equal_devices_equivalent_in_the_table_as_in_the_cl
     """Of a ratio of 1 both verdicts are about the margin; Welch's freedom makes one repeat's difference."""
     runs = [mean_of_runs(1.0, Spread(spread, 68), Source(name), 1) for name in ("h100", "a100")]
     claimed = repeats_to_tell(log_contrast(joined(runs)), -math.log1p(MARGIN), math.log1p(MARGIN))
-    found = repeats_needed(spread, MARGIN)
-    assert claimed is not None and found is not None
-    assert abs(found - claimed) <= 1
+    result = repeats_needed(spread, MARGIN)
+    assert claimed is not None and result is not None
+    assert abs(result - claimed) <= 1
 
 
 @given(VALUES, VALUES)
 def test_equivalent_devices_have_their_whole_interval_within_the_margin(
     ones: list[float], others: list[float]
 ) -> None:
-    found = ratio_of(others, ones)
-    if found["verdict"] == "no_interval":
+    result = ratio_of(others, ones)
+    if result["verdict"] == "no_interval":
         return
-    edge = min(found["ratio_low"] - 1 / 1.05, 1.05 - found["ratio_high"])
+    edge = min(result["ratio_low"] - 1 / 1.05, 1.05 - result["ratio_high"])
     if abs(edge) > 1e-9:
-        assert found["equivalent"] == (edge > 0)
+        assert result["equivalent"] == (edge > 0)

@@ -47,55 +47,55 @@ def run_of(
 
 
 def built(results: Path, files: list[RunFiles]) -> list[Row]:
-    runs = runs_of([run_record(one, "made") for one in files], Facility())
+    runs = runs_of([run_record(each, "made") for each in files], Facility())
     points = [{"configuration": name} for name in dict.fromkeys(f.configuration for f in files)]
     series = [{"name": name, "label": name, "points": points} for name in ("first", "second")]
-    wanted = [[one.configuration, one.repeat] for one in files]
+    wanted = [[each.configuration, each.repeat] for each in files]
     made = {"figure": "cost_per_sample", "series": series, "runs": wanted}
     lines = planned_lines(series, configurations_of(runs)).drop_duplicates("configuration")
     return records(training_costs(lines.reset_index(drop=True), made, results))
 
 
 def test_a_sample_costs_what_training_used_divided_by_its_samples(tmp_path: Path) -> None:
-    (one,) = built(tmp_path, [run_of(tmp_path)])
+    (each,) = built(tmp_path, [run_of(tmp_path)])
     samples = 2 * 1436
-    assert one["configuration"] == NAME and one["series"] == "first"
-    assert one["train_energy_per_sample_j_mean"] == pytest.approx(4000 / samples)
-    assert one["train_power_w_mean"] == pytest.approx(4000 / 16)
-    assert one["throughput_samples_per_s_mean"] == pytest.approx(samples / 16)
-    assert (one["energy_origin"], one["energy_scope"]) == ("measured", "gpu")
-    assert one["train_energy_per_sample_j_low"] is None, "a single run has no interval"
+    assert each["configuration"] == NAME and each["series"] == "first"
+    assert each["train_energy_per_sample_j_mean"] == pytest.approx(4000 / samples)
+    assert each["train_power_w_mean"] == pytest.approx(4000 / 16)
+    assert each["throughput_samples_per_s_mean"] == pytest.approx(samples / 16)
+    assert (each["energy_origin"], each["energy_scope"]) == ("measured", "gpu")
+    assert each["train_energy_per_sample_j_low"] is None, "a single run has no interval"
 
 
 def test_phases_share_the_energy_of_a_sample_by_their_time(tmp_path: Path) -> None:
-    (one,) = built(tmp_path, [run_of(tmp_path)])
-    parts = [one[name] for name in PHASE_COSTS]
-    assert sum(parts) == pytest.approx(one["train_energy_per_sample_j_mean"])
+    (each,) = built(tmp_path, [run_of(tmp_path)])
+    parts = [each[name] for name in PHASE_COSTS]
+    assert sum(parts) == pytest.approx(each["train_energy_per_sample_j_mean"])
     assert parts[0] / parts[3] == pytest.approx(0.1 / 0.15)
 
 
 def test_repeats_have_a_mean_and_an_interval(tmp_path: Path) -> None:
     files = [run_of(tmp_path, n, energies(train_j)) for n, train_j in ((1, 4000), (2, 4200))]
-    (one,) = built(tmp_path, files)
-    assert one["n_repeats"] == 2
-    assert one["train_energy_per_sample_j_mean"] == pytest.approx(4100 / 2872)
+    (each,) = built(tmp_path, files)
+    assert each["n_repeats"] == 2
+    assert each["train_energy_per_sample_j_mean"] == pytest.approx(4100 / 2872)
     half = 12.706 * (200 / math.sqrt(2)) / math.sqrt(2) / 2872
-    assert one["train_energy_per_sample_j_high"] == pytest.approx(4100 / 2872 + half, rel=1e-3)
+    assert each["train_energy_per_sample_j_high"] == pytest.approx(4100 / 2872 + half, rel=1e-3)
 
 
 def test_lost_work_of_a_killed_segment_is_no_cost_of_its_samples(tmp_path: Path) -> None:
     energy = energies()
     energy.insert(2, part("gpu", "train", 8, 2000, segment=1, discarded_j=500))
-    (one,) = built(tmp_path, [run_of(tmp_path, energy=energy)])
-    assert one["train_energy_per_sample_j_mean"] == pytest.approx((4000 + 1500) / 2872)
-    assert one["train_power_w_mean"] == pytest.approx(250), "its power was what it was"
+    (each,) = built(tmp_path, [run_of(tmp_path, energy=energy)])
+    assert each["train_energy_per_sample_j_mean"] == pytest.approx((4000 + 1500) / 2872)
+    assert each["train_power_w_mean"] == pytest.approx(250), "its power was what it was"
 
 
 def test_a_short_segment_of_a_long_training_is_counted(tmp_path: Path) -> None:
     energy = energies()
     energy.insert(2, part("gpu", "train", 0.3, 60, segment=1, flags=("stage_short",)))
-    (one,) = built(tmp_path, [run_of(tmp_path, energy=energy)])
-    assert one["train_energy_per_sample_j_mean"] == pytest.approx(4060 / 2872)
+    (each,) = built(tmp_path, [run_of(tmp_path, energy=energy)])
+    assert each["train_energy_per_sample_j_mean"] == pytest.approx(4060 / 2872)
 
 
 @pytest.mark.parametrize("what", ["unknown", "short"])
@@ -103,30 +103,32 @@ def test_an_energy_that_is_not_known_is_null_and_never_0(tmp_path: Path, what: s
     energy = energies(None if what == "unknown" else 4000)
     if what == "short":
         energy[1] = part("gpu", "train", 16, 4000, flags=("stage_short",))
-    (one,) = built(tmp_path, [run_of(tmp_path, energy=energy)])
+    (each,) = built(tmp_path, [run_of(tmp_path, energy=energy)])
     for name in ("train_energy_per_sample_j_mean", "train_power_w_mean"):
-        assert one[name] is None
-    assert one["throughput_samples_per_s_mean"] is not None
+        assert each[name] is None
+    assert each["throughput_samples_per_s_mean"] is not None
 
 
 def test_on_a_cpu_the_cpus_energy_counts(tmp_path: Path) -> None:
-    own = [
+    group = [
         part("cpu", stage, s, j, devices=2, origin="estimated")
         | {"energy_low_j": j / 5, "energy_high_j": j * 5}
         for stage, s, j in (("startup", 10, 500.0), ("train", 16, 1600.0))
     ]  # fmt: skip
-    (one,) = built(tmp_path, [run_of(tmp_path, energy=own, torch_device="cpu", device_name="CPU")])
-    assert (one["energy_origin"], one["energy_scope"]) == ("estimated", "cpu")
-    assert one["train_energy_per_sample_j_mean"] == pytest.approx(1600 / 2872)
-    assert one["train_power_w_mean"] == pytest.approx(1600 / 16 / 2), "of one socket"
+    (each,) = built(
+        tmp_path, [run_of(tmp_path, energy=group, torch_device="cpu", device_name="CPU")]
+    )
+    assert (each["energy_origin"], each["energy_scope"]) == ("estimated", "cpu")
+    assert each["train_energy_per_sample_j_mean"] == pytest.approx(1600 / 2872)
+    assert each["train_power_w_mean"] == pytest.approx(1600 / 16 / 2), "of one socket"
 
 
 def test_repeats_on_different_kinds_of_devices_have_no_mean(tmp_path: Path) -> None:
     files = [run_of(tmp_path, 1), run_of(tmp_path, 2, torch_device="cpu")]
-    (one,) = built(tmp_path, files)
-    assert one["torch_device"] == "several"
+    (each,) = built(tmp_path, files)
+    assert each["torch_device"] == "several"
     for name in ("train_energy_per_sample_j_mean", "train_power_w_mean", "gpu_energy_kwh_mean"):
-        assert one[name] is None
+        assert each[name] is None
 
 
 def test_without_a_run_nothing_is_known_of_a_planned_configuration(tmp_path: Path) -> None:
@@ -134,8 +136,8 @@ def test_without_a_run_nothing_is_known_of_a_planned_configuration(tmp_path: Pat
     series = [{"name": "first", "label": "first", "points": [{"configuration": NAME, **point}]}]
     planned = planned_lines(series, configurations_of(frame_of([], RUNS)))
     made = {"figure": "cost_per_sample", "series": series, "runs": []}
-    (one,) = records(training_costs(planned, made, tmp_path))
-    assert (one["configuration"], one["train_energy_per_sample_j_mean"]) == (NAME, None)
+    (each,) = records(training_costs(planned, made, tmp_path))
+    assert (each["configuration"], each["train_energy_per_sample_j_mean"]) == (NAME, None)
 
 
 # --- one beside the others ------------------------------------------------------------------------
@@ -151,7 +153,9 @@ def test_the_front_has_what_no_faster_point_undercuts_within_its_model_and_phase
         row({"precision": "f", "energy_origin": "estimated"}, 1, 500, 100),
     ]
     by_series = {
-        one["series"]: one["pareto_optimal"] for one in records(frame(rows)) if one["panel"] == "A"
+        each["series"]: each["pareto_optimal"]
+        for each in records(frame(rows))
+        if each["panel"] == "A"
     }
     assert list(by_series.values()) == [True, True, False, True, None, None]
 
@@ -160,15 +164,15 @@ def test_the_front_has_what_no_faster_point_undercuts_within_its_model_and_phase
 def test_points_of_another_device_or_n_have_a_line_and_legend_entry_of_their_own(
     changes: Row,
 ) -> None:
-    rows = [row(own, batch, 10.0 * batch, 300) for own in ({}, changes) for batch in (32, 64)]
-    labels = [one["label"] for one in records(frame(rows)) if one["panel"] == "A"]
+    rows = [row(group, batch, 10.0 * batch, 300) for group in ({}, changes) for batch in (32, 64)]
+    labels = [each["label"] for each in records(frame(rows)) if each["panel"] == "A"]
     assert labels[0] == labels[1] != labels[2] == labels[3]
 
 
 def test_lines_alike_in_all_settings_are_told_apart_by_their_ids() -> None:
     rows = [row({}, 32, 320.0, 300), row({}, 32, 320.0, 290)]
     rows[1]["configuration"] += "-optimizeradam"
-    labels = [one["label"] for one in records(frame(rows)) if one["panel"] == "A"]
+    labels = [each["label"] for each in records(frame(rows)) if each["panel"] == "A"]
     assert labels == ["h100", "optimizeradam"]
 
 
@@ -204,10 +208,10 @@ def test_every_point_is_where_the_table_has_it() -> None:
     }
     expected = {
         (
-            round(one["throughput_samples_per_s_mean"], 6),
-            round(one["train_energy_per_sample_j_mean"], 6),
+            round(each["throughput_samples_per_s_mean"], 6),
+            round(each["train_energy_per_sample_j_mean"], 6),
         )
-        for one in rows
+        for each in rows
     }
     assert shown == expected
 
@@ -234,6 +238,6 @@ def test_lines_over_batch_sizes_break_where_a_planned_one_is_missing() -> None:
     over = [axes for axes in panels(drawn(rows)) if axes.get_xlabel() == "Local batch size"]
     assert len(over) == 2
     for axes in over:
-        (line,) = [one for one in axes.lines if str(one.get_gid()).startswith("points-")]
+        (line,) = [each for each in axes.lines if str(each.get_gid()).startswith("points-")]
         assert list(line.get_xdata()) == list(batches)
         assert [math.isnan(y) for y in line.get_ydata()] == [batch == 128 for batch in batches]

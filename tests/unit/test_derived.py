@@ -37,8 +37,8 @@ WORK = Work(*map(column, (2.0, 1, 1000, 10, 7200.0, 7200.0, 3600.0)))
 
 def gross_of(parts: dict[str, Number], total: float) -> dict[str, Number]:
     joules = {kind: column(parts.get(kind)) for kind in KINDS}
-    found = energy_columns(joules, column(total), WORK, SITE)
-    return {name: values(one)[0] for name, one in found.items()}
+    result = energy_columns(joules, column(total), WORK, SITE)
+    return {name: values(each)[0] for name, each in result.items()}
 
 
 SITE = Facility(1.2, 300.0, 0.5)
@@ -75,11 +75,11 @@ def test_a_model_whose_first_training_is_unknown_has_no_energy(before: list[Any]
 
 
 def test_a_run_has_every_energy_quantity(tmp_path: Path) -> None:
-    found = run_row(make_run(tmp_path, WHOLE), "made", Facility(1.5, 400.0, 0.3))
+    result = run_row(make_run(tmp_path, WHOLE), "made", Facility(1.5, 400.0, 0.3))
     given_elsewhere = {"idle_energy_kwh", "net_energy_kwh"}
     for name in set(OF_ENERGY) - given_elsewhere:
-        assert found[name] is not None
-    assert found["mean_ram_power_w"] == pytest.approx(20.0)
+        assert result[name] is not None
+    assert result["mean_ram_power_w"] == pytest.approx(20.0)
 
 
 def test_an_excluded_run_stays_among_the_runs_and_counts_nowhere(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def configuration(
     name: str, cpu: float, gpu: float = 0.0, ends: tuple[float, float] | None = DEFAULT, **more: Any
 ) -> Row:
     """A configuration whose CPUs are estimated, and whose GPUs, if any, are measured."""
-    found: Row = dict.fromkeys(CONFIGURATIONS.names) | {
+    result: Row = dict.fromkeys(CONFIGURATIONS.names) | {
         **{"configuration": name, "device": "local", "n_repeats": 1, "gpus": 1},
         **{"model": "resnet50", "phase": "train", "metric_goal": "min"},
         "energy_origin": "mixed" if gpu else "estimated",
@@ -40,11 +40,11 @@ def configuration(
     }
     if ends is not None:
         for end, factor in zip(("low", "high"), ends, strict=True):
-            found |= {
+            result |= {
                 f"cpu_energy_{end}_kwh": factor * cpu,
                 f"energy_{end}_kwh": factor * cpu + gpu,
             }
-    return found | more
+    return result | more
 
 
 # --- ratios ---------------------------------------------------------------------------------------
@@ -158,19 +158,19 @@ def compared(origin: str) -> Row:
                 | {"energy_origin": origin, "gpu_hours": 1.0}
                 | {"cpu_energy_kwh": kwh, "energy_kwh": kwh}
             )
-    (found,) = [
+    (result,) = [
         row
         for row in records(comparisons_of(frame_of(rows, RUNS)))
         if row["quantity"] == "energy_kwh"
     ]
-    return found
+    return result
 
 
 def test_devices_are_not_compared_by_estimated_energies() -> None:
     assert compared("measured")["verdict"] == "higher"
-    found = compared("estimated")
-    assert (found["verdict"], found["reason"]) == ("not_compared", "estimated")
-    assert found["ratio"] is found["ratio_low"] is found["repeats_needed"] is None
+    result = compared("estimated")
+    assert (result["verdict"], result["reason"]) == ("not_compared", "estimated")
+    assert result["ratio"] is result["ratio_low"] is result["repeats_needed"] is None
 
 
 def front(points: list[Row]) -> list[bool | None]:
@@ -205,6 +205,6 @@ def test_a_claim_on_estimates_is_decided_as_far_as_their_interval_carries_it(
         for n, cpu in (("a", 1.0), ("b", 1.5))
     )
     ratio = log_ratio(large, small, "energy_kwh")
-    found = decide(beside_one("the ratio", ratio, rises=True))
-    assert found.verdict == verdict
-    assert ends is None or "by the interval of its estimate" in found.detail
+    result = decide(beside_one("the ratio", ratio, rises=True))
+    assert result.verdict == verdict
+    assert ends is None or "by the interval of its estimate" in result.detail

@@ -53,13 +53,13 @@ def seen_texts(figure: Any) -> list[Any]:
             for tick in axis.get_major_ticks():
                 if not (axes.axison and low <= tick.get_loc() <= high):
                     unseen |= {id(tick.label1), id(tick.label2)}
-    found = figure.findobj(matplotlib.text.Text)
-    return [t for t in found if t.get_text().strip() and t.get_visible() and id(t) not in unseen]
+    result = figure.findobj(matplotlib.text.Text)
+    return [t for t in result if t.get_text().strip() and t.get_visible() and id(t) not in unseen]
 
 
 def words(figure: Any) -> str:
-    found = [text.get_text() for text in figure.findobj(matplotlib.text.Text)]
-    return " ".join(" ".join([*found, *figure.sentences]).split())
+    result = [text.get_text() for text in figure.findobj(matplotlib.text.Text)]
+    return " ".join(" ".join([*result, *figure.sentences]).split())
 
 
 # --- colours --------------------------------------------------------------------------------------
@@ -109,10 +109,10 @@ def test_any_two_colours_differ_in_grey_and_from_paper() -> None:
 
 def test_series_that_share_a_colour_differ_in_marker_and_line() -> None:
     looks = [style.series_style(index) for index in range(14)]
-    for one, other in combinations(looks, 2):
-        assert (one["color"], one["marker"]) != (other["color"], other["marker"])
-    for one, other in zip(looks[:7], looks[7:], strict=True):
-        assert one["linestyle"] != other["linestyle"] and one["marker"] != other["marker"]
+    for each, other in combinations(looks, 2):
+        assert (each["color"], each["marker"]) != (other["color"], other["marker"])
+    for each, other in zip(looks[:7], looks[7:], strict=True):
+        assert each["linestyle"] != other["linestyle"] and each["marker"] != other["marker"]
 
 
 # --- both widths ----------------------------------------------------------------------------------
@@ -150,8 +150,8 @@ def test_tick_labels_do_not_touch_each_other(number: int, width: int) -> None:
     boxes = {id(text): box for text, box in texts}
     for axes in figure.axes:
         for axis in (axes.xaxis, axes.yaxis):
-            own = [boxes[id(t.label1)] for t in axis.get_major_ticks() if id(t.label1) in boxes]
-            assert not any(a.overlaps(b) for a, b in combinations(own, 2))
+            group = [boxes[id(t.label1)] for t in axis.get_major_ticks() if id(t.label1) in boxes]
+            assert not any(a.overlaps(b) for a, b in combinations(group, 2))
 
 
 def test_every_axis_of_a_curve_has_a_label_with_its_unit() -> None:
@@ -175,9 +175,9 @@ def test_published_points_have_their_series_colour_and_one_entry_in_the_legend()
     assert labels.count("crosses: published") == 1 and labels.count("LBS 256") == 1
     lines = {line.get_gid(): line for line in figure.axes[2].lines}
     for series in {row["series"] for row in ours}:
-        own = lines[f"points-C-{series}-measured"]
+        group = lines[f"points-C-{series}-measured"]
         theirs = lines[f"points-C-{series}-published"]
-        assert own.get_color() == theirs.get_color()
+        assert group.get_color() == theirs.get_color()
         assert theirs.get_marker() == "x"
 
 
@@ -185,7 +185,7 @@ def test_published_points_have_their_series_colour_and_one_entry_in_the_legend()
 
 
 def rows_of(**origins: list[str | None]) -> pd.DataFrame:
-    rows = [{"series": s, "energy_origin": o} for s, found in origins.items() for o in found]
+    rows = [{"series": s, "energy_origin": o} for s, result in origins.items() for o in result]
     return pd.DataFrame(rows, dtype=object)
 
 
@@ -235,8 +235,8 @@ def test_panels_of_the_same_quantity_have_the_same_x_axis_and_lines_break_at_unk
     limits = [axes.get_xlim() for axes in figure.axes[:3]]
     assert limits[0] == limits[1] == limits[2] and limits[2][0] < 1
     for axes in figure.axes[2:4]:
-        own = [r for r in axes.lines if (r.get_gid() or "").endswith(f"{series}-measured")]
-        known = [np.isfinite(line.get_ydata()).astype(int).tolist() for line in own]
+        group = [r for r in axes.lines if (r.get_gid() or "").endswith(f"{series}-measured")]
+        known = [np.isfinite(line.get_ydata()).astype(int).tolist() for line in group]
         assert known == [[0, 1, 1, 0, 1, 1, 1, 1, 1]]
 
 

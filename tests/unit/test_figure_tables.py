@@ -43,8 +43,8 @@ def configuration(gpus: int, *, repeats: int = 1, **means: float | None) -> Row:
     row |= {"gpus_per_replica": 1, "gradient_accumulation_steps": 1}
     row |= {"local_batch_size": 64, "global_batch_size": 64 * gpus, "epochs": 4}
     row |= {"dataset_samples": 1000 * gpus, "energy_origin": "measured", "energy_scope": "cpu"}
-    for place, name in enumerate(QUANTITIES):
-        mean = means.get(name, 100.0 + place)
+    for position, name in enumerate(QUANTITIES):
+        mean = means.get(name, 100.0 + position)
         spread = None if repeats == 1 or mean is None else 0.1 * mean
         row |= {f"{name}_mean": mean, f"{name}_sd": spread}
         row[f"{name}_low"] = None if spread is None else mean - 2 * spread  # type: ignore[operator]
@@ -95,9 +95,9 @@ PANELS = {
 @pytest.mark.parametrize("figure", PANELS)
 def test_a_figure_has_the_papers_panels_with_a_row_for_each_point(figure: str) -> None:
     configurations = frame_of([configuration(n) for n in GPU_COUNTS], CONFIGURATIONS)
-    found = panel_points(definition(figure), configurations, Path())
-    assert to_table(found, POINTS).schema.equals(POINTS)
-    rows = records(found)
+    result = panel_points(definition(figure), configurations, Path())
+    assert to_table(result, POINTS).schema.equals(POINTS)
+    rows = records(result)
     panels = list(dict.fromkeys((r["panel"], r["x_name"], r["y_name"]) for r in rows))
     assert sorted(panels) == sorted(PANELS[figure])
     for letter, _, _ in panels:
@@ -172,18 +172,18 @@ def alike(gpus: int, **more: Any) -> Row:
 
 def speedups(times: dict[int, float], **more: Any) -> dict[int, Row]:
     rows = [alike(n, runtime_h=t, **more) for n, t in times.items()]
-    found = rows_of("figure2", rows, list(times))
-    return {r["gpus"]: r for r in found if r["y_name"] == "speedup"}
+    result = rows_of("figure2", rows, list(times))
+    return {r["gpus"]: r for r in result if r["y_name"] == "speedup"}
 
 
 def test_the_speedup_is_relative_to_one_gpu() -> None:
-    found = speedups({1: 8.0, 2: 5.0, 4: 2.0})
-    assert {n: r["y"] for n, r in found.items()} == {1: 1.0, 2: 1.6, 4: 4.0}
+    result = speedups({1: 8.0, 2: 5.0, 4: 2.0})
+    assert {n: r["y"] for n, r in result.items()} == {1: 1.0, 2: 1.6, 4: 4.0}
 
 
 def test_a_series_that_starts_at_n_gpus_starts_at_a_speedup_of_n() -> None:
-    found = speedups({16: 41.0, 32: 24.0, 64: 16.0})
-    assert {n: r["y"] for n, r in found.items()} == pytest.approx(
+    result = speedups({16: 41.0, 32: 24.0, 64: 16.0})
+    assert {n: r["y"] for n, r in result.items()} == pytest.approx(
         {16: 16.0, 32: 16 * 41 / 24, 64: 16 * 41 / 16}
     )
 
@@ -192,15 +192,15 @@ def test_the_speedups_bar_is_that_of_both_run_times() -> None:
     first, other = alike(4, runtime_h=10.0, repeats=3), alike(16, repeats=3)
     other |= {"runtime_h_mean": 3.0, "runtime_h_sd": 0.2}
     other |= {"runtime_h_low": 2.7, "runtime_h_high": 3.3}
-    found = rows_of("figure2", [first, other], [4, 16])[1]
-    assert found["y"] == pytest.approx(4 * 10 / 3)
-    assert found["y_low"] * found["y_high"] == pytest.approx(found["y"] ** 2)
-    assert 0 < found["y_low"] < found["y"]
+    result = rows_of("figure2", [first, other], [4, 16])[1]
+    assert result["y"] == pytest.approx(4 * 10 / 3)
+    assert result["y_low"] * result["y_high"] == pytest.approx(result["y"] ** 2)
+    assert 0 < result["y_low"] < result["y"]
 
 
 def test_a_speedup_of_single_runs_has_no_error_bar() -> None:
-    found = speedups({1: 8.0, 2: 5.0})[2]
-    assert (found["y_low"], found["y_high"]) == (None, None)
+    result = speedups({1: 8.0, 2: 5.0})[2]
+    assert (result["y_low"], result["y_high"]) == (None, None)
     mixed = rows_of("figure2", [alike(1), alike(2, repeats=3)], [1, 2])[1]
     assert (mixed["y_low"], mixed["y_high"]) == (None, None)
 
@@ -217,10 +217,10 @@ def test_the_overview_is_of_the_campaign_alone(tmp_path: Path) -> None:
     made = table_definition(demo(), "figure1", [])
     out = tmp_path / "figure1.parquet"
     write_figure_table(made, tmp_path / "no-results", out)
-    found = pq.read_table(out)
-    assert found.schema.equals(OVERVIEW)
-    assert json.loads(found.schema.metadata[b"scalewatt"])["missing"] == []
-    rows = {(r["series"], r["gpus"]): r for r in found.to_pylist()}
+    result = pq.read_table(out)
+    assert result.schema.equals(OVERVIEW)
+    assert json.loads(result.schema.metadata[b"scalewatt"])["missing"] == []
+    rows = {(r["series"], r["gpus"]): r for r in result.to_pylist()}
     assert len(rows) == 3 + 2 + 3 + 2
     scaled = rows["resnet50-scaled-lbs16", 2]
     assert (scaled["dataset_rule"], scaled["batch_rule"]) == ("scaled", "constant LBS")
@@ -258,19 +258,19 @@ def test_a_figures_table_is_written_from_its_own_runs_and_no_others(tmp_path: Pa
     made, runs = finished_demo_runs(tmp_path, "figure4")
     out = tmp_path / "tables" / "figure4.parquet"
     write_figure_table(made, tmp_path, out)
-    found = pq.read_table(out)
-    assert found.schema.equals(POINTS)
-    with_runs = [row["configuration"] for row in found.to_pylist() if row["n_repeats"]]
+    result = pq.read_table(out)
+    assert result.schema.equals(POINTS)
+    with_runs = [row["configuration"] for row in result.to_pylist() if row["n_repeats"]]
     assert set(with_runs) == {id_ for id_, _ in runs}
-    repeated = [r for r in found.to_pylist() if r["series"] == "fourcastnet-pretrain-gbs12"]
+    repeated = [r for r in result.to_pylist() if r["series"] == "fourcastnet-pretrain-gbs12"]
     assert {r["n_repeats"] for r in repeated} == {3}
     assert all(r["y_sd"] > 0 for r in repeated if r["panel"] in "CD" and r["gpus"] == 4)
-    metadata = json.loads(found.schema.metadata[b"scalewatt"])
+    metadata = json.loads(result.schema.metadata[b"scalewatt"])
     assert metadata["figure"] == "figure4" and metadata["campaign"] == "demo"
     assert metadata["missing"] == []
     assert metadata["gpu_word"] == "processes"
     with open(out.with_suffix(".csv"), newline="") as file:
-        assert len(list(csv.DictReader(file))) == len(found)
+        assert len(list(csv.DictReader(file))) == len(result)
 
 
 ONE_SEED = f"Repeats share one seed: {SCATTER}"
@@ -291,18 +291,18 @@ def test_where_errors_of_repeats_are_shown_it_is_said_that_they_share_one_seed(
         made, _ = finished_runs(tmp_path / seeds, campaign, figure)
         out = tmp_path / seeds / f"{figure}.parquet"
         write_figure_table(made, tmp_path / seeds, out)
-        said = [one for one in metadata_of(out)["notes"] if one.endswith(SCATTER)]
-        assert said == ([note] if note else [])
+        text = [each for each in metadata_of(out)["notes"] if each.endswith(SCATTER)]
+        assert text == ([note] if note else [])
 
 
 def test_a_figures_table_names_the_configurations_that_are_missing(tmp_path: Path) -> None:
     made, runs = finished_demo_runs(tmp_path, "figure2", skip=2)
     out = tmp_path / "figure2.parquet"
     write_figure_table(made, tmp_path, out)
-    found = pq.read_table(out)
-    missing = json.loads(found.schema.metadata[b"scalewatt"])["missing"]
+    result = pq.read_table(out)
+    missing = json.loads(result.schema.metadata[b"scalewatt"])["missing"]
     assert missing == demo().figure_configurations("figure2")[:2]
-    with_runs = [row["configuration"] for row in found.to_pylist() if row["n_repeats"]]
+    with_runs = [row["configuration"] for row in result.to_pylist() if row["n_repeats"]]
     assert set(with_runs) == {id_ for id_, _ in runs}
 
 
@@ -315,11 +315,11 @@ def test_a_run_that_is_left_out_is_named_and_its_configuration_is_not_missing(
     kept = [run for run in runs if run[0] != alone]
     made = table_definition(demo(), "figure2", kept[1:], out)
     write_figure_table(made, tmp_path, tmp_path / "figure2.parquet")
-    found = pq.read_table(tmp_path / "figure2.parquet")
-    said = json.loads(found.schema.metadata[b"scalewatt"])
-    assert said["excluded"] == out
-    assert said["missing"] == [kept[0][0]]
-    assert {row["y"] for row in found.to_pylist() if row["configuration"] == alone} == {None}
+    result = pq.read_table(tmp_path / "figure2.parquet")
+    text = json.loads(result.schema.metadata[b"scalewatt"])
+    assert text["excluded"] == out
+    assert text["missing"] == [kept[0][0]]
+    assert {row["y"] for row in result.to_pylist() if row["configuration"] == alone} == {None}
 
 
 def metadata_of(path: Path) -> Row:
@@ -333,5 +333,5 @@ def test_why_energies_are_not_known_is_stored_by_configuration(tmp_path: Path) -
         write_energy(RunFiles(tmp_path, id_, 1).energy, unknown)
     made["excluded"] = [{"configuration": runs[-1][0], "repeat": 1, "reason": "busy"}]
     write_figure_table(made, tmp_path, tmp_path / "figure2.parquet")
-    said = metadata_of(tmp_path / "figure2.parquet")["no_energy"]
-    assert said == {runs[0][0]: "other runs measured on the node at the same time"}
+    text = metadata_of(tmp_path / "figure2.parquet")["no_energy"]
+    assert text == {runs[0][0]: "other runs measured on the node at the same time"}

@@ -41,8 +41,8 @@ def words(figure: Any) -> str:
     """Everything the figure says, line breaks as blanks."""
     import matplotlib.text
 
-    found = [text.get_text() for text in figure.findobj(matplotlib.text.Text)]
-    return " ".join(" ".join([*found, *figure.sentences]).split())
+    result = [text.get_text() for text in figure.findobj(matplotlib.text.Text)]
+    return " ".join(" ".join([*result, *figure.sentences]).split())
 
 
 def factor(rows: list[dict[str, Any]], row: dict[str, Any], axis: str) -> float:
@@ -54,12 +54,12 @@ def factor(rows: list[dict[str, Any]], row: dict[str, Any], axis: str) -> float:
 @pytest.mark.parametrize(("number", "small"), [(2, False), (3, False), (6, True)])
 def test_every_row_with_a_value_is_one_plotted_point(number: int, small: bool) -> None:
     table = any_table(number, small)
-    found = [
+    result = [
         (float(x), float(y)) for line in lines(drawn(number, table)) for x, y in line.get_xydata()
     ]
     rows = plotted_of(f"figure{number}", table).to_pylist()
-    assert len(found) == len(rows) > 0
-    assert set(found) == {
+    assert len(result) == len(rows) > 0
+    assert set(result) == {
         (row["x"] * factor(rows, row, "x"), row["y"] * factor(rows, row, "y")) for row in rows
     }
 
@@ -113,17 +113,17 @@ def without(table: pa.Table, series: str, gpus: int) -> pa.Table:
 
 def stretches(figure: Any, panel: str, series: str) -> list[list[float]]:
     """The x of each unbroken piece of a line; matplotlib breaks one at NaN."""
-    found = []
+    result = []
     for line in lines(figure, f"points-{panel}-{series}"):
         assert line.get_linestyle() != "None"
         piece: list[float] = []
         for x, y in [*line.get_xydata(), (math.nan, math.nan)]:
             if math.isnan(x) or math.isnan(y):
-                found += [piece] if piece else []
+                result += [piece] if piece else []
                 piece = []
             else:
                 piece.append(float(x))
-    return found
+    return result
 
 
 @pytest.mark.parametrize("panel", ["A", "B", "C"])
@@ -211,18 +211,18 @@ def test_the_csv_of_figure1_holds_the_counts_that_are_drawn(tmp_path: Path) -> N
     written = pc.read_csv(tmp_path / "figure.csv").to_pylist()
     quantities = ("local_batch_size", "global_batch_size", "samples_per_gpu", "updates")
     for axes in drawn(1, table).axes:
-        said = [text.get_text() for text in axes.texts]
-        cell = next(t for t in said if "dataset, constant" in t)
-        own = [
+        printed = [text.get_text() for text in axes.texts]
+        cell = next(t for t in printed if "dataset, constant" in t)
+        group = [
             r
             for r in written
             if f"{r['dataset_rule'].capitalize()} dataset, {r['batch_rule']}" == cell
         ]
         bars = [patch for patch in axes.patches if patch.get_fill()]
-        assert len(bars) == len(quantities) * len(own) > 0
-        for row in own:
-            assert str(row["gpus"]) in said
-            assert {plain_number(row[name]) for name in quantities} <= set(said)
+        assert len(bars) == len(quantities) * len(group) > 0
+        for row in group:
+            assert str(row["gpus"]) in printed
+            assert {plain_number(row[name]) for name in quantities} <= set(printed)
     assert len(written) < len(table)
 
 

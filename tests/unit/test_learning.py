@@ -181,8 +181,8 @@ def test_the_table_has_a_row_per_run_and_epoch_under_the_first_series(tmp_path: 
     series = [{"name": name, "label": name, "points": points} for name in ("first", "second")]
     definition = {"figure": "learning", "series": series, "runs": [[NAME, 1]]}
     rows = configurations_of(runs_of([run_record(files, "made")], Facility()))
-    found = records(learning(definition, rows, tmp_path))
-    assert [(row["series"], row["repeat"], row["epoch"]) for row in found] == [
+    result = records(learning(definition, rows, tmp_path))
+    assert [(row["series"], row["repeat"], row["epoch"]) for row in result] == [
         ("first", 1, 0),
         ("first", 1, 1),
     ]
@@ -213,10 +213,10 @@ def places(table: pa.Table, cost: str, **only: Any) -> pd.DataFrame:
 
 
 def test_a_curve_ends_at_the_mean_of_its_runs() -> None:
-    found = places(learning_table(epochs=4), "energy_kwh", gpus=8, phase="train")
-    mean = figure_module.means(found).groupby("configuration")["x"].last()
-    for name, own in found.groupby("configuration"):
-        assert mean[name] == pytest.approx(own.groupby("repeat")["x"].last().mean())
+    result = places(learning_table(epochs=4), "energy_kwh", gpus=8, phase="train")
+    mean = figure_module.means(result).groupby("configuration")["x"].last()
+    for name, group in result.groupby("configuration"):
+        assert mean[name] == pytest.approx(group.groupby("repeat")["x"].last().mean())
 
 
 def mean_of(*runs: list[int]) -> list[tuple[float, float]]:
@@ -243,11 +243,11 @@ def test_a_run_that_lacks_an_epoch_does_not_shift_the_curve() -> None:
     def lost(row: Row) -> Row:
         return row | {"metric": None} if (row["repeat"], row["epoch"]) == (2, 3) else row
 
-    found = places(changed(learning_table(epochs=6), lost), "time_h", gpus=8, phase="train")
-    mean = figure_module.means(found)
-    for name, own in found.groupby("configuration"):
-        expected = own.groupby("epoch")[["x", "y"]].mean()
-        if (own["repeat"] == 2).any():
+    result = places(changed(learning_table(epochs=6), lost), "time_h", gpus=8, phase="train")
+    mean = figure_module.means(result)
+    for name, group in result.groupby("configuration"):
+        expected = group.groupby("epoch")[["x", "y"]].mean()
+        if (group["repeat"] == 2).any():
             expected = expected.loc[:2]
         drawn = mean[mean["configuration"] == name]
         assert drawn[["x", "y"]].to_numpy() == pytest.approx(expected.to_numpy())
@@ -260,13 +260,13 @@ def test_a_series_has_the_colour_of_its_place_in_the_campaign_in_every_figure_an
     made = {"series": [{"name": name, "place": at} for at, name in enumerate(names, 3)]}
     places = {name: style.COLOURS[(3 + at) % len(style.COLOURS)] for at, name in enumerate(names)}
     for figure, table in (("learning", learned), ("pareto", chosen)):
-        told = with_metadata(table, {"figure": figure, "campaign": "paper"}, definition=made)
-        frame = to_frame(told)
+        stated = with_metadata(table, {"figure": figure, "campaign": "paper"}, definition=made)
+        frame = to_frame(stated)
         labels = {label: name for name, label in series_labels(drawable(frame)).items()}
-        drawn = draw(figure, told)
+        drawn = draw(figure, stated)
         handles = legend_of(drawn).items()
-        found = {labels[text]: h.get_color() for text, h in handles if text in labels}
-        assert found == places
+        result = {labels[text]: h.get_color() for text, h in handles if text in labels}
+        assert result == places
 
 
 def test_a_run_that_diverged_ends_where_its_metric_does() -> None:

@@ -60,18 +60,18 @@ def test_an_id_shows_what_was_asked_for() -> None:
 def test_a_spec_without_levers_is_as_it_was_and_one_with_them_is_read_back() -> None:
     plain = run_spec(load_campaign(DEMO), "resnet50-local-n001-lbs0016-full", 1)
     assert "operating_point" not in plain.text
-    own = run_spec(campaign(), "resnet50-local-n001-lbs0016-full-gpuclock705mhz", 1)
-    assert '"gpu_clock_mhz": 705.0' in own.text
-    for spec in (plain, own):
+    group = run_spec(campaign(), "resnet50-local-n001-lbs0016-full-gpuclock705mhz", 1)
+    assert '"gpu_clock_mhz": 705.0' in group.text
+    for spec in (plain, group):
         assert parse_spec(spec.as_json(), "spec.json") == spec
-    assert own.sha256 != replace(own, operating_point={"gpu_clock_mhz": 930.0}).sha256
+    assert group.sha256 != replace(group, operating_point={"gpu_clock_mhz": 930.0}).sha256
 
 
 def test_fine_tuning_starts_from_weights_that_were_trained_at_another_clock() -> None:
     content = edited({("series", "fourcastnet-finetune-lbs4", "gpu_clock_mhz"): 1200}, DEMO)
-    found = expand(content, Path("made.yaml"), known_devices()).configurations
-    own = found["fourcastnet.finetune-local-n001-lbs0004-full-gpuclock1200mhz"]
-    assert own.initial_weights == "fourcastnet.pretrain-local-n001-lbs0004-full"
+    result = expand(content, Path("made.yaml"), known_devices()).configurations
+    group = result["fourcastnet.finetune-local-n001-lbs0004-full-gpuclock1200mhz"]
+    assert group.initial_weights == "fourcastnet.pretrain-local-n001-lbs0004-full"
 
 
 def test_a_pilot_of_clocks_calibrates_each_of_them(tmp_path: Path) -> None:
@@ -80,7 +80,9 @@ def test_a_pilot_of_clocks_calibrates_each_of_them(tmp_path: Path) -> None:
     path = write_yaml(tmp_path / "levers.yaml", content)
     pilot = expand(make_pilot(path)[0], path, known_devices())
     asked = {
-        str(one.operating_point) for one in pilot.configurations.values() if one.model == "resnet50"
+        str(each.operating_point)
+        for each in pilot.configurations.values()
+        if each.model == "resnet50"
     }
     assert {str({"gpu_clock_mhz": clock}) for clock in (705.0, 1410.0)} <= asked
 
@@ -263,15 +265,15 @@ def test_a_run_without_its_clock_is_left_out_of_every_figure(tmp_path: Path, fig
     definition = table_definition(of, figure, [r for r in runs if r != [id_, 3]], [by_hand])
     out = tmp_path / "tables" / f"{figure}.parquet"
     write_figure_table(definition, tmp_path, out)
-    own = pq.read_table(out).to_pandas()
-    own = own[own.configuration == id_]
+    group = pq.read_table(out).to_pandas()
+    group = group[group.configuration == id_]
     law_j = energy_j(705, 1)
     if figure == "breakdown":
-        assert own.energy_kwh.sum() * 3.6e6 == pytest.approx(law_j)
+        assert group.energy_kwh.sum() * 3.6e6 == pytest.approx(law_j)
     else:
-        assert own[own.panel == "A"].y.iloc[0] == pytest.approx(law_j / SAMPLES)
-    told = pq.read_schema(out).metadata
-    assert '"reason": "by hand"' in str(told) and '"reason": "not_held"' in str(told)
+        assert group[group.panel == "A"].y.iloc[0] == pytest.approx(law_j / SAMPLES)
+    stated = pq.read_schema(out).metadata
+    assert '"reason": "by hand"' in str(stated) and '"reason": "not_held"' in str(stated)
 
 
 def test_a_run_that_did_not_have_its_clock_is_left_out_of_its_configuration(tmp_path: Path) -> None:

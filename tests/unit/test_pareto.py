@@ -39,10 +39,10 @@ POINTS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, m
 
 @given(POINTS, st.sampled_from(["min", "max"]))
 def test_each_point_is_on_the_front_or_beaten_by_one_that_is(
-    places: list[tuple[int, int]], goal: str
+    positions: list[tuple[int, int]], goal: str
 ) -> None:
     sign = 1 if goal == "min" else -1
-    rows = with_front([point(x, y, metric_goal=goal) for x, y in places])
+    rows = with_front([point(x, y, metric_goal=goal) for x, y in positions])
     front = [row for row in rows if row["pareto_optimal"]]
     assert front
     for row in rows:
@@ -86,16 +86,16 @@ def test_mean_spread_and_interval_are_those_of_the_configurations() -> None:
     for row in pareto_table().to_pylist():
         for axis in "xy":
             for end in ("low", "high"):
-                own = stored[row["configuration"]][f"{row[f'{axis}_name']}_{end}"]
-                assert row[f"{axis}_{end}"] == own
+                group = stored[row["configuration"]][f"{row[f'{axis}_name']}_{end}"]
+                assert row[f"{axis}_{end}"] == group
 
 
 def test_the_overlay_adds_published_points_that_are_on_no_front() -> None:
-    own, overlaid = pareto_table(), pareto_table(overlay="published")
+    group, overlaid = pareto_table(), pareto_table(overlay="published")
     added = [row for row in overlaid.to_pylist() if row["energy_origin"] == "published"]
     assert added and {row["pareto_optimal"] for row in added} == {None}
     assert all(row["x"] is not None and row["y"] is not None for row in added)
-    assert overlaid.num_rows == own.num_rows + len(added)
+    assert overlaid.num_rows == group.num_rows + len(added)
 
 
 # --- the figure -----------------------------------------------------------------------------------

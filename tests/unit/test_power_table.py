@@ -42,9 +42,9 @@ def power_rows(
     results: Path, traces: list[Row], energy: list[Row] | None = None, **more: Any
 ) -> list[Row]:
     write_traces(make_run(results, energy or WHOLE), traces)
-    found = written(results, definition([NAME], **more))
-    assert found.schema.equals(POWER)
-    rows: list[Row] = found.to_pylist()
+    result = written(results, definition([NAME], **more))
+    assert result.schema.equals(POWER)
+    rows: list[Row] = result.to_pylist()
     return rows
 
 
@@ -72,12 +72,12 @@ def test_figure5_shows_the_first_gpu_from_the_start_of_training(tmp_path: Path) 
 def test_means_are_over_the_known_time_of_the_energy_account(tmp_path: Path) -> None:
     files = make_run(tmp_path, WHOLE)
     write_traces(files, [trace("n1", "gpu", 0, t, 100.0) for t in range(3)])
-    place: Row = {"segment": 0, "node": "n1", "device_kind": "gpu", "stage": "train"}
+    position: Row = {"segment": 0, "node": "n1", "device_kind": "gpu", "stage": "train"}
     devices = [
-        device(**place, device_index=0, recorded_j=4000.0, covered_s=20.0),
-        device(**place | {"segment": 1}, device_index=0, recorded_j=300.0, covered_s=3.0),
-        device(**place, device_index=1, recorded_j=100.0, covered_s=2.0),
-        device(**place | {"device_kind": "cpu"}, device_index=0, recorded_j=9e9),
+        device(**position, device_index=0, recorded_j=4000.0, covered_s=20.0),
+        device(**position | {"segment": 1}, device_index=0, recorded_j=300.0, covered_s=3.0),
+        device(**position, device_index=1, recorded_j=100.0, covered_s=2.0),
+        device(**position | {"device_kind": "cpu"}, device_index=0, recorded_j=9e9),
     ]
     write_table(pa.Table.from_pylist(devices, DEVICES_SCHEMA), files.devices)
     first, *_ = written(tmp_path, definition([NAME])).to_pylist()

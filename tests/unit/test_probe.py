@@ -83,15 +83,15 @@ def rows_of(folder: Path, *watts: float, powers: dict[str, Any] = NOTHING) -> di
 
 
 def test_a_probe_gives_the_mean_power_of_its_window_only(tmp_path: Path) -> None:
-    found = probe_powers(make_probe(tmp_path, node(100.0)), NOTHING)
-    means = {name: kind.mean_w for name, kind in found.kinds.items()}
+    result = probe_powers(make_probe(tmp_path, node(100.0)), NOTHING)
+    means = {name: kind.mean_w for name, kind in result.kinds.items()}
     assert means == {
         "gpu": pytest.approx(210.0),
         "cpu": pytest.approx(70.0),
         "ram": pytest.approx(7.0),
     }
-    assert {kind.energy_origin for kind in found.kinds.values()} == {"measured"}
-    assert codes(found.flags) == set()
+    assert {kind.energy_origin for kind in result.kinds.values()} == {"measured"}
+    assert codes(result.flags) == set()
 
 
 def test_gpus_that_a_probe_does_not_open_are_separate(tmp_path: Path) -> None:
@@ -104,17 +104,17 @@ def test_gpus_that_a_probe_does_not_open_are_separate(tmp_path: Path) -> None:
 def test_a_gpu_without_a_sensor_makes_the_gpus_power_unknown_and_not_less(tmp_path: Path) -> None:
     sensors = node()
     del sensors["CUDA:1_POWER"]
-    found = probe_powers(make_probe(tmp_path, sensors), NOTHING)
-    assert found.kinds["gpu"].mean_w is None
-    assert found.kinds["cpu"].mean_w == pytest.approx(70.0)
-    assert codes(found.flags) >= {"device_count", "coverage"}
+    result = probe_powers(make_probe(tmp_path, sensors), NOTHING)
+    assert result.kinds["gpu"].mean_w is None
+    assert result.kinds["cpu"].mean_w == pytest.approx(70.0)
+    assert codes(result.flags) >= {"device_count", "coverage"}
 
 
 def test_a_recording_that_ends_within_the_window_gives_nothing(tmp_path: Path) -> None:
     sensors = {name: values[:25] for name, values in node().items()}
-    found = probe_powers(make_probe(tmp_path, sensors), NOTHING)
-    assert {kind.mean_w for kind in found.kinds.values()} == {None}
-    assert "coverage" in codes(found.flags)
+    result = probe_powers(make_probe(tmp_path, sensors), NOTHING)
+    assert {kind.mean_w for kind in result.kinds.values()} == {None}
+    assert "coverage" in codes(result.flags)
 
 
 def test_power_is_estimated_where_there_is_no_sensor(tmp_path: Path) -> None:
@@ -128,9 +128,9 @@ def test_power_is_estimated_where_there_is_no_sensor(tmp_path: Path) -> None:
 def test_a_node_with_busy_cores_is_flagged(tmp_path: Path, percent: float, flagged: bool) -> None:
     busy = np.full(60, 100.0)
     busy[WINDOW] = busy[WINDOW.stop] = percent
-    found = probe_powers(make_probe(tmp_path, node() | {"CPU_BUSY": busy}), NOTHING)
-    assert ("not_idle" in codes(found.flags)) is flagged
-    assert found.kinds["cpu"].mean_w == pytest.approx(70.0)
+    result = probe_powers(make_probe(tmp_path, node() | {"CPU_BUSY": busy}), NOTHING)
+    assert ("not_idle" in codes(result.flags)) is flagged
+    assert result.kinds["cpu"].mean_w == pytest.approx(70.0)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
@@ -225,13 +225,13 @@ def idle_j(path: Path, device: str, seconds: Any, origins: Any) -> dict[str, Any
     """Idle energy by device kind, of a run with these seconds and origins."""
     schema = pa.schema([(n, pa.string()) for n in ("device", "device_kind", "energy_origin")])
     parts = [
-        {"device": device, "device_kind": kind, "energy_origin": origins[kind], "device_s": one}
-        for kind, one in seconds.items()
+        {"device": device, "device_kind": kind, "energy_origin": origins[kind], "device_s": each}
+        for kind, each in seconds.items()
     ]
-    found = idle_energies_j(
+    result = idle_energies_j(
         path, frame_of(parts, schema.append(pa.field("device_s", pa.float64())))
     )
-    return dict(zip(seconds, values(found), strict=True))
+    return dict(zip(seconds, values(result), strict=True))
 
 
 def test_without_a_probe_idle_energy_is_not_known(idle_table: Path) -> None:
@@ -243,14 +243,14 @@ def test_without_a_probe_idle_energy_is_not_known(idle_table: Path) -> None:
 
 def test_idle_energy_counts_the_devices_that_a_run_held(idle_table: Path) -> None:
     origins = dict.fromkeys(("gpu", "cpu"), "measured")
-    found = idle_j(idle_table, "box", {"gpu": 3 * 100.0, "cpu": 2 * 100.0}, origins)
-    assert found == {"gpu": pytest.approx(3 * 100 * 106.0), "cpu": pytest.approx(2 * 100 * 70.0)}
+    result = idle_j(idle_table, "box", {"gpu": 3 * 100.0, "cpu": 2 * 100.0}, origins)
+    assert result == {"gpu": pytest.approx(3 * 100 * 106.0), "cpu": pytest.approx(2 * 100 * 70.0)}
 
 
 def test_idle_energy_is_unknown_where_a_kind_is_or_differs_in_origin(idle_table: Path) -> None:
     both = {"cpu": 100.0, "unused_gpu": 100.0}
-    found = idle_j(idle_table, "box", both, dict.fromkeys(both, "measured"))
-    assert found["unused_gpu"] is None and found["cpu"] is not None
+    result = idle_j(idle_table, "box", both, dict.fromkeys(both, "measured"))
+    assert result["unused_gpu"] is None and result["cpu"] is not None
     assert idle_j(idle_table, "box", {"cpu": 1.0}, {"cpu": "estimated"}) == {"cpu": None}
     assert idle_j(idle_table, "box", {}, {}) == {}
 
@@ -260,13 +260,13 @@ def run_of(device: str, idle: float | None = None, **more: Any) -> dict[str, Any
 
 
 def runs(made: list[dict[str, Any]]) -> pd.DataFrame:
-    return frame_of([dict.fromkeys(RUNS.names) | one for one in made], RUNS)
+    return frame_of([dict.fromkeys(RUNS.names) | each for each in made], RUNS)
 
 
 def idle_of(tmp_path: Path, *nodes: Sensors) -> Path:
     """The table of probes of `box` that found these nodes."""
-    for repeat, one in enumerate(nodes, 1):
-        make_probe(tmp_path / "idle" / "box", one, repeat)
+    for repeat, each in enumerate(nodes, 1):
+        make_probe(tmp_path / "idle" / "box", each, repeat)
     repeats = list(range(1, len(nodes) + 1))
     out = tmp_path / "tables" / "idle.parquet"
     devices = {"box": {"repeats": repeats, "powers": NOTHING}}
@@ -279,8 +279,8 @@ def test_the_power_of_a_node_that_was_busy_is_no_idle_power(tmp_path: Path) -> N
     path = idle_of(tmp_path, node(), busy)
     assert pq.read_table(path)["mean_w"].null_count == 0
     kinds = dict.fromkeys(("gpu", "cpu"), 1.0)
-    found = idle_j(path, "box", kinds, dict.fromkeys(kinds, "measured"))
-    assert found == {"gpu": None, "cpu": None}
+    result = idle_j(path, "box", kinds, dict.fromkeys(kinds, "measured"))
+    assert result == {"gpu": None, "cpu": None}
     why = without_baseline(path, runs([run_of("box")]))
     assert why == {"box": "its nodes were not idle: repeat 2: n1: cpu 86 % busy, so not idle"}
 

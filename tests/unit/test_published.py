@@ -69,14 +69,14 @@ def test_published_rows_are_named_as_the_papers_campaign_names_them(rows: dict[s
     campaign = load_campaign(PAPER)
     assert set(rows) <= set(campaign.configurations)
     for id_, row in rows.items():
-        own = campaign.configurations[id_]
+        group = campaign.configurations[id_]
         for name in ("model", "phase", "device", "gpus", "nodes", "dataset_samples", "epochs"):
-            assert row[name] == getattr(own, name), (id_, name)
+            assert row[name] == getattr(group, name), (id_, name)
         assert (row["local_batch_size"], row["global_batch_size"]) == (
-            own.local_batch_size,
-            own.global_batch_size,
+            group.local_batch_size,
+            group.global_batch_size,
         )
-        assert row["precision"] == own.settings["precision"]
+        assert row["precision"] == group.settings["precision"]
 
 
 def test_every_number_of_the_reference_is_in_a_row(rows: dict[str, Row]) -> None:
@@ -186,9 +186,9 @@ def points(definition: Row, configurations: pd.DataFrame) -> pd.DataFrame:
 @pytest.mark.parametrize("figure", FIGURES)
 def test_published_points_stand_behind_the_campaigns_own(paper: Campaign, figure: str) -> None:
     definition = table_definition(paper, figure, [])
-    own = records(points({**definition, "options": {}}, ours(paper, figure)))
+    group = records(points({**definition, "options": {}}, ours(paper, figure)))
     both = records(points(definition, ours(paper, figure)))
-    assert [r for r in both if r["energy_origin"] == "measured"] == own
+    assert [r for r in both if r["energy_origin"] == "measured"] == group
     added = [r for r in both if r["energy_origin"] == "published"]
     assert added
     labels = {s["name"]: s["label"] for s in definition["series"]}
@@ -215,14 +215,14 @@ def test_equal_run_times_are_equal_speedups_whoever_published_them(paper: Campai
     definition = table_definition(paper, "figure4", [])
     hours = {4: 4 * 43.28 * 0.95, 16: 43.28, 64: 17.0}
     series = next(s for s in definition["series"] if s["name"] == "fourcastnet-pretrain-lbs1")
-    own = [
+    group = [
         made_row(paper.configurations[p["configuration"]], runtime_h_mean=hours[p["gpus"]])
         for p in series["points"]
         if p["gpus"] in hours
     ]
     found = {
         (r["gpus"], r["energy_origin"]): r["y"]
-        for r in records(points(definition, frame_of(own, CONFIGURATIONS)))
+        for r in records(points(definition, frame_of(group, CONFIGURATIONS)))
         if (r["series"], r["y_name"]) == (series["name"], "speedup")
     }
     assert found[4, "measured"] == 4
@@ -284,8 +284,8 @@ def test_table1_has_the_published_row_under_each_of_ours(paper: Campaign) -> Non
 def test_the_reference_names_known_trainings_and_positive_numbers() -> None:
     rows = published._merged()
     assert set(rows["device"]) == set(published.SCOPES)
-    for (model, phase), own in rows.groupby(["model", "phase"]):
-        assert phase in phases_of(model) and own["configuration"].is_unique
+    for (model, phase), group in rows.groupby(["model", "phase"]):
+        assert phase in phases_of(model) and group["configuration"].is_unique
     numbers = rows.select_dtypes("number")
     spreads = [name for name in numbers if name.endswith(("popstd", "popstd_kwh"))]
     assert (numbers[spreads].fillna(0) >= 0).all(axis=None)

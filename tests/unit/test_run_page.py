@@ -133,11 +133,11 @@ def test_parts_of_the_time_hold_the_least_greatest_and_mean_of_their_samples(
     bin_s, half = len(watts) / count, len(watts) // 2
     samples = pd.DataFrame({"kind": "gpu", "time_s": times, "power_w": watts})
     batches = (rows for rows in (samples[:half], samples[half:]) if len(rows))
-    found = power_by_bin(batches, ["kind"], bin_s, count)
-    places = np.minimum((times / bin_s).astype(int), count - 1)
-    for place in range(count):
-        inside = watts[(places == place) & np.isfinite(watts)]
-        ends = [found[name][place] for name in ("low_w", "mean_w", "high_w")]
+    result = power_by_bin(batches, ["kind"], bin_s, count)
+    positions = np.minimum((times / bin_s).astype(int), count - 1)
+    for position in range(count):
+        inside = watts[(positions == position) & np.isfinite(watts)]
+        ends = [result[name][position] for name in ("low_w", "mean_w", "high_w")]
         expected = [inside.min(), inside.mean(), inside.max()] if len(inside) else [np.nan] * 3
         assert ends == pytest.approx(expected, nan_ok=True)
 
@@ -150,10 +150,10 @@ def drawn(files: RunFiles, excluded: str | None = None) -> Any:
 
 
 def test_the_title_says_energy_origin_scope_coverage_and_time(tmp_path: Path) -> None:
-    said = " ".join(figure_module.title_lines(page_of(made(tmp_path, seconds(10)))))
-    assert "resnet50-local-n002-lbs0064-full, repeat 1: GPUs 2, nodes 1, NVIDIA A100" in said
-    assert "Energy 0.45 kWh measured by sensors, scope gpu+cpu+ram, coverage 100 %" in said
-    assert "run time 1 h" in said
+    printed = " ".join(figure_module.title_lines(page_of(made(tmp_path, seconds(10)))))
+    assert "resnet50-local-n002-lbs0064-full, repeat 1: GPUs 2, nodes 1, NVIDIA A100" in printed
+    assert "Energy 0.45 kWh measured by sensors, scope gpu+cpu+ram, coverage 100 %" in printed
+    assert "run time 1 h" in printed
 
 
 def test_a_run_without_any_sensor_has_a_page_that_says_so(tmp_path: Path) -> None:

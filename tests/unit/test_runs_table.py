@@ -75,8 +75,8 @@ def test_where_larger_is_better_the_best_metric_is_the_largest(tmp_path: Path) -
     history = epochs([40.0, 22.5, 20.0, 25.0])
     row = row_of(tmp_path, WHOLE, history=history, metric_goal="max")
     assert (row["metric_goal"], row["metric_last"], row["metric_best"]) == ("max", 25.0, 40.0)
-    found = configurations_of(frame_of([row], RUNS))
-    assert list(found["metric_goal"]) == ["max"]
+    result = configurations_of(frame_of([row], RUNS))
+    assert list(result["metric_goal"]) == ["max"]
 
 
 STEP = ("step_data_s", "step_copy_s", "step_forward_s", "step_backward_s", "step_optimizer_s")

@@ -19,7 +19,7 @@ IDENTITY = {
 
 
 def row(gpus: int, hours: float, energy: float | None = 1.0, sd: float | None = None) -> Any:
-    found = dict.fromkeys(CONFIGURATIONS.names) | {
+    result = dict.fromkeys(CONFIGURATIONS.names) | {
         **IDENTITY,
         **{"configuration": f"c{gpus}", "gpus": gpus, "nodes": 1, "global_batch_size": 256 * gpus},
         **{"n_repeats": 1 if sd is None else 3, "energy_origin": "measured"},
@@ -29,9 +29,9 @@ def row(gpus: int, hours: float, energy: float | None = 1.0, sd: float | None = 
     for name, mean in values.items():
         spread = None if sd is None or mean is None else sd * mean
         ends = (None, None) if spread is None else (mean - 2 * spread, mean + 2 * spread)
-        found |= {f"{name}_mean": mean, f"{name}_sd": spread}
-        found |= {f"{name}_low": ends[0], f"{name}_high": ends[1]}
-    return found
+        result |= {f"{name}_mean": mean, f"{name}_sd": spread}
+        result |= {f"{name}_low": ends[0], f"{name}_high": ends[1]}
+    return result
 
 
 def series(*gpus: int) -> dict[str, Any]:
@@ -40,9 +40,9 @@ def series(*gpus: int) -> dict[str, Any]:
 
 
 def scaling_rows(series: list[Any], configurations: list[Any]) -> list[Any]:
-    found = scaling_of(series, frame_of(configurations, CONFIGURATIONS))
-    to_table(found, SCALING)
-    return records(found)
+    result = scaling_of(series, frame_of(configurations, CONFIGURATIONS))
+    to_table(result, SCALING)
+    return records(result)
 
 
 def test_speed_up_and_efficiency_are_those_of_the_smallest_n_that_has_runs() -> None:
@@ -72,9 +72,9 @@ def test_the_interval_of_a_ratio_is_welchs_on_logarithms_and_the_first_has_none(
 
 def test_two_repeats_that_scatter_widely_have_no_speed_up_below_0() -> None:
     both = [{**row(n, hours, sd=0.7), "n_repeats": 2} for n, hours in ((1, 1.0), (2, 1.6))]
-    (_, found) = scaling_rows([series(1, 2)], both)
-    assert 0 < found["speedup_low"] < found["speedup"] == pytest.approx(0.625)
-    assert (found["speedup_low"], found["speedup_high"]) == pytest.approx(
+    (_, result) = scaling_rows([series(1, 2)], both)
+    assert 0 < result["speedup_low"] < result["speedup"] == pytest.approx(0.625)
+    assert (result["speedup_low"], result["speedup_high"]) == pytest.approx(
         welch(0.625, (0.7, 0.7), 2), rel=1e-9
     )
 

@@ -26,7 +26,7 @@ from scalewatt.results.text.text_tables import escaped_latex, escaped_markdown
 NAMES = (*(f"figure{n}" for n in range(1, 8)), "breakdown", "learning", "pareto")
 SPECIAL = "100 % & a_b, 3 × 2 ± 1, CO₂ in m²/s², #1 of {x, y}, $5 ~ ^ \\ < > | – … n·T ÷ 2 ∝ n"
 TYPESET = {
-    **{f"\\{one}": one for one in "&%$#_{}"},
+    **{f"\\{each}": each for each in "&%$#_{}"},
     "\\textasciitilde{}": "~",
     "\\textasciicircum{}": "^",
     "\\textbackslash{}": "\\",
@@ -46,8 +46,8 @@ TYPESET = {
     "\\,": "\u2009",
     "~": "\u00a0",
     "--": "–",
-    **{f"\\textsubscript{{{n}}}": one for n, one in enumerate("₀₁₂₃₄₅₆₇₈₉")},
-    **{f"\\textsuperscript{{{n}}}": one for n, one in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
+    **{f"\\textsubscript{{{n}}}": each for n, each in enumerate("₀₁₂₃₄₅₆₇₈₉")},
+    **{f"\\textsuperscript{{{n}}}": each for n, each in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
 }
 """What LaTeX prints of each command: all that captions may have."""
 
@@ -67,7 +67,7 @@ def latex_text(source: str) -> str:
     commands = "|".join(map(re.escape, sorted(TYPESET, key=len, reverse=True)))
     rest = re.sub(commands, "", source)
     assert not set(rest) & set("\\{}$&%#_^~"), rest
-    return re.sub(commands, lambda found: TYPESET[found[0]], source)
+    return re.sub(commands, lambda result: TYPESET[result[0]], source)
 
 
 def markdown_text(source: str) -> str:
@@ -77,9 +77,9 @@ def markdown_text(source: str) -> str:
         [],
         ["paragraph_open", "inline", "paragraph_close"],
     )
-    inside = [one for token in tokens for one in token.children or ()]
-    assert {one.type for one in inside} <= {"text", "softbreak", "text_special"}
-    return "".join("\n" if one.type == "softbreak" else one.content for one in inside)
+    inside = [each for token in tokens for each in token.children or ()]
+    assert {each.type for each in inside} <= {"text", "softbreak", "text_special"}
+    return "".join("\n" if each.type == "softbreak" else each.content for each in inside)
 
 
 @pytest.mark.parametrize("name", NAMES)

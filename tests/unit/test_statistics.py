@@ -35,52 +35,52 @@ VALUES = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=12)
 
 @given(VALUES)
 def test_mean_sd_and_interval_are_those_of_scipy(values: list[float]) -> None:
-    found = summarise(values)
+    result = summarise(values)
     spread = max(abs(v) for v in values) + 1
     sd = np.std(values, ddof=1)
-    assert found.n == len(values)
-    assert found.mean == pytest.approx(np.mean(values), rel=1e-9, abs=1e-9 * spread)
-    assert found.sd == pytest.approx(sd, rel=1e-6, abs=1e-9 * spread)
+    assert result.n == len(values)
+    assert result.mean == pytest.approx(np.mean(values), rel=1e-9, abs=1e-9 * spread)
+    assert result.sd == pytest.approx(sd, rel=1e-6, abs=1e-9 * spread)
     if sd > 1e-6 * spread:
         low, high = scipy.stats.t.interval(
             0.95, len(values) - 1, np.mean(values), scipy.stats.sem(values)
         )
-        assert (found.low, found.high) == pytest.approx((low, high), rel=1e-6, abs=1e-9 * spread)
+        assert (result.low, result.high) == pytest.approx((low, high), rel=1e-6, abs=1e-9 * spread)
 
 
 def test_five_repeats_have_the_interval_of_the_tables() -> None:
     # t(0.975; 4) = 2.776; mean 3, sd sqrt(2.5), half-width 2.776·sd/sqrt(5) = 1.963
-    found = summarise([1.0, 2.0, 3.0, 4.0, 5.0])
-    assert found.mean == 3.0
-    assert found.sd == pytest.approx(1.58114, abs=1e-5)
-    assert (found.low, found.high) == pytest.approx((1.0368, 4.9632), abs=1e-4)
+    result = summarise([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert result.mean == 3.0
+    assert result.sd == pytest.approx(1.58114, abs=1e-5)
+    assert (result.low, result.high) == pytest.approx((1.0368, 4.9632), abs=1e-4)
 
 
 def test_the_interval_covers_the_truth_in_95_of_100_cases() -> None:
     rng = np.random.default_rng(1)
-    found = [summarise(rng.normal(7, 2, size=4).tolist()) for _ in range(2000)]
-    hits = sum(s.low < 7 < s.high for s in found)  # type: ignore[operator]
+    result = [summarise(rng.normal(7, 2, size=4).tolist()) for _ in range(2000)]
+    hits = sum(s.low < 7 < s.high for s in result)  # type: ignore[operator]
     # binomial: 1900 ± 4 sd of 9.7
     assert 1861 < hits < 1939
 
 
 def test_a_single_run_has_a_mean_and_no_spread() -> None:
-    found = summarise([4.2])
-    assert (found.n, found.mean) == (1, 4.2)
-    assert (found.sd, found.low, found.high) == (None, None, None)
+    result = summarise([4.2])
+    assert (result.n, result.mean) == (1, 4.2)
+    assert (result.sd, result.low, result.high) == (None, None, None)
 
 
 @given(st.floats(-1e6, 1e6), st.integers(2, 12))
 def test_equal_repeats_have_no_spread_but_a_known_one(value: float, repeats: int) -> None:
-    found = summarise([value] * repeats)
-    assert (found.mean, found.sd, found.low, found.high) == (value, 0, value, value)
+    result = summarise([value] * repeats)
+    assert (result.mean, result.sd, result.low, result.high) == (value, 0, value, value)
 
 
 @pytest.mark.parametrize("values", [[None], [1.0, None], [None, None], [1.0, None, 3.0]])
 def test_one_unknown_repeat_makes_the_mean_unknown(values: list[float | None]) -> None:
-    found = summarise(values)
-    assert found.n == len(values)
-    assert (found.mean, found.sd, found.low, found.high) == (None,) * 4
+    result = summarise(values)
+    assert result.n == len(values)
+    assert (result.mean, result.sd, result.low, result.high) == (None,) * 4
 
 
 def configuration_rows(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -103,10 +103,10 @@ POSITIVES = st.lists(POSITIVE, min_size=2, max_size=8)
 
 def columns(*parts: float | None) -> pd.DataFrame:
     """One row of SUMMARY."""
-    found = {
+    result = {
         name: column_of([value], pa.float64()) for name, value in zip(SUMMARY, parts, strict=True)
     }
-    return pd.DataFrame(found)
+    return pd.DataFrame(result)
 
 
 def of_population(n: int, *parts: float | None) -> dict[str, float | None]:
@@ -118,9 +118,9 @@ def of_population(n: int, *parts: float | None) -> dict[str, float | None]:
 @given(POSITIVES)
 def test_a_population_spread_says_the_same_as_the_values_it_is_of(values: list[float]) -> None:
     whole = summarise(values)
-    found = of_population(len(values), whole.mean, float(np.std(values)))
+    result = of_population(len(values), whole.mean, float(np.std(values)))
     for name in SUMMARY:
-        assert found[name] == pytest.approx(getattr(whole, name), rel=1e-6, abs=1e-9)
+        assert result[name] == pytest.approx(getattr(whole, name), rel=1e-6, abs=1e-9)
 
 
 NONE = (None, None, None)
@@ -177,9 +177,9 @@ def test_the_mean_of_a_ratio_is_the_mean_of_the_repeats_ratios(tmp_path: Path) -
 
 
 def test_a_configurations_row_has_exactly_the_columns_of_the_schema(tmp_path: Path) -> None:
-    found = configurations_of(frame_of(runs(tmp_path, WHOLE), RUNS))
-    to_table(found, CONFIGURATIONS)
-    [row] = records(found)
+    result = configurations_of(frame_of(runs(tmp_path, WHOLE), RUNS))
+    to_table(result, CONFIGURATIONS)
+    [row] = records(result)
     of_idle = {"idle_energy_kwh", "net_energy_kwh"}
     of_meters = {"node_energy_kwh", "facility_energy_kwh"}
     left_out = {*of_meters, *of_idle, "carbon_kg", "cost"}
@@ -190,8 +190,8 @@ def test_a_configurations_row_has_exactly_the_columns_of_the_schema(tmp_path: Pa
 
 
 def test_an_excluded_run_is_in_no_mean(tmp_path: Path) -> None:
-    one, other = runs(tmp_path, cpu(3.6e6), cpu(7.2e6))
-    (row,) = configuration_rows([one, {**other, "excluded": "a test"}])
+    each, other = runs(tmp_path, cpu(3.6e6), cpu(7.2e6))
+    (row,) = configuration_rows([each, {**other, "excluded": "a test"}])
     assert (row["n_repeats"], row["energy_kwh_mean"]) == (1, pytest.approx(1))
 
 
@@ -199,20 +199,20 @@ def test_measured_and_estimated_repeats_have_no_mean_energy_and_the_row_says_why
     tmp_path: Path,
 ) -> None:
     rows = runs(tmp_path, cpu(1.0), cpu(1.0), cpu(2.0, 1800, origin="estimated"))
-    (found,) = configuration_rows(rows)
-    assert found["energy_unlike"] == "repeats differ in origin (measured, estimated)"
-    assert {found[f"{name}_mean"] for name in ("energy_kwh", "cpu_energy_kwh", "p_gpuh_kw")} == {
+    (result,) = configuration_rows(rows)
+    assert result["energy_unlike"] == "repeats differ in origin (measured, estimated)"
+    assert {result[f"{name}_mean"] for name in ("energy_kwh", "cpu_energy_kwh", "p_gpuh_kw")} == {
         None
     }
-    assert found["energy_high_kwh"] is found["energy_origin"] is found["energy_scope"] is None
-    assert (found["runtime_h_mean"], found["n_repeats"]) == (pytest.approx(2.5 / 3), 3)
+    assert result["energy_high_kwh"] is result["energy_origin"] is result["energy_scope"] is None
+    assert (result["runtime_h_mean"], result["n_repeats"]) == (pytest.approx(2.5 / 3), 3)
 
 
 def test_repeats_of_unequal_scope_have_no_mean_energy_and_the_row_says_why(tmp_path: Path) -> None:
     rows = runs(tmp_path, cpu(1.0), [*cpu(2.0), part("gpu", "train", 3600, 5.0)])
-    (found,) = configuration_rows(rows)
-    assert found["energy_unlike"] == "repeats differ in scope (cpu, gpu+cpu)"
-    assert found["energy_kwh_mean"] is None
+    (result,) = configuration_rows(rows)
+    assert result["energy_unlike"] == "repeats differ in scope (cpu, gpu+cpu)"
+    assert result["energy_kwh_mean"] is None
 
 
 def test_repeats_on_cpu_and_gpu_are_not_averaged(tmp_path: Path) -> None:

@@ -40,8 +40,8 @@ def row(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def made(*rows: dict[str, Any], **said: Any) -> pa.Table:
-    return with_metadata(pa.Table.from_pylist(list(rows), schema=TABLE1), said)
+def made(*rows: dict[str, Any], **printed: Any) -> pa.Table:
+    return with_metadata(pa.Table.from_pylist(list(rows), schema=TABLE1), printed)
 
 
 def markdown(table: pa.Table) -> str:
@@ -62,8 +62,8 @@ def typeset(text: str) -> str:
 
 
 def latex_rows(text: str) -> list[list[str]]:
-    found = re.findall(r"^(.*)\\\\$", typeset(text), re.M)
-    return [[cell.strip() for cell in re.split(r"(?<!\\)&", line)] for line in found]
+    result = re.findall(r"^(.*)\\\\$", typeset(text), re.M)
+    return [[cell.strip() for cell in re.split(r"(?<!\\)&", line)] for line in result]
 
 
 HEADS = ["Device", "GPUs", "LBS", "GBS", "Energy (kWh)", "Energy per node (kWh)", "Run time (h)"]
@@ -151,8 +151,8 @@ def test_single_runs_among_repeats_have_no_spread_and_are_counted(form: Any) -> 
 def test_an_unknown_energy_is_a_dash_and_not_zero(form: Any) -> None:
     text = form(made(row(energy_kwh=None, energy_per_node_kwh=None)))
     line = next(line for line in text.splitlines() if "a100" in line)
-    found = [cell.strip() for cell in re.split(r"[|&]", line.strip("| "))]
-    assert found[4] == found[5] == {markdown: "–", latex: "--"}[form]
+    result = [cell.strip() for cell in re.split(r"[|&]", line.strip("| "))]
+    assert result[4] == result[5] == {markdown: "–", latex: "--"}[form]
 
 
 @BOTH
@@ -181,12 +181,12 @@ def test_table1_is_written_in_four_forms_with_the_chosen_rows_in_order(tmp_path:
         make_run(tmp_path, WHOLE, spec=make_spec(configuration=name, gpus=gpus, device="a100"))
     out = tmp_path / "tables" / "table1.parquet"
     write_figure_table(definition(), tmp_path, out)
-    found = pq.read_table(out)
-    assert found.schema.equals(TABLE1)
-    assert found["configuration"].to_pylist() == ["b", "a"]
-    assert found["energy_kwh"].to_pylist() == pytest.approx([0.45, 0.45])
-    assert found["metric_last"].to_pylist() == [25.0, 25.0]
-    assert found["gpu_hours"].to_pylist() == pytest.approx([8.0, 4.0])
+    result = pq.read_table(out)
+    assert result.schema.equals(TABLE1)
+    assert result["configuration"].to_pylist() == ["b", "a"]
+    assert result["energy_kwh"].to_pylist() == pytest.approx([0.45, 0.45])
+    assert result["metric_last"].to_pylist() == [25.0, 25.0]
+    assert result["gpu_hours"].to_pylist() == pytest.approx([8.0, 4.0])
     text = table_text(out, ".md")
     assert "| a100 | 8 |" in text and NAME in text
     assert latex_rows(table_text(out, ".tex"))[1][:2] == ["a100", "8"]
@@ -197,9 +197,9 @@ def test_table1_is_written_in_four_forms_with_the_chosen_rows_in_order(tmp_path:
 def test_estimated_energies_have_their_interval_in_a_column() -> None:
     ends = {"energy_low_kwh": 26.83, "energy_high_kwh": 782.3}
     estimated = row(energy_origin="estimated", **ends)
-    said = markdown(made(estimated, row())).splitlines()
-    assert cells(said[0])[-1] == "Estimated: truly within (kWh)"
-    assert [cells(line)[-1] for line in said[2:4]] == ["26.8 to 782", ""]
+    printed = markdown(made(estimated, row())).splitlines()
+    assert cells(printed[0])[-1] == "Estimated: truly within (kWh)"
+    assert [cells(line)[-1] for line in printed[2:4]] == ["26.8 to 782", ""]
     unknown = row(energy_origin="mixed", energy_low_kwh=None, energy_high_kwh=None)
     assert cells(markdown(made(unknown)).splitlines()[2])[-1] == "–"
     assert "truly within" not in markdown(made(row(**ends)))

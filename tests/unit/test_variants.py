@@ -49,10 +49,10 @@ def test_a_point_is_compared_with_the_baseline_of_its_own_n() -> None:
     for name in ("resnet50", "resnet50-bf16"):
         content["series"][name] |= {"gpus": [1, 2]}
     made = campaign(series=content["series"])
-    found = {e["configuration"]: e for e in definition_of(made, [])["variants"]}
+    result = {e["configuration"]: e for e in definition_of(made, [])["variants"]}
     two = "resnet50-local-n002-lbs0032-full"
-    assert found[f"{two}-precisionbf16"]["baseline"] == two
-    assert found[f"{two}-precisionbf16"]["label"] == "bf16, n = 2"
+    assert result[f"{two}-precisionbf16"]["baseline"] == two
+    assert result[f"{two}-precisionbf16"]["label"] == "bf16, n = 2"
 
 
 @pytest.mark.parametrize(
@@ -92,11 +92,11 @@ def quantity(mean: float | None, half: float | None, **more: Any) -> dict[str, A
 BASE = quantity(2.0, 0.2, configuration="base")
 
 
-def ratio(own: dict[str, Any], baseline: dict[str, Any] | None, name: str) -> dict[str, Any]:
+def ratio(group: dict[str, Any], baseline: dict[str, Any] | None, name: str) -> dict[str, Any]:
     missing = dict.fromkeys(CONFIGURATIONS.names)
-    frames = [frame_of([missing | (row or {})], CONFIGURATIONS) for row in (own, baseline)]
-    [found] = records(ratios_of(frames[0], frames[1], name))
-    return {key: found[key] for key in ("mean", "low", "high")}
+    frames = [frame_of([missing | (row or {})], CONFIGURATIONS) for row in (group, baseline)]
+    [result] = records(ratios_of(frames[0], frames[1], name))
+    return {key: result[key] for key in ("mean", "low", "high")}
 
 
 POSITIVE = st.floats(1e-3, 1e6)
@@ -104,24 +104,24 @@ POSITIVE = st.floats(1e-3, 1e6)
 
 @given(POSITIVE, POSITIVE, st.floats(0, 1), st.floats(0, 1), st.floats(0.01, 100))
 def test_a_ratio_and_its_interval_do_not_depend_on_the_unit(
-    own: float, base: float, own_half: float, base_half: float, unit: float
+    group: float, base: float, own_half: float, base_half: float, unit: float
 ) -> None:
     first, second = (
         ratio(
-            quantity(own * u, own_half * own * u),
+            quantity(group * u, own_half * group * u),
             quantity(base * u, base_half * base * u, configuration="base"),
             "energy_kwh",
         )
         for u in (1.0, unit)
     )
-    assert first["mean"] == pytest.approx(own / base)
-    assert first["low"] * first["high"] == pytest.approx((own / base) ** 2)
+    assert first["mean"] == pytest.approx(group / base)
+    assert first["low"] * first["high"] == pytest.approx((group / base) ** 2)
     assert 0 < first["low"] <= first["mean"] * (1 + 1e-12)
     assert (second["low"], second["high"]) == pytest.approx((first["low"], first["high"]), rel=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("own", "expected"),
+    ("group", "expected"),
     [
         (quantity(3.0, None), (1.5, None, None)),
         (quantity(None, None), (None, None, None)),
@@ -131,8 +131,10 @@ def test_a_ratio_and_its_interval_do_not_depend_on_the_unit(
     ],
     ids=["single run", "unknown", "the baseline itself", "other origin", "other scope"],
 )
-def test_a_ratio_has_no_more_than_is_known(own: dict[str, Any], expected: tuple[Any, ...]) -> None:
-    assert tuple(ratio(own, BASE, "energy_kwh").values()) == expected
+def test_a_ratio_has_no_more_than_is_known(
+    group: dict[str, Any], expected: tuple[Any, ...]
+) -> None:
+    assert tuple(ratio(group, BASE, "energy_kwh").values()) == expected
 
 
 RUNS = {
@@ -152,21 +154,21 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     results, made = tmp_path_factory.mktemp("results"), load_campaign(VARIANTS)
     runs = []
     for series, (seconds, watts, waiting, error) in RUNS.items():
-        one = made.configurations[made.series[series].points[1]]
+        each = made.configurations[made.series[series].points[1]]
         for repeat in (1, 2, 3):
             s = seconds + repeat
             make_run(
                 results,
                 [part("gpu", "train", s, s * watts), part("cpu", "train", s, s * 100)],
                 spec=make_spec(
-                    configuration=one.id, model=one.model, phase=one.phase, repeat=repeat, gpus=1,
-                    ranks_per_node=1, settings=one.settings, protocol=one.protocol, epochs=1,
+                    configuration=each.id, model=each.model, phase=each.phase, repeat=repeat, gpus=1,
+                    ranks_per_node=1, settings=each.settings, protocol=each.protocol, epochs=1,
                 ),
                 history=epochs([error], step_data_s=waiting),
-                metric_name="z500_rmse_m2_s2" if one.model == "fourcastnet" else "top1_error_percent",
-                precision_used="tf32_convolutions" if one.model == "resnet50" else "fp32",
+                metric_name="z500_rmse_m2_s2" if each.model == "fourcastnet" else "top1_error_percent",
+                precision_used="tf32_convolutions" if each.model == "resnet50" else "fp32",
             )  # fmt: skip
-            runs.append([one.id, repeat])
+            runs.append([each.id, repeat])
     out = results / "tables" / "variants.parquet"
     write_figure_table(definition_of(made, runs), results, out)
     return results
@@ -209,16 +211,16 @@ def test_time_energy_and_their_ratios_are_those_of_the_runs(table: Any) -> None:
 
 
 def test_the_table_in_markdown_says_what_differs_and_where_energy_comes_from(results: Path) -> None:
-    said = table_text(results / "tables" / "variants.parquet", ".md")
-    assert "| no loading | tf32_convolutions | 3 | 12.0 ± 2.5 |" in said
-    assert "baseline: the paper's way |" in said
-    assert "Energy: measured by sensors, scope gpu+cpu." in said
-    assert said.count("**") == 4  # one heading for each model
+    printed = table_text(results / "tables" / "variants.parquet", ".md")
+    assert "| no loading | tf32_convolutions | 3 | 12.0 ± 2.5 |" in printed
+    assert "baseline: the paper's way |" in printed
+    assert "Energy: measured by sensors, scope gpu+cpu." in printed
+    assert printed.count("**") == 4  # one heading for each model
 
 
 def test_a_campaign_without_finished_runs_has_an_empty_table(tmp_path: Path) -> None:
     out = tmp_path / "tables" / "variants.parquet"
     write_figure_table(definition_of(load_campaign(VARIANTS), []), tmp_path, out)
     assert len(pq.read_table(out)) == 0
-    said = table_text(out, ".md")
-    assert said.startswith("No finished run: resnet50-local-n001-lbs0032-full,")
+    printed = table_text(out, ".md")
+    assert printed.startswith("No finished run: resnet50-local-n001-lbs0032-full,")
