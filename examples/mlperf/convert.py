@@ -1,9 +1,9 @@
 """Make of a submission to MLPerf Training with power logs what `scalewatt register --table` reads.
 
     python examples/mlperf/convert.py training_results_v4.0/smc-dc-power converted
-    scalewatt register mlperf-v4 --table converted/runs.yaml
+    scalewatt register mlperf-v4 --table converted/runs.csv
 
-Writes a row a run (`runs.yaml`), each node's power and each run's stages as CSV, and beside them what
+Writes a row a run (`runs.csv`), each node's power and each run's stages as CSV, and beside them what
 MLCommons' own rule makes of the power logs (`mlcommons.csv`). What is left out is printed with the reason.
 
     <submission>/systems/<system>.json
@@ -340,8 +340,14 @@ def convert(submission: Path, out: Path, told: Mapping[str, int], variant: str |
             energies = (row.pop(key) / 3.6e6 for key in ("rule_j", "switches_j"))
             writer.writerow([row["path"], row["model"], row["gpus"], *energies])
             del row["seed"]
-    (out / "runs.yaml").write_text(yaml.safe_dump({"runs": rows}))
-    print(f"runs: {len(rows)}; now: scalewatt register NAME --table {out / 'runs.yaml'}")
+    with (out / "runs.csv").open("w", newline="") as file:
+        names = dict.fromkeys(name for row in rows for name in row)
+        writer = csv.DictWriter(file, [*names], restval="")
+        writer.writeheader()
+        for row in rows:
+            cells = {k: json.dumps(v) if isinstance(v, dict) else v for k, v in row.items()}
+            writer.writerow(cells)
+    print(f"runs: {len(rows)}; now: scalewatt register NAME --table {out / 'runs.csv'}")
 
 
 def main() -> None:

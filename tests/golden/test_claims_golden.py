@@ -57,7 +57,7 @@ def mlperf(folder: Path) -> list[Row]:
     shutil.copytree(Path(str(MLPERF)) / data.name, data)
     script = str(ROOT / "examples" / "mlperf" / "convert.py")
     run("python", script, "training_results_v4.0/smc-dc-power", "converted", cwd=project)
-    run("scalewatt", "register", "mlperf-v4", "--table", "converted/runs.yaml", cwd=project)
+    run("scalewatt", "register", "mlperf-v4", "--table", "converted/runs.csv", cwd=project)
     campaign = "campaign=campaigns/mlperf-v4.yaml"
     run("snakemake", "--profile", "profiles/local", "tables", "--config", campaign, cwd=project)
     return [row("mlperf-v4", verdict) for verdict in claims("results/mlperf-v4", project)]

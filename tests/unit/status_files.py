@@ -28,8 +28,7 @@ from scalewatt.run_files.record import (
     read_segments,
 )
 from scalewatt.tracking.energy_used import energy_sums, energy_used
-from scalewatt.tracking.status import Status, campaign_status
-from scalewatt.tracking.status_text import status_text
+from scalewatt.tracking.status import Status, campaign_status, status_text
 
 ONE, TWO = "resnet50-a100-n001-lbs0016-full", "resnet50-a100-n002-lbs0016-full"
 CAMPAIGN = {

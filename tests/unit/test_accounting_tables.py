@@ -110,27 +110,6 @@ def test_on_a_shared_node_the_energy_of_the_gpus_that_the_run_held_stays_known(
     assert details and all("30.0 s" in detail for detail in details)
 
 
-@pytest.mark.parametrize(
-    ("host", "gpus", "begin_s", "known"),
-    [
-        ("n1", [1, 2], 50, {"gpu"}),
-        ("n1", [0, 1], 50, set()),
-        ("n1", None, 50, set()),
-        ("n2", None, 50, {"gpu", "cpu"}),
-        ("n1", None, 500, {"gpu", "cpu"}),
-    ],
-    ids=["other GPUs", "the same GPU", "unknown GPUs", "another node", "another time"],
-)
-def test_what_two_registered_runs_held_at_once_is_the_energy_of_neither(
-    tmp_path: Path, host: str, gpus: list[int] | None, begin_s: float, known: set[str]
-) -> None:
-    times = {"start_s": T0 + begin_s, "end_s": T0 + begin_s + 20}
-    other = {"host": host, "run": "x", "gpus": gpus, **times}
-    run = accounted(recorded(tmp_path, concurrent_runs=[other]), SPEC)
-    assert {kind for kind in ("gpu", "cpu") if run.totals.joules(kind) is not None} == known
-    assert ("node_shared" in run.codes()) == ("cpu" not in known)
-
-
 # --- epochs and devices -------------------------------------------------------------------------
 
 

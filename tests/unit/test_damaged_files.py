@@ -159,7 +159,6 @@ def readers() -> dict[str, Reader]:
         "stages, Parquet": table("s.parquet", EVENTS, EVENTS_SCHEMA, stages),
         "stages, CSV": table("s.csv", EVENTS, EVENTS_SCHEMA, stages),
         "stages, lines": Reader("s.jsonl", "\n".join(map(json.dumps, EVENTS)).encode(), stages),
-        "runs, YAML": Reader("r.yaml", json.dumps({"runs": [RUN]}).encode(), runs),
         "runs, CSV": table("r.csv", [RUN], None, runs),
         "energies, Parquet": table("e.parquet", ENERGIES, ENERGY_SCHEMA, energies),
         "energies, CSV": table("e.csv", ENERGIES, ENERGY_SCHEMA, energies),

@@ -205,11 +205,10 @@ def test_what_is_known_of_the_gpus_counts_as_soon_as_it_is_known(made: Made) -> 
 # --- idle probes --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("perun", ["perun", ".work/idle-1-0/perun"])
-def test_idle_probes_count_where_the_campaign_has_them(tmp_path: Path, perun: str) -> None:
+def test_idle_probes_count_where_the_campaign_has_them(tmp_path: Path) -> None:
     made = Made.create(tmp_path, idle_probe={"seconds": 60, "repeats": 1})
     folder = made.results / "idle" / "a100" / "1"
-    path = folder / perun / "segment-000.n1.csv"
+    path = folder / "perun" / "segment-000.n1.csv"
     write_journal(path, "n1", watts(60, 50))
     write_json(folder / "probe.json", {"gpus": {"n1": [0, 1]}, "torch_device": "cuda"})
     used = made.used()

@@ -30,7 +30,7 @@ from scalewatt.results.tables.derived_quantities import with_model_energies
 from scalewatt.results.tables.frames import frame_of, values
 from scalewatt.results.tables.table_schema import RUNS
 from scalewatt.tracking import remeasure as remeasuring
-from scalewatt.tracking.remeasure import CampaignFolders, exclude, remeasure, undo
+from scalewatt.tracking.remeasure import CampaignFolders, exclude, remeasure
 
 HEAD = "configuration,repeat,action,reason,date,measurement\n"
 ROW = f"{ONE},1,exclude,a GPU was throttled,2026-01-31,0123456789ab\n"
@@ -167,31 +167,23 @@ def test_a_row_counts_for_the_measurement_that_it_names(finished: Made) -> None:
 # --- scalewatt exclude --------------------------------------------------------------------------
 
 
-def test_a_run_is_excluded_with_a_reason_and_taken_in_again(
-    finished: Made, command: Command
-) -> None:
+def test_a_run_is_excluded_with_a_reason(finished: Made, command: Command) -> None:
     code, out, _ = command("exclude", TWO, 1, "--reason", "node n3 was  \nthrottled, twice")
     assert code == 0 and f"excluded: {TWO} repeat 1: node n3" in out
     (row,) = read_exclusions(finished.campaign)
     assert (row.run, row.reason) == ((TWO, 1), "node n3 was throttled, twice")
     assert row.measurement == measurement(finished)
-    assert f"exclude {TWO} repeat 1, " in command("exclude")[1]
-    assert command("exclude", TWO, 1, "--undo")[0] == 0
-    assert read_exclusions(finished.campaign) == () and table(finished).read_text() == HEAD
+    again = command("exclude", TWO, 1, "--reason", "twice")
+    assert "is excluded already" in refused(again)
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((TWO, 1), "--reason: is missing"),
         ((TWO, 1, "--reason", " "), "--reason: is missing"),
-        ((TWO, "--reason", "a"), "expected CONFIGURATION REPEAT"),
-        (("--reason", "a"), "expected CONFIGURATION REPEAT"),
-        (("--undo",), "expected CONFIGURATION REPEAT"),
         ((TWO, 3, "--reason", "a"), "has no repeat 3; allowed: 1 to 2"),
         ((TWO.replace("full", "ful"), 1, "--reason", "a"), f"did you mean '{TWO}'?"),
         ((ONE, 1, "--reason", "a"), "is not finished"),
-        ((TWO, 1, "--undo"), "is not excluded"),
     ],
 )
 def test_exclude_refuses(
@@ -213,16 +205,14 @@ def test_of_many_at_a_time_no_row_is_lost(finished: Made) -> None:
     assert sorted(row.repeat for row in read_exclusions(wide)) == list(range(1, 9))
 
 
-def test_a_registered_run_stays_excluded_though_its_provenance_gets_a_neighbour(
+def test_a_registered_run_is_excluded_and_not_measured_again(
     finished: Made,
 ) -> None:
     registered = replace(finished.campaign, registered=True)
     folders = CampaignFolders(registered, finished.cluster, finished.results, finished.work)
     exclude(folders, (TWO, 1), "noisy")
-    finished.publish(TWO, 1, seed=4)
     assert [run["reason"] for run in excluded(finished)] == ["noisy"]
-    assert undo(folders, (TWO, 1))[0].startswith("no longer excluded")
-    with pytest.raises(InputError, match="is of registered runs, which nothing trains"):
+    with pytest.raises(InputError, match="nothing trains it"):
         remeasure(folders, (TWO, 1), "noisy")
 
 
@@ -356,7 +346,7 @@ def test_remeasure_refuses_what_is_not_finished_given_or_free(
 ) -> None:
     assert "is not finished" in refused(command("remeasure", ONE, 1, "--reason", "a"))
     assert not (finished.results / ".exclusions.lock").exists(), "a refusal leaves nothing behind"
-    assert "--reason: is missing" in refused(command("remeasure", TWO, 1))
+    assert "--reason: is missing" in refused(command("remeasure", TWO, 1, "--reason", " "))
     assert not table(finished).exists()
     finished.held(finished.work_folder())
     before = contents(finished.folder)
@@ -365,7 +355,9 @@ def test_remeasure_refuses_what_is_not_finished_given_or_free(
     )
     assert contents(finished.folder) == before
     finished.publish(TWO, 1, seed=9)
-    assert "are of another spec" in refused(command("remeasure", TWO, 1, "--reason", "a"))
+    assert "its results are of another spec" in refused(
+        command("remeasure", TWO, 1, "--reason", "a")
+    )
 
 
 def test_remeasure_refuses_a_run_in_the_queue(

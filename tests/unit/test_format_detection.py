@@ -13,7 +13,7 @@ import scalewatt
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.detect import find_format, read_foreign
 from scalewatt.recordings.tables import Options
-from scalewatt.registration.recordings import open_recording
+from scalewatt.registration.recordings import read_recording
 from scalewatt.registration.run_descriptions import describe
 
 
@@ -97,7 +97,7 @@ def test_files_of_two_nodes_are_never_taken_for_one_sensors(
     about = describe("runs.yaml", tmp_path, tmp_path, {**facts, "time_zone": "UTC"})
     for read in (
         lambda: scalewatt.energy(tmp_path, time_zone="UTC"),
-        lambda: open_recording(about),
+        lambda: read_recording(about),
     ):
         with pytest.raises(InputError) as refused:
             read()

@@ -94,7 +94,7 @@ def test_a_job_that_never_starts_by_itself_is_known_by_slurms_reason() -> None:
 def test_a_job_that_never_starts_by_itself_is_shown(reason: str, shown: bool, made: Made) -> None:
     submitted(made, reason=reason)
     text = made.text()
-    assert (f"    job 8: {reason}" in text) is shown
+    assert (f"job 8: {reason}" in text) is shown
     assert ("not to start by itself" in text) is shown
 
 

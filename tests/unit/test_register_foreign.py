@@ -142,7 +142,7 @@ def test_which_row_of_codecarbon_it_is_can_be_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "message"),
+    ("wrong", "message"),
     [
         ({"time_zone": "Europe/Nowhere"}, "Europe/Nowhere"),
         ({"host": "../n1"}, "host"),
@@ -152,11 +152,11 @@ def test_which_row_of_codecarbon_it_is_can_be_told(tmp_path: Path) -> None:
     ids=lambda value: "+".join(value) if isinstance(value, dict) else "",
 )
 def test_what_is_told_wrongly_is_refused_and_nothing_is_written(
-    tmp_path: Path, told: dict[str, str], message: str
+    tmp_path: Path, wrong: dict[str, str], message: str
 ) -> None:
     path = tmp_path / "gpus.csv"
     path.write_text(smi((300.0, 300.0)))
     with pytest.raises(InputError, match=message):
-        registered(tmp_path, described(path, **told))
+        registered(tmp_path, described(path, **wrong))
     assert not (tmp_path / "results").exists()
     assert not list((tmp_path / "campaigns").glob("*.yaml"))

@@ -12,10 +12,14 @@ from pathlib import Path
 
 import pytest
 from energy_files import gpu
+from run_files import WHOLE
 from status_files import (
     ONE,
+    TWO,
     Made,
+    add_up,
     begin_segment,
+    describe,
     epochs_of_14_s,
     everything,
     record,
@@ -23,9 +27,10 @@ from status_files import (
     submitted,
 )
 
+from scalewatt.cli import main
 from scalewatt.events import EVENTS_FILE, HISTORY_FILE
 from scalewatt.tracking import status as status_module
-from scalewatt.tracking.status_text import status_text
+from scalewatt.tracking.status import status_text
 
 
 def test_the_queue_is_asked_once(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,11 +103,112 @@ def test_files_that_come_and_go_meanwhile_do_no_harm(made: Made) -> None:
 
 
 def test_it_needs_neither_torch_nor_perun() -> None:
-    code = "import sys, scalewatt.tracking.status_text; print(sorted({m.split('.')[0] for m in sys.modules}))"
+    code = "import sys, scalewatt.tracking.status; print(sorted({m.split('.')[0] for m in sys.modules}))"
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True)
     assert "'pyarrow'" in loaded
     for package in ("torch", "perun", "mpi4py", "snakemake"):
         assert f"'{package}'" not in loaded
+
+
+def test_the_text_says_what_runs_and_what_failed(made: Made) -> None:
+    everything(made)
+    for every_run in (False, True):
+        text = made.text(every_run)
+        assert "1 done, 1 running, 1 failed, 1 out of date" in text
+        assert "0.457 kWh so far (1.11 Wh estimated, 0.456 kWh measured)" in text
+        assert f"failed: {ONE} 2, job 7: torch.OutOfMemoryError: CUDA out of memory." in text
+        (running,) = [
+            line for line in text.splitlines() if line.startswith(f"{TWO} 1 ") and " n1 " in line
+        ]
+        assert running.split()[2:9] == ["0", "4", "10", "5", "10", "train", "320"]
+        (row, *_) = [line.split() for line in text.splitlines() if line.startswith(f"{ONE} 1")] or [
+            []
+        ]
+        assert row[2:4] == (["done", "100"] if every_run else [])
+
+
+def test_unknown_energy_is_named_and_the_sum_is_a_least(made: Made) -> None:
+    rows = [{**row, "energy_j": None} for row in WHOLE]
+    made.publish()
+    made.account(rows=rows)
+    text = made.text()
+    assert "at least 0.45 kWh so far" in text
+    assert f"more was used than was recorded by (all: --json): {TWO} repeat 1" in text
+
+
+def test_the_budget_is_shown_beside_what_was_used(tmp_path: Path) -> None:
+    made = Made.create(tmp_path, energy_budget_kwh=12.5)
+    assert "0 kWh so far of 12.5 kWh" in made.text()
+
+
+def test_json_has_all_runs_and_null_for_what_is_not_known(made: Made) -> None:
+    everything(made)
+    status = json.loads(json.dumps(made.status(), allow_nan=False))
+    assert len(status["runs"]) == status["runs_total"] == sum(status["counts"].values()) == 4
+    (series,) = status["series"]
+    assert (series["series"], series["runs_total"], series["counts"]) == (
+        "images",
+        4,
+        status["counts"],
+    )
+    keys = {frozenset(run) for run in status["runs"]}
+    assert len(keys) == 1
+    (done,) = (run for run in status["runs"] if run["state"] == "done")
+    assert [done[key] for key in ("epoch", "power_w", "job", "reason")] == [None] * 4
+
+
+def test_the_power_after_the_first_sample_is_not_known(made: Made) -> None:
+    folder = running(made, 45)
+    describe(folder, [("n1", 0)])
+    add_up(record(folder, {"CUDA:0_POWER": gpu(1)}))
+    (run,) = (run for run in made.status()["runs"] if run["state"] == "running")
+    assert run["power_w"] is None
+
+
+def test_a_running_ones_power_is_what_its_nodes_sensors_read_last(made: Made) -> None:
+    folder = running(made)
+    begin_segment(folder)
+    sensors = {
+        "CUDA:0_POWER": gpu(60, 300),
+        "CUDA:1_POWER": gpu(60, 250),
+        "CUDA:2_POWER": gpu(60, 90),
+    }
+    journal = record(folder, {**sensors, "CPU_BUSY": [50.0] * 60})
+    assert made.run()["power_w"] is None, "no running total yet"
+    add_up(journal)
+    assert made.run()["power_w"] == pytest.approx(300 + 250)
+    describe(folder, [("n1", 0), ("n2", 0)])
+    assert made.run()["power_w"] is None, "of n2 nothing is recorded"
+
+
+def test_what_is_left_goes_by_the_last_rate(made: Made) -> None:
+    running(made, 45)
+    assert made.run()["left_s"] == pytest.approx(55 * 32 / 320)
+
+
+def test_updates_add_up_over_runs_and_what_is_not_known_is_left_out(made: Made) -> None:
+    running(made, 45)
+    made.publish(ONE)
+    status = made.status()
+    assert (status["updates"], status["updates_total"]) == (245, 600)
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf"])
+def test_a_wrong_time_between_is_refused(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "--watch", seconds]) == 1
+    assert "--watch: " in (error := capsys.readouterr().err) and error.count("\n") == 1
+
+
+def test_every_key_of_the_json_and_every_state_is_documented(made: Made) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "status.md").read_text()
+    status = made.status()
+    for key in (*status, *status["runs"][0], *status["series"][0]):
+        assert f"`{key}`" in text, key
+    for state in status["counts"]:
+        assert f"| {state.replace('_', ' ')} |" in text, state
+
+
+# --- commands -----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -131,11 +237,10 @@ def test_what_a_commands_script_reports_is_shown(scripted: Made) -> None:
     folder = scripted.work_folder(SCRIPT)
     begin_segment(folder)
     scripted.held(folder)
-    assert "segment 0, starts" in scripted.text()
+    assert scripted.run(SCRIPT)["segment"] == 0
     reports(folder, 2)
-    assert "2 of 6 epochs reported, 50 updates, validate" in scripted.text()
     run = scripted.run(SCRIPT)
     shown = [run[name] for name in ("epoch", "epochs", "updates", "updates_total", "stage")]
     assert shown == [2, 6, 50, 150, "validate"]
     (folder / HISTORY_FILE).write_text('{"epoch": "x"}\n[]\n')
-    assert "starts" in scripted.text(), "damaged"
+    assert scripted.run(SCRIPT)["epoch"] is None, "damaged"

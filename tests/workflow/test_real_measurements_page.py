@@ -103,8 +103,8 @@ def test_all_runs_are_registered_and_all_that_is_drawn_is_there(walked: dict[str
 
 def test_replicas_that_are_told_let_a_benchmark_in(walked: dict[str, str]) -> None:
     assert "left out" not in output(walked, f"{CONVERT} with-unet")
-    table = (Path(walked["folder"]) / "with-unet" / "runs.yaml").read_text()
-    assert "model: unet3d\n" in table
+    table = (Path(walked["folder"]) / "with-unet" / "runs.csv").read_text()
+    assert "\nunet3d," in table
 
 
 def test_energies_of_both_windows_are_those_of_the_page(

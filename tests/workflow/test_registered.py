@@ -153,7 +153,7 @@ def test_a_further_recording_is_the_only_one_accounted(
     workspace = registered.copy(tmp_path / "project")
     make_recordings(tmp_path / "recordings")
     write_journal(tmp_path / "recordings" / "new.csv", "n1", 2, 290.0, T0 + 400)
-    (tmp_path / "recordings" / "new.yaml").write_text(
+    (tmp_path / "recordings" / "new.csv.yaml").write_text(
         "{model: vit, device: gpu9000, gpus: 2, local_batch_size: 32, dataset_samples: 960, "
         "epochs: 2, metric: 22.5, metric_name: top5_error_percent}"
     )

@@ -12,7 +12,6 @@ from scalewatt.tracking.remeasure import (
     CampaignFolders,
     ToTrain,
     set_replaced_aside,
-    trained_again,
 )
 
 # What writes much. All else needs nothing but the results, wherever they were copied to.
@@ -98,12 +97,11 @@ def check_before_jobs():
     if workflow.touch:
         return
     trained = trainings()
-    replaced = trained_again(FOLDERS, trained)
-    checked(set_replaced_aside, FOLDERS, replaced)
+    replaced = checked(set_replaced_aside, FOLDERS, trained)
     if replaced:
         say(
             f"trainings that replace finished runs: {len(replaced)} of {len(trained)}"
-            f" ({', '.join(sorted({why for _, why in replaced}))}); what these have measured is kept"
+            f" ({', '.join(sorted(set(replaced)))}); what these have measured is kept"
             f" in {RESULTS}/superseded"
         )
 

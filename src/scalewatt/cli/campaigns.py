@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from typing import TYPE_CHECKING
 
 from scalewatt.cli.command import (
     CAMPAIGN,
@@ -17,6 +18,9 @@ from scalewatt.cli.command import (
     site,
 )
 from scalewatt.common.project_files import given_file
+
+if TYPE_CHECKING:
+    from scalewatt.tracking.remeasure import CampaignFolders
 
 
 @command(
@@ -185,7 +189,7 @@ def calibrate(arguments: argparse.Namespace) -> None:
 )
 def status(arguments: argparse.Namespace) -> None:
     """Show a campaign at a glance, while it runs or not."""
-    from scalewatt.tracking.status_text import show_status
+    from scalewatt.tracking.status import show_status
 
     folders = arguments.campaign, arguments.results, arguments.work
     given = arguments.all, arguments.json, arguments.max_gpus, arguments.watch
@@ -193,28 +197,25 @@ def status(arguments: argparse.Namespace) -> None:
 
 
 RUN = (
-    option("configuration", "CONFIGURATION", "the name of its folder", str, nargs="?"),
-    option("repeat", "REPEAT", "which of its runs, from 1", int, nargs="?"),
-    option("--reason", "TEXT", "why, in one line", str),
+    option("configuration", "CONFIGURATION", "the name of its folder", str),
+    option("repeat", "REPEAT", "which of its runs, from 1", int),
+    option("--reason", "TEXT", "why, in one line", str, required=True),
     *PLACE,
 )
-"""A finished run, and why it does not count; without a run these commands list what is recorded."""
+"""A finished run, and why it does not count."""
 
 
 @command(
     *RUN,
-    flag("--undo", "include it again"),
     examples=(
         'scalewatt exclude resnet50-local-n002-lbs0032-full 1 --reason "the node was shared"',
-        "scalewatt exclude",
     ),
 )
 def exclude(arguments: argparse.Namespace) -> None:
-    """Leave a finished run out of tables and figures.
+    """Leave a finished run out of tables and figures."""
+    from scalewatt.tracking.remeasure import exclude
 
-    Without a run, list those that are left out.
-    """
-    _change_run(arguments, arguments.undo)
+    print("\n".join(exclude(*_given_run(arguments))))
 
 
 @command(
@@ -225,16 +226,20 @@ def exclude(arguments: argparse.Namespace) -> None:
 )
 def remeasure(arguments: argparse.Namespace) -> None:
     """Set a finished run's measurement aside, to measure it again."""
-    _change_run(arguments)
+    from scalewatt.tracking.remeasure import remeasure
+
+    print("\n".join(remeasure(*_given_run(arguments))))
 
 
-def _change_run(arguments: argparse.Namespace, undo: bool = False) -> None:
-    from scalewatt.tracking.remeasure import CampaignFolders, change_run
+def _given_run(
+    arguments: argparse.Namespace,
+) -> tuple[CampaignFolders, tuple[str, int], str]:
+    """Campaign, run and reason."""
+    from scalewatt.tracking.remeasure import CampaignFolders
 
     given = arguments.campaign, arguments.results, arguments.work
     folders = CampaignFolders.find(arguments.site, *given)
-    run = arguments.configuration, arguments.repeat
-    print("\n".join(change_run(arguments.command, folders, *run, arguments.reason, undo)))
+    return folders, (arguments.configuration, arguments.repeat), arguments.reason
 
 
 # --- to share and repeat it -----------------------------------------------------------------------

@@ -83,7 +83,7 @@ def _reading(arguments: argparse.Namespace) -> Reading:
         "their rows",
         nargs="*",
     ),
-    option("--table", "FILE", "CSV or YAML, one row per run; default: files beside PATH"),
+    option("--table", "FILE", "CSV, one row per run; default: files beside PATH"),
     folder("results"),
     folder("campaigns"),
     examples=(

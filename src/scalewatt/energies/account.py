@@ -159,16 +159,6 @@ class Run:
         known = sorted({index for index, uuid in gpus if uuid and uuid in (uuids or ())})
         return known if uuids and len(known) == len(uuids) else indices
 
-    def concurrent(self, node: str, window: Window) -> list[tuple[float, list[int] | None]]:
-        """Seconds of a window that each run noted at registration shared a node, and its GPUs there."""
-        rows = self.provenance.get("concurrent_runs") or []
-        spans = [
-            (min(window[1], float(row["end_s"])) - max(window[0], float(row["start_s"])), row)
-            for row in rows
-            if same_node(node, [row["host"]])
-        ]
-        return [(seconds, row.get("gpus")) for seconds, row in spans if seconds > 0]
-
 
 @dataclass(frozen=True, eq=False)
 class Segment:
@@ -251,7 +241,10 @@ def open_segment(folder: Path, number: int) -> Iterator[Segment]:
         # perun renames the file of a program that failed.
         named = (folder / f"{stem}.hdf5", folder / f"failed_{stem}.hdf5")
         if path := next((path for path in named if path.exists()), None):
-            readers.append(lambda: files.enter_context(open_perun_file(path)))
+            asked = path.with_name(f"{path.name}.json")  # of a registered file of several runs
+            part = read_json_object(asked) if asked.exists() else {}
+            names = part.get("run"), part.get("round")
+            readers.append(lambda: files.enter_context(open_perun_file(path, *names)))
         if not readers and (copies := copies_of(folder, number)):
             readers.append(lambda: joined([read_foreign(*copy) for copy in copies]))
         recordings: list[Recording] = []
@@ -540,13 +533,9 @@ def _node_kinds(run: Run, node: Node) -> list[KindEnergy]:
     """Energies of a node's device kinds, in the order of their names."""
     blocks = [*node.blocks, *gpu_loads(node.telemetry), *node_meters(node.telemetry)]
     kinds = node_kinds(replace(node, blocks=blocks))
-    others = run.concurrent(node.name, node.window)
-    shared_s = max([node.shared_s, *(seconds for seconds, _ in others)])
-    if shared_s > 0:
+    if node.shared_s > 0:
         # Another run may hold any GPU if it is not known which.
-        held = node.held
-        is_known = held is not None and all(g is not None and not {*held} & {*g} for _, g in others)
-        kinds = shared_kinds(kinds, shared_s, is_known)
+        kinds = shared_kinds(kinds, node.shared_s, node.held is not None)
     return sorted(kinds, key=lambda kind: kind.device_kind)
 
 

@@ -154,9 +154,8 @@ def read_account(
         if is_run or (not files and len(perun_files) != 1):
             return _account_for_run(path, reading, events, traces)
         path = path if files else perun_files[0]
-    with _only_segment(path, files, reading) as segment:
+    with only_segment(path, files, reading) as segment:
         recording = segment.recordings[0]
-        _refuse_choice(path, reading, recording)
         run = Run(path.parent, {"nodes": len(segment.hosts)}, {}, {}, events)
         accounts = account_segment(run, segment, _events_of(events, path), traces)
     return _account(path, accounts, events is not None, recording)
@@ -166,7 +165,7 @@ def _refuse_choice(path: Path, reading: Reading, recording: Recording) -> None:
     """Raise InputError if a run or a round is asked of what holds none."""
     for name in ("run", "round"):
         if getattr(reading, name) is not None and getattr(recording, name) is None:
-            raise InputError(f"{path}: holds no {name}s to choose from; leave out --{name}")
+            raise InputError(f"{path}: holds no {name}s to choose from; leave out {name}")
 
 
 def _account_for_run(
@@ -188,7 +187,7 @@ def _account_for_run(
 
 
 @contextmanager
-def _only_segment(
+def only_segment(
     path: Path, files: list[tuple[Path, Options]], reading: Reading
 ) -> Iterator[Segment]:
     """Open a file, or other tools' `files` in a folder, as the only segment of a run."""
@@ -211,6 +210,7 @@ def _only_segment(
             recording = stack.enter_context(open_perun_file(path, reading.run, reading.round))
             zone = zone_named(reading.time_zone, f"{path}: time zone")
             recording = replace(recording, started=_in_zone(recording.started, zone))
+        _refuse_choice(path, reading, recording)
         flags = [*recording.flags, *flags]
         yield Segment(0, [recording], telemetry, flags=tuple(flags), alone=True)
 

@@ -1,40 +1,32 @@
-"""What lies at a path that is to be registered: the recording of one run, by segments and hosts."""
+"""The recording that is to be registered, read as the accounting reads it, and its files."""
 
 from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import h5py
-import numpy as np
 import pandas as pd
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256, write_json
+from scalewatt.energies.account import Segment, open_segment, recordings_of, segment_numbers
 from scalewatt.energies.node import node_window
-from scalewatt.recordings.block import Block, Recording
-from scalewatt.recordings.detect import (
-    files_in,
-    find_format,
-    flag_unread,
-    joined,
-    options_content,
-    read_foreign,
-    recording_name,
-)
-from scalewatt.recordings.journal import beside, is_journal, read_journal
-from scalewatt.recordings.perun_file import choose_run, list_runs, open_perun_file
+from scalewatt.energies.read import only_segment
+from scalewatt.recordings.block import Recording
+from scalewatt.recordings.detect import files_in, options_content, recording_name
+from scalewatt.recordings.journal import beside, is_journal
+from scalewatt.recordings.perun_file import choose_run, list_runs
 from scalewatt.recordings.tables import Options, node_of
+from scalewatt.recordings.terms import PERUN
 from scalewatt.registration.run_descriptions import Description
 
-SENSORS = ".sensors.json"
-_NAMED = re.compile(r"^(?:failed_)?segment-(\d+)\.")
-_NAMES = "segment-000.hdf5, segment-000.<host>.csv, segment-001.hdf5, …"
-_NOT_IN_NAMES = r"[^A-Za-z0-9._-]"
+_SENSORS = ".sensors.json"
+_NAMED = re.compile(r"(?:failed_)?segment-\d+\.")
 
 
 @dataclass(frozen=True)
@@ -45,31 +37,28 @@ class RecordedFile:
     sha256: str
     target: str
     """Its name in the run folder's perun/."""
-    part: tuple[str, str, str] | None = None
-    """Application, run and round, where the file holds others that are left out."""
     options: Mapping[str, str] | None = None
-    """What the user said of another tool's file, by key."""
+    """What the accounting needs to know besides: the run and round of perun's file of several, or what the
+    user said of another tool's file."""
 
     @property
     def identity(self) -> str:
-        """Identity of a recording: its content, and the part of it."""
-        run = (self.options or {}).get("run")
-        return "/".join([self.sha256, *(self.part or ()), *filter(None, [run])])
+        """Identity of a recording: its content, and the run in it."""
+        options = self.options or {}
+        return "/".join([self.sha256, *(options[k] for k in ("run", "round") if k in options)])
 
 
 @dataclass(frozen=True)
 class Recorded:
     """All files of one run, and what they say of it."""
 
-    files: tuple[RecordedFile, ...]
-    sensors: pd.DataFrame
-    """A row for each sensor of power or energy: segment, host, kind, index, quantity, mean_w, limit_w.
+    files: Sequence[RecordedFile]
+    devices: pd.DataFrame
+    """A row for each sensor of power or energy: segment, host, kind, index.
 
-    A host without any has a row without a kind. `limit_w` is the device's own, where the recording has it."""
-    windows: tuple[dict[str, Any], ...]
+    A host without any has a row without a kind."""
+    windows: Sequence[dict[str, Any]]
     """When each host was recorded, in unix seconds, where that is known."""
-    problems: tuple[str, ...] = ()
-    """Problems found while reading the files, as sentences."""
 
     @property
     def identity(self) -> list[str]:
@@ -79,185 +68,112 @@ class Recorded:
     @property
     def hosts(self) -> dict[int, list[str]]:
         """Hosts by segment."""
-        pairs = sorted(set(zip(self.sensors["segment"], self.sensors["host"], strict=True)))
-        return {segment: [host for n, host in pairs if n == segment] for segment, _ in pairs}
+        groups = self.devices.groupby("segment")["host"].unique()
+        return {int(str(segment)): sorted(hosts) for segment, hosts in groups.items()}
 
     @property
     def gpus(self) -> dict[str, list[int]]:
         """Indices of the GPUs that were recorded, by host that has any."""
-        gpus = self.sensors[self.sensors["kind"] == "gpu"]
-        pairs = sorted(set(zip(gpus["host"], gpus["index"], strict=True)))
-        return {host: [int(i) for name, i in pairs if name == host] for host, _ in pairs}
+        gpus = self.devices[self.devices["kind"] == "gpu"].groupby("host")["index"].unique()
+        return {str(host): sorted(map(int, indices)) for host, indices in gpus.items()}
 
     @property
     def kinds(self) -> list[str]:
         """Kinds of the devices that were recorded."""
-        return sorted(set(self.sensors["kind"].dropna()))
+        return sorted(self.devices["kind"].dropna().unique())
 
 
-def open_recording(about: Description) -> Recorded:
+def read_recording(about: Description) -> Recorded:
     """Read the recording that a description is of: a file, or a folder of the files of one run.
 
     InputError, which names the description or the file, for what cannot be read or is not clear.
     """
-    path, given = about.path, about.given
+    path, reading = about.path, about.reading
     if not path.exists():
+        raise InputError(f"{about.where}: {path} does not exist; expected a recording")
+    folder = recordings_of(path)
+    if path.is_dir() and (numbers := segment_numbers(folder)):
+        if reading.run or reading.round:
+            raise InputError(f"{about.where}: run and round are of one file; {path} is a folder")
+        named = sorted(p for p in folder.iterdir() if p.is_file() and _NAMED.match(p.name))
+        files = [RecordedFile(p, file_sha256(p), p.name) for p in named]
+        with ExitStack() as stack:
+            opened = [stack.enter_context(open_segment(folder, n)) for n in sorted(numbers)]
+            return _recorded(opened, files)
+
+    tools = [(path, reading.options(path))]
+    if path.is_dir() and not (tools := files_in(path, reading.options(path))):
         raise InputError(
-            f"{about.where}: {path} does not exist; expected a perun file, journal or folder"
+            f"{path}: holds neither a perun file nor a journal named by its segment; expected "
+            "segment-000.hdf5, segment-000.<host>.csv, segment-001.hdf5, …"
         )
-    if files := _foreign_files(path, about.options):
-        return _read_foreign(path, files)
-    is_chosen = given.run is not None or given.round is not None
-    if is_chosen and (path.is_dir() or is_journal(path)):
-        raise InputError(
-            f"{about.where}: run and round choose from one perun file; {path} is none: name the file"
-        )
-    return _read_folder(path) if path.is_dir() else _read(path, 0, None, given.run, given.round)
+    if len(tools) > 1 and (reading.node or reading.run):
+        raise InputError(f"{path}: holds {len(tools)} recordings; host and run are of one file")
+    with only_segment(path, tools if path.is_dir() else [], reading) as segment:
+        source = segment.recordings[0]
+        if is_journal(path):
+            files = _journal_files(path, segment.hosts[0])
+        elif source.format == PERUN:
+            files = [_perun_file(path, source, reading.round)]
+        else:
+            files = [*_tools_files(tools)]
+        return _recorded([segment], files)
 
 
-def _recorded(
-    segment: int,
-    nodes: Mapping[str, Sequence[Block]],
-    files: Iterable[RecordedFile],
-    problems: Iterable[str],
-    has_clock: Callable[[str], bool],
-) -> Recorded:
-    """What the blocks of a segment's nodes say; `has_clock`: whether a node's times are of a known clock."""
-    rows: list[dict[str, Any]] = []
-    windows = []
-    for host, blocks in nodes.items():
-        at = {"segment": segment, "host": host}
-        rows.append({**at, **dict.fromkeys(("kind", "index", "quantity", "mean_w", "limit_w"))})
-        for block in blocks:
-            for sensor, column in zip(block.rows, block.values.T, strict=True):
-                known = column[np.isfinite(column)]
-                rows.append(
-                    {
-                        **at,
-                        "kind": sensor.kind,
-                        "index": sensor.index,
-                        "quantity": sensor.quantity,
-                        "mean_w": known.mean() if known.size else np.nan,
-                        "limit_w": sensor.limit_w,
-                    }
-                )
-        if has_clock(host) and (window := node_window(blocks)) is not None:
-            windows.append({"host": host, "start_s": window[0], "end_s": window[1]})
-    sensors = pd.DataFrame(rows, dtype=object)
-    counted = sensors[sensors["quantity"] != "utilisation"]
-    return Recorded(tuple(files), counted, tuple(windows), tuple(problems))
+def _recorded(segments: Iterable[Segment], files: Sequence[RecordedFile]) -> Recorded:
+    """What the nodes of a run's segments recorded; InputError for a file among others that is damaged."""
+    rows, windows = [], []
+    for segment in segments:
+        by_file = {node for source in segment.recordings for node in source.named_by_file}
+        for host in segment.hosts:
+            node = segment.node(host)
+            for problem in () if segment.alone else (*segment.flags, *node.flags):
+                if problem["code"] == "unreadable":
+                    raise InputError(problem["detail"])
+            sensors = [row for block in node.blocks for row in block.rows]
+            known = {(s.kind, s.index) for s in sensors if s.quantity != "utilisation"}
+            rows += [(segment.number, host, *device) for device in sorted(known) or [(None, None)]]
+            # Unknown: perun's local time, and which machine it was that a file's name alone names.
+            is_assumed = any(each["code"] == "time_assumed" for each in node.flags)
+            has_clock = node.clock_known and not is_assumed and host not in by_file
+            if has_clock and (window := node_window(node.blocks)) is not None:
+                windows.append({"host": host, "start_s": window[0], "end_s": window[1]})
+    devices = pd.DataFrame(rows, columns=["segment", "host", "kind", "index"])
+    return Recorded(files, devices, windows)
 
 
-def _together(parts: Sequence[Recorded]) -> Recorded:
-    return Recorded(
-        tuple(file for part in parts for file in part.files),
-        pd.concat([part.sensors for part in parts], ignore_index=True),
-        tuple(window for part in parts for window in part.windows),
-        tuple(problem for part in parts for problem in part.problems),
-    )
+# --- files ----------------------------------------------------------------------------------------
 
 
-# --- perun's files and journals -------------------------------------------------------------------
+def _journal_files(path: Path, host: str) -> list[RecordedFile]:
+    """A journal and what its columns are, by its segment and its host's name, which is no path."""
+    target = Path(f"segment-000.{_as_name(host)}.csv")
+    names = {path: target.name, beside(path, _SENSORS): beside(target, _SENSORS).name}
+    return [RecordedFile(p, file_sha256(p), name) for p, name in names.items()]
 
 
-def _read_folder(path: Path) -> Recorded:
-    folder = path / "perun" if (path / "perun").is_dir() else path
-    files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
-    named = {p: int(match[1]) for p in files if (match := _NAMED.match(p.name))}
-    recordings = [p for p in named if _is_recording(p)]
-    if not recordings:
-        raise InputError(
-            f"{path}: holds neither a perun file nor a journal named by its segment; expected {_NAMES}"
-        )
-    recorded = _together([_read(p, named[p], p.name) for p in recordings])
-    read = {file.path for file in recorded.files}
-    others = [RecordedFile(p, file_sha256(p), p.name) for p in named if p not in read]
-    return replace(recorded, files=(*recorded.files, *others))
+def _perun_file(path: Path, source: Recording, round_: str | None) -> RecordedFile:
+    """A perun file; of one with several runs, or rounds of which one is asked for, with their names."""
+    runs = list_runs(path)
+    is_part = len(runs) > 1 or (round_ and len(choose_run(runs, source.run).round_ids) > 1)
+    options = {"run": source.run or "", "round": source.round or ""} if is_part else None
+    return RecordedFile(path, file_sha256(path), "segment-000.hdf5", options)
 
 
-def _is_recording(path: Path) -> bool:
-    """True if a file is a journal, or HDF5 with a run; InputError if it is damaged HDF5."""
-    if is_journal(path):
-        return True
-    return (path.suffix in (".hdf5", ".h5") or h5py.is_hdf5(path)) and bool(list_runs(path))
+def _tools_files(tools: Iterable[tuple[Path, Options]]) -> Iterator[RecordedFile]:
+    """Copies of other tools' files by their nodes, what their user said of them, and their columns."""
+    for number, (path, options) in enumerate(tools):
+        node = node_of(path, options)
+        target = recording_name(0, _as_name(node) + (f".{number}" if number else ""))
+        content = {"node": node, **options_content(options)}
+        if options.columns is not None:
+            content["columns"] = f"{target}.columns.yaml"
+            yield RecordedFile(options.columns, file_sha256(options.columns), content["columns"])
+        yield RecordedFile(path, file_sha256(path), target, content)
 
 
-def _read(
-    path: Path, number: int, target: str | None, run: str | None = None, round_: str | None = None
-) -> Recorded:
-    """Read one file of a segment, which is kept under the name `target`; None: by its content."""
-    if is_journal(path):
-        recording = read_journal([path])
-        host = re.sub(_NOT_IN_NAMES, "_", next(iter(recording.nodes)))  # it is no path
-        journal = Path(target or f"segment-{number:03d}.{host}.csv")
-        names = {path: journal.name, beside(path, SENSORS): beside(journal, SENSORS).name}
-        files = [RecordedFile(p, file_sha256(p), name) for p, name in names.items()]
-    else:
-        runs = list_runs(path)
-        with open_perun_file(path, run, round_) as recording:
-            chosen = choose_run(runs, run)
-            others = len(runs) > 1 or (round_ is not None and len(chosen.round_ids) > 1)
-            part = (chosen.app, chosen.run_id, recording.round or "") if others else None
-            name = target or f"segment-{number:03d}.hdf5"
-            nodes = {host: [*blocks] for host, blocks in recording.nodes.items()}
-        files = [RecordedFile(path, file_sha256(path), name, part)]
-        recording = replace(recording, nodes=nodes)
-    problems = [f"{path}: {each['detail']}" for each in recording.flags]
-    return _recorded(number, recording.nodes, files, problems, lambda host: recording.clock_known)
-
-
-# --- other tools' files ---------------------------------------------------------------------------
-
-
-def _foreign_files(path: Path, options: Options) -> list[tuple[Path, Options]]:
-    """The other tools' files at a path, with their options; none of a folder that a run of ours has."""
-    if path.is_file():
-        return [(path, options)] if find_format(path, options) is not None else []
-    if (path / "perun").is_dir() or not (files := files_in(path, options)):
-        return []
-    for name in ("node", "run") if len(files) > 1 else ():
-        if getattr(options, name) is not None:
-            raise InputError(f"{path}: holds {len(files)} recordings; {name} is of a single file")
-    return files
-
-
-def _read_foreign(path: Path, files: Sequence[tuple[Path, Options]]) -> Recorded:
-    """Read what other tools recorded: one segment, each file of one node."""
-    read = [(file, options, read_foreign(file, options)) for file, options in files]
-    whole = joined([recording for *_, recording in read])  # refuses files of several runs
-    unread = flag_unread(path, [file for file, _ in files]) if path.is_dir() else []
-    kept: list[RecordedFile] = []
-    for file, options, recording in read:
-        kept += _kept(file, options, recording, {file.target for file in kept})
-    problems = [f"{path}: {each['detail']}" for each in (*whole.flags, *unread)]
-
-    def has_clock(node: str) -> bool:
-        # A file's name does not tell which machine it was.
-        return whole.clock_known and node not in whole.named_by_file
-
-    return _recorded(0, whole.nodes, kept, problems, has_clock)
-
-
-def _kept(
-    path: Path, options: Options, recording: Recording, taken: set[str]
-) -> list[RecordedFile]:
-    """What the run folder keeps of a file: its copy, what its user said of it, and its columns."""
-    nodes = list(recording.nodes)
-    node = nodes[0] if len(nodes) == 1 else node_of(path, options)
-    stem = re.sub(_NOT_IN_NAMES, "_", node)
-    names = (recording_name(0, f"{stem}{f'.{k}' if k else ''}") for k in range(len(taken) + 1))
-    target = next(name for name in names if name not in taken)
-    content = {"node": node, **options_content(options)}
-    if options.columns is None:
-        return [RecordedFile(path, file_sha256(path), target, options=content)]
-    columns = f"{target}.columns.yaml"
-    return [
-        RecordedFile(path, file_sha256(path), target, options={**content, "columns": columns}),
-        RecordedFile(options.columns, file_sha256(options.columns), columns),
-    ]
-
-
-# --- copies ---------------------------------------------------------------------------------------
+def _as_name(host: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "_", host)
 
 
 def copy_recording(file: RecordedFile, folder: Path) -> None:
@@ -274,22 +190,3 @@ def copy_recording(file: RecordedFile, folder: Path) -> None:
         raise InputError(f"{file.path}: changed while it was registered; register it again")
     if file.options:
         write_json(folder / f"{file.target}.json", dict(sorted(file.options.items())))
-    if file.part is not None:
-        _keep_round(target, *file.part)
-
-
-def _keep_round(path: Path, app: str, run: str, round_: str) -> None:
-    """Leave one round in a perun file, with all its metadata."""
-    whole = path.with_name(path.name + ".whole")
-    path.rename(whole)
-    with h5py.File(whole, "r") as group, h5py.File(path, "w") as into:
-        for name in (app, run):
-            into.attrs.update(group.attrs)
-            group, into = group[name], into.create_group(name)
-            for other in set(group) - {"nodes"}:
-                group.copy(other, into)
-            into.attrs.update(group.attrs)
-            group, into = group["nodes"], into.create_group("nodes")
-        into.attrs.update(group.attrs)
-        group.copy(round_, into)
-    whole.unlink()

@@ -52,7 +52,4 @@ def _changed_since(campaign: Campaign, model: str, results: Path, work: Path) ->
         remedy = "scalewatt remeasure repeats a run"
         yield f"files unlike those of finished runs ({len(changed)}): {names}; {remedy}"
     if unfinished:
-        yield (
-            f"files unlike those that unfinished runs ({unfinished}) began with; with the earlier files they "
-            f"go on; those that stopped at a checkpoint begin afresh when their folders in {work} are removed"
-        )
+        yield f"files unlike those that unfinished runs began with ({unfinished}), and would go on with"

@@ -197,15 +197,13 @@ def _probes(results: Path, rated: Powers) -> Iterator[Use]:
     """Yield what idle probes have used; a probe that failed has left nothing."""
     for folder in (each for device in folders(results / "idle") for each in folders(device)):
         name = f"idle probe of {folder.parent.name} repeat {folder.name}"
-        probe, use = json_object(folder / "probe.json"), NOTHING
+        probe = json_object(folder / "probe.json")
         held = {key: probe.get(key) for key in ("gpus", "gpu_uuids", "torch_device")}
-        gpus = sum(len(indices) for indices in (held["gpus"] or {}).values())
+        run = Run(folder, {}, rated(folder.parent.name, name), held, None)
         try:
-            for path in (folder, *folder.glob(".work/*")):
-                run = Run(path, {}, rated(folder.parent.name, name), held, None)
-                if segment_numbers(run.recordings):
-                    use = _accounted_use(account(run).energy, gpus)
-                    break
+            gpus = sum(len(indices) for indices in (held["gpus"] or {}).values())
+            is_recorded = segment_numbers(run.recordings)
+            use = _accounted_use(account(run).energy, gpus) if is_recorded else NOTHING
         except DAMAGED:
             use = UNKNOWN
         yield {"key": name, "name": name, "part": PROBE, **use}
@@ -239,11 +237,10 @@ def _summed_use(run: Run, gpus: int) -> Use | None:
 
 
 def node_totals(run: Run, segment: int, journals: Mapping[str, Path]) -> pd.DataFrame | None:
-    """Samplers' running totals of a segment by its journals; None if a node has none.
+    """Samplers' running totals of a segment by its journals; None if a node or a GPU that was held has none.
 
-    A row for each device that the run held: kind, joules, covered_s, power_w (NaN of a GPU that no sensor
-    saw), and segment, host, seconds, period_s, last_s (Unix s) of its node, and behind_s, by how much the
-    total is older than the journal.
+    A row for each device that the run held: kind, joules, covered_s, power_w, and segment, host, seconds,
+    period_s, last_s (Unix s) of its node, and behind_s, by how much the total is older than the journal.
     """
     hosts = run.hosts_of(segment) or [*journals]
     if len(hosts) != len(journals) or not all(same_node(host, journals) for host in hosts):
@@ -260,10 +257,9 @@ def node_totals(run: Run, segment: int, journals: Mapping[str, Path]) -> pd.Data
         pairs = devices.loc[is_gpu, ["index", "uuid"]].itertuples(index=False)
         held = run.used_gpus(total["host"], pairs, segment)
         if held is not None:
-            seen = devices.loc[is_gpu, "index"]
-            unseen = pd.DataFrame({"kind": "gpu", "index": sorted({*held} - {*seen})})
+            if not {*held} <= {*devices.loc[is_gpu, "index"]}:
+                return None
             devices = devices[~is_gpu | devices["index"].isin(held)]
-            devices = pd.concat([devices, unseen]) if len(unseen) else devices
         node = {name: total[name] for name in ("host", "seconds", "period_s", "last_s")}
         behind_s = last[1] - total["mono"]  # by the clock that nobody sets
         frames.append(devices.assign(segment=segment, behind_s=behind_s, **node))

@@ -5,9 +5,9 @@ overwritten or deleted, what was measured moves by rename to `superseded/<config
 the campaign's results, and below its folder of working directories. The run folder moves last, in one rename:
 until then the run is finished, and the same command moves the rest.
 
-Snakemake deletes a job's outputs before it starts: what it is going to train again (`trained_again`) is set
-aside before any job (`set_replaced_aside`), without a row in the table. The working directory of another
-spec, or of other data, stays: with the earlier setting the run is published from it once more.
+Snakemake deletes a job's outputs before it starts: what it is going to train again is set aside before any
+job (`set_replaced_aside`), without a row in the table. The working directory of another spec, or of other
+data, stays: with the earlier setting the run is published from it once more.
 """
 
 from __future__ import annotations
@@ -87,13 +87,11 @@ class CampaignFolders:
         return self.results / "runs" / run[0] / str(run[1])
 
     def measurement(self, run: RunName) -> str:
-        """Name of a run's measurement; InputError if the run is not finished."""
+        """Name of a run's measurement; InputError if there is no such run, or it is not finished."""
+        check_run(self.campaign, *run, _name(run))
         measurement = measurement_of(self.results, *run)
         if measurement is None:
-            raise InputError(
-                f"{_name(run)}: is not finished, so there is nothing to leave out or to measure again; "
-                "scalewatt status says what it does"
-            )
+            raise InputError(f"{_name(run)}: is not finished; expected a run that is done")
         return measurement
 
     def started_from(self, run: RunName) -> list[RunName]:
@@ -105,47 +103,6 @@ class CampaignFolders:
         ]
 
 
-def change_run(
-    command: str,
-    folders: CampaignFolders,
-    configuration: str | None,
-    repeat: int | None,
-    reason: str | None,
-    undone: bool = False,
-) -> list[str]:
-    """Exclude a run or measure it again, or take the first back; without a run, list the table's rows.
-
-    Returns what was done, in lines. InputError if something is missing or wrong.
-    """
-    if configuration is None and reason is None and not undone:
-        return _listed(folders)
-    if configuration is None or repeat is None:
-        raise InputError(f"scalewatt {command}: expected CONFIGURATION REPEAT, or neither")
-    check_run(folders.campaign, configuration, repeat, f"scalewatt {command}")
-    run = configuration, repeat
-    if undone:
-        return undo(folders, run)
-    return (exclude if command == EXCLUDE else remeasure)(folders, run, reason)
-
-
-def _listed(folders: CampaignFolders) -> list[str]:
-    """Rows of a campaign's table, and what has become of each."""
-    lines = []
-    for row in read_exclusions(folders.campaign):
-        measurement = measurement_of(folders.results, *row.run)
-        now = f"now it is {measurement}" if measurement else "the run is not finished"
-        if row.excludes(measurement):
-            effect = "left out"
-        elif row.action == EXCLUDE:
-            effect = f"of no effect: about measurement {row.measurement}, {now}"
-        elif row.measurement == measurement:
-            effect = "not set aside: the same command does it on this machine"
-        else:
-            effect = f"measurement {row.measurement} is set aside; {now}"
-        lines += [f"{row.action} {_name(row.run)}, {row.date}: {row.reason}", f"  {effect}"]
-    return lines or [f"{exclusions_path(folders.campaign)}: no runs"]
-
-
 # --- exclude ----------------------------------------------------------------------------------------
 
 
@@ -155,24 +112,10 @@ def exclude(folders: CampaignFolders, run: RunName, reason: str | None) -> list[
     with changing(folders.results):
         rows = read_exclusions(folders.campaign)
         if any(row.run == run and row.excludes(measurement) for row in rows):
-            raise InputError(f"{_name(run)}: is excluded already; --undo takes it back")
-        # A recording registered later may add a neighbour to the provenance of a registered run.
-        about = "" if folders.campaign.registered else measurement
-        row = exclusion(run, EXCLUDE, reason, about)
+            raise InputError(f"{_name(run)}: is excluded already")
+        row = exclusion(run, EXCLUDE, reason, measurement)
         write_exclusions(folders.campaign, (*rows, row))
     return [f"excluded: {_name(run)}: {row.reason}", _noted(folders)]
-
-
-def undo(folders: CampaignFolders, run: RunName) -> list[str]:
-    """Take back that a run's present measurement is left out; InputError if it is not."""
-    measurement = measurement_of(folders.results, *run)
-    with changing(folders.results):
-        rows = read_exclusions(folders.campaign)
-        kept = [row for row in rows if row.run != run or not row.excludes(measurement)]
-        if len(kept) == len(rows):
-            raise InputError(f"{_name(run)}: is not excluded; scalewatt exclude lists what is")
-        write_exclusions(folders.campaign, kept)
-    return [f"no longer excluded: {_name(run)}", _noted(folders)]
 
 
 def _noted(folders: CampaignFolders) -> str:
@@ -209,22 +152,15 @@ def remeasure(folders: CampaignFolders, run: RunName, reason: str | None) -> lis
 
 def _check_trainable(folders: CampaignFolders, run: RunName) -> None:
     """Raise InputError if nothing would train the run, or it will be trained anyway."""
-    campaign, cluster = folders.campaign, folders.cluster
-    if campaign.registered:
+    if is_results_only(folders.campaign, folders.cluster):
         raise InputError(
-            f"{_name(run)}: {campaign.path} is of registered runs, which nothing trains; measure it where "
-            "it was measured and register it again, or leave it out: scalewatt exclude"
-        )
-    if is_results_only(campaign, cluster):
-        raise InputError(
-            f"{_name(run)}: the cluster '{cluster.name}' trains nothing (results_only); give the site that "
-            "does, e.g. --site horeka"
+            f"{_name(run)}: on '{folders.cluster.name}' nothing trains it (results_only, or registered); "
+            "expected the site that does, or scalewatt exclude"
         )
     published = published_run(folders.folder(run), *run)
     if published is None or published.spec_sha256 != folders.spec(run).sha256:
         raise InputError(
-            f"{folders.folder(run)}: the results are of another spec; the next start trains "
-            "the run again as it is, or restore the campaign"
+            f"{folders.folder(run)}: its results are of another spec; the next start trains it again anyway"
         )
 
 
@@ -296,12 +232,24 @@ class ToTrain:
     """Its dataset is prepared in the same call."""
 
 
-def trained_again(folders: CampaignFolders, jobs: Iterable[ToTrain]) -> list[tuple[ToTrain, str]]:
-    """Choose the runs that are finished and will be measured again, each with the reason.
+def set_replaced_aside(folders: CampaignFolders, jobs: Iterable[ToTrain]) -> list[str]:
+    """Set aside what finished runs have measured that are going to be measured again; return each reason.
 
-    Not those that are only published once more, from the working directory of the same measurement.
+    Not of those that are only published once more, from the working directory of the same measurement.
+    InputError if one of them is in use, or cannot be moved.
     """
-    return [(job, why) for job in jobs if (why := _why_again(folders, job)) is not None]
+    replaced = [(job, why) for job in jobs if (why := _why_again(folders, job)) is not None]
+    with changing(folders.results):
+        for job, why in replaced:
+            _check_unused(folders, job.run)
+            measurement = measurement_of(folders.results, *job.run) or ""
+            row = exclusion(job.run, REPLACED, why, measurement)
+            # Of an incomplete working directory the run could not be published again.
+            with_work = job.forced or why == _INCOMPLETE
+            kept = _set_aside(folders, job.run, row, with_work)
+            # Where the training reads it: Snakemake has already decided whether to make it.
+            _leave(kept / RUN / SPEC, folders.folder(job.run) / SPEC)
+    return [why for _, why in replaced]
 
 
 def _why_again(folders: CampaignFolders, job: ToTrain) -> str | None:
@@ -322,21 +270,3 @@ def _why_again(folders: CampaignFolders, job: ToTrain) -> str | None:
     kept = folders.work / published.work_name
     is_whole = all((kept / name).exists() for name in ("result.json", *taken))
     return None if is_whole else _INCOMPLETE
-
-
-def set_replaced_aside(folders: CampaignFolders, replaced: Iterable[tuple[ToTrain, str]]) -> None:
-    """Set aside what finished runs have measured that are going to be measured again.
-
-    InputError if one of them is in use, or cannot be moved.
-    """
-    with changing(folders.results):
-        for job, why in replaced:
-            measurement = measurement_of(folders.results, *job.run)
-            if measurement is not None:
-                _check_unused(folders, job.run)
-                row = exclusion(job.run, REPLACED, why, measurement)
-                # Of an incomplete working directory the run could not be published again.
-                with_work = job.forced or why == _INCOMPLETE
-                kept = _set_aside(folders, job.run, row, with_work)
-                # Where the training reads it: Snakemake has already decided whether to make it.
-                _leave(kept / RUN / SPEC, folders.folder(job.run) / SPEC)

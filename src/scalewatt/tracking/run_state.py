@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.run_spec import RunSpec
-from scalewatt.run_files.inventory import Published
+from scalewatt.run_files.inventory import Published, last_used_s
 from scalewatt.run_files.lock import BEAT_S, is_alive, read_holder, silence_s
 from scalewatt.run_files.record import read_ended_run, read_segments, reason_to_end
 from scalewatt.slurm.job_queue import QueuedJob
@@ -96,7 +96,7 @@ def _ended(folder: Path, spec: RunSpec, crash_retries: int) -> Row | None:
         return None
     last = run["segments"][-1]
     ended_s, no_further = last.get("ended_s"), reason_to_end(run, spec, crash_retries)
-    since = {"since_s": ended_s or _last_written_s(folder), "job": last.get("job")}
+    since = {"since_s": ended_s or last_used_s(folder), "job": last.get("job")}
     detail = last.get("detail")
     match last["outcome"]:
         case "finished" if no_further is None:
@@ -109,9 +109,3 @@ def _ended(folder: Path, spec: RunSpec, crash_retries: int) -> Row | None:
         case "killed":
             detail = detail or "it was killed, or its node was lost"
     return _row("failed", folder, reason=no_further or detail, **since)
-
-
-def _last_written_s(folder: Path) -> float | None:
-    """Time of what a run that was killed wrote last, in Unix s."""
-    paths = [path for path in (folder / "progress.json", folder / "run.json") if path.exists()]
-    return max((path.stat().st_mtime for path in paths), default=None)

@@ -6,28 +6,34 @@ written. Files may change or vanish while they are read, and may be damaged: wha
 
 from __future__ import annotations
 
+import json
+import math
+import textwrap
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from scalewatt.campaign.campaign_types import Campaign
-from scalewatt.campaign.cluster import Cluster
+from scalewatt.campaign.cluster import Cluster, campaign_path, load_site
 from scalewatt.campaign.exclusions import excluded_runs, read_exclusions
 from scalewatt.campaign.external_command import is_command_spec
+from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import RunSpec, read_spec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.energies.tables import records
 from scalewatt.events import EVENTS_FILE, HISTORY_FILE
 from scalewatt.recordings.journal import journal_files
 from scalewatt.recordings.stage_log import final_reports, read_json_lines
+from scalewatt.results.text.number_format import MISSING, listed, with_unit
 from scalewatt.run_files.inventory import Inventory, last_used_s
 from scalewatt.run_files.record import read_position, read_progress, read_segments
-from scalewatt.slurm.job_queue import Queue, job_of_run, queued_jobs
+from scalewatt.slurm.job_queue import Queue, job_of_run, never_starts, queued_jobs
 from scalewatt.slurm.slurm_commands import NoAnswerError
 from scalewatt.tracking.changed_files import changed_files
 from scalewatt.tracking.energy_used import (
@@ -46,6 +52,16 @@ if TYPE_CHECKING:
 
 STALE_S = 30.0
 """A running total that is older than this, or than ten sampling periods, says nothing of now."""
+_CLEAR = "\x1b[2J\x1b[H"
+"""Clears a terminal, and goes to its first line."""
+_NAMED = 3
+"""Runs that are named where only their number matters."""
+_EVERY = ["state", "progress", "energy", "at_least", "job", "since"]
+_RUNNING = [
+    *("segment", "epoch", "epochs", "step", "steps", "stage", "samples_per_s", "power_w"),
+    *("left", "job", "host", "since"),
+]
+"""Columns of the tables of all runs, and of those under way."""
 UNDER_WAY = (
     *("segment", "updates", "epoch", "epochs", "step", "steps", "stage", "samples_per_s"),
     *("progress_written_s", "power_w", "left_s"),
@@ -95,11 +111,10 @@ def campaign_status(campaign: Campaign, cluster: Cluster, results: Path, work_ro
     runs = pd.DataFrame(rows, dtype=object)
 
     # The energy of a run is that of all its measurements but for those that were set aside.
-    measurements = used[used["part"] == CURRENT].groupby("key")
-    energy = measurements["kwh"].sum(min_count=1).to_dict()
-    runs["energy_kwh"] = [_known(energy.get(key)) for key in runs["key"]]
-    known = measurements["known"].all().to_dict()
-    runs["energy_known"] = [bool(known.get(key, True)) for key in runs.pop("key")]
+    by_run = used[used["part"] == CURRENT].groupby("key")
+    energy = {"energy_kwh": by_run["kwh"].sum(min_count=1), "energy_known": by_run["known"].all()}
+    runs = runs.join(pd.DataFrame(energy), on="key").drop(columns="key")
+    runs["energy_known"] = runs["energy_known"].fillna(True).astype(bool)
     excluded = {
         (row["configuration"], row["repeat"]): row["reason"]
         for row in excluded_runs(read_exclusions(campaign), results)
@@ -121,10 +136,6 @@ def campaign_status(campaign: Campaign, cluster: Cluster, results: Path, work_ro
         "changed_files": changed_files(campaign, results, work),
     }
     return Status(facts, runs)
-
-
-def _known(value: float | None) -> float | None:
-    return None if value is None or pd.isna(value) else float(value)
 
 
 def _ask_queue(cluster: Cluster) -> Queue | None:
@@ -195,25 +206,11 @@ def _position(spec: RunSpec, state: Row, rated: Powers) -> Row:
         return row
     names = ("updates", "epoch", "epochs", "step", "steps", "stage", "samples_per_s")
     row |= {name: progress[name] for name in names}
-    left_s = time_left(progress, last.get("from_updates"), _marks(folder / "events.jsonl"))
-    return {**row, "progress_written_s": progress["written_s"], "left_s": left_s}
-
-
-def time_left(progress: Row, before: int | None, marks: Sequence[Row]) -> float | None:
-    """Seconds of training left after a note of progress, None if unknown.
-
-    `before`: updates of the run when the segment began; `marks`: the run's stages. The rest takes as long an
-    update as the segment did so far, evaluations and checkpoints included.
-    """
-    starts_s = [
-        mark["start_s"]
-        for mark in marks
-        if mark.get("segment") == progress["segment"] and mark.get("stage") == "train"
-    ]
-    if not starts_s or before is None or progress["updates"] <= before:
-        return None
-    pace_s = (progress["written_s"] - starts_s[0]) / (progress["updates"] - before)
-    return float(pace_s * (progress["updates_total"] - progress["updates"]))
+    row["progress_written_s"] = progress["written_s"]
+    if progress["samples_per_s"]:
+        left = (progress["updates_total"] - progress["updates"]) * spec.global_batch_size
+        row["left_s"] = left / progress["samples_per_s"]
+    return row
 
 
 def power_now(folder: Path, spec: RunSpec, rated: Powers, segment: int) -> float | None:
@@ -226,13 +223,15 @@ def power_now(folder: Path, spec: RunSpec, rated: Powers, segment: int) -> float
     stale_s = max(STALE_S, 10 * (spec.sampling_period_s or 0.0))
     if devices is None or devices.empty or (time.time() - devices["last_s"] > stale_s).any():
         return None
-    return _known(devices["power_w"].sum(skipna=False))
+    watts = float(devices["power_w"].sum(skipna=False))
+    return None if np.isnan(watts) else watts
 
 
 def _reported(folder: Path, spec: RunSpec) -> Row:
     """How far a command is, by its script's reports and marks; empty without any."""
     try:
-        reports, marks = final_reports(folder / HISTORY_FILE), _marks(folder / EVENTS_FILE)
+        reports = final_reports(folder / HISTORY_FILE)
+        marks = read_json_lines(folder / EVENTS_FILE)
         counts = [report["updates"] for report in reports]
         row = {
             "epoch": int(reports[-1]["epoch"]) + 1 if reports else 0,
@@ -246,8 +245,155 @@ def _reported(folder: Path, spec: RunSpec) -> Row:
         return {}
 
 
-def _marks(path: Path) -> list[Row]:
-    try:
-        return read_json_lines(path)
-    except OSError:
-        return []
+# --- text -----------------------------------------------------------------------------------------
+
+
+def show_status(
+    site: str,
+    campaign: Path | None,
+    results: Path,
+    work: Path | None,
+    every_run: bool = False,
+    as_json: bool = False,
+    max_gpus: int | None = None,
+    watch_s: float | None = None,
+) -> None:
+    """Print the status of a campaign; with `watch_s` again and again, so many seconds apart.
+
+    `max_gpus`: larger points are left out; by default those that the cluster leaves out.
+    InputError if the cluster file, the campaign or `watch_s` is wrong.
+    """
+    if watch_s is not None and not 0 < watch_s < math.inf:
+        raise InputError(f"--watch: {watch_s:g}; expected seconds above 0")
+    cluster = load_site(site)
+    loaded = load_campaign(campaign or campaign_path(cluster), cluster, max_gpus, to_run=False)
+    while True:
+        status = campaign_status(loaded, cluster, results, work or Path(cluster.work_root))
+        text = json.dumps(status.as_json(), indent=1, allow_nan=False) if as_json else ""
+        print(text or status_text(status, every_run), flush=True)
+        if watch_s is None:
+            return
+        time.sleep(watch_s)
+        print(_CLEAR, end="")
+
+
+def status_text(status: Status, every_run: bool = False) -> str:
+    """The status as text: a line for each series, or for each run, and what needs attention."""
+    runs = status.runs
+    shown = runs.assign(
+        run=runs["configuration"] + " " + runs["repeat"].astype(str),
+        state=runs["state"].str.replace("_", " "),
+        since=[_clock(unix_s) for unix_s in runs["since_s"]],
+        left=[_duration(seconds) for seconds in runs["left_s"]],
+        energy=[with_unit(kwh, "kWh", 3) for kwh in runs["energy_kwh"]],
+        at_least=["yes" if not known else MISSING for known in runs["energy_known"]],
+        progress=[_share(row["updates"], row["updates_total"]) for row in records(runs)],
+    ).set_index("run", drop=False)
+    running = shown.loc[shown["state"] == "running", _RUNNING]
+    parts = [
+        [*_head(status.as_json())],
+        [_aligned(shown[_EVERY], "run") if every_run else _series_table(status)],
+        [] if running.empty else [_aligned(running, "run")],
+        [*_problems(shown)],
+        [*_remarks(status)],
+    ]
+    return "\n\n".join("\n".join(lines) for lines in parts if lines)
+
+
+def _head(facts: Mapping[str, Any]) -> Iterator[str]:
+    """The campaign as a whole: its progress, runs by state, and energy."""
+    asked = _clock(facts["asked_s"])
+    yield f"{facts['campaign']} ({facts['campaign_file']}) on {facts['cluster']}, {asked}"
+    for name, done, total in (
+        ("runs", facts["counts"]["done"], facts["runs_total"]),
+        ("updates", facts["updates"], facts["updates_total"]),
+    ):
+        if total:
+            yield f"{name:<7}  {done} of {total} ({_share(done, total)})"
+    states = facts["counts"].items()
+    shown = (f"{count} {state.replace('_', ' ')}" for state, count in states if count)
+    yield f"         {', '.join(shown)}"
+
+    used = with_unit(facts["energy_kwh"], "kWh", 3)
+    by_origin = sorted(facts["energy_kwh_by_origin"].items())
+    origins = ", ".join(f"{with_unit(kwh, 'kWh', 3)} {origin}" for origin, kwh in by_origin)
+    budget_kwh = facts["energy_budget_kwh"]
+    yield (
+        f"energy   {'at least ' if facts['energy_unknown_runs'] else ''}{used} so far"
+        + (f" ({origins})" if origins else "")
+        + (f" of {budget_kwh:g} kWh" if budget_kwh is not None else "")
+        + f", {facts['gpu_hours']:.1f} GPUh"
+    )
+
+
+def _series_table(status: Status) -> str:
+    rows = [
+        {
+            "runs": row["runs_total"],
+            **row["counts"],
+            "progress": _share(row["updates"], row["updates_total"]),
+        }
+        for row in status.series()
+    ]
+    table = pd.DataFrame(rows, pd.Index([row["series"] for row in status.series()]), dtype=object)
+    table = table.replace(0, np.nan).rename(columns=lambda name: name.replace("_", " "))
+    return _aligned(table, "series")
+
+
+def _aligned(table: pd.DataFrame, name: str) -> str:
+    """Lines of a table without its empty columns; `name`: what its rows are."""
+    table = table.replace(MISSING, None).dropna(axis=1, how="all").convert_dtypes()
+    table = table.astype(object).where(table.notna(), MISSING)
+    return table.rename_axis(index=None, columns=name).to_string(float_format="{:.4g}".format)
+
+
+def _problems(runs: pd.DataFrame) -> Iterator[str]:
+    """Yield what needs attention: runs that failed, and those that do not begin or go on by themselves."""
+    for run in records(runs):
+        is_stuck = run["state"] == "queued" and never_starts(run["reason"])
+        if run["silent_s"] is not None:
+            silence = _duration(run["silent_s"])
+            yield f"no sign of life for {silence}: {run['run']}; its process or node may be dead"
+        if is_stuck or run["state"] in ("failed", "refused"):
+            reason = textwrap.shorten(run["reason"] or "it did not say why", 300)
+            state = "queued, and not to start by itself" if is_stuck else run["state"]
+            job = f", job {run['job']}" if run["job"] else ""
+            log = f"; log: {run['log']}" if run["log"] else ""
+            yield f"{state}: {run['run']}{job}: {reason}{log}"
+
+
+def _remarks(status: Status) -> Iterator[str]:
+    """What else there is to say: points and runs left out, energies of no current run."""
+    facts, runs = status.campaign, status.runs
+    yield from (f"not shown: {points}" for points in facts["left_out"])
+    excluded = [
+        f"{run['configuration']} repeat {run['repeat']} ({run['excluded']})"
+        for run in records(runs[runs["excluded"].notna()])
+    ]
+    if excluded:
+        yield f"excluded from tables and figures: {listed(excluded, _NAMED)}"
+    yield from facts["changed_files"]
+    if not facts["queue_answered"]:
+        yield "Slurm's queue gives no answer: jobs that wait there count as not started"
+    if kwh := facts["superseded_energy_kwh"]:
+        energy = with_unit(kwh, "kWh", 3)
+        yield f"energy of runs no longer in the campaign, or measured again: {energy}"
+    if kwh := facts["probes_energy_kwh"]:
+        yield f"energy of idle probes: {with_unit(kwh, 'kWh', 3)}"
+    if unknown := facts["energy_unknown_runs"]:
+        yield f"more was used than was recorded by (all: --json): {listed(unknown, _NAMED)}"
+
+
+def _share(done: float | None, total: float | None) -> str:
+    """A share in whole percent, rounded down: 100 only when all is done."""
+    return f"{int(100 * done / total)} %" if total and done is not None else MISSING
+
+
+def _duration(seconds: float | None) -> str:
+    return with_unit(None if seconds is None else seconds / 3600, "h", 3)
+
+
+def _clock(unix_s: float | None) -> str:
+    """A time of this machine's clock."""
+    local = time.localtime(unix_s)
+    return MISSING if unix_s is None else time.strftime("%Y-%m-%d %H:%M:%S", local)
