@@ -239,10 +239,10 @@ def test_a_running_ones_energy_is_that_of_its_journal(seen: Seen) -> None:
 
 
 def test_the_text_names_what_runs(seen: Seen) -> None:
-    assert f"{LONG} repeat 1" in seen.text
+    assert f"{LONG} 1 " in seen.text
     others = seen.at["running"]["runs_total"] - 1
     assert f"1 running, {others} not started" in seen.text
-    assert "samples/s" in seen.text
+    assert "samples_per_s" in seen.text
 
 
 def test_a_frozen_one_is_running_and_its_silence_is_told(seen: Seen) -> None:
