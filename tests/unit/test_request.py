@@ -21,6 +21,7 @@ from scalewatt.scheduling.job_request import (
     account_of,
     check_requests,
     probe_request,
+    refused_request,
     training_request,
 )
 
@@ -104,6 +105,16 @@ def test_the_slurm_executor_takes_what_is_asked_for() -> None:
         assert f"--ntasks-per-node={run.ranks_per_node} " in command
         assert "--cpus-per-task=8 " in command
         assert ("--ntasks=8 " in command) == (a_device.gres is None)
+
+
+@pytest.mark.parametrize(("gres", "tasks"), [("gpu", None), (None, 4)])
+def test_a_job_that_only_says_why_its_run_is_not_tried_again_asks_for_a_node_for_a_minute(
+    gres: str | None, tasks: int | None
+) -> None:
+    request = training_request(spec(), device(gres=gres), cluster())
+    refused = refused_request(request)
+    assert (refused.nodes, refused.tasks, refused.runtime, refused.held_gpus) == (1, tasks, 1, 0)
+    assert refused.slurm_extra == request.slurm_extra
 
 
 # --- refused ------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from scalewatt.campaign.campaign_file import all_years
 from scalewatt.report.definition import report_definition
 from scalewatt.reproduction.run_choice import choose_run, initial_weights_path
 from scalewatt.run_files.inventory import published_run
-from scalewatt.run_files.record import done_updates
-from scalewatt.scheduling.job_request import probe_request, training_request
+from scalewatt.run_files.record import done_updates, no_further_try
+from scalewatt.scheduling.job_request import probe_request, refused_request, training_request
 from scalewatt.targets.obstacles import figure_obstacle
 
 # --- datasets -------------------------------------------------------------------------------------
@@ -101,10 +101,15 @@ def training_options(wildcards):
 
 
 def training_job(wildcards):
-    """Return what a run's next job asks for: the further its checkpoint, the less wall time."""
+    """Return what a run's next job asks for: the further its checkpoint, the less wall time.
+
+    A job that would be refused by what the last has recorded only says so.
+    """
     spec, work = spec_of(wildcards), Path(WORKS[wildcards.folder])
     device, done = CLUSTER.devices[spec.device], done_updates(work, spec)
-    return training_request(spec, device, CLUSTER, done, upper_s(spec))
+    request = training_request(spec, device, CLUSTER, done, upper_s(spec))
+    is_refused = no_further_try(work, spec, CLUSTER.crash_retries)
+    return refused_request(request) if is_refused else request
 
 
 def simulation_settings(wildcards):

@@ -6,7 +6,7 @@ import math
 import os
 import shlex
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from scalewatt.campaign.campaign_types import Campaign
@@ -70,6 +70,12 @@ def training_request(
         "--open-mode=append",
     ]
     return _request(device, cluster, spec.nodes, spec.ranks_per_node, minutes, options)
+
+
+def refused_request(request: Request) -> Request:
+    """What a job asks for that only says why its run is not tried again: one node for a minute."""
+    tasks = None if request.tasks is None else request.tasks_per_node
+    return replace(request, nodes=1, tasks=tasks, runtime=1, held_gpus=0)
 
 
 def probe_request(device: Device, cluster: Cluster, minutes: int) -> Request:
