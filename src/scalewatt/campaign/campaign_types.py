@@ -93,18 +93,13 @@ class TrainingDefinition:
     @property
     def samples_per_epoch(self) -> int | None:
         """Samples trained on in an epoch, over all GPUs."""
-        return self._work[0]
+        return None if self.samples_per_gpu is None else self.replicas * self.samples_per_gpu
 
     @property
     def updates_per_epoch(self) -> int | None:
-        """Gradient updates in an epoch."""
-        return self._work[1]
-
-    @property
-    def _work(self) -> tuple[int, int] | tuple[None, None]:
-        if self.dataset_samples is None:
-            return None, None
-        return epoch_work(self.dataset_samples, self.replicas, self.local_batch_size)
+        """Gradient updates in an epoch, of which the last may be of a partial batch."""
+        share = self.samples_per_gpu
+        return None if share is None else -(-share // self.local_batch_size)
 
     @property
     def updates(self) -> int | None:
@@ -127,34 +122,6 @@ class Configuration(TrainingDefinition):
         if self.seed is None or self.seeds != VARIED:
             return self.seed
         return self.seed + repeat - 1
-
-
-def shared_points(
-    lines: Mapping[str, Sequence[tuple[Configuration, int]]], where: str
-) -> tuple[dict[str, Configuration], dict[str, int], dict[str, str]]:
-    """Configurations of all series, their repeats, and the series that first has each.
-
-    `lines`: points with their repeats, by series. InputError, which begins with `where`, if a series
-    has another configuration of the same id than an earlier one, or other repeats.
-    """
-    configurations: dict[str, Configuration] = {}
-    repeats: dict[str, int] = {}
-    first: dict[str, str] = {}
-    for name, points in lines.items():
-        for point, count in points:
-            known = configurations.setdefault(point.id, point)
-            earlier = first.setdefault(point.id, name)
-            for key, value, before in (
-                ("seeds", point.seeds, known.seeds),
-                ("repeats", count, repeats.setdefault(point.id, count)),
-                ("dataset_fraction", point.dataset_fraction, known.dataset_fraction),
-            ):
-                if value != before:
-                    raise InputError(
-                        f"{where}: series.{name}: {key}: {value}, but series.{earlier} has {before} for the "
-                        f"same configuration {point.id}"
-                    )
-    return configurations, repeats, first
 
 
 @dataclass(frozen=True)

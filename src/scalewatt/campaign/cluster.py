@@ -39,6 +39,20 @@ Name = Annotated[
         "letters, digits, '.', '_' and '-', at most 100, a letter or digit first",
     ),
 ]
+Partition = Annotated[
+    str,
+    matching(
+        r"[A-Za-z0-9_][A-Za-z0-9._,+-]*",
+        "letters, digits, '.', '_', '-', '+', or several partitions with ',' between",
+    ),
+]
+Node = Annotated[
+    str,
+    matching(
+        r"[A-Za-z0-9]([A-Za-z0-9._,-]|\[[0-9,-]+\])*",
+        "a node's name, or Slurm's pattern of names such as n[01-04]",
+    ),
+]
 Cpus = Annotated[int, Field(ge=1, le=100_000)]
 Origin = Annotated[str, Field(description="Where the value comes from.")]
 
@@ -62,16 +76,7 @@ class Device(Settings):
     """auto: GPUs where there are any, else CPUs."""
     max_local_batch_size: dict[str, Annotated[int, Field(ge=1)]] = {}
     """Largest local batch known to fit, by model or model.phase."""
-    partition: (
-        Annotated[
-            str,
-            matching(
-                r"[A-Za-z0-9_][A-Za-z0-9._,+-]*",
-                "letters, digits, '.', '_', '-', '+', or several partitions with ',' between",
-            ),
-        ]
-        | None
-    ) = None
+    partition: Partition | None = None
     """Slurm partition: letters, digits and '.', '_', '-', '+', or several with ',' between."""
     gres: Annotated[str, matching(r"[A-Za-z0-9_][A-Za-z0-9._:-]*", "a name such as gpu")] | None = (
         None
@@ -205,18 +210,7 @@ class Cluster(Settings):
     account: Annotated[str, matching(r"[^\s-]\S*", "a name without spaces")] | None = None
     """Slurm account that jobs are charged to, without spaces; environment variables ($NAME) are expanded
     when a job is submitted. Without this key: Slurm's default account."""
-    exclude_nodes: Annotated[
-        list[
-            Annotated[
-                str,
-                matching(
-                    r"[A-Za-z0-9]([A-Za-z0-9._,-]|\[[0-9,-]+\])*",
-                    "a node's name, or Slurm's pattern of names such as n[01-04]",
-                ),
-            ]
-        ],
-        EachOnce,
-    ] = []
+    exclude_nodes: Annotated[list[Node], EachOnce] = []
     """Nodes that no training or probe is sent to, by name or Slurm's pattern such as n[01-03]."""
     stop_warning_s: int = Field(600, ge=1, le=65_535)
     """How long before the end of its wall time a job is told (by USR1) to stop at a checkpoint, in s.
@@ -386,8 +380,7 @@ def basis(cluster: Cluster, devices: list[Device]) -> list[str]:
 
 def _text(values: Mapping[str, Any]) -> str:
     """Keys and values as the cluster file has them."""
-    parts = {key: value for key, value in values.items() if value}
-    nested = {k: f"({_text(v)})" if isinstance(v, dict) else str(v) for k, v in parts.items()}
+    nested = {k: f"({_text(v)})" if isinstance(v, dict) else v for k, v in values.items() if v}
     return ", ".join(f"{key} {text}" for key, text in nested.items())
 
 

@@ -118,13 +118,12 @@ def excluded_runs(
     `results` is the campaign's folder. `finished`: of the finished runs alone, where no other will ever
     be one.
     """
-    reasons: dict[tuple[str, int], str] = {}
+    runs: dict[tuple[str, int], dict[str, Any]] = {}
     for row in exclusions:
         measurement = measurement_of(results, *row.run)
         if row.excludes(measurement) and (measurement or not finished):
-            reasons.setdefault(row.run, row.reason)
-    names = ("configuration", "repeat", "reason")
-    return [dict(zip(names, (*run, reasons[run]), strict=True)) for run in sorted(reasons)]
+            runs.setdefault(row.run, row.model_dump(include={"configuration", "repeat", "reason"}))
+    return [runs[run] for run in sorted(runs)]
 
 
 def remeasured_runs(exclusions: Iterable[Exclusion]) -> list[dict[str, Any]]:
@@ -136,12 +135,10 @@ def exclusion(run: tuple[str, int], action: str, reason: str | None, measurement
     """A new row, dated now; InputError without a reason."""
     if not (words := " ".join((reason or "").split())):
         raise InputError(f"--reason: is missing; expected why {run[0]} {run[1]} does not count")
-    date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    cells: dict[str, Any] = dict(
-        zip(COLUMNS, (*run, action, words, date, measurement), strict=True)
-    )
     # Unchecked: notes of replaced runs have this form, too, and an action that no row of the table has.
-    return Exclusion.model_construct(**cells)
+    date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    cells: Any = (*run, action, words, date, measurement)
+    return Exclusion.model_construct(**dict(zip(COLUMNS, cells, strict=True)))
 
 
 def check_run(campaign: Campaign, configuration: str, repeat: int, where: str) -> None:

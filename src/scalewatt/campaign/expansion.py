@@ -21,7 +21,6 @@ from scalewatt.campaign.campaign_types import (
     Series,
     check_accumulation,
     check_replicas,
-    shared_points,
 )
 from scalewatt.campaign.cluster import Device, other_device
 from scalewatt.campaign.external_command import DATASET, OVERRIDABLE
@@ -66,14 +65,19 @@ def _expand(
     if file.protocol is None and not all(isinstance(model, Command) for model in models.values()):
         raise InputError(f"{path}: missing key 'protocol'; expected: paper, corrected")
     series: dict[str, Series] = {}
-    points: dict[str, list[tuple[Configuration, int]]] = {}
+    points: dict[str, Configuration] = {}
+    repeats: dict[str, int] = {}
+    first: dict[str, str] = {}  # the series that has a configuration first
     for name, entry in file.series.items():
         try:
             line = _line(file, entry, models, devices)
-            made = [_point(line, gpus, max_gpus) for gpus in sorted(entry.gpus)]
+            of_series = [_point(line, gpus, max_gpus) for gpus in sorted(entry.gpus)]
+            for point in of_series:
+                known = points.setdefault(point.id, point)
+                before = known, repeats.setdefault(point.id, entry.repeats)
+                _check_same(point, entry.repeats, *before, first.setdefault(point.id, name))
         except InputError as error:
             raise InputError(f"{path}: series.{name}.{error}") from error
-        points[name] = [(point, entry.repeats) for point in made]
         series[name] = Series(
             name=name,
             label=name if entry.label is None else entry.label,
@@ -83,22 +87,20 @@ def _expand(
             constant="local_batch_size" if entry.local_batch_size else "global_batch_size",
             fraction_rule=entry.fraction_rule,
             repeats=entry.repeats,
-            points={point.gpus: point.id for point in made},
+            points={point.gpus: point.id for point in of_series},
             torch_device=line.device.torch_device,
             changed=tuple(line.changed),
         )
-    configurations, repeats, first = shared_points(points, str(path))
+    configurations = {
+        id_: _with_initial_weights(points[id_], points, repeats, f"{path}: series.{first[id_]}")
+        for id_ in sorted(points)
+    }
     return Campaign(
         name=file.name,
         path=path,
         protocol=file.default_protocol,
         series=series,
-        configurations={
-            id_: _with_initial_weights(
-                point, configurations, repeats, f"{path}: series.{first[id_]}"
-            )
-            for id_, point in sorted(configurations.items())
-        },
+        configurations=configurations,
         repeats=repeats,
         figures=file.figures.contents(),
         idle_probe=file.idle_probe,
@@ -141,12 +143,19 @@ def _line(
             f"device: '{entry.device}' is in no cluster file (config/*.yaml); "
             f"{other_device(entry.device, devices)}"
         )
-    model = _changed_model(models[key], entry.settings)
+    # Settings of the model, with those that the series changes.
+    kind = type(models[key])
+    allowed = OVERRIDABLE if kind is Command else tuple(kind.model_fields)
+    for name in entry.settings:
+        if name not in allowed:
+            raise InputError(f"settings: unknown key '{name}'; {one_of(name, sorted(allowed))}")
+    given = {**models[key].model_dump(exclude_unset=True), **entry.settings}
+    model = validated(kind, given, "settings")
     settings, usual = model.model_dump(), models[key].model_dump()
     changed = {name: settings[name] for name in entry.settings if settings[name] != usual[name]}
     if entry.protocol not in (None, file.default_protocol):
         changed["protocol"] = entry.protocol
-    dataset = DATASET if isinstance(model, Command) else _dataset(model, file)
+    dataset = DATASET if kind is Command else _dataset(model, file)
     return _Line(file, entry, key, phase, devices[entry.device], settings, changed, dataset)
 
 
@@ -160,19 +169,6 @@ def _phase(entry: SeriesEntry, models: Mapping[str, Any]) -> str:
     if phase not in phases:
         raise InputError(f"phase: {phase!r} for {entry.model}; {one_of(phase, phases)}")
     return phase
-
-
-def _changed_model(
-    model: ModelSettings | Command, settings: dict[str, Any]
-) -> ModelSettings | Command:
-    """Settings of a model with those that a series changes."""
-    allowed = OVERRIDABLE if isinstance(model, Command) else tuple(type(model).model_fields)
-    for key in settings:
-        if key not in allowed:
-            raise InputError(f"settings: unknown key '{key}'; {one_of(key, sorted(allowed))}")
-    given = {**model.model_dump(exclude_unset=True), **settings}
-    changed: ModelSettings | Command = validated(type(model), given, "settings")
-    return changed
 
 
 def _dataset(model: ModelSettings, file: CampaignFile) -> dict[str, Any]:
@@ -197,15 +193,40 @@ def _dataset(model: ModelSettings, file: CampaignFile) -> dict[str, Any]:
     return dataset
 
 
+def _check_same(
+    point: Configuration, repeats: int, known: Configuration, known_repeats: int, series: str
+) -> None:
+    """Raise InputError if an earlier series has another configuration of the same id, or other repeats."""
+    for key, value, before in (
+        ("seeds", point.seeds, known.seeds),
+        ("repeats", repeats, known_repeats),
+        ("dataset_fraction", point.dataset_fraction, known.dataset_fraction),
+    ):
+        if value != before:
+            raise InputError(
+                f"{key}: {value}, but series.{series} has {before} for the same configuration {point.id}"
+            )
+
+
 # --- a point --------------------------------------------------------------------------------------
 
 
 def _point(line: _Line, gpus: int, max_gpus: int | None) -> Configuration:
     """Configuration of a series at `gpus` GPUs."""
     entry, settings, per_node = line.entry, line.settings, line.device.gpus_per_node
-    replicas, local = _batches(line, gpus)
+    # Copies of the model, and the batch of each.
+    per_replica, total = settings.get("gpus_per_replica", 1), entry.global_batch_size
+    check_replicas(gpus, per_replica, "gpus")
+    replicas = gpus // per_replica
+    if total is not None and total % replicas:
+        raise InputError(
+            f"global_batch_size: {total} does not divide by {gpus} GPUs; allowed: GPU counts that divide it"
+        )
+    local = entry.local_batch_size or (total or 0) // replicas
+    check_accumulation(local, settings["gradient_accumulation_steps"], "settings")
     if max_gpus is None or gpus <= max_gpus:
         _check_device(line, gpus, local)
+    # The part of the dataset.
     fraction = Fraction(entry.fraction_rule.replace("n", str(gpus)))
     samples, validation = _samples(line, gpus, fraction)
     if validation == 0 or (samples is not None and samples < replicas):
@@ -244,20 +265,6 @@ def _point(line: _Line, gpus: int, max_gpus: int | None) -> Configuration:
     )
 
 
-def _batches(line: _Line, gpus: int) -> tuple[int, int]:
-    """Copies of the model and their local batch size."""
-    per_replica, total = line.settings.get("gpus_per_replica", 1), line.entry.global_batch_size
-    check_replicas(gpus, per_replica, "gpus")
-    replicas = gpus // per_replica
-    if total is not None and total % replicas:
-        raise InputError(
-            f"global_batch_size: {total} does not divide by {gpus} GPUs; allowed: GPU counts that divide it"
-        )
-    local = line.entry.local_batch_size or (total or 0) // replicas
-    check_accumulation(local, line.settings["gradient_accumulation_steps"], "settings")
-    return replicas, local
-
-
 def _check_device(line: _Line, gpus: int, local: int) -> None:
     """Raise InputError if a point does not fit its device."""
     device, per_node = line.device, line.device.gpus_per_node
@@ -282,18 +289,17 @@ def _check_device(line: _Line, gpus: int, local: int) -> None:
 
 def _samples(line: _Line, gpus: int, fraction: Fraction) -> tuple[int | None, int | None]:
     """Training and validation samples of a part of the dataset; None where a command's are not known."""
-    rule = f"dataset_fraction: {line.entry.fraction_rule}"
+    rule, format_ = f"dataset_fraction: {line.entry.fraction_rule}", line.dataset["format"]
     if fraction > 1:
         raise InputError(f"{rule} is {fraction} of the dataset at {gpus} GPUs; allowed: at most 1")
-    if line.dataset["format"] == COMMAND:
+    if format_ == COMMAND:
         whole = line.settings["samples"]
         if whole is None and fraction < 1:
             raise InputError(
                 f"{rule} of unknown samples; allowed: 1, or `samples` in models.{line.key}"
             )
         return whole and floor(whole * fraction), None
-    in_years = line.dataset["format"] == "era5" and line.settings["loader"] != "synthetic"
-    if fraction < 1 and in_years:
+    if fraction < 1 and format_ == "era5" and line.settings["loader"] != "synthetic":
         raise InputError(
             f"{rule}: {line.entry.model} trains on whole years; allowed: 1, or loader synthetic"
         )

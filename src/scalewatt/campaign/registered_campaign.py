@@ -101,7 +101,11 @@ def expand_registered(content: dict[str, Any], path: Path) -> Campaign:
         id_ = run.configuration
         repeats[id_] = max(run.repeat, repeats.get(id_, 1))
         if id_ not in configurations:
-            configurations[id_] = _configuration(run)
+            spec = read_spec(run.folder / "spec.json")
+            definition = {
+                field.name: getattr(spec, field.name) for field in fields(TrainingDefinition)
+            }
+            configurations[id_] = Configuration(id=id_, seeds=run.provenance["seeds"], **definition)
     series = _series(runs, configurations, repeats, file.labels)
     for name in file.labels.keys() - series.keys():
         raise InputError(f"{path}: labels: no series '{name}'; {one_of(name, series)}")
@@ -118,12 +122,6 @@ def expand_registered(content: dict[str, Any], path: Path) -> Campaign:
         else default_figures(series, configurations),
         registered=True,
     )
-
-
-def _configuration(run: RegisteredRun) -> Configuration:
-    spec = read_spec(run.folder / "spec.json")
-    definition = {field.name: getattr(spec, field.name) for field in fields(TrainingDefinition)}
-    return Configuration(id=run.configuration, seeds=run.provenance["seeds"], **definition)
 
 
 def _series(
@@ -169,64 +167,46 @@ def default_figures(
 
     FourCastNet takes the paper's figures of it (4 and 7), any other model those of ResNet50 (2, or 3
     where the dataset grows, and 6); a second other model takes 4 and 7 if they are free. Trainings to a
-    target share figures 2 and 6; in 4 and 7 are those again whose global batch size grows. Where every
-    series is one operating point on one number of GPUs, no curve shows anything: the table alone.
+    target, of any models, share figures 2 and 6, and have a breakdown; in 4 and 7 are those again whose
+    global batch size grows. Where every series is one operating point on one number of GPUs, no curve
+    shows anything: the table alone.
     """
+
+    def made(point: Mapping[str, Any]) -> Configuration:
+        return configurations[series[point["series"]].points[point["gpus"]]]
+
     points = [{"series": name, "gpus": n} for name, line in series.items() for n in line.points]
     single = all(len(line.points) == 1 for line in series.values())
     if single and all(point.operating_point for point in configurations.values()):
         table = {"table1": {"points": points}} if len(points) <= _TABLE1_ROWS else {}
         return {"operating_points": {"series": list(series)}, **table}
-    if all(point.protocol == TARGET_PROTOCOL for point in configurations.values()):
-        return _figures_to_target(series, configurations, points)
-    models = list(dict.fromkeys(line.model for line in series.values()))
-    others = [model for model in models if model != "fourcastnet"]
-    second = "fourcastnet" if "fourcastnet" in models else next(iter(others[1:]), "")
     curves: dict[str, list[str]] = {}
-    for name, line in series.items():
-        first = ("figure3" if line.is_scaled else "figure2", "figure6")
-        of_model = {second: ("figure4", "figure7"), **({others[0]: first} if others else {})}
-        for figure in of_model.get(line.model, ()):
-            curves.setdefault(figure, []).append(name)
     largest = [{"series": name, "gpus": max(line.points)} for name, line in series.items()]
+    if all(point.protocol == TARGET_PROTOCOL for point in configurations.values()):
+        batches = {
+            n: {made(p).global_batch_size for p in points if p["series"] == n} for n in series
+        }
+        growing = [name for name in series if len(batches[name]) > 1]
+        constant = [n for n, line in series.items() if len(line.points) > 1 and n not in growing]
+        curves = dict.fromkeys(("figure2", "figure6"), [*constant, *growing] or list(series))
+        curves["breakdown"] = [name for name in series if name not in growing]
+        if growing:
+            curves |= {"figure4": growing, "figure7": growing}
+        # The table has each configuration once, figure 5 each model once, at its most GPUs.
+        points = list({made(point).id: point for point in reversed(points)}.values())[::-1]
+        ascending = sorted(largest[::-1], key=lambda point: made(point).gpus)
+        largest = list({made(point).model: point for point in ascending}.values())
+    else:
+        models = list(dict.fromkeys(line.model for line in series.values()))
+        others = [model for model in models if model != "fourcastnet"]
+        second = "fourcastnet" if "fourcastnet" in models else next(iter(others[1:]), "")
+        for name, line in series.items():
+            first = ("figure3" if line.is_scaled else "figure2", "figure6")
+            of_model = {second: ("figure4", "figure7"), **({others[0]: first} if others else {})}
+            for figure in of_model.get(line.model, ()):
+                curves.setdefault(figure, []).append(name)
     figures: dict[str, Any] = {figure: {"series": names} for figure, names in curves.items()}
     figures |= {"figure5": {"points": largest[:_FIGURE5_PANELS]}, "table1": {"points": points}}
-    return dict(sorted(figures.items()))
-
-
-def _figures_to_target(
-    series: Mapping[str, Series],
-    configurations: Mapping[str, Configuration],
-    points: list[dict[str, Any]],
-) -> dict[str, dict[str, Any]]:
-    """Choose the figures of trainings to a target, of any models: their energies share an axis."""
-
-    def configuration(point: dict[str, Any]) -> Configuration:
-        return configurations[series[point["series"]].points[point["gpus"]]]
-
-    growing = [
-        name
-        for name, line in series.items()
-        if len({configurations[id_].global_batch_size for id_ in line.points.values()}) > 1
-    ]
-    constant = [n for n, line in series.items() if len(line.points) > 1 and n not in growing]
-    curves = [*constant, *growing] or list(series)
-    # The table has each configuration once, figure 5 each model once, at its most GPUs.
-    unique: dict[str, dict[str, Any]] = {}
-    largest: dict[str, dict[str, Any]] = {}
-    for point in points:
-        unique.setdefault(configuration(point).id, point)
-        if point["gpus"] > largest.get(configuration(point).model, {"gpus": 0})["gpus"]:
-            largest[configuration(point).model] = point
-    figures: dict[str, Any] = {
-        "figure2": {"series": curves},
-        "figure6": {"series": curves},
-        "figure5": {"points": list(largest.values())[:_FIGURE5_PANELS]},
-        "breakdown": {"series": [name for name in series if name not in growing]},
-        "table1": {"points": list(unique.values())},
-    }
-    if growing:
-        figures |= {"figure4": {"series": growing}, "figure7": {"series": growing}}
     return dict(sorted(figures.items()))
 
 

@@ -31,7 +31,7 @@ class _CommandLine(argparse.ArgumentParser):
         lines = [self.format_usage(), self.description or "", ""]
         for group, names in _GROUPS.items():
             lines += [f"{group}:", *(f"  {n:<11}{COMMANDS[n].summary}" for n in names), ""]
-        return "\n".join(lines) + "\nscalewatt COMMAND --help shows options and examples.\n"
+        return "\n".join(lines) + "\nscalewatt COMMAND --help shows its options.\n"
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -52,7 +52,6 @@ def command_line() -> argparse.ArgumentParser:
             name,
             help=command.summary,
             description=command.description,
-            epilog="\n".join(["examples:", *(f"  {example}" for example in command.examples)]),
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         for add_to in command.arguments:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 @command(
     site("for whose runs"),
     flag("--json", "one JSON object, with all checks"),
-    examples=("scalewatt doctor", "scalewatt doctor --site horeka", "scalewatt doctor --json"),
 )
 def doctor(arguments: argparse.Namespace) -> int:
     """Say what this machine can measure, and what is missing for runs.
@@ -45,11 +44,6 @@ def doctor(arguments: argparse.Namespace) -> int:
     site("on whose machine it must be able to run", default=None),
     MAX_GPUS,
     flag("--json", "one object per run"),
-    examples=(
-        "scalewatt campaign campaigns/paper.yaml",
-        "scalewatt campaign --max-gpus 16 campaigns/paper.yaml",
-        "scalewatt campaign --site horeka campaigns/paper.yaml",
-    ),
 )
 def campaign(arguments: argparse.Namespace) -> None:
     """Check a campaign and print it as a table."""
@@ -80,12 +74,6 @@ def campaign(arguments: argparse.Namespace) -> None:
     flag("--json", "one JSON object"),
     option("--out", "STEM", "also write .parquet, .csv and .md"),
     option("--html", "FILE", "also write a page where PUE, price and carbon are typed"),
-    examples=(
-        "scalewatt plan --site horeka",
-        "scalewatt plan --site horeka --max-gpus 16",
-        "scalewatt plan --site horeka --deadline-h 24",
-        "scalewatt plan --site horeka --html plan.html",
-    ),
 )
 def plan(arguments: argparse.Namespace) -> None:
     """Predict time, energy and cost of a campaign before it runs."""
@@ -112,10 +100,6 @@ def plan(arguments: argparse.Namespace) -> None:
     option("--deadline-h", "H", "the longest that a run may take", float),
     option("--carbon-kg", "KG", "the most that a run may emit, in CO2e", float),
     flag("--json", "one JSON object"),
-    examples=(
-        "scalewatt advise --campaign campaigns/demo.yaml --slowdown 10",
-        "scalewatt advise --site horeka --deadline-h 24",
-    ),
 )
 def advise(arguments: argparse.Namespace) -> int:
     """Name the settings of least energy within a limit of time or CO2e.
@@ -144,7 +128,6 @@ def advise(arguments: argparse.Namespace) -> int:
 @command(
     option("campaign", "CAMPAIGN", "campaign file"),
     option("--out", "FILE", "default: <campaign>-pilot.yaml beside it"),
-    examples=("scalewatt pilot campaigns/demo.yaml",),
 )
 def pilot(arguments: argparse.Namespace) -> None:
     """Write the campaign of short runs that calibrates the scaling model."""
@@ -161,10 +144,6 @@ def pilot(arguments: argparse.Namespace) -> None:
         nargs="+",
     ),
     option("--out", "FILE", "the model's file (JSON)", required=True),
-    examples=(
-        "scalewatt calibrate reference --out model.json",
-        "scalewatt calibrate results/paper reference --out model.json",
-    ),
 )
 def calibrate(arguments: argparse.Namespace) -> None:
     """Calibrate the scaling model of time and energy on results."""
@@ -182,10 +161,6 @@ def calibrate(arguments: argparse.Namespace) -> None:
     flag("--all", "one line for each run"),
     flag("--json", "one JSON object, with all runs"),
     option("--watch", "S", "print it again every S seconds", float),
-    examples=(
-        "scalewatt status",
-        "scalewatt status --site horeka --max-gpus 16",
-    ),
 )
 def status(arguments: argparse.Namespace) -> None:
     """Show a campaign at a glance, while it runs or not."""
@@ -207,9 +182,6 @@ RUN = (
 
 @command(
     *RUN,
-    examples=(
-        'scalewatt exclude resnet50-local-n002-lbs0032-full 1 --reason "the node was shared"',
-    ),
 )
 def exclude(arguments: argparse.Namespace) -> None:
     """Leave a finished run out of tables and figures."""
@@ -220,9 +192,6 @@ def exclude(arguments: argparse.Namespace) -> None:
 
 @command(
     *RUN,
-    examples=(
-        'scalewatt remeasure resnet50-local-n002-lbs0032-full 1 --reason "the sensor failed"',
-    ),
 )
 def remeasure(arguments: argparse.Namespace) -> None:
     """Set a finished run's measurement aside, to measure it again."""
@@ -254,10 +223,6 @@ def _given_run(
     option("--license", "NAME", "SPDX name or URL, e.g. CC-BY-4.0", str),
     option("--author", "NAME", "may be given several times", str, action="append", default=[]),
     flag("--allow-private", "even if files reveal paths here; never keys"),
-    examples=(
-        "scalewatt export campaigns/demo.yaml",
-        "scalewatt export campaigns/paper.yaml --site horeka --license CC-BY-4.0",
-    ),
 )
 def export(arguments: argparse.Namespace) -> None:
     """Write a campaign's results as one archive (BagIt, RO-Crate)."""
@@ -281,10 +246,6 @@ def export(arguments: argparse.Namespace) -> None:
     option("--name", "NAME", "what it is called here; default: its own name", str),
     folder("results"),
     folder("campaigns"),
-    examples=(
-        "scalewatt import demo.crate.zip --name theirs",
-        "scalewatt import --check demo.crate.zip",
-    ),
 )
 def import_(arguments: argparse.Namespace) -> None:
     """Check an archive and import its campaign and results."""
@@ -301,10 +262,6 @@ def import_(arguments: argparse.Namespace) -> None:
 @command(
     *CAMPAIGN,
     folder("results"),
-    examples=(
-        "scalewatt reproduce",
-        "scalewatt reproduce --site horeka --campaign campaigns/paper.yaml",
-    ),
 )
 def reproduce(arguments: argparse.Namespace) -> int:
     """Check whether a campaign's results can be reproduced.

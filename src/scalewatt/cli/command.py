@@ -1,4 +1,4 @@
-"""Commands as they are declared: a handler, its arguments and examples."""
+"""Commands as they are declared: a handler and its arguments."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ class Command:
 
     handler: Handler
     arguments: tuple[Argument, ...]
-    examples: tuple[str, ...]
 
     @property
     def description(self) -> str:
@@ -44,11 +43,11 @@ COMMANDS: dict[str, Command] = {}
 """All commands by name."""
 
 
-def command(*arguments: Argument, examples: tuple[str, ...]) -> Callable[[Handler], Handler]:
+def command(*arguments: Argument) -> Callable[[Handler], Handler]:
     """Make a handler the command of its name."""
 
     def add(handler: Handler) -> Handler:
-        COMMANDS[handler.__name__.strip("_")] = Command(handler, arguments, examples)
+        COMMANDS[handler.__name__.strip("_")] = Command(handler, arguments)
         return handler
 
     return add

@@ -33,10 +33,6 @@ if TYPE_CHECKING:
         "--time-zone", "ZONE", "of local times, such as Europe/Berlin; default: this machine's", str
     ),
     option("--columns", "YAML", "what the columns of a CSV are (docs/recordings.md)"),
-    examples=(
-        "scalewatt energy results/demo/runs/resnet50-local-n002-lbs0032-full/1",
-        "scalewatt energy --json recording.hdf5",
-    ),
 )
 def energy(arguments: argparse.Namespace) -> int:
     """Print the energy of recordings of any kind.
@@ -86,10 +82,6 @@ def _reading(arguments: argparse.Namespace) -> Reading:
     option("--table", "FILE", "CSV, one row per run; default: files beside PATH"),
     folder("results"),
     folder("campaigns"),
-    examples=(
-        "scalewatt register elsewhere recordings/*.hdf5",
-        "scalewatt register elsewhere --table runs.csv",
-    ),
 )
 def register(arguments: argparse.Namespace) -> None:
     """Make runs of recordings from elsewhere."""
@@ -105,10 +97,6 @@ def register(arguments: argparse.Namespace) -> None:
     folder("results"),
     flag("--json", "one JSON object, with all of it"),
     option("--out", "STEM", "also write .parquet and .csv of all ratios"),
-    examples=(
-        "scalewatt compare results/demo results/demo-simulated",
-        "scalewatt compare demo demo-simulated --json",
-    ),
 )
 def compare(arguments: argparse.Namespace) -> int:
     """Compare two campaigns: settings, time and energy.
@@ -139,7 +127,6 @@ def compare(arguments: argparse.Namespace) -> int:
     site("whose devices count beside those of all sites", default=None),
     flag("--json", "a list of verdicts"),
     option("--out", "STEM", "also write .parquet, .csv, .md and .json"),
-    examples=("scalewatt claims", "scalewatt claims --results results/paper --json"),
 )
 def claims(arguments: argparse.Namespace) -> None:
     """Check the paper's claims on results."""

@@ -23,12 +23,6 @@ from scalewatt.common.files import parse_json
     option("--year", "YEAR", "only this year of ERA5", int),
     option("--out", "FILE", "JSON file that describes it"),
     flag("--pack", "also put all images into one file, for staging"),
-    examples=(
-        "scalewatt prepare --folder data/imagenet --source /data/imagenet-tars \\\n"
-        '    --definition \'{"name": "imagenet", "format": "imagenet", "source": "data_root", \\\n'
-        '    "train_samples": 1281167, "validation_samples": 50000, "classes": 1000}\'',
-        "scalewatt prepare --folder data/imagenet --pack",
-    ),
 )
 def prepare(arguments: argparse.Namespace) -> None:
     """Prepare a dataset and describe it."""
@@ -93,9 +87,6 @@ def _definition(text: str) -> dict[str, Any]:
         "CAMPAIGN",
         "refuse if its energy budget is used up; --out lies in its results",
     ),
-    examples=(
-        "scalewatt train results/demo/runs/resnet50-local-n002-lbs0032-full/1/spec.json --out again",
-    ),
 )
 def train(arguments: argparse.Namespace) -> int:
     """Train (the next segment of) a run under perun."""
@@ -129,10 +120,6 @@ def train(arguments: argparse.Namespace) -> int:
     option("spec", "SPEC", "spec.json of the run, beside which its files go"),
     site(default="simulate"),
     option("--model", "FILE", "the scaling model", required=True),
-    examples=(
-        "scalewatt simulate results/paper-simulated/runs/resnet50-a100-n004-lbs0256-full/1/spec.json \\\n"
-        "    --model reference/scaling_model.json",
-    ),
 )
 def simulate(arguments: argparse.Namespace) -> None:
     """Write a run's files from the scaling model, without training."""
@@ -157,7 +144,6 @@ def simulate(arguments: argparse.Namespace) -> None:
     option("--sampling-period", "S", "in seconds", float, default=1.0),
     option("--repeat", "N", "which of several probes this is", int, default=1),
     option("--out", "FOLDER", "folder for the recording", required=True),
-    examples=("scalewatt probe local --seconds 60 --out idle-probe",),
 )
 def probe(arguments: argparse.Namespace) -> int:
     """Measure a device's idle power on one node."""

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,19 +37,12 @@ class Check:
     """For the conclusion and other programs."""
 
 
-def ok(text: str, **facts: Any) -> Check:
-    """All is well."""
-    return Check(OK, text, (), facts)
+def _check(outcome: str, text: str, *fix: str, **facts: Any) -> Check:
+    return Check(outcome, text, fix, facts)
 
 
-def warn(text: str, *fix: str, **facts: Any) -> Check:
-    """Runs can be made, with a limitation, or a question got no answer."""
-    return Check(WARN, text, fix, facts)
-
-
-def fail(text: str, *fix: str, **facts: Any) -> Check:
-    """No run can be made."""
-    return Check(FAIL, text, fix, facts)
+ok, warn, fail = partial(_check, OK), partial(_check, WARN), partial(_check, FAIL)
+"""A check with this outcome: its text, its fixes, and its facts by name."""
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,9 @@ def gpus(site: Site) -> Check:
     try:
         seen = nvidia_gpus()
     except CommandFailed as error:
-        return _without_driver(site, str(error))
+        text = f"no NVIDIA GPU answers ({error})"
+        fix = "a driver, by the administrators; in a container: docker run --gpus all, apptainer exec --nv"
+        return fail(text, fix, count=0) if site.needs_gpu else ok(text, count=0)
     count = len(seen)
     names = ", ".join(f"{n} × {name}" for name, n in Counter(gpu["name"] for gpu in seen).items())
     watts = listed((gpu["power.draw"] for gpu in seen), 8)
@@ -66,17 +68,6 @@ def gpus(site: Site) -> Check:
         text += "; MIG: a part of a GPU has no power of its own, so a run's energy on it is unknown"
         return warn(text, "sudo nvidia-smi -mig 0", count=count)
     return ok(text, count=count)
-
-
-def _without_driver(site: Site, error: str) -> Check:
-    """The check of a machine where nvidia-smi names no GPU; `error` is its last line."""
-    if not site.needs_gpu:
-        return ok(f"no NVIDIA GPU answers ({error})", count=0)
-    return fail(
-        f"no NVIDIA GPU answers, which runs of this site use: {error}",
-        "a driver, by the administrators; in a container: docker run --gpus all, apptainer exec --nv",
-        count=0,
-    )
 
 
 def torch(site: Site) -> Check:
@@ -102,23 +93,14 @@ POWERCAP, HWMON = "sys/class/powercap", "sys/class/hwmon"
 
 def cpu_counters(site: Site) -> Check:
     """Check that RAPL's counters of CPUs and memory, or Grace's sensors, can be read."""
-    files = [
-        *(
-            counter
-            for counter in (site.root / POWERCAP).glob("intel-rapl:*/energy_uj")
-            if re.search("package|dram", _text(counter.with_name("name")))
-        ),
-        *(
-            label.with_name(label.name.replace("oem_info", "average"))
-            for label in (site.root / HWMON).glob("hwmon*/device/power*_oem_info")
-            if re.search(r"(CPU|Grace) Power Socket", _text(label))
-        ),
-    ]
+    rapl = (site.root / POWERCAP).glob("intel-rapl:*/energy_uj")
+    files = [file for file in rapl if re.search("package|dram", _text(file.with_name("name")))]
+    for label in (site.root / HWMON).glob("hwmon*/device/power*_oem_info"):
+        if re.search(r"(CPU|Grace) Power Socket", _text(label)):
+            files.append(label.with_name(label.name.replace("oem_info", "average")))
     if not files:
-        text = f"no /{POWERCAP}/intel-rapl:*: the CPU's energy is estimated"
-        return warn(
-            text, "sudo modprobe intel_rapl_msr; virtual machines, containers: docs/doctor.md"
-        )
+        fix = "sudo modprobe intel_rapl_msr; virtual machines, containers: docs/doctor.md"
+        return warn(f"no /{POWERCAP}/intel-rapl:*: the CPU's energy is estimated", fix)
     for file in files:
         try:
             int(file.read_text())
@@ -241,10 +223,8 @@ def meet_ranks() -> dict[str, Any] | None:
 def folder(site: Site, name: str) -> Check | None:
     """Check that runs can write to a folder."""
     cluster = site.cluster
-    path = {"work": cluster.work_root, "scratch": os.path.expandvars(cluster.scratch or "")}.get(
-        name, name
-    )
-    if not path:
+    named = {"work": cluster.work_root, "scratch": os.path.expandvars(cluster.scratch or "")}
+    if not (path := named.get(name, name)):
         return None
     if "$" in path:  # scratch
         bad = fail if site.in_job else warn

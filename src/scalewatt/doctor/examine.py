@@ -12,7 +12,7 @@ from typing import Any
 
 from scalewatt.campaign.cluster import load_site, powers
 from scalewatt.common.errors import InputError
-from scalewatt.doctor import checks as all_checks
+from scalewatt.doctor import checks
 from scalewatt.doctor.check import FAIL, SET_UP, Check, CommandFailed, Site, fail, warn
 from scalewatt.recordings.terms import DEVICE_KINDS, ESTIMATED, MEASURED
 from scalewatt.results.text.number_format import listed
@@ -20,17 +20,18 @@ from scalewatt.slurm.slurm_commands import NoAnswerError
 
 CheckFunction = Callable[[Site], Check | None]
 
+_FUNCTIONS = (
+    checks.gpus,
+    checks.torch,
+    checks.cpu_counters,
+    checks.perun,
+    checks.mpi,
+    checks.slurm,
+)
+_FOLDERS = ("work", "results", "data", "scratch")
 CHECKS: dict[str, CheckFunction] = {
-    "gpus": all_checks.gpus,
-    "torch": all_checks.torch,
-    "cpu_counters": all_checks.cpu_counters,
-    "perun": all_checks.perun,
-    "mpi": all_checks.mpi,
-    "slurm": all_checks.slurm,
-    "folder_work": partial(all_checks.folder, name="work"),
-    "folder_results": partial(all_checks.folder, name="results"),
-    "folder_data": partial(all_checks.folder, name="data"),
-    "folder_scratch": partial(all_checks.folder, name="scratch"),
+    **{function.__name__: function for function in _FUNCTIONS},
+    **{f"folder_{name}": partial(checks.folder, name=name) for name in _FOLDERS},
 }
 """All checks, in the order in which they are reported. None: not of this site."""
 
@@ -38,10 +39,10 @@ CHECKS: dict[str, CheckFunction] = {
 def examine(site_name: str) -> dict[str, Any]:
     """Examine this machine for the runs of a site, as `--site` names it."""
     site = Site(site_name, load_site(site_name))
-    results = {name: run_check(check, site) for name, check in CHECKS.items()}
-    checks = {name: check for name, check in results.items() if check}
-    energy = energy_of(checks, site)
-    obstacles = obstacles_of(checks, site, energy)
+    every = {name: run_check(function, site) for name, function in CHECKS.items()}
+    results = {name: check for name, check in every.items() if check}
+    energy = energy_of(results, site)
+    obstacles = obstacles_of(results, site, energy)
     return {
         "host": socket.gethostname(),
         "site": site_name,
@@ -50,7 +51,7 @@ def examine(site_name: str) -> dict[str, Any]:
         "can_run": not obstacles,
         "obstacles": obstacles,
         "energy": energy,
-        "checks": [{"name": name, **asdict(check)} for name, check in checks.items()],
+        "checks": [{"name": name, **asdict(check)} for name, check in results.items()],
     }
 
 
@@ -82,12 +83,14 @@ def energy_of(checks: Mapping[str, Check], site: Site) -> dict[str, Any]:
 
 def _kind(kind: str, checks: Mapping[str, Check], site: Site) -> dict[str, Any]:
     """Origin of a device kind's energy, why, and whether it is in a run's scope."""
+    origin, in_scope = None, True
     if kind == "gpu" and site.device.torch_device == "cpu":
-        return {"origin": None, "why": "runs of this device use the CPU", "in_scope": False}
-    if kind == "gpu" and checks["gpus"].facts.get("count") == 0:
-        return {"origin": None, "why": checks["gpus"].text, "in_scope": site.needs_gpu}
-    origin, why = _origin(kind, checks, site)
-    in_scope = kind != "ram" or origin is not None or not checks["perun"].facts
+        why, in_scope = "runs of this device use the CPU", False
+    elif kind == "gpu" and checks["gpus"].facts.get("count") == 0:
+        why, in_scope = checks["gpus"].text, site.needs_gpu
+    else:
+        origin, why = _origin(kind, checks, site)
+        in_scope = kind != "ram" or origin is not None or not checks["perun"].facts
     return {"origin": origin, "why": why, "in_scope": in_scope}
 
 
@@ -158,11 +161,6 @@ def as_text(report: dict[str, Any]) -> str:
 
 def _wrapped(begin: str, text: str) -> str:
     """Text after its row's beginning, below which further lines are indented."""
-    return textwrap.fill(
-        text,
-        width=110,
-        initial_indent=begin,
-        subsequent_indent=" " * len(begin),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    wrapper = textwrap.TextWrapper(110, begin, " " * len(begin))
+    wrapper.break_long_words = wrapper.break_on_hyphens = False
+    return wrapper.fill(text)
