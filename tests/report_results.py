@@ -60,21 +60,30 @@ def made_runs(campaign: Campaign, change: Change = dict) -> list[Row]:
     return records(with_model_energies(frame_of([row for row in rows if row], RUNS)))
 
 
-def _run(campaign: Campaign, one: Configuration, repeat: int) -> Row:
-    on_cpu = one.device == "local"
+def _run(campaign: Campaign, configuration: Configuration, repeat: int) -> Row:
+    on_cpu = configuration.device == "local"
     kwh_per_h = 0.05 if on_cpu else 0.4
-    updates = one.updates or 0
-    hours = (1e-4 if on_cpu else 2e-5) * updates * one.local_batch_size**0.5 * (1 + 0.01 * repeat)
-    energy = kwh_per_h * hours * one.gpus * (1 + 0.2 / one.gpus)
-    resnet50 = one.model == "resnet50"
-    scope = "cpu" if on_cpu else "gpu+cpu" + "+ram" * (one.device != "h100")
+    updates = configuration.updates or 0
+    hours = (
+        (1e-4 if on_cpu else 2e-5)
+        * updates
+        * configuration.local_batch_size**0.5
+        * (1 + 0.01 * repeat)
+    )
+    energy = kwh_per_h * hours * configuration.gpus * (1 + 0.2 / configuration.gpus)
+    resnet50 = configuration.model == "resnet50"
+    scope = "cpu" if on_cpu else "gpu+cpu" + "+ram" * (configuration.device != "h100")
     shares = {"gpu": 0.0 if on_cpu else 0.75, "cpu": 1.0 if on_cpu else 0.2, "ram": 0.05}
     known = {kind: kind in scope.split("+") for kind in shares}
     return dict.fromkeys(RUNS.names) | {
-        **{name: getattr(one, name) for name in RUNS.names if hasattr(one, name)},
+        **{
+            name: getattr(configuration, name)
+            for name in RUNS.names
+            if hasattr(configuration, name)
+        },
         "campaign": campaign.name,
-        "configuration": one.id,
-        "device_name": f"made {one.device}",
+        "configuration": configuration.id,
+        "device_name": f"made {configuration.device}",
         "precision": "torch_default",
         "energy_origin": "estimated" if on_cpu else "measured",
         "energy_scope": scope,
@@ -82,11 +91,11 @@ def _run(campaign: Campaign, one: Configuration, repeat: int) -> Row:
         "metric_goal": "min",
         "repeat": repeat,
         "updates": updates,
-        "samples": updates * one.global_batch_size,
-        "passes": updates * one.gpus,
+        "samples": updates * configuration.global_batch_size,
+        "passes": updates * configuration.gpus,
         "runtime_s": 3600 * hours,
         "runtime_h": hours,
-        "gpu_hours": hours * one.gpus,
+        "gpu_hours": hours * configuration.gpus,
         "metric_last": (20.0 if resnet50 else 90.0) + 0.1 * repeat,
         "metric_best": 19.0 if resnet50 else 89.0,
         "metric_persistence": None if resnet50 else 240.0,
@@ -94,11 +103,11 @@ def _run(campaign: Campaign, one: Configuration, repeat: int) -> Row:
         "passes_per_gpuh": 1e3,
         "energy_kwh": energy,
         **{f"{k}_energy_kwh": energy * shares[k] if known[k] else None for k in shares},
-        "p_gpuh_kw": energy / (hours * one.gpus),
+        "p_gpuh_kw": energy / (hours * configuration.gpus),
         "mean_gpu_power_w": 250.0 if known["gpu"] else None,
         "mean_cpu_socket_power_w": 120.0,
-        "energy_per_sample_j": 3.6e6 * energy / (updates * one.global_batch_size),
-        "energy_per_node_kwh": energy / one.nodes,
+        "energy_per_sample_j": 3.6e6 * energy / (updates * configuration.global_batch_size),
+        "energy_per_node_kwh": energy / configuration.nodes,
         "facility_energy_kwh": 1.1 * energy,
         "carbon_kg": 0.4 * energy,
         "recorded_energy_kwh": energy,
@@ -108,7 +117,7 @@ def _run(campaign: Campaign, one: Configuration, repeat: int) -> Row:
         "flags": "[]",
         "torch_device": "cpu" if on_cpu else "cuda",
         "initial_weights": None,
-        "spec_sha256": f"{one.id}{repeat}".encode().hex()[:64].ljust(64, "0"),
+        "spec_sha256": f"{configuration.id}{repeat}".encode().hex()[:64].ljust(64, "0"),
     }
 
 
@@ -123,7 +132,7 @@ def write_results(folder: Path, campaign: Campaign, runs: Sequence[Row]) -> Path
         if r["excluded"] is not None
     ]
     names = [[run["configuration"], run["repeat"]] for run in runs]
-    said = {"gpu_word": "processes" if any(r["torch_device"] == "cpu" for r in runs) else "GPUs"}
+    words = {"gpu_word": "processes" if any(r["torch_device"] == "cpu" for r in runs) else "GPUs"}
     whole = runs_definition(campaign, names, excluded)
     tables = {
         "runs": table(runs, RUNS),
@@ -132,14 +141,14 @@ def write_results(folder: Path, campaign: Campaign, runs: Sequence[Row]) -> Path
         "comparisons": to_table(comparisons_of(made), COMPARISONS),
         "cross_checks": CROSS_CHECKS.empty_table(),
     }
-    metadata = dict.fromkeys(tables, said)
+    metadata = dict.fromkeys(tables, words)
     for figure in (name for name in _DRAWN if name in campaign.figures):
         ids = campaign.figure_configurations(figure)
-        own = [[r["configuration"], r["repeat"]] for r in counting if r["configuration"] in ids]
-        definition = table_definition(campaign, figure, own, excluded)
+        runs_of = [[r["configuration"], r["repeat"]] for r in counting if r["configuration"] in ids]
+        definition = table_definition(campaign, figure, runs_of, excluded)
         built = BUILDERS[figure](definition, configurations, folder)
         tables[figure] = to_table(built, SCHEMAS[figure])
-        metadata[figure] = said | {
+        metadata[figure] = words | {
             "missing": definition["missing"],
             "excluded": definition["excluded"],
             "notes": [],
@@ -164,7 +173,7 @@ def _write(path: Path, write: Callable[[Path], Any]) -> None:
 
 def write_provenance(folder: Path, run: Row, **more: Any) -> None:
     """Write the provenance of a run."""
-    said = {
+    record = {
         "hostnames": [f"n{node}" for node in range(run["nodes"])],
         "packages": {"python": "3.11.7", "torch": "2.7.0", "mpich": None},
         "segments": [{"segment": 0, "started_s": 1.7e9, "ended_s": 1.7e9 + run["runtime_s"]}],
@@ -172,7 +181,7 @@ def write_provenance(folder: Path, run: Row, **more: Any) -> None:
         "cudnn_benchmark": False,
     }
     path = folder / "runs" / run["configuration"] / str(run["repeat"]) / "provenance.json"
-    _write(path, lambda there: there.write_text(json.dumps(said | more)))
+    _write(path, lambda file: file.write_text(json.dumps(record | more)))
 
 
 def claims_table(verdicts: Iterable[Sequence[str]]) -> pa.Table:

@@ -19,6 +19,7 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.campaign.table_definitions import runs_definition, table_definition
 from scalewatt.energies.account import write_energy
+from scalewatt.reproduction.manifest import write_manifest
 from scalewatt.results.build import write_figure_table, write_runs
 
 ACCOUNT = "hk-project-secret"
@@ -119,6 +120,7 @@ def make_project(path: Path) -> Project:
     write_runs({**runs_definition(campaign, runs), "facility": {}}, project.results, tables)
     figure2 = {**table_definition(campaign, "figure2", runs), "facility": {}}
     write_figure_table(figure2, project.results, tables / "figure2.parquet")
+    write_manifest(project.results)
     return project
 
 

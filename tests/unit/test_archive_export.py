@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
+import shutil
 import subprocess
 import time
 import zipfile
@@ -16,7 +16,7 @@ import pytest
 import yaml
 from archived import ACCOUNT, Project, content, make_project, tag_file
 
-from scalewatt.archive.bag import METADATA
+from scalewatt.archive.ro_crate import METADATA
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.project_files import PROJECT_ROOT
@@ -43,6 +43,7 @@ def note(project: Project, text: str) -> None:
     """Add a text to the provenance of a run."""
     path = project.path / RUN / "provenance.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "note": text}))
+    write_manifest(project.results)
 
 
 def test_the_same_content_gives_the_same_bytes_whenever_it_was_written(project: Project) -> None:
@@ -56,8 +57,7 @@ def test_the_same_content_gives_the_same_bytes_whenever_it_was_written(project: 
 def test_an_archive_has_what_figures_are_made_from_and_no_raw_data(
     project: Project, traces: bool
 ) -> None:
-    (project.results / "figures").mkdir()
-    (project.results / "figures" / "mine.ipynb").write_text("{}")
+    (project.results / "mine.ipynb").write_text("{}")
     files = content(project.export(traces=traces))
     assert {path for path in files if path.startswith(RUN)} == {
         f"{RUN}/{name}"
@@ -98,10 +98,7 @@ def test_the_metadata_describe_every_file(project: Project) -> None:
     assert nodes[root["author"]["@id"]]["name"] == "Ada Lovelace"
     assert nodes[root["citation"]["@id"]]["@type"] == "ScholarlyArticle"
     described = {unquote(part["@id"]) for part in root["hasPart"]}
-    assert described == set(files) - {METADATA}
-    for path in described:
-        assert nodes[path]["contentSize"] == str(len(files[path]))
-        assert nodes[path]["sha256"] == hashlib.sha256(files[path]).hexdigest()
+    assert described == set(files) - {METADATA} and described < set(nodes)
 
 
 def test_of_the_cluster_go_in_its_devices_and_factors_alone(project: Project) -> None:
@@ -182,37 +179,37 @@ def test_an_archive_is_never_overwritten(project: Project) -> None:
 
 
 def test_what_the_campaign_asks_for_and_does_not_exist_is_named(project: Project) -> None:
+    (project.path / RUN / "provenance.json").unlink()
+    shutil.rmtree(project.results / "energy")
+    write_manifest(project.results)
     lines = project.messages(project.path / "some.zip")
-    missing = ["figures/figure2.svg", "tables/claims.csv", "report.html", "SHA256SUMS"]
-    missing += ["pages of runs (2 of 2)", "power traces (--traces)"]
-    assert lines[:-1] == [f"not in it: {text}" for text in missing]
-    assert lines[-1].endswith(f"runs: 2, files: {len(content(project.path / 'some.zip'))}")
+    missing = [
+        "figures/figure2.svg",
+        "tables/claims.csv",
+        "report.html",
+        "energies of runs (1 of 1)",
+    ]
+    missing += ["pages of runs (1 of 1)", "power traces (--traces)"]
+    assert f"runs (1 of 2): {FOUR}/1" in lines[0]
+    assert lines[1:-1] == [f"not in it: {text}" for text in missing]
+    assert lines[-1].endswith(f"runs: 1, files: {len(content(project.path / 'some.zip'))}")
     assert "Missing: figures/figure2.svg\n" in tag_file(project.path / "some.zip", "bag-info.txt")
 
 
-@pytest.mark.parametrize(
-    ("path", "why"),
-    [
-        (f"runs/{FOUR}/1/provenance.json", rf"is not of the finished runs: {FOUR}/1; .*`tables`"),
-        (f"energy/{FOUR}/1.parquet", r"1\.parquet: is missing; Snakemake's target `tables`"),
-        ("tables/scaling.parquet", r"scaling\.parquet: is missing; Snakemake's target `tables`"),
-        ("tables/figure2.csv", r"SHA256SUMS: differs: tables/figure2\.csv; .*--forcerun manifest"),
-    ],
-)
-def test_results_that_do_not_fit_together_are_refused(
-    project: Project, path: str, why: str
+@pytest.mark.parametrize("path", [f"runs/{FOUR}/1/provenance.json", "tables/figure2.csv"])
+def test_results_that_are_not_what_the_manifest_records_are_refused(
+    project: Project, path: str
 ) -> None:
-    write_manifest(project.results)
-    assert project.export("first.zip").exists()
     (project.results / path).unlink()
-    with pytest.raises(InputError, match=why):
+    with pytest.raises(InputError, match=rf"SHA256SUMS: differs: {path}; .*--forcerun manifest"):
         project.export()
+    write_manifest(project.results)
+    assert project.export().exists()
 
 
-def test_a_campaign_without_runs_is_refused(project: Project) -> None:
-    for path in project.results.rglob("provenance.json"):
-        path.unlink()
-    with pytest.raises(InputError, match=r"has no finished run; Snakemake's target `all`"):
+def test_what_was_not_made_to_its_end_is_refused(project: Project) -> None:
+    (project.results / "SHA256SUMS").unlink()
+    with pytest.raises(InputError, match=r"SHA256SUMS: does not exist.*`snakemake all`"):
         project.export()
 
 

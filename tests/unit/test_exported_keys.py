@@ -12,6 +12,7 @@ from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.common.redaction import Redaction, known_keys
+from scalewatt.reproduction.manifest import write_manifest
 
 FOUR = "resnet50-a100-n004-lbs0256-s0020018"
 
@@ -71,6 +72,7 @@ def test_a_token_in_an_edited_provenance_is_refused(made: Project, tmp_path: Pat
     project = made.copy(tmp_path / "project")
     path = project.results / "runs" / FOUR / "1" / "provenance.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "note": KEYS["Hugging Face"]}))
+    write_manifest(project.results)
     with pytest.raises(InputError, match=r"provenance\.json: line 1 \(a token of Hugging Face\)"):
         project.export()
 

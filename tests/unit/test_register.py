@@ -20,10 +20,11 @@ from campaign_files import LOCAL, ROOT, replaced
 from energy_files import T0, counter, gpu, recordings, write_journal, write_perun
 
 import scalewatt
-from scalewatt.archive.bag import METADATA, BagInfo, write_bag
+from scalewatt.archive.bag import BagInfo, write_bag
 from scalewatt.archive.cluster_facts import facts_text
 from scalewatt.archive.export_archive import campaign_files
 from scalewatt.archive.import_archive import import_archive
+from scalewatt.archive.ro_crate import METADATA
 from scalewatt.campaign.cluster import basis, load_cluster, powers
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.registered_campaign import facility_cluster, registered_devices

@@ -65,57 +65,57 @@ def test_perun_recorded_every_run_with_its_own_file(finished_workspace: Workspac
     for folder in run_folders(finished_workspace):
         files = list((folder / "perun").glob("*.hdf5"))
         assert [file.name for file in files] == ["segment-000.hdf5"]
-        found: list[str] = []
+        names: list[str] = []
         with h5py.File(files[0]) as file:
-            file.visit(found.append)
-        assert any(name.endswith("CPU_BUSY/raw_data/values") for name in found)
+            file.visit(names.append)
+        assert any(name.endswith("CPU_BUSY/raw_data/values") for name in names)
 
 
 def test_provenance_says_how_a_run_was_trained(finished_workspace: Workspace) -> None:
     for folder in run_folders(finished_workspace):
-        found = json.loads((folder / "provenance.json").read_text())
+        record = json.loads((folder / "provenance.json").read_text())
         model = read_spec(folder / "spec.json").model
         ways = {
             "resnet50": ("SGD", "WarmupThenPlateau"),
             "fourcastnet": ("Adam", "CosinePerEpoch"),
         }
-        assert (found["optimizer"], found["schedule"]) == ways[model]
-        assert found["parallelism"] == "DistributedDataParallel"
-        assert "MPI" in found["mpi"] and "\n" not in found["mpi"]
-        assert "cuda" in found
+        assert (record["optimizer"], record["schedule"]) == ways[model]
+        assert record["parallelism"] == "DistributedDataParallel"
+        assert "MPI" in record["mpi"] and "\n" not in record["mpi"]
+        assert "cuda" in record
 
 
 def test_provenance_says_what_a_stranger_needs_to_make_the_run_again(
     finished_workspace: Workspace,
 ) -> None:
     for folder in run_folders(finished_workspace):
-        found = json.loads((folder / "provenance.json").read_text())
-        assert found["packages_installed"] == installed_versions()
-        assert found["lock"]["sha256"] == file_sha256(LOCK)
-        assert all(one["locked"] != one["installed"] for one in found["lock"]["differences"])
-        assert found["commit_clean"] is is_clean(found["commit"])
-        (segment,) = found["segments"]
-        assert found["claims_sha256"] == claims_hash()
+        record = json.loads((folder / "provenance.json").read_text())
+        assert record["packages_installed"] == installed_versions()
+        assert record["lock"]["sha256"] == file_sha256(LOCK)
+        assert all(row["locked"] != row["installed"] for row in record["lock"]["differences"])
+        assert record["commit_clean"] is is_clean(record["commit"])
+        (segment,) = record["segments"]
+        assert record["claims_sha256"] == claims_hash()
         assert {"commit", "commit_clean"} <= segment.keys()
-        (node,) = found["nodes"]
-        assert node["hosts"] == found["hostnames"]
+        (node,) = record["nodes"]
+        assert node["hosts"] == record["hostnames"]
         assert node["kernel"] and node["cpu_threads"] > 0 and "gpu_driver" in node
-        assert found["software"].keys() == {"cudnn", "nccl"}
+        assert record["software"].keys() == {"cudnn", "nccl"}
         spec = read_spec(folder / "spec.json")
-        monitor = found["perun"]["settings"]["monitor"]
+        monitor = record["perun"]["settings"]["monitor"]
         assert float(monitor["sampling_period"]) == spec.sampling_period_s
-        assert found["perun"]["version"] == found["packages"]["perun"]
-        assert (found["seed"], found["deterministic_algorithms"]) == (spec.seed, False)
-        assert {"cublas_workspace_config", "python_hash_seed", "cudnn_benchmark"} <= found.keys()
-        threads = str(found["threads_per_rank"])
-        assert found["environment_variables"]["OMP_NUM_THREADS"] == threads
+        assert record["perun"]["version"] == record["packages"]["perun"]
+        assert (record["seed"], record["deterministic_algorithms"]) == (spec.seed, False)
+        assert {"cublas_workspace_config", "python_hash_seed", "cudnn_benchmark"} <= record.keys()
+        threads = str(record["threads_per_rank"])
+        assert record["environment_variables"]["OMP_NUM_THREADS"] == threads
 
 
 def test_every_key_of_the_provenance_is_documented(finished_workspace: Workspace) -> None:
     text = (PROJECT / "docs" / "provenance.md").read_text()
     for folder in run_folders(finished_workspace):
-        found = json.loads((folder / "provenance.json").read_text())
-        names = {*found, *found["software"], *found["lock"], *found["nodes"][0]}
+        record = json.loads((folder / "provenance.json").read_text())
+        names = {*record, *record["software"], *record["lock"], *record["nodes"][0]}
         assert {name for name in names if f"`{name}`" not in text} == set()
 
 
@@ -134,8 +134,8 @@ def test_events_tile_the_run_without_gap_or_overlap(finished_workspace: Workspac
         events = rows(folder / "events.parquet")
         assert events[0]["stage"] == "startup"
         assert events[-1]["stage"] == "shutdown"
-        for one, following in pairwise(events):
-            assert one["end_s"] == following["start_s"]
+        for event, following in pairwise(events):
+            assert event["end_s"] == following["start_s"]
 
 
 def test_energy_says_that_it_is_estimated_and_adds_up(finished_workspace: Workspace) -> None:
@@ -176,16 +176,16 @@ def test_repeats_with_one_seed_learn_the_same(finished_workspace: Workspace) -> 
 def test_where_errors_of_repeats_are_shown_their_one_seed_is_named(
     finished_workspace: Workspace,
 ) -> None:
-    said = f"Repeats share one seed: {SCATTER}"
+    sentence = f"Repeats share one seed: {SCATTER}"
     for name, shown in (("figure4", True), ("figure7", False), ("configurations", True)):
         metadata = pq.read_schema(
             finished_workspace.results / "tables" / f"{name}.parquet"
         ).metadata
-        assert (said in json.loads(metadata[b"scalewatt"])["notes"]) == shown
+        assert (sentence in json.loads(metadata[b"scalewatt"])["notes"]) == shown
     page = (finished_workspace.results / "report.html").read_text()
     table = page.partition("<h3>Configurations<")[2].partition("<table")[0]
-    assert said in table
-    assert said in (finished_workspace.results / "tables" / "table1.md").read_text()
+    assert sentence in table
+    assert sentence in (finished_workspace.results / "tables" / "table1.md").read_text()
 
 
 def test_a_second_call_has_nothing_to_do(finished_workspace: Workspace) -> None:

@@ -42,8 +42,8 @@ def test_breakdown_and_learning_agree_with_the_table_of_runs(drawn: Workspace) -
     named = {row["configuration"] for row in parts}
     assert len(named) == 5
     for configuration in named:
-        found = [r["energy_kwh"] for r in parts if r["configuration"] == configuration]
-        assert sum(found) == pytest.approx(energies[configuration])
+        energies_kwh = [r["energy_kwh"] for r in parts if r["configuration"] == configuration]
+        assert sum(energies_kwh) == pytest.approx(energies[configuration])
         ends = [r for r in epochs if r["configuration"] == configuration]
         last = [r["energy_kwh"] for r in ends if r["epoch"] == max(e["epoch"] for e in ends)]
         assert 0 < sum(last) / len(last) <= energies[configuration]

@@ -161,7 +161,7 @@ def report_content(wildcards):
 
 
 def files_of_rerun(wildcards):
-    """Return the files of the run that is repeated; none if none can be: the page says why."""
+    """Return the files of the run that is repeated; none if none can be: the findings say why."""
     if not Path(MANIFEST[0]).exists():
         refuse(
             f"{MANIFEST[0]}: does not exist, so there is nothing to compare results with; make them first"

@@ -1,8 +1,8 @@
 # Whether the results can be reproduced: the manifest, which records what they were; one run that is
-# repeated; and the page that says what differs.
+# repeated; and the table of what differs.
 #   in   tables/, figures/; of the run that is repeated its spec, dataset and initial weights
 #   out  SHA256SUMS, manifest.json; reproduction/{runs,energy,traces}/ (one run more, which belongs to no
-#        table), reproduction/index.html and reproduction.json
+#        table), reproduction/findings.csv
 # Nothing of the campaign itself is an input or an output of it but the manifest: `reproduce` compares
 # what is there with it. A Snakemake of its own makes tables and figures again in a temporary folder.
 AGAIN_COMMAND = [sys.executable, "-m", "snakemake"]
@@ -29,7 +29,7 @@ rule manifest:
         "../scripts/manifest.py"
 
 
-# It has no output, so that it runs whenever it is asked for, and the page stays if it fails.
+# It has no output, so that it runs whenever it is asked for, and its table stays if it fails.
 rule reproduce:
     input:
         files_of_rerun,

@@ -10,7 +10,7 @@ import hashlib
 import os
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
@@ -22,11 +22,8 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import atomic_path
 from scalewatt.results.text.number_format import listed
 
-METADATA = "ro-crate-metadata.json"
 Source = Path | bytes
 """Where a file's content is: on disk, or here."""
-Describe = Callable[[Mapping[str, str], Mapping[str, int]], bytes]
-"""Makes the metadata from the SHA-256 and the size in bytes of each file."""
 _DECLARATION = "BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n"
 _DECLARED, _INFO, _SUMS = "bagit.txt", "bag-info.txt", "manifest-sha256.txt"
 _PACKED = (".parquet", ".png", ".pdf")
@@ -152,22 +149,18 @@ def _is_plain(path: str) -> bool:
 # --- writing --------------------------------------------------------------------------------------
 
 
-def write_bag(
-    files: Mapping[str, Source], info: BagInfo, out: Path, describe: Describe | None = None
-) -> int:
+def write_bag(files: Mapping[str, Source], info: BagInfo, out: Path) -> int:
     """Write an archive of `files` by path; return its size in bytes. InputError if it exists already.
 
-    `describe` adds the metadata. Each file is read once, so that hashes are those of what is packed.
+    Each file is read once, so that hashes are those of what is packed.
     """
     _check_absent(out)
     with atomic_path(out, lambda: _check_absent(out)) as temporary:
         with zipfile.ZipFile(temporary, "w") as archive:
-            data = f"{info.name}/data"
-            written = {name: _add(archive, f"{data}/{name}", files[name]) for name in sorted(files)}
-            if describe is not None:
-                sums = {name: sha256 for name, (sha256, _) in written.items()}
-                content = describe(sums, {name: size for name, (_, size) in written.items()})
-                written[METADATA] = _add(archive, f"{data}/{METADATA}", content)
+            written = {
+                name: _add(archive, f"{info.name}/data/{name}", source)
+                for name, source in sorted(files.items())
+            }
             for name, text in _tags(info, written).items():
                 _add(archive, f"{info.name}/{name}", text.encode())
         return temporary.stat().st_size

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from scalewatt.archive.bag import METADATA, Bag, open_bag
+from scalewatt.archive.bag import Bag, open_bag
 from scalewatt.archive.cluster_facts import SUFFIX, read_facts
 from scalewatt.archive.export_archive import RESULTS
+from scalewatt.archive.ro_crate import METADATA
 from scalewatt.campaign.campaign_file import CampaignName
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.load import SIMULATED, load_campaign
@@ -149,21 +150,13 @@ def _rename(folder: Path, name: str) -> Campaign:
 
 
 def _place(folder: Path, name: str, results: Path, campaigns: Path) -> None:
-    """Move everything to its place, or nothing: the results last, in one step."""
+    """Move everything to its place, the results last, in one step."""
     try:
         # Whoever makes this folder has the name; renaming onto an empty folder is allowed.
         (results / name).mkdir()
     except FileExistsError:
         raise InputError(f"{results / name}: exists already: another import was faster") from None
-    placed = []
-    try:
-        for source in sorted((folder / "campaigns").iterdir()):
-            placed.append(campaigns / source.name)
-            # A copy, as the two folders may lie on different disks.
-            write_text(placed[-1], source.read_text(encoding="utf-8"))
-        (folder / "results" / name).rename(results / name)
-    except BaseException:
-        for path in placed:
-            path.unlink(missing_ok=True)
-        (results / name).rmdir()
-        raise
+    for source in (folder / "campaigns").iterdir():
+        # A copy, as the two folders may lie on different disks.
+        write_text(campaigns / source.name, source.read_text(encoding="utf-8"))
+    (folder / "results" / name).rename(results / name)

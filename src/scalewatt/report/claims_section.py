@@ -20,7 +20,7 @@ _HEADINGS = {
 }
 
 
-def claims_of(claims: pd.DataFrame) -> list[Part]:
+def claim_parts(claims: pd.DataFrame) -> list[Part]:
     """Claims in the order of verdicts; inconsistencies that are no claims of the paper's list come last."""
     is_further = claims["id"].isin(unlisted_inconsistencies())
     verdicts = claims["verdict"].mask(is_further, _FURTHER)
@@ -33,7 +33,8 @@ def claims_of(claims: pd.DataFrame) -> list[Part]:
             sentence = f"{len(rows)}. {MEANINGS.get(verdict, '')}".strip()
             shown = [name for name in _HEADINGS if name != "p" or verdict in TESTED]
             table = grid(rows, shown, _HEADINGS)
-            parts.append(Part(verdict, heading, sentence, table, folded=verdict not in TESTED))
+            name = f"claims-{verdict}"
+            parts.append(Part(name, heading, sentence, table, folded=verdict not in TESTED))
     return parts
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,9 +35,7 @@ TITLES = {
 }
 """Titles in the order of the page; one in lower case follows the names of the figure's models."""
 _ESCAPE = re.compile(r"\\([!-/:-@[-`{-~])")
-"""Of a sign that Markdown would take for its own."""
-MOST_SVG_BYTES = 1_500_000
-"""A larger drawing is shown as PNG."""
+"""A sign that would mean something in Markdown."""
 _POINT = ["panel", "series", "energy_origin", "x", "y"]
 _POINTS = re.compile(r"-points-[A-Z]+\d*-(.+)-\w+$")
 """End of the id of a group with the points of a series, which it names."""
@@ -59,15 +56,15 @@ class FigureEntry:
 
 
 def figure_entry(name: str, results: Results) -> FigureEntry:
-    """A figure of the campaign with its caption."""
+    """Make the entry of a figure of the campaign."""
     table = results.table(name)
-    stem = results.folder / "figures" / name
+    svg = results.folder / "figures" / f"{name}.svg"
     return FigureEntry(
         name,
         figure_label(name),
         _title(name, table),
-        _caption(stem.with_name(f"{name}.caption.md")),
-        _drawing(stem, table),
+        _caption(svg.with_name(f"{name}.caption.md")),
+        _inline(svg, name, table) if svg.is_file() else None,
     )
 
 
@@ -84,7 +81,7 @@ def _title(name: str, table: pd.DataFrame | None) -> str:
 
 
 def _caption(path: Path) -> str:
-    """Sentences of a caption file without Markdown's escapes; empty where it is missing."""
+    """Sentences of a caption file without Markdown's escapes; empty if there is none."""
     if not path.is_file():
         return ""
     return _ESCAPE.sub(r"\1", " ".join(path.read_text(encoding="utf-8").splitlines()))
@@ -93,16 +90,8 @@ def _caption(path: Path) -> str:
 # --- drawings -------------------------------------------------------------------------------------
 
 
-def _drawing(stem: Path, table: pd.DataFrame | None) -> Markup | None:
-    svg, png = (stem.with_name(f"{stem.name}.{end}") for end in ("svg", "png"))
-    if png.is_file() and not (svg.is_file() and svg.stat().st_size <= MOST_SVG_BYTES):
-        content = base64.b64encode(png.read_bytes()).decode()
-        return Markup('<img alt="" src="data:image/png;base64,{}">').format(content)
-    return _inline(svg, stem.name, table) if svg.is_file() else None
-
-
 def _inline(path: Path, name: str, table: pd.DataFrame | None) -> Markup:
-    """Drawing as an element of the page: ids begin with the figure's name, points tell what they are."""
+    """Make a drawing an element of the page: ids begin with the figure's name, markers have tooltips."""
     root = ElementTree.parse(path).getroot()
     for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]
@@ -120,7 +109,7 @@ def _inline(path: Path, name: str, table: pd.DataFrame | None) -> Markup:
         for group in root.iter("g"):
             groups.setdefault(group.get("id", ""), []).append(group)
         _mark_series(groups, table)
-        _answer(groups, table, name)
+        _add_tooltips(groups, table, name)
     root.set("role", "group")
     root.set("aria-label", figure_label(name))
     return Markup(ElementTree.tostring(root, encoding="unicode"))
@@ -129,20 +118,19 @@ def _inline(path: Path, name: str, table: pd.DataFrame | None) -> Markup:
 def _mark_series(groups: _Groups, table: pd.DataFrame) -> None:
     """Name the series of each group that belongs to one, so that the page can hide it."""
     labels = table.drop_duplicates("series").set_index("series")["label"]
-    for id_, of_id in groups.items():
+    for id_, elements in groups.items():
         match = _POINTS.search(id_)
         if match and match[1] in labels.index:
-            for group in of_id:
-                group.set("data-series", str(labels[match[1]]))
+            for element in elements:
+                element.set("data-series", str(labels[match[1]]))
 
 
-def _answer(groups: _Groups, table: pd.DataFrame, name: str) -> None:
+def _add_tooltips(groups: _Groups, table: pd.DataFrame, name: str) -> None:
     """Give each marker a tooltip, and a link to its configuration.
 
-    Groups named `points-<panel>-<series>-<origin>` have a marker for each row of that origin, which is as
-    figure_data.drawn_origins has it, `None` where that is not known. Both are in the order of
-    x, and of y where x is equal; axes rise to the right and up. Where there are not as many markers as rows,
-    they stay as they are.
+    A group named `points-<panel>-<series>-<origin>` has a marker for each row of that origin (that of
+    figure_data.drawn_origins, `None` if unknown). Both are in the order of x, then of y; axes rise to the
+    right and up. If there are not as many markers as rows, they stay as they are.
     """
     gpu_word, origins = data.gpu_word(table), data.drawn_origins(table).fillna("None")
     known = table.assign(origin=origins).dropna(subset=["x", "y"])
@@ -167,7 +155,7 @@ def _answer(groups: _Groups, table: pd.DataFrame, name: str) -> None:
 
 
 def _tooltip(row: Any, gpu_word: str) -> str:
-    """What a point is: series, n and local batch size, and both values with their units."""
+    """Series, n and local batch size of a point, and both its values with their units."""
     values = [
         f"{_axis(name, row, gpu_word)} {number(value)}"
         for name, value in ((row.x_name, row.x), (row.y_name, row.y))

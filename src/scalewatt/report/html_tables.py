@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 from markupsafe import Markup, escape
@@ -16,14 +16,8 @@ from scalewatt.results.columns import label, unit
 from scalewatt.results.tables.frames import records
 from scalewatt.results.text.number_format import number, unit_for, with_interval
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
-_FOLDER = Path(__file__).parent
-STYLE = _FOLDER / "page.css"
-"""The style of all pages."""
 _LONG = 40
-"""Characters of a text that may wrap; a shorter one, and an id, which has no space, stays in one line."""
+"""Characters of a text that may wrap; a shorter one, and an id, which has no space, stays on one line."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +40,11 @@ def grid(
     headings: Mapping[str, str] | None = None,
     gpu_word: str = "GPUs",
 ) -> Markup:
-    """Table in the given columns; those without any value are left out.
+    """Make a table of the given columns; those without any value are left out.
 
-    A column of means (`<name>_mean`) and of values with an interval (`<name>_low`, `<name>_high`) is named
-    by its stem. `headings` go before the labels of columns.csv. kWh, h, kW and kg become what suits a
-    column's largest value, unless its heading has a unit in brackets.
+    A column of means (`<name>_mean`), or of values with an interval (`<name>_low`, `<name>_high`), is named
+    by its stem. `headings` replace the labels of columns.csv. kWh, h, kW and kg become the unit that suits
+    a column's largest value, unless its heading has a unit in brackets.
     """
     rows, shown, chosen = records(frame), {}, headings or {}
     for name in columns:
@@ -61,10 +55,10 @@ def grid(
         has_unit = "(" in heading
         scaled = values if unit(name) in _SCALED and not has_unit else ()
         suited = unit_for(scaled, unit(name))
+        if suited.name in ("min", "s"):  # hours that are given in minutes are a time
+            heading = heading.replace("hours", "time")
         if suited.name not in ("", *_UNNAMED) and not has_unit:
-            # Hours that are given in minutes are a time.
-            in_time = heading.replace("hours", "time") if suited.name in ("min", "s") else heading
-            heading = f"{in_time} ({suited.name})"
+            heading = f"{heading} ({suited.name})"
         ends = [(row.get(f"{name}_low"), row.get(f"{name}_high")) for row in rows]
         shown[str(escape(heading))] = [
             _cell(value, low, high, suited.factor)
@@ -95,27 +89,19 @@ def _cell(value: Any, low: float | None, high: float | None, factor: float) -> s
 
 def render(folder: Path, template: str, script: str, **contents: Any) -> str:
     """Render a page with the style of all pages and a script, which alone its policy allows."""
-    text = (folder / script).read_text(encoding="utf-8")
-    return (
-        templates(folder)
-        .get_template(template)
-        .render(
-            style=STYLE.read_text(encoding="utf-8"),
-            script=text,
-            script_sha256=base64.b64encode(hashlib.sha256(text.encode()).digest()).decode(),
-            **contents,
-        )
-    )
-
-
-def templates(folder: Path) -> Environment:
-    """Templates in `folder`, whose values are escaped as HTML."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader(folder),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+    )
+    text = (folder / script).read_text(encoding="utf-8")
+    return environment.get_template(template).render(
+        style=Path(__file__).with_name("page.css").read_text(encoding="utf-8"),
+        script=text,
+        script_sha256=base64.b64encode(hashlib.sha256(text.encode()).digest()).decode(),
+        **contents,
     )

@@ -1,15 +1,14 @@
 "use strict";
-// Sort a table by a click on a heading, filter its rows, hide series of a figure. Without this script all
-// of the page is there, and still.
+// Sort a table by a click on a heading, hide series of a figure. Without this script all of the page is
+// shown, and still.
 
 const NUMBER = /^[-+]?\d[\d\u202f]*(\.\d+)?(e[-+]?\d+)?(?= |$)/;
-const ENOUGH_ROWS = 12;
 
 // A cell's number, its text where it has none, or null where it is missing.
 function valueOf(cell) {
   const text = cell.textContent.trim();
-  const found = text.match(NUMBER);
-  if (found) return Number(found[0].replaceAll("\u202f", ""));
+  const match = text.match(NUMBER);
+  if (match) return Number(match[0].replaceAll("\u202f", ""));
   return text === "–" ? null : text;
 }
 
@@ -32,10 +31,10 @@ function sortBy(table, column, sign) {
 }
 
 function button(text) {
-  const made = document.createElement("button");
-  made.type = "button";
-  made.textContent = text;
-  return made;
+  const element = document.createElement("button");
+  element.type = "button";
+  element.textContent = text;
+  return element;
 }
 
 function makeSortable(table) {
@@ -49,25 +48,6 @@ function makeSortable(table) {
       head.setAttribute("aria-sort", down ? "descending" : "ascending");
       sortBy(table, column, down ? -1 : 1);
     });
-  });
-}
-
-function makeFilterable(table, bar) {
-  const rows = Array.from(table.tBodies[0].rows);
-  if (rows.length < ENOUGH_ROWS) return;
-  const [label, input, status] = ["label", "input", "span"].map((tag) => document.createElement(tag));
-  input.type = "search";
-  status.setAttribute("role", "status");
-  label.append("Show rows with ", input);
-  bar.append(label, status);
-  const texts = rows.map((row) => row.textContent.toLowerCase());
-  input.addEventListener("input", () => {
-    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-    rows.forEach((row, number) => {
-      row.hidden = !words.every((word) => texts[number].includes(word));
-    });
-    const shown = rows.filter((row) => !row.hidden).length;
-    status.textContent = words.length ? `${shown} of ${rows.length} rows` : "";
   });
 }
 
@@ -85,8 +65,9 @@ function addLegend(figure) {
     toggle.addEventListener("click", () => {
       const isShown = toggle.getAttribute("aria-pressed") !== "true";
       toggle.setAttribute("aria-pressed", String(isShown));
-      const own = groups.filter((group) => group.dataset.series === name);
-      own.forEach((group) => group.style.setProperty("display", isShown ? "" : "none"));
+      groups
+        .filter((group) => group.dataset.series === name)
+        .forEach((group) => group.style.setProperty("display", isShown ? "" : "none"));
     });
     legend.append(toggle, " ");
   }
@@ -102,11 +83,7 @@ function unfoldTarget() {
   target.scrollIntoView();
 }
 
-for (const part of document.querySelectorAll(".grid")) {
-  const table = part.querySelector("table");
-  makeSortable(table);
-  makeFilterable(table, part.querySelector(".bar"));
-}
+document.querySelectorAll(".grid table").forEach(makeSortable);
 document.querySelectorAll("figure").forEach(addLegend);
 window.addEventListener("hashchange", unfoldTarget);
 window.addEventListener("beforeprint", () => {

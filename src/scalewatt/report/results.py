@@ -13,6 +13,8 @@ import pyarrow.parquet as pq
 
 from scalewatt.common.errors import InputError
 from scalewatt.figures import figure_data as data
+from scalewatt.report.definition import Definition
+from scalewatt.results.figures.superseded import Replaced, replaced_measurements
 from scalewatt.results.tables.frames import records, to_frame
 from scalewatt.results.tables.run_row import read_provenances
 from scalewatt.results.tables.table_schema import RUNS
@@ -23,17 +25,14 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Results:
-    """A campaign's results. A table that has not been made is None."""
+    """A campaign's results, and what it asks for."""
 
     folder: Path
-
-    def path(self, name: str) -> Path:
-        """File of a table."""
-        return self.folder / "tables" / f"{name}.parquet"
+    definition: Definition
 
     def table(self, name: str) -> pd.DataFrame | None:
-        """Table with numpy columns (figure_data.drawable); InputError if the file is damaged."""
-        path = self.path(name)
+        """Table with numpy columns, None if it has not been made; InputError if the file is damaged."""
+        path = self.folder / "tables" / f"{name}.parquet"
         try:
             frame = to_frame(pq.read_table(path)) if path.is_file() else None
         except (OSError, pa.ArrowException) as error:
@@ -58,8 +57,20 @@ class Results:
         return self.runs[self.runs["excluded"].isna()]
 
     @cached_property
+    def missing(self) -> pd.DataFrame:
+        """Configuration and repeat of the planned runs that have no row."""
+        done = set(zip(self.runs["configuration"], self.runs["repeat"], strict=True))
+        missing = [run for run in self.definition.planned if run not in done]
+        return pd.DataFrame(missing, columns=["configuration", "repeat"])
+
+    @cached_property
+    def replaced(self) -> list[Replaced]:
+        """Measurements that were set aside to measure their runs again."""
+        return replaced_measurements(self.folder, self.definition.remeasured)
+
+    @cached_property
     def provenance(self) -> dict[tuple[str, int], Row]:
-        """Provenance of each run in the table of runs, by configuration and repeat."""
+        """Provenance of each run in the table of runs that has one, by configuration and repeat."""
         return read_provenances(records(self.runs[["configuration", "repeat"]]), self.folder)
 
     @property

@@ -1,19 +1,17 @@
-"""The top of the page: what ran, and where its energy comes from, with sums over the runs that count."""
+"""The top of the page: the campaign in numbers, and where its energy comes from."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pandas as pd
 
 from scalewatt.figures import figure_data as data
 from scalewatt.recordings.terms import SIMULATED
-from scalewatt.report.definition import Definition
+from scalewatt.report.results import Results
 from scalewatt.results.columns import label
 from scalewatt.results.figures.footnotes import ASSUMED
 from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.text.captions import ORIGIN_WORDS, UNEQUAL_SCOPES, interval_words
-from scalewatt.results.text.number_format import MISSING, listed, unit_for, with_unit
+from scalewatt.results.text.number_format import MISSING, listed, with_unit
 
 Fact = tuple[str, str, str]
 """A label, its value, and a note on it (may be empty)."""
@@ -26,97 +24,62 @@ _SUMS = {
 }
 
 
-def missing_runs(definition: Definition, runs: pd.DataFrame) -> pd.DataFrame:
-    """Configuration and repeat of the planned runs that have no row."""
-    done = set(zip(runs["configuration"], runs["repeat"], strict=True))
-    missing = [run for run in definition.planned if run not in done]
-    return pd.DataFrame(missing, columns=["configuration", "repeat"])
-
-
-def facts(
-    definition: Definition, runs: pd.DataFrame, gpu_word: str = "GPUs", replaced: int = 0
-) -> list[Fact]:
-    """The campaign in numbers. Sums are over the runs that count; each names how many have a value.
-
-    `replaced`: how many runs were measured again.
-    """
-    counting, excluded = runs[runs["excluded"].isna()], runs[runs["excluded"].notna()]
-    missing = len(missing_runs(definition, runs))
-    again = f"measured again: {replaced}" if replaced else ""
-    done = f"{len(runs)} of {len(definition.planned)}" if missing else str(len(runs))
-    found = [
-        ("Runs done", done, again),
+def facts(results: Results) -> list[Fact]:
+    """The campaign in numbers. Sums are over the runs that count; each says how many have a value."""
+    runs, counting = results.runs, results.counting
+    # Runs.
+    planned = len(results.definition.planned)
+    done = f"{len(runs)} of {planned}" if len(results.missing) else str(len(runs))
+    again = {(each.configuration, each.repeat) for each in results.replaced}
+    n_again = len(again.intersection(zip(runs["configuration"], runs["repeat"], strict=True)))
+    tiles = [
+        ("Runs done", done, f"measured again: {n_again}" if n_again else ""),
         ("Configurations", str(counting["configuration"].nunique()), ""),
     ]
+    excluded = runs[runs["excluded"].notna()]
     if len(excluded):
-        energy = _sum(excluded, "", "energy_kwh", "kWh")[1]
-        found.append(("Runs excluded", str(len(excluded)), f"{energy}, not in the sums"))
-    found += _energies(counting)
-    for device, of_device in data.groups(
-        counting, "device"
-    ):  # an hour of one is not one of another
-        unit = unit_for([of_device["gpu_hours"].sum()], "h").name
-        hours = label("gpu_hours", gpu_word)
-        hours = hours.replace("hours", "time") if unit in ("min", "s") else hours
-        of = f", {device}" if counting["device"].nunique() > 1 else ""
-        found.append(_sum(of_device, hours + of, "gpu_hours", "h"))
+        energy = with_unit(float(excluded["energy_kwh"].sum()), "kWh")
+        tiles.append(("Runs excluded", str(len(excluded)), f"{energy}, not in the sums"))
+    # Energies of unequal origin or scope, and hours of unequal devices, are never added up.
+    tiles += _energies(counting)
+    for device, rows in data.groups(counting, "device"):
+        suffix = f", {device}" if counting["device"].nunique() > 1 else ""
+        text = label("gpu_hours", results.gpu_word) + suffix
+        tiles.append(_sum(rows, "gpu_hours", text, "h"))
     # The difference of two estimates is not known.
     is_estimated = counting["energy_origin"].isin(ORIGINS)
     counting = counting.assign(net_energy_kwh=counting["net_energy_kwh"].where(~is_estimated))
     for column, (text, unit) in _SUMS.items():
-        if _is_worth_a_tile(counting, column):
-            found.append(
-                _sum(counting, text, column, unit or definition.currency, _doubts(counting, column))
-            )
-    return found
-
-
-def _is_worth_a_tile(runs: pd.DataFrame, column: str) -> bool:
-    """True if a sum is known: of the facility only where its PUE is not 1."""
-    known = runs[column].dropna().astype(float)
-    if column != "facility_energy_kwh":
-        return len(known) > 0
-    energy = runs.loc[known.index, "energy_kwh"].astype(float)
-    return bool(((known - energy).abs() > 1e-9 * known).any())
+        if counting[column].notna().any():
+            tiles.append(_sum(counting, column, text, unit or results.definition.currency))
+    return tiles
 
 
 def _energies(runs: pd.DataFrame) -> list[Fact]:
-    """One sum for each origin and scope: different ones are never added up."""
+    """A sum of energies for each origin and scope."""
     known = runs[runs["energy_kwh"].notna()]
     lacking = f"runs without: {len(runs) - len(known)}" if len(known) < len(runs) else ""
-    found: list[Fact] = []
-    for (origin, scope), of_kind in known.groupby(_KIND):
-        ends = (
-            of_kind[f"energy_{end}_kwh"].astype(float).sum(skipna=False) for end in ("low", "high")
-        )
+    tiles: list[Fact] = []
+    for (origin, scope), rows in known.groupby(_KIND):
         # Errors of estimates do not average out.
-        interval = interval_words(str(origin), *ends)
-        of = f"runs: {len(of_kind)}" if len(of_kind) < len(known) else ""
-        note = ", ".join(filter(None, [of, "" if found else lacking, interval]))
-        total = with_unit(float(of_kind["energy_kwh"].sum()), "kWh")
-        found.append((f"Energy, {origin} ({scope})", total, note))
-    return found or [("Energy", MISSING, lacking)]
+        low, high = (rows[f"energy_{end}_kwh"].sum(skipna=False) for end in ("low", "high"))
+        interval = interval_words(str(origin), low, high)
+        part = f"runs: {len(rows)}" if len(rows) < len(known) else ""
+        note = ", ".join(filter(None, [part, "" if tiles else lacking, interval]))
+        total = with_unit(float(rows["energy_kwh"].sum()), "kWh")
+        tiles.append((f"Energy, {origin} ({scope})", total, note))
+    return tiles or [("Energy", MISSING, lacking)]
 
 
-def _doubts(runs: pd.DataFrame, column: str) -> list[str]:
+def _sum(runs: pd.DataFrame, column: str, text: str, unit: str) -> Fact:
+    """Sum of a column over the runs that have a value, with what makes it doubtful."""
     known = runs[runs[column].notna()]
-    unlike = len(known[_KIND].drop_duplicates()) > 1
-    estimated = known["energy_origin"].isin(ORIGINS).any()
-    return [
-        "over unequal scopes or origins" if unlike else "",
-        "as uncertain as the estimates" if estimated else "",
-    ]
-
-
-def _sum(runs: pd.DataFrame, text: str, column: str, unit: str, doubts: Any = ()) -> Fact:
-    values = runs[column].dropna()
-    if values.empty:
-        return text, MISSING, ""
-    partial = f"runs: {len(values)} of {len(runs)}" if len(values) < len(runs) else ""
-    return text, with_unit(float(values.sum()), unit), ", ".join(filter(None, [partial, *doubts]))
-
-
-# --- sentences ------------------------------------------------------------------------------------
+    notes = [f"runs: {len(known)} of {len(runs)}"] if len(known) < len(runs) else []
+    if column != "gpu_hours" and len(known[_KIND].drop_duplicates()) > 1:
+        notes.append("over unequal scopes or origins")
+    if column != "gpu_hours" and known["energy_origin"].isin(ORIGINS).any():
+        notes.append("as uncertain as the estimates")
+    return text, with_unit(float(known[column].sum()), unit), ", ".join(notes)
 
 
 def origin_sentences(runs: pd.DataFrame) -> str:
@@ -125,53 +88,19 @@ def origin_sentences(runs: pd.DataFrame) -> str:
         return "No run counts, as all are excluded."
     known = runs[runs["energy_kwh"].notna()]
     kinds = list(known.groupby(_KIND))
-    parts = []
-    for (origin, scope), of_kind in kinds:
-        on = f" on {listed(of_kind['device'].unique())}" if len(kinds) > 1 else ""
-        parts.append(f"Energy{on} {ORIGIN_WORDS[str(origin)]}; scope: {scope}.")
+    sentences = []
+    for (origin, scope), rows in kinds:
+        device = f" on {listed(rows['device'].unique())}" if len(kinds) > 1 else ""
+        sentences.append(f"Energy{device} {ORIGIN_WORDS[str(origin)]}; scope: {scope}.")
     if len(known) < len(runs):
-        parts.append(f"Runs whose energy is not known: {len(runs) - len(known)} of {len(runs)}.")
+        unknown = len(runs) - len(known)
+        sentences.append(f"Runs whose energy is not known: {unknown} of {len(runs)}.")
     if known["energy_scope"].nunique() > 1:
-        parts.append(UNEQUAL_SCOPES)
+        sentences.append(UNEQUAL_SCOPES)
+    if known["energy_origin"].isin(ORIGINS).any():
+        sentences.append(
+            "An estimate is made from the load of whole devices, other programs on them included."
+        )
     if (known["energy_origin"] == SIMULATED).any():
-        parts.append(ASSUMED)
-    return " ".join(parts)
-
-
-def what_ran(runs: pd.DataFrame, gpu_word: str) -> list[str]:
-    """Models and hardware of each device, and the most GPUs and nodes."""
-    lines = []
-    for device, of_device in data.groups(runs, "device"):
-        phases = of_device[["model", "phase"]].drop_duplicates()
-        models = [
-            str(row.model if row.phase == "train" else f"{row.model} ({row.phase})")
-            for row in data.each(phases)
-        ]
-        names = " / ".join(of_device["device_name"].dropna().unique())
-        lines.append(
-            f"{listed(models)} on {device}{f' ({names})' if names else ''}. Runs: {len(of_device)}; "
-            f"{gpu_word}: up to {of_device['gpus'].max()}; nodes: up to "
-            f"{int(of_device['nodes'].fillna(1).max())}."
-        )
-    return lines
-
-
-def left_out_of_sums(runs: pd.DataFrame, has_idle: bool) -> list[str]:
-    """What a reader may miss in the sums: a cost without a price, and what `scalewatt status` adds."""
-    if runs.empty:
-        return []
-    sentences = [
-        "Sums are over the runs that count. scalewatt status adds the other energy used: "
-        f"{'idle probes, ' if has_idle else ''}unfinished and excluded runs, replaced measurements, and "
-        "data staging, which protocol paper does not count."
-    ]
-    if runs["cost"].isna().all():
-        sentences.append(
-            "No cost is stated: the cluster file has no price of energy for these runs."
-        )
-    if runs["energy_origin"].isin(ORIGINS).any():
-        sentences.append(
-            "An estimate is made from the load of whole devices and includes other programs that ran on "
-            "them at the same time."
-        )
-    return sentences
+        sentences.append(ASSUMED)
+    return " ".join(sentences)

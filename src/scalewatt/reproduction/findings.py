@@ -1,17 +1,12 @@
-"""Findings of checks: one table, shown as text, as a page and as JSON."""
+"""Findings of checks as one table, and what it says in words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from scalewatt import __version__
-from scalewatt.common.files import write_json, write_text
-from scalewatt.report.html_tables import STYLE, templates
-from scalewatt.reproduction.manifest import Manifest
 from scalewatt.results.text.number_format import listed, number
 
 SAME, DIFFERS, NOT_CHECKED = "same", "differs", "not_checked"
@@ -21,8 +16,7 @@ ENVIRONMENT, STORED, REGENERATED = "environment", "stored", "regenerated"
 PROVENANCE, HISTORY, ENERGY = "provenance", "history", "energy"
 CHECKS = (ENVIRONMENT, STORED, REGENERATED, PROVENANCE, HISTORY, ENERGY)
 """In the order in which they are made and shown."""
-_MOST_LINES, _MOST_NAMED = 40, 3
-"""Lines, and names in each, that the text shows; the page shows all."""
+_MOST_NAMED = 3
 
 
 class Finding(NamedTuple):
@@ -85,68 +79,20 @@ def verdict(findings: pd.DataFrame) -> str:
     return f"{sentence}; {left} could not be made" if left else sentence
 
 
-# --- text, page and JSON --------------------------------------------------------------------------
-
-
-def as_text(campaign: str, findings: pd.DataFrame, page: Path) -> str:
-    """Counts by check, what differs or was not checked with the reason, and the page, for a terminal."""
-    lines = [f"{campaign}: {verdict(findings)}", counts(findings).to_string()]
+def as_text(campaign: str, findings: pd.DataFrame) -> str:
+    """Counts by check, and what differs or was not checked with the reason, for a terminal."""
     loud = findings[findings["outcome"] != SAME]
-    loud = loud.assign(why=[_why(Finding(*row)) for row in loud.itertuples(index=False)])
+    values = loud["expected"].map(_shown) + " expected, " + loud["actual"].map(_shown) + " now"
+    loud = loud.assign(why=loud["detail"].where(loud["detail"].notna(), values))
     reasons = [
         f"{outcome}: {check}: {listed(rows['what'], _MOST_NAMED)}: {why}"
         for (outcome, check, why), rows in loud.groupby(["outcome", "check", "why"])
     ]
-    if len(reasons) > _MOST_LINES:
-        reasons[_MOST_LINES:] = [f"{len(reasons) - _MOST_LINES} more lines: on the page"]
-    return "\n".join([*lines, *reasons, str(page)])
-
-
-def write_page(
-    folder: Path, campaign: str, cluster: str, manifest: Manifest, findings: pd.DataFrame
-) -> Path:
-    """Write the findings to `folder` as JSON and as one self-contained page; return the page's path."""
-    facts = {"campaign": campaign, "cluster": cluster, "scalewatt": __version__}
-    content = {
-        **{**facts, "exit_code": exit_code(findings)},
-        "counts": counts(findings).to_dict("index"),
-        "findings": findings.to_dict("records"),
-    }
-    write_json(folder / "reproduction.json", content)
-    template = templates(Path(__file__).parent).get_template("page.html.j2")
-    style = STYLE.read_text(encoding="utf-8")
-    sentence = verdict(findings)
-    page = template.render(
-        **{**facts, "manifest": manifest, "style": style},
-        verdict=sentence[0].upper() + sentence[1:],
-        tables={
-            (check, outcome): _table(rows)
-            for (check, outcome), rows in findings.groupby(["check", "outcome"])
-        },
-    )
-    write_text(folder / "index.html", page)
-    return folder / "index.html"
-
-
-def _table(rows: pd.DataFrame) -> str:
-    shown = rows[["what", "expected", "actual", "detail"]].map(_shown)
-    return shown.to_html(index=False, border=0)
-
-
-def _why(finding: Finding) -> str:
-    """Say in what a finding differs; hashes of files say nothing to a reader."""
-    values = f"{_shown(finding.expected)} expected, {_shown(finding.actual)} now"
-    if finding.detail and (
-        finding.outcome == NOT_CHECKED or finding.check in (STORED, REGENERATED)
-    ):
-        return finding.detail
-    return f"{values}: {finding.detail}" if finding.detail else values
+    return "\n".join([f"{campaign}: {verdict(findings)}", counts(findings).to_string(), *reasons])
 
 
 def _shown(value: Any) -> str:
     """A value, shortened: of a hash its first digits."""
-    if isinstance(value, list):
-        return " to ".join(map(_shown, value))
     text = number(value, 6)
     is_hash = len(text) == 64 and " " not in text
     return f"{text[:12]}…" if is_hash else text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from scalewatt import __version__
@@ -24,7 +24,7 @@ class Manifest:
     campaign: str
     scalewatt: str
     commit: str | None
-    """Of the code that recorded it, with `-dirty` where files differ."""
+    """Of the code that recorded it, with `-dirty` if files differ."""
     python: str
     lock_sha256: str | None
     """Of the list of packages that the environment is made from; null if there is none."""
@@ -48,16 +48,11 @@ def write_manifest(results: Path) -> None:
         for path in files_below(results, "runs")
         if path.count("/") == 3 and path.endswith(_RUN_FILES)
     ]
-    sums = "".join(f"{file_sha256(results / path)}  {path}\n" for path in [*made, *runs])
-    write_text(results / SUMS, sums)
-    content = {
-        "campaign": results.resolve().name,
-        "scalewatt": __version__,
-        "commit": source_commit(),
-        "python": platform.python_version(),
-        "lock_sha256": current_lock_sha256(),
-    }
-    write_json(results / MANIFEST, content)
+    files = {path: file_sha256(results / path) for path in [*made, *runs]}
+    write_text(results / SUMS, "".join(f"{sha256}  {path}\n" for path, sha256 in files.items()))
+    name, python = results.resolve().name, platform.python_version()
+    manifest = Manifest(name, __version__, source_commit(), python, current_lock_sha256(), {})
+    write_json(results / MANIFEST, {k: v for k, v in asdict(manifest).items() if k != "files"})
 
 
 def read_manifest(results: Path) -> Manifest:
@@ -69,10 +64,9 @@ def read_manifest(results: Path) -> Manifest:
                 "with the campaign's profile writes it when it has made everything"
             )
     lines = (results / SUMS).read_text(encoding="utf-8").splitlines()
-    content = read_json_object(results / MANIFEST)
     try:
         files = {path: sha256 for sha256, path in (line.split("  ", 1) for line in lines)}
-        return Manifest(**content, files=files)
+        return Manifest(**read_json_object(results / MANIFEST), files=files)
     except (TypeError, ValueError) as error:
         raise InputError(f"{results / SUMS}: is damaged; `snakemake all` writes it") from error
 

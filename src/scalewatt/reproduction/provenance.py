@@ -64,25 +64,17 @@ def run_findings(manifest: Manifest, results: Path) -> Iterator[Finding]:
         name = f"{path.parent.parent.name}/{path.parent.name}"
         record = json_object(path)
         lock = record.get("lock") or {}
-        for what, expected, actual, why in (
-            (
-                *("spec", _spec_sha256(path.parent), record.get("spec_sha256")),
-                "the run was made with another spec than its spec.json",
-            ),
-            (
-                *("data", _dataset_sha256(path.parent, results), record.get("dataset_sha256")),
-                "the run learnt from other data than the campaign's",
-            ),
-            (
-                *("lock", manifest.lock_sha256, lock.get("sha256")),
-                "the run was made with another list of packages than the manifest was recorded with",
-            ),
-            ("packages", "as locked", _packages(lock), "in parentheses the version in the lock"),
-        ):
+        values = {
+            "spec": (_spec_sha256(path.parent), record.get("spec_sha256")),
+            "data": (_dataset_sha256(path.parent, results), record.get("dataset_sha256")),
+            "lock": (manifest.lock_sha256, lock.get("sha256")),
+            "packages": ("as locked", _packages(lock)),
+        }
+        for what, (expected, actual) in values.items():
             if actual is None and expected is not None:
                 yield skip(PROVENANCE, f"{name}: {what}", f"{FILE} does not record it")
             elif expected is not None or what == "spec":
-                yield compare(PROVENANCE, f"{name}: {what}", expected, actual, why)
+                yield compare(PROVENANCE, f"{name}: {what}", expected, actual)
         commits = commits_of(record)  # a continued run has one of each segment
         if commits:
             yield compare_code(PROVENANCE, f"{name}: commit", commits[:1], commits)
@@ -91,7 +83,7 @@ def run_findings(manifest: Manifest, results: Path) -> Iterator[Finding]:
 
 
 def _packages(lock: Mapping[str, Any]) -> str | None:
-    """Packages of a run that are not as locked; None if they are not recorded."""
+    """Packages of a run that are not as locked, and in parentheses the lock's; None if not recorded."""
     if "differences" not in lock:
         return None
     names = [

@@ -25,7 +25,7 @@ RULES = (
 _MADE = (*FOLDERS, "logs", "reproduction", "report.html", MANIFEST, SUMS)
 _CAMPAIGN = "reproduced-campaign"
 _LONGEST = 500
-"""Letters of Snakemake's last words that are kept."""
+"""Characters of Snakemake's last words that are kept."""
 
 
 def regenerate(
@@ -36,25 +36,27 @@ def regenerate(
     config: Mapping[str, Any],
     snakemake: Sequence[str],
 ) -> tuple[Path, str | None]:
-    """Make the files of a campaign again below `folder`; its results there, and how that failed, if it did.
+    """Make the files of a campaign again below `folder`; return its results there, and how that failed.
 
     `results`: the stored ones, which are only read; `name`: the campaign's when they were made.
     `config`: Snakemake's; `snakemake`: its command.
     """
+    # Links to the workflow, and to what of the results is not made again.
     made = folder / "results" / name
+    made.mkdir(parents=True)
     for path in Path.cwd().iterdir():
         if path.name not in ("results", "work", ".snakemake", _CAMPAIGN):
             (folder / path.name).symlink_to(path)
-    made.mkdir(parents=True)
     for path in results.resolve().iterdir():
         if path.name not in _MADE and not path.name.startswith("."):
             (made / path.name).symlink_to(path)
-    for path in kept_tables(results):  # links: no rule makes them here
-        (made / "tables").mkdir(exist_ok=True)
+    (made / "tables").mkdir()
+    for path in kept_tables(results):
         (made / "tables" / path.name).symlink_to(path.resolve())
     file = _write_campaign(folder / _CAMPAIGN, campaign, name)
     content = {**config, "campaign": str(file.relative_to(folder)), "results_only": True}
     (folder / _CAMPAIGN / "cluster.json").write_text(json.dumps(content), encoding="utf-8")
+    # All that the manifest depends on, as far as it can be made.
     done = subprocess.run(
         [
             *(*snakemake, "manifest", "--configfile", f"{_CAMPAIGN}/cluster.json"),
@@ -62,18 +64,16 @@ def regenerate(
             *("--scheduler", "greedy", "--allowed-rules", *RULES),
         ],
         cwd=folder,
-        env={name: value for name, value in os.environ.items() if name != "SNAKEMAKE_PROFILE"},
+        env={key: value for key, value in os.environ.items() if key != "SNAKEMAKE_PROFILE"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
     )
-    if done.returncode == 0:
-        return made, None
     # The first job that failed, as our onerror says it; else Snakemake's own words.
-    words = done.stdout.split("scalewatt: failed: ", 2)[1:2] or [done.stdout[-_LONGEST:]]
-    return made, " / ".join(filter(None, map(str.strip, words[0].splitlines())))[:_LONGEST]
+    first = done.stdout.split("scalewatt: failed: ", 2)[1:2] or [done.stdout[-_LONGEST:]]
+    return made, " ".join(first[0].split())[:_LONGEST] if done.returncode else None
 
 
 def kept_tables(results: Path) -> list[Path]:

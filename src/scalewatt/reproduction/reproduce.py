@@ -1,4 +1,4 @@
-"""Check whether the results of a campaign can be reproduced, and write a page of what differs."""
+"""Check whether the results of a campaign can be reproduced, and write a table of what differs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from typing import Any
 
 from scalewatt.campaign.cluster import campaign_path, parse_cluster
 from scalewatt.campaign.load import load_campaign
+from scalewatt.common.files import write_text
 from scalewatt.reproduction.files import regenerated_findings, stored_findings
-from scalewatt.reproduction.findings import as_text, exit_code, frame, write_page
+from scalewatt.reproduction.findings import as_text, exit_code, frame
 from scalewatt.reproduction.manifest import read_manifest
 from scalewatt.reproduction.provenance import environment_findings, run_findings
 from scalewatt.reproduction.regenerate import regenerate
 from scalewatt.reproduction.rerun import rerun_findings
 from scalewatt.reproduction.run_choice import FOLDER
+
+TABLE = "findings.csv"
 
 
 def reproduce(
@@ -25,7 +28,7 @@ def reproduce(
     results: Path,
     snakemake: Sequence[str] = (sys.executable, "-m", "snakemake"),
 ) -> tuple[str, int]:
-    """Make all checks of a campaign and write their page; return a text of them, and the exit code.
+    """Make all checks of a campaign and write their table; return a text of them, and the exit code.
 
     Stored files are only read. `config`: content of the cluster file; `campaign`: its file, by default
     the cluster's; `results`: folder of all campaigns. InputError if there is no manifest.
@@ -48,5 +51,6 @@ def reproduce(
                 *rerun_findings(loaded, cluster, folder),
             ]
         )
-    page = write_page(folder / FOLDER, loaded.name, cluster.name, manifest, findings)
-    return as_text(loaded.name, findings, page), exit_code(findings)
+    table = folder / FOLDER / TABLE
+    write_text(table, findings.to_csv(index=False))
+    return f"{as_text(loaded.name, findings)}\n{table}", exit_code(findings)

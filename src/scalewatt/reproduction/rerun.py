@@ -20,6 +20,7 @@ from scalewatt.reproduction.findings import (
     DIFFERS,
     ENERGY,
     HISTORY,
+    NOT_CHECKED,
     SAME,
     Finding,
     compare,
@@ -30,7 +31,7 @@ from scalewatt.reproduction.run_choice import FOLDER, choose_run, run_folder
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.repeat_statistics import summarise
 from scalewatt.results.tables.run_row import RunFiles, run_row
-from scalewatt.results.text.number_format import listed, number
+from scalewatt.results.text.number_format import number
 from scalewatt.run_files.inventory import RunName, json_object, published_runs
 from scalewatt.statistics import quantile
 
@@ -42,7 +43,7 @@ OF_THE_MACHINE = ("segment", "peak_memory_bytes")
 """Columns about a run's execution, as those that end in `_s`, not about what it learnt."""
 _COUNTS = ("epoch", "samples", "updates", "learning_rate")
 """Exact on a GPU too: they are not computed there."""
-_CONTEXT = ("device_name", "cuda", "mpi", "precision_used", "commit", "dataset_sha256")
+_CONTEXT = ("device_name", "cuda", "mpi", "precision_used")
 """Keys of the provenance that may explain a difference, besides packages."""
 _BASIS = ("energy_origin", "energy_scope", "device_name")
 """Energies are comparable where these are equal."""
@@ -78,14 +79,16 @@ def rerun_findings(campaign: Campaign, cluster: Cluster, results: Path) -> Itera
 
 
 def made_alike(name: str, first: Row, again: Row) -> Iterator[Finding]:
-    """Yield whether a re-run had the same data and code, as far as both record them."""
+    """Yield whether a re-run had the same data and code, as far as recorded, and what else differs."""
     data = first.get("dataset_sha256"), again.get("dataset_sha256")
     if None not in data:
         why = "the re-run used other data: what it learnt is not comparable"
         yield compare(HISTORY, f"{name}: data", *data, why)
-    commits, others = commits_of(first), commits_of(again)
-    if commits and others:
-        yield compare_code(HISTORY, f"{name}: commit", commits, others)
+    before, now = commits_of(first), commits_of(again)
+    if before and now:
+        yield compare_code(HISTORY, f"{name}: commit", before, now)
+    if others := _other_circumstances(first, again):
+        yield skip(HISTORY, f"{name}: circumstances", f"unlike the first time: {others}")
 
 
 # --- histories ------------------------------------------------------------------------------------
@@ -102,8 +105,7 @@ def _compare_history(
     # A simulation computes on the CPU alone, whatever its device.
     simulated = "simulated" in first and "simulated" in again
     on_gpu = not simulated and "cuda" in (first.get("torch_device"), again.get("torch_device"))
-    context = _other_circumstances(first, again)
-    return history_findings(name, before, now, on_gpu, first.get("metric_name"), context)
+    return history_findings(name, before, now, on_gpu, first.get("metric_name"))
 
 
 def _other_circumstances(first: Row, again: Row) -> str:
@@ -120,14 +122,12 @@ def history_findings(
     again: pd.DataFrame,
     on_gpu: bool,
     metric_name: str | None = None,
-    context: str = "",
 ) -> list[Finding]:
     """Compare each column of learning of two histories, and their number of epochs.
 
     If both have no value of anything learnt, nothing is checked: counts alone prove nothing.
-    `context`: what differs between the two runs' machines and packages.
     """
-    findings = [compare(HISTORY, f"{run}: epochs", len(first), len(again), context)]
+    findings = [compare(HISTORY, f"{run}: epochs", len(first), len(again))]
     for name in dict.fromkeys([*first, *again]):
         if name.endswith("_s") or name in OF_THE_MACHINE:
             continue
@@ -139,7 +139,7 @@ def history_findings(
         named = metric_name or "" if name in ("metric", "train_metric") else name
         points = GPU_POINTS if "percent" in named.split("_") else 0.0
         tolerances = (GPU_RELATIVE, points) if on_gpu and name not in _COUNTS else None
-        findings.append(_compare_column(what, first[name], again[name], tolerances, context))
+        findings.append(_compare_column(what, first[name], again[name], tolerances))
     counts = {f"{run}: {name}" for name in ("epochs", *_COUNTS)}
     learnt = [row for row in findings if row.what not in counts and row.outcome == SAME]
     if learnt or any(row.outcome == DIFFERS for row in findings):
@@ -152,7 +152,6 @@ def _compare_column(
     first: pd.Series[Any],
     again: pd.Series[Any],
     tolerances: tuple[float, float] | None,
-    context: str,
 ) -> Finding:
     """Compare two columns bit by bit (-0 is not 0), or within a relative and an absolute tolerance."""
     rows = min(len(first), len(again))
@@ -172,7 +171,7 @@ def _compare_column(
         return Finding(HISTORY, what, SAME, detail=f"{rows} values, {asked}")
     named = "; ".join(f"row {at + 1}: {before[at]}, then {now[at]}" for at in differing[:_MOST])
     why = f"{differing.size} of {rows} values are not the same {asked}: {named}"
-    return Finding(HISTORY, what, DIFFERS, detail=f"{why} ({context})" if context else why)
+    return Finding(HISTORY, what, DIFFERS, detail=why)
 
 
 # --- energies -------------------------------------------------------------------------------------
@@ -194,17 +193,16 @@ def energy_findings(run: str, earlier: Sequence[Row], again: Row) -> list[Findin
     """Compare the whole energy of a re-run, and that of each device kind that it knows.
 
     `earlier`: rows of the runs table of the same configuration, without excluded runs. Those of another
-    origin, scope or machine, or of unknown energy, do not count, and are named.
+    origin, scope or machine, or of unknown energy, do not count.
     """
     alike = [row for row in earlier if all(row[key] == again[key] for key in _BASIS)]
     kinds = [name for kind in DEVICE_KINDS if again[name := f"{kind}_energy_kwh"] is not None]
     findings = []
     for name in ("energy_kwh", *kinds):
-        known = [row for row in alike if row[name] is not None]
-        others = [f"repeat {row['repeat']}: {_basis(row)}" for row in earlier if row not in known]
-        note = f"; without {listed(others)}" if others else ""
-        values = [row[name] for row in known]
-        findings.append(_compare_with_interval(f"{run}: {name}", values, again[name], note))
+        known = [row[name] for row in alike if row[name] is not None]
+        others = len(earlier) - len(known)
+        note = f"; of another origin, scope or machine, or unknown: {others}" if others else ""
+        findings.append(_compare_with_interval(f"{run}: {name}", known, again[name], note))
     return findings
 
 
@@ -219,20 +217,14 @@ def _compare_with_interval(
     ratio = f", ratio {number(energy / mean)}" if mean else ""
     if interval is None:
         why = f"earlier runs to compare with: {len(earlier)}, which have no scatter{ratio}{note}"
-        return skip(ENERGY, what, why)._replace(expected=mean, actual=energy)
+        return Finding(ENERGY, what, NOT_CHECKED, mean, energy, why)
     is_within = interval[0] <= energy <= interval[1]
     where = "within" if is_within else "outside"
     detail = f"{where} the 95 % prediction interval of {len(earlier)} earlier runs{ratio}{note}"
     if not is_within:
         detail += "; to measure again, on an idle machine, remove reproduction/ and its work"
-    return Finding(ENERGY, what, SAME if is_within else DIFFERS, [*interval], energy, detail)
-
-
-def _basis(row: Row) -> str:
-    """Origin, scope and machine of an energy."""
-    if row["energy_kwh"] is None:
-        return "of unknown energy"
-    return f"{row['energy_origin']} ({row['energy_scope']}) on {row['device_name']}"
+    outcome, expected = SAME if is_within else DIFFERS, f"{interval[0]:.6g} to {interval[1]:.6g}"
+    return Finding(ENERGY, what, outcome, expected, energy, detail)
 
 
 def prediction_interval(earlier: Sequence[float]) -> tuple[float, float] | None:

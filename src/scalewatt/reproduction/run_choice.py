@@ -27,10 +27,7 @@ def choose_run(campaign: Campaign, cluster: Cluster, results: Path) -> tuple[Run
     """
     asked = cluster.reproduce_run
     if cluster.results_only or campaign.registered:
-        why = "its runs are recordings from elsewhere" if campaign.registered else "results_only"
-        if asked is not None:
-            raise InputError(f"{KEY}: {asked}: nothing is trained here ({why}); leave it out")
-        return None, f"nothing is trained here ({why})"
+        return None, "nothing is trained here (results_only, or runs from elsewhere)"
     runs = {f"{run[0]}/{run[1]}": run for run in sorted(published_runs(results))}
     if asked is not None and asked not in runs:
         raise InputError(
@@ -93,19 +90,12 @@ def _obstacle(campaign: Campaign, cluster: Cluster, results: Path, run: RunName)
     weights = initial_weights_path(results, spec)
     if weights is not None and not weights.exists():  # making them is another training
         return f"its initial weights {weights.relative_to(results)} are missing"
-    return _lacking_machine(cluster, spec) or _lacking_data(campaign, cluster, spec)
-
-
-def _lacking_machine(cluster: Cluster, spec: RunSpec) -> str | None:
     device = cluster.devices.get(spec.device)
-    if device is None:
-        return f"the cluster '{cluster.name}' has no device '{spec.device}'"
-    if device.max_gpus is not None and spec.gpus > device.max_gpus:
-        return f"the cluster '{cluster.name}' has fewer than {spec.gpus} {device.name}"
-    shape = (-(-spec.gpus // device.gpus_per_node), min(spec.gpus, device.gpus_per_node))
-    if (spec.nodes, spec.ranks_per_node) != shape:
+    if device is None or spec.gpus > (device.max_gpus or spec.gpus):
+        return f"the cluster '{cluster.name}' has fewer than {spec.gpus} of device '{spec.device}'"
+    if spec.ranks_per_node != min(spec.gpus, device.gpus_per_node):
         return f"nodes of {device.name} have {device.gpus_per_node} GPUs on '{cluster.name}'"
-    return None
+    return _lacking_data(campaign, cluster, spec)
 
 
 def _lacking_data(campaign: Campaign, cluster: Cluster, spec: RunSpec) -> str | None:
