@@ -160,13 +160,6 @@ def test_energy_says_that_it_is_estimated_and_adds_up(finished_workspace: Worksp
         assert total / 3.6e6 == pytest.approx(run["energy_kwh"])
 
 
-def test_repeats_have_an_interval_and_single_runs_have_none(finished_workspace: Workspace) -> None:
-    for row in rows(finished_workspace.results / "tables" / "configurations.parquet"):
-        single = row["n_repeats"] == 1
-        assert (row["runtime_h_low"] is None) == single
-        assert (row["energy_kwh_sd"] is None) == single
-
-
 def test_repeats_with_one_seed_learn_the_same(finished_workspace: Workspace) -> None:
     folder = finished_workspace.results / "runs" / PRETRAIN
     first, second = (rows(folder / str(repeat) / "history.parquet") for repeat in (1, 2))

@@ -168,80 +168,51 @@ def test_other_code_of_figures_is_named_by_its_figures(again: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_an_altered_history_is_named_with_the_column(again: Path) -> None:
-    run = rerun(again)
-    path = again / "runs" / run / "history.parquet"
-    table = pq.read_table(path)
+def test_what_was_changed_of_runs_is_named_by_its_check(
+    again: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, other = rerun(again), f"{CONFIGURATION}/2"
+    # One value of a history, one hash of a provenance, and the energies of the re-run.
+    history = again / "runs" / run / "history.parquet"
+    table = pq.read_table(history)
     at = table.column_names.index("metric")
     values = table["metric"].to_pylist()
     values[7] += 1e-13
-    write_table(table.set_column(at, table.schema.field(at), pa.array(values)), path)
-    assert check() == 1
-    ((what, why),) = differing(again)["history"].items()
-    assert what == f"{run}: metric"
-    assert "1 of 100 values" in why and "row 8: " in why
-
-
-@pytest.mark.nightly
-def test_a_changed_record_of_a_run_is_named(
-    again: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = again / "runs" / CONFIGURATION / "2" / "provenance.json"
-    write_json(path, json.loads(path.read_text()) | {"spec_sha256": "0" * 64})
-    assert check() == 1
-    named = differing(again)["provenance"]
-    assert set(named) == {f"{CONFIGURATION}/2: spec"}
-    assert set(differing(again)["stored"]) == {f"runs/{CONFIGURATION}/2/provenance.json"}
-    assert f"provenance: {CONFIGURATION}/2: spec: " in capsys.readouterr().out
-
-
-@pytest.mark.nightly
-def test_the_energy_of_the_repeat_is_what_is_held_against_the_earlier_ones(again: Path) -> None:
-    name = rerun(again)
-    path = again / "reproduction" / "energy" / f"{name}.parquet"
-    table = pq.read_table(path)
+    write_table(table.set_column(at, table.schema.field(at), pa.array(values)), history)
+    record = again / "runs" / other / "provenance.json"
+    write_json(record, json.loads(record.read_text()) | {"spec_sha256": "0" * 64})
+    energy = again / "reproduction" / "energy" / f"{run}.parquet"
+    table = pq.read_table(energy)
     at = table.column_names.index("energy_j")
-    write_table(
-        table.set_column(at, table.schema.field(at), pc.multiply(table["energy_j"], 3.0)), path
-    )
+    more = pc.multiply(table["energy_j"], 3.0)
+    write_table(table.set_column(at, table.schema.field(at), more), energy)
     assert check() == 1
     rows = differing(again)
-    assert set(rows) == {"energy"}
-    assert "outside the 95 % prediction interval" in rows["energy"][f"{name}: energy_kwh"]
+    why = rows["history"].pop(f"{run}: metric")
+    assert "1 of 100 values" in why and "row 8: " in why
+    assert "outside the 95 % prediction interval" in rows["energy"][f"{run}: energy_kwh"]
+    assert set(rows["provenance"]) == {f"{other}: spec"}
+    assert f"runs/{other}/provenance.json" in rows["stored"]
+    assert f"provenance: {other}: spec: " in capsys.readouterr().out
 
 
 # --- trained runs -------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def trained(
-    finished_workspace: Workspace, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Workspace, str]:
-    """The tiny campaign, of which one run was trained again; and what Snakemake said."""
-    workspace = finished_workspace.copy(tmp_path_factory.mktemp("trained") / "project")
+@pytest.mark.nightly
+def test_a_training_made_again_on_a_cpu_learns_the_same_to_the_bit(
+    finished_workspace: Workspace, tmp_path: Path
+) -> None:
+    workspace = finished_workspace.copy(tmp_path / "project")
     code, output = workspace.snakemake("reproduce")
     # Energies on a machine that does other things at the same time may lie anywhere.
     assert code == 0 or set(differing(workspace.results)) == {"energy"}, output
-    return workspace, output
-
-
-@pytest.mark.nightly
-def test_a_training_made_again_on_a_cpu_learns_the_same_to_the_bit(
-    trained: tuple[Workspace, str],
-) -> None:
-    workspace, output = trained
     rows = findings(workspace.results)
     rows = rows[rows["check"] == "history"]
     assert "differs" not in set(rows["outcome"]), output
     equal = {what.rpartition(": ")[2] for what in rows.loc[rows["outcome"] == "same", "what"]}
     assert {"epochs", "train_loss", "validation_loss", "metric"} <= equal
-
-
-@pytest.mark.nightly
-def test_the_run_itself_is_not_touched_and_nothing_is_left_to_do(
-    finished_workspace: Workspace, trained: tuple[Workspace, str]
-) -> None:
-    workspace, _ = trained
+    # The run itself is not touched, and nothing is left to do.
     name = f"runs/{rerun(workspace.results)}/provenance.json"
     record = (workspace.results / name).read_bytes()
     assert record == (finished_workspace.results / name).read_bytes()
