@@ -58,17 +58,13 @@ def test_a_figure_is_drawn_from_an_archive_as_it_was_drawn_from_the_runs(
 ) -> None:
     results = fresh.path / "results" / "theirs"
     assert not list(results.rglob("perun")) and not (results / "traces").exists()
-    assert fresh.jobs("figure2", *THEIRS) == {}
+    assert fresh.jobs("all", *THEIRS) == {}
     for path in (results / "figures").glob("figure2.*"):
         path.unlink()
     assert fresh.jobs("all", *THEIRS) == {"draw_figure": 1, "report": 1, "manifest": 1}
     fresh.done("figure2", *THEIRS)
     assert set(drawn(finished_workspace, "tiny", "figure2")) == set(SUFFIXES)
     assert drawn(fresh, "theirs", "figure2") == drawn(finished_workspace, "tiny", "figure2")
-
-
-def test_nothing_is_to_be_done_for_all_that_came_with_it(fresh: Workspace) -> None:
-    assert fresh.jobs("all", *THEIRS) == {}
 
 
 @pytest.mark.long

@@ -58,10 +58,9 @@ def test_every_run_has_a_page(finished_workspace: Workspace) -> None:
     assert finished_workspace.jobs("run_pages") == {}
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_a_figure_that_the_campaign_does_not_name_is_refused_with_the_key(
-    finished_workspace: Workspace, name: str
+    finished_workspace: Workspace,
 ) -> None:
-    code, output = finished_workspace.snakemake(name)
+    code, output = finished_workspace.snakemake("pareto")
     assert code == 1
-    assert f"{name}: needs figures.{name} in" in output
+    assert "pareto: needs figures.pareto in" in output

@@ -28,7 +28,7 @@ SUFFIX = ".crate.zip"
 RESULTS = re.compile(
     r"""(?!.*/\.)  # nothing hidden, nothing that is run or loaded as weights
       report\.html | SHA256SUMS | [^/.][^/]*\.json
-    | (tables|figures)/.+\.(parquet|csv|md|tex|pdf|svg|png)
+    | (tables|figures)/.+\.(parquet|csv|json|md|tex|pdf|svg|png)
     | (datasets|idle)/.+\.json
     | (energy|traces)/[^/]+/\d+(\.\w+)?\.parquet
     | runs/[^/]+/\d+/(spec\.json|history\.parquet|events\.parquet|provenance\.json)
