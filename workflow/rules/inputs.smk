@@ -10,7 +10,11 @@ from scalewatt.report.definition import report_definition
 from scalewatt.reproduction.run_choice import choose_run, initial_weights_path
 from scalewatt.run_files.inventory import published_run
 from scalewatt.run_files.record import done_updates, no_further_try
-from scalewatt.scheduling.job_request import probe_request, refused_request, training_request
+from scalewatt.scheduling.job_request import (
+    probe_request,
+    refused_request,
+    training_request,
+)
 from scalewatt.targets.obstacles import figure_obstacle
 
 # --- datasets -------------------------------------------------------------------------------------
