@@ -46,18 +46,20 @@ class Campaigns:
         return joined([self._number(id_, name) for id_ in ids])
 
     def _number(self, id_: str, name: str) -> Numbers:
-        one = campaign().configurations[id_]
+        configuration = campaign().configurations[id_]
         if name == PER_SAMPLE:
-            return self._number(id_, "energy_kwh").times(1000 / (one.dataset_samples or 1))
+            return self._number(id_, "energy_kwh").times(
+                1000 / (configuration.dataset_samples or 1)
+            )
         values = self.known[id_][name]
         mean, n = values.mean(axis=1, keepdims=True), values.shape[1]
         if self.are_exact:
             return Numbers(mean)
-        pool = f"{one.model} {one.phase}"
+        pool = f"{configuration.model} {configuration.phase}"
         if n > 1:
             square = values.var(axis=1, ddof=1, keepdims=True)
             return number(mean, Source(id_, pool), square / n, n - 1, square)
-        source, relative, freedom = self._spread(one, name, pool)
+        source, relative, freedom = self._spread(configuration, name, pool)
         return number(mean, source, relative * mean**2, freedom)
 
     def _spread(self, one: Configuration, name: str, pool: str) -> tuple[Source, Floats, int]:
@@ -222,7 +224,10 @@ def _same_slope(c: Campaigns, check: Check, ids: Sequence[str]) -> Held:
     both = [
         [i for i, of in zip(ids, phases, strict=True) if of == p] for p in dict.fromkeys(phases)
     ]
-    pre, fine = (slope(c.numbers(own, "gpu_hours"), c.numbers(own, "energy_kwh")) for own in both)
+    pre, fine = (
+        slope(c.numbers(ids_of_phase, "gpu_hours"), c.numbers(ids_of_phase, "energy_kwh"))
+        for ids_of_phase in both
+    )
     return held(joined([pre, fine]).logarithms().contrast([1, -1]), *check.bounds, logs=True)
 
 

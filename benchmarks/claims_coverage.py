@@ -93,8 +93,8 @@ class Case:
 
     def ids(self) -> list[str]:
         """All configurations, and the probe, which tells how single runs scatter."""
-        there = dict.fromkeys(id_ for row in self.rows for part in row for id_ in part)
-        return list(there if "resnet" in next(iter(there)) else {**there, PROBE: None})
+        ids = dict.fromkeys(id_ for row in self.rows for part in row for id_ in part)
+        return list(ids if "resnet" in next(iter(ids)) else {**ids, PROBE: None})
 
     def decide(self, c: Campaigns) -> Held:
         rows = zip(self.checks, self.rows, strict=True)
@@ -127,15 +127,17 @@ CASES = [
     Case("pairs of devices", "T7", ([PAIRED],)),
 ]
 PATTERNS: Mapping[str, Callable[[Configuration], float]] = {
-    "all": lambda one: 1.0,
-    "with n": lambda one: math.log2(one.gpus) / 6,
-    "up and down": lambda one: float(round(math.log2(one.gpus)) % 2),
-    "bent": lambda one: ((math.log2(one.gpus) - 4) / 4) ** 2,
-    "the largest n": lambda one: float(one.gpus >= 256 or one.gpus == 16),
-    "four GPUs": lambda one: float(one.gpus == 4),
-    "few samples": lambda one: math.log2((one.dataset_samples or 1) / 5004) / 8,
-    "h100": lambda one: float(one.device == "h100"),
-    "fine-tuning": lambda one: float(one.phase == "finetune"),
+    "all": lambda configuration: 1.0,
+    "with n": lambda configuration: math.log2(configuration.gpus) / 6,
+    "up and down": lambda configuration: float(round(math.log2(configuration.gpus)) % 2),
+    "bent": lambda configuration: ((math.log2(configuration.gpus) - 4) / 4) ** 2,
+    "the largest n": lambda configuration: float(
+        configuration.gpus >= 256 or configuration.gpus == 16
+    ),
+    "four GPUs": lambda configuration: float(configuration.gpus == 4),
+    "few samples": lambda configuration: math.log2((configuration.dataset_samples or 1) / 5004) / 8,
+    "h100": lambda configuration: float(configuration.device == "h100"),
+    "fine-tuning": lambda configuration: float(configuration.phase == "finetune"),
 }
 """By how much of a move's logarithm each configuration is moved."""
 LEVERS = {"cpu_": "cpu", "mean_gpu": "gpu", "energy": "energy", "p_gpuh": "energy", "": "hours"}
@@ -185,8 +187,8 @@ def bounds_of(case: int) -> tuple[Bound, ...]:
     names = [check.quantity or "p_gpuh_kw" for check in CASES[case].checks]
     levers = dict.fromkeys(next(v for k, v in LEVERS.items() if k in name) for name in names)
     moves = [Bound(case, lever, pattern, 0.0, 0) for lever in levers for pattern in PATTERNS]
-    found = sorted((b for move in moves for b in _along(move)), key=lambda b: abs(b.at))
-    sides = ({round(b.at, 6): b for b in found[::-1] if (b.at > 0) == up} for up in (True, False))
+    bounds = sorted((b for move in moves for b in _along(move)), key=lambda b: abs(b.at))
+    sides = ({round(b.at, 6): b for b in bounds[::-1] if (b.at > 0) == up} for up in (True, False))
     return tuple(b for side in sides for b in [*side.values()][: -MOST_BOUNDS // 2 - 1 : -1])
 
 
@@ -286,8 +288,8 @@ def share(hits: npt.ArrayLike) -> str:
 def is_more_than(hits: npt.ArrayLike, stated: float) -> bool:
     """True if so many hits have a probability below 1e-4, were the stated one right."""
     hits = np.asarray(hits)
-    found = stats.binomtest(int(hits.sum()), len(hits), stated, alternative="greater")
-    return bool(found.pvalue < 1e-4)
+    test = stats.binomtest(int(hits.sum()), len(hits), stated, alternative="greater")
+    return bool(test.pvalue < 1e-4)
 
 
 def of_class(kind: str, campaigns: int, seed: int) -> tuple[list[str], list[str]]:
@@ -296,13 +298,13 @@ def of_class(kind: str, campaigns: int, seed: int) -> tuple[list[str], list[str]
     row, worse = [kind, str(len(bounds))], []
     for beyond in BEYOND:
         each = -(-campaigns // len(bounds) // (10 if beyond else 1))
-        found = [bound.verdicts(beyond, each, seed) for bound in bounds]
-        for bound, of_bound in zip(bounds, found, strict=True):
+        verdicts = [bound.verdicts(beyond, each, seed) for bound in bounds]
+        for bound, of_bound in zip(bounds, verdicts, strict=True):
             wrong = [of_bound.supported] + [of_bound.contradicted] * (not beyond)
             if any(is_more_than(hits, LEVEL) for hits in wrong):
                 worse.append(f"{CASES[bound.case].id} {beyond:.0%} beyond: {bound}")
-        row += [share(np.concatenate([f.supported for f in found]))]
-        row += [share(np.concatenate([f.contradicted for f in found]))]
+        row += [share(np.concatenate([f.supported for f in verdicts]))]
+        row += [share(np.concatenate([f.contradicted for f in verdicts]))]
     return row, worse
 
 
@@ -314,9 +316,15 @@ def whole(count: int, seed: int) -> Iterator[tuple[str, Floats]]:
     for evidence in Study().campaigns(paper_world(), count, seed):
         verdicts = with_holm([verdict_of(claim, evidence) for claim in claims.values()])
         sides = {SUPPORTED, CONTRADICTED}
-        wrong = [one for one in verdicts if {one.verdict, truth[one.id]} == sides]
-        found = {one.verdict for one in wrong}
-        rows.append((SUPPORTED in found, CONTRADICTED in found, any(one.stands for one in wrong)))
+        wrong = [verdict for verdict in verdicts if {verdict.verdict, truth[verdict.id]} == sides]
+        classes = {verdict.verdict for verdict in wrong}
+        rows.append(
+            (
+                SUPPORTED in classes,
+                CONTRADICTED in classes,
+                any(verdict.stands for verdict in wrong),
+            )
+        )
     names = ("support", "contradiction", "contradiction that stands")
     for name, hits in zip(names, np.array(rows).T, strict=True):
         yield f"{count} campaigns at the paper's truth: a wrong {name}", hits
@@ -337,15 +345,15 @@ def main() -> int:
     begin = time.perf_counter()
     intervals, assumed, family = np.random.default_rng(given.seed).spawn(3)
     classes = dict.fromkeys(case.kind for case in CASES)
-    found = [of_class(kind, given.campaigns, given.seed) for kind in classes]
+    results = [of_class(kind, given.campaigns, given.seed) for kind in classes]
     words = [f"{word} {far:.0%} beyond" for far in BEYOND for word in ("supported", "contradicted")]
-    table(["class", "bounds", *words], (row for row, _ in found))
+    table(["class", "bounds", *words], (row for row, _ in results))
     rows = [*own_intervals(given.campaigns, intervals), *failing(given.campaigns, assumed)]
     table(["95 % interval", "holds the truth"], ([name, share(hits)] for name, hits in rows))
     rows = [*families(given.campaigns, family)]
     rows += whole(given.whole, given.seed) if given.whole else []
     table(["families of claims", "share"], ([name, share(hits)] for name, hits in rows))
-    worse = [bound for _, of_bounds in found for bound in of_bounds]
+    worse = [bound for _, of_bounds in results for bound in of_bounds]
     seconds = time.perf_counter() - begin
     print(f"{seconds:.0f} s. More often wrong than stated:", *(worse or ["none"]))
     return int(bool(worse))

@@ -65,12 +65,12 @@ class Scatter(NamedTuple):
 @cache
 def published_scatter() -> dict[str, Scatter]:
     """By model: that of its published repeats."""
-    found = {}
+    scatter = {}
     for model in FULL_SAMPLES:
         energy, time = (published_spread(model, name) for name in ("energy_kwh", "gpu_hours"))
         assert energy and time
-        found[model] = Scatter(energy.relative, time.relative)
-    return found
+        scatter[model] = Scatter(energy.relative, time.relative)
+    return scatter
 
 
 # --- the truth ----------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ class Truth:
             return replace(self, hours=self.hours * factor)
         if what in self.kwh:
             return replace(self, kwh={**self.kwh, what: self.kwh[what] * factor})
-        return replace(self, kwh={kind: one * factor for kind, one in self.kwh.items()})
+        return replace(self, kwh={kind: kwh * factor for kind, kwh in self.kwh.items()})
 
 
 World = Mapping[str, Truth]
@@ -116,15 +116,15 @@ def paper_world() -> dict[str, Truth]:
     cluster = load_cluster(PROJECT_ROOT / "config" / "simulate.yaml")
     model = read_model(PROJECT_ROOT / "reference" / "scaling_model.json")
     published = {row["configuration"]: row for row in records(published_configurations())}
-    found = {}
+    world = {}
     for id_ in campaign().configurations:
         spec = run_spec(campaign(), id_, 1)
         drawn = draw_run(spec, model.find(kind_of_spec(spec)), cluster.devices[spec.device])
         kwh = {kind: np.array(joules) / J_PER_KWH for kind, joules in drawn.joules.items()}
         error = np.array(final_metric(spec).value)
         truth = Truth(np.array(drawn.runtime_s) / 3600, kwh, error)
-        found[id_] = _as_published(truth, published.get(id_), spec.gpus)
-    return found
+        world[id_] = _as_published(truth, published.get(id_), spec.gpus)
+    return world
 
 
 def _as_published(truth: Truth, row: Mapping[str, Any] | None, gpus: int) -> Truth:
@@ -176,8 +176,8 @@ class Study:
         return quantities({id_: self._draw(id_, world[id_], count, random) for id_ in world})
 
     def _draw(self, id_: str, truth: Truth, count: int, random: np.random.Generator) -> Runs:
-        one = campaign().configurations[id_]
-        spread = self.scatter[one.model]
+        configuration = campaign().configurations[id_]
+        spread = self.scatter[configuration.model]
         shape = count, self.repeats or campaign().repeats[id_]
         hours = truth.hours * np.exp(spread.time * random.standard_normal(shape))
         # Kinds vary one by one, so that the total has its spread.
@@ -193,19 +193,19 @@ class Study:
 
 def quantities(drawn: Mapping[str, Runs]) -> Quantities:
     """Return by configuration what the table of runs derives, if known."""
-    found = {}
+    by_id = {}
     for id_, runs in drawn.items():
         columns = _derived(campaign().configurations[id_], runs)
         shape = runs.hours.shape
-        found[id_] = {
+        by_id[id_] = {
             name: column.to_numpy(float).reshape(shape)
             for name, column in columns.items()
             if not column.isna().any()
         }
-    return found
+    return by_id
 
 
-def _derived(one: Configuration, runs: Runs) -> dict[str, pd.Series]:
+def _derived(configuration: Configuration, runs: Runs) -> dict[str, pd.Series]:
     size = runs.hours.size
 
     def flat(values: npt.ArrayLike) -> pd.Series:
@@ -213,16 +213,21 @@ def _derived(one: Configuration, runs: Runs) -> dict[str, pd.Series]:
 
     hours = flat(runs.hours)
     joules = {kind: J_PER_KWH * flat(runs.kwh.get(kind, np.nan)) for kind in DEVICE_KINDS}
-    samples, updates = (one.samples_per_epoch or 0) * one.epochs, one.updates or 0
-    held, node_s = hours * one.gpus, hours * 3600 * one.nodes
-    counts = (pd.Series(np.full(size, float(count))) for count in (one.nodes, samples, updates))
+    samples, updates = (
+        (configuration.samples_per_epoch or 0) * configuration.epochs,
+        configuration.updates or 0,
+    )
+    held, node_s = hours * configuration.gpus, hours * 3600 * configuration.nodes
+    counts = (
+        pd.Series(np.full(size, float(count))) for count in (configuration.nodes, samples, updates)
+    )
     work = Work(held, *counts, held * 3600, node_s * SOCKETS_PER_NODE, node_s)
     return {
         **energy_columns(joules, pd.DataFrame(joules).sum(axis=1), work, Facility()),
         "runtime_h": hours,
         "gpu_hours": held,
         "samples_per_gpuh": samples / held,
-        "passes_per_gpuh": updates * one.gpus / held,
+        "passes_per_gpuh": updates * configuration.gpus / held,
         "metric_last": flat(runs.error),
     }
 
@@ -239,19 +244,26 @@ def _row(id_: str, known: Mapping[str, Floats], number: int) -> Row:
 
 @cache
 def _identity(id_: str) -> Row:
-    one = campaign().configurations[id_]
+    configuration = campaign().configurations[id_]
     spec = run_spec(campaign(), id_, 1)
     return {
         **dict.fromkeys(CONFIGURATIONS.names),
         "campaign": "coverage",
         "configuration": id_,
-        **{name: getattr(one, name) for name in ("model", "phase", "device", "gpus", "nodes")},
-        **{name: getattr(one, name) for name in ("local_batch_size", "global_batch_size")},
-        **{name: getattr(one, name) for name in ("dataset_samples", "epochs", "protocol")},
+        **{
+            name: getattr(configuration, name)
+            for name in ("model", "phase", "device", "gpus", "nodes")
+        },
+        **{
+            name: getattr(configuration, name) for name in ("local_batch_size", "global_batch_size")
+        },
+        **{
+            name: getattr(configuration, name) for name in ("dataset_samples", "epochs", "protocol")
+        },
         "precision": spec.settings.get("precision"),
-        "loader": "hdf5" if one.model == "fourcastnet" else "pil",
+        "loader": "hdf5" if configuration.model == "fourcastnet" else "pil",
         "energy_origin": "measured",
-        "energy_scope": SCOPES[one.device],
+        "energy_scope": SCOPES[configuration.device],
         "metric_name": final_metric(spec).name,
         "metric_goal": "min",
         "torch_device": "cuda",
@@ -281,7 +293,7 @@ def claims_on_results() -> dict[str, Claim]:
     """The claims that results of the paper's campaign decide, one way or another."""
     (evidence,) = EXACT_STUDY.campaigns(paper_world(), 1, 0)
     claims = [claim for claim in read_claims() if _scatters(claim.id)]
-    return {one.id: one for one in claims if verdict_of(one, evidence).verdict in TESTED}
+    return {claim.id: claim for claim in claims if verdict_of(claim, evidence).verdict in TESTED}
 
 
 def _scatters(id_: str) -> bool:

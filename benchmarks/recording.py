@@ -88,12 +88,14 @@ def sampled_training(seconds: float, pairs: int) -> dict[str, Any]:
     share = (processor_s(sampler.pid) - used) / (time.monotonic() - started)
     ratios: dict[str, list[float]] = {"wall": [], "processor": []}
     for pair in range(pairs):
-        found = {}
+        settings = {}
         for at_work in (pair % 2 == 0, pair % 2 == 1):
             os.kill(sampler.pid, signal.SIGCONT if at_work else signal.SIGSTOP)
-            found[at_work] = training.step_times(BLOCK_S)
+            settings[at_work] = training.step_times(BLOCK_S)
         os.kill(sampler.pid, signal.SIGCONT)
-        for ratio, with_, without in zip(ratios.values(), found[True], found[False], strict=True):
+        for ratio, with_, without in zip(
+            ratios.values(), settings[True], settings[False], strict=True
+        ):
             ratio.append(statistics.median(with_) / statistics.median(without))
     return {"sampler_share": share, "step_ratios": ratios}
 
@@ -105,14 +107,14 @@ def inner(folder: Path, options: argparse.Namespace) -> None:
 
     begin = time.monotonic()
     arguments = (options.seconds, options.pairs)
-    found = monitored(sampled_training, arguments, folder, "segment-000", options.period)
+    measured = monitored(sampled_training, arguments, folder, "segment-000", options.period)
     (journal,) = journal_files(folder)[0].values()
     files = (journal, beside(journal, TELEMETRY), beside(journal, ".sensors.json"))
     _, read, _ = read_table(journal)
     _, telemetry, _ = read_table(files[1])
     samples, sizes = len(read), [path.stat().st_size for path in files]
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
-    found |= {
+    measured |= {
         "run_s": time.monotonic() - begin,
         "sampler_s": spent.ru_utime + spent.ru_stime,
         "sensors": len(read.columns) - 2,
@@ -121,7 +123,7 @@ def inner(folder: Path, options: argparse.Namespace) -> None:
         "bytes_a_sample": sum(sizes[:2]) / samples,
         "bytes_a_sample_with_headers": sum(sizes) / samples,
     }
-    print(json.dumps(found))
+    print(json.dumps(measured))
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
@@ -143,8 +145,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         done = subprocess.run(
             command, env=environment, stdout=subprocess.PIPE, text=True, check=True
         )
-        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return found
+        measured: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return measured
 
 
 def interval(values: list[float]) -> tuple[float, float, float]:
@@ -157,38 +159,41 @@ def interval(values: list[float]) -> tuple[float, float, float]:
     return statistics.median(ordered), ordered[max(low - 1, 0)], ordered[high]
 
 
-def print_table(one: dict[str, Any], options: argparse.Namespace) -> None:
+def print_table(measured: dict[str, Any], options: argparse.Namespace) -> None:
     """Print what was measured."""
-    sensors = f"{one['sensors']}, every {options.period:g} s"
+    sensors = f"{measured['sensors']}, every {options.period:g} s"
     if not options.real_sensors:
         sensors += f"; stand-ins, {options.nvml_ms:g} ms a call of NVML"
     ratios = {
         name: "{:.4f}, {:.4f} to {:.4f}".format(*interval(values))
-        for name, values in one["step_ratios"].items()
+        for name, values in measured["step_ratios"].items()
     }
     blocks = f"{options.pairs} pairs of {BLOCK_S:g} s; target {TARGET_STEP:g}"
     lines = [
         ("sensors", sensors),
-        ("sampler, of one core", f"{one['sampler_share']:.3%} (target {TARGET_CPU:.1%})"),
-        ("  with its start and end", f"{one['sampler_s']:.2f} s in {one['run_s']:.0f} s"),
-        ("bytes a sample", f"{one['bytes_a_sample']:.1f} (target {TARGET_BYTES})"),
-        ("  with headers", f"{one['bytes_a_sample_with_headers']:.1f} of {one['samples']} samples"),
-        ("telemetry", f"{one['telemetry']} readings"),
+        ("sampler, of one core", f"{measured['sampler_share']:.3%} (target {TARGET_CPU:.1%})"),
+        ("  with its start and end", f"{measured['sampler_s']:.2f} s in {measured['run_s']:.0f} s"),
+        ("bytes a sample", f"{measured['bytes_a_sample']:.1f} (target {TARGET_BYTES})"),
+        (
+            "  with headers",
+            f"{measured['bytes_a_sample_with_headers']:.1f} of {measured['samples']} samples",
+        ),
+        ("telemetry", f"{measured['telemetry']} readings"),
         ("step time, with/without", f"{ratios['wall']} ({blocks})"),
         ("  its processor time", ratios["processor"]),
-        ("load of this machine", f"{one['load']:.1f} on {os.cpu_count()} cores at the start"),
+        ("load of this machine", f"{measured['load']:.1f} on {os.cpu_count()} cores at the start"),
     ]
     for name, value in lines:
         print(f"{name:<28}{value}")
 
 
-def missed(one: dict[str, Any]) -> list[str]:
+def missed(measured: dict[str, Any]) -> list[str]:
     """Names of the targets that were missed."""
-    ratios = one["step_ratios"]["wall"]
+    ratios = measured["step_ratios"]["wall"]
     lowest = interval(ratios)[1] if len(ratios) >= FEWEST_PAIRS else 0.0
     targets = {
-        "sampler": one["sampler_share"] <= TARGET_CPU,
-        "bytes a sample": one["bytes_a_sample"] <= TARGET_BYTES,
+        "sampler": measured["sampler_share"] <= TARGET_CPU,
+        "bytes a sample": measured["bytes_a_sample"] <= TARGET_BYTES,
         "step time": lowest <= TARGET_STEP,
     }
     return [name for name, kept in targets.items() if not kept]
@@ -211,11 +216,11 @@ def main() -> None:
         inner(options.inner, options)
         return
     load = os.getloadavg()[0]
-    one = run(options) | {"load": load}
-    print_table(one, options)
+    measured = run(options) | {"load": load}
+    print_table(measured, options)
     if options.json:
-        options.json.write_text(json.dumps(one, indent=2) + "\n")
-    if names := missed(one):
+        options.json.write_text(json.dumps(measured, indent=2) + "\n")
+    if names := missed(measured):
         sys.exit(f"missed: {', '.join(names)}")
 
 

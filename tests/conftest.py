@@ -74,7 +74,14 @@ def _note_process(arguments: Any, folder: Any) -> None:
 
 
 def _note_path(path: str, event: str, writes: bool) -> None:
-    folder = next((one for one in OF_THE_USER if f"{path}/".startswith(f"{one}/")), None)
+    folder = next(
+        (
+            folder_of_user
+            for folder_of_user in OF_THE_USER
+            if f"{path}/".startswith(f"{folder_of_user}/")
+        ),
+        None,
+    )
     if folder is not None and (writes or folder != OF_THE_USER[2]):
         _touched.append(f"{event} {os.path.relpath(path, CHECKOUT)}")
 
@@ -105,12 +112,12 @@ def users_files_stay_as_they_are() -> Iterator[None]:
 
 def _users_files() -> dict[str, tuple[int, int]]:
     paths = (path for folder in OF_THE_USER for path in [Path(folder), *Path(folder).rglob("*")])
-    found = {}
+    settings = {}
     for path in paths:
         with suppress(OSError):
             state = path.stat()
-            found[str(path.relative_to(CHECKOUT))] = state.st_size, state.st_mtime_ns
-    return found
+            settings[str(path.relative_to(CHECKOUT))] = state.st_size, state.st_mtime_ns
+    return settings
 
 
 @pytest.fixture(autouse=True)
@@ -118,10 +125,10 @@ def torchs_own_flags() -> Iterator[None]:
     """Restore the flags that a training sets for its whole process: other tests share it."""
     torch = sys.modules.get("torch")
     backends = [] if torch is None else [torch.backends.cudnn, torch.backends.cuda.matmul]
-    before = [one.allow_tf32 for one in backends]
+    before = [backend.allow_tf32 for backend in backends]
     yield
-    for one, flag in zip(backends, before, strict=True):
-        one.allow_tf32 = flag
+    for backend, flag in zip(backends, before, strict=True):
+        backend.allow_tf32 = flag
 
 
 # --- factories: campaigns, runs, recordings and a finished workflow ------------------------------------

@@ -41,13 +41,13 @@ def sections(kind: str) -> list[tuple[list[str], Schema]]:
     """Objects of the file `kind` with the places where they stand, in the file's order."""
     if kind == "columns":
         return list(_objects(json_schema(TableDescription)))
-    found = list(_objects(json_schema(Cluster if kind == "cluster" else CampaignFile)))
+    sections = list(_objects(json_schema(Cluster if kind == "cluster" else CampaignFile)))
     if kind == "campaign":
         models = {f"models.{key}": settings for key, settings in MODELS.items()}
         models["models.<model of your own>"] = ModelSettings
         models["models.<name> with workload: command"] = Command
-        found += [([place], json_schema(settings)) for place, settings in models.items()]
-    return found
+        sections += [([place], json_schema(settings)) for place, settings in models.items()]
+    return sections
 
 
 def _objects(root: Schema) -> Iterator[tuple[list[str], Schema]]:
@@ -161,11 +161,11 @@ def _end(kind: str) -> str:
     return f"<!-- end of keys: {kind} -->"
 
 
-def _section_text(places: list[str], part: Schema) -> str:
+def _section_text(paths: list[str], part: Schema) -> str:
     lines = [f"| `{path}` | " + " | ".join(map(_cell, cells)) + " |" for path, *cells in rows(part)]
     if not lines:
         return ""
-    head = ", ".join(f"`{place}`" for place in places if place) or "Top level"
+    head = ", ".join(f"`{place}`" for place in paths if place) or "Top level"
     if "const" in (kind := part["properties"].get("format", {})):
         head += f" with format: {kind['const']}"
     table = ["| key | takes | default | what it is |", "| --- | --- | --- | --- |", *lines]

@@ -42,10 +42,10 @@ def places(root: Path) -> dict[Path, str]:
 def relinked(text: str, source: Path, places: Mapping[Path, str], root: Path) -> str:
     """Rewrite the links of one page; code blocks stay as they are."""
 
-    def link(found: re.Match[str]) -> str:
-        image, label, target, anchor = found.groups(default="")
+    def link(match: re.Match[str]) -> str:
+        image, label, target, anchor = match.groups(default="")
         if "://" in target or target.startswith("mailto:"):
-            return found[0]
+            return match[0]
         file = Path(os.path.normpath(source.parent / target))
         if file in places:
             here = Path(places[source]).parent
@@ -62,8 +62,8 @@ def relinked(text: str, source: Path, places: Mapping[Path, str], root: Path) ->
 def bars(text: str) -> str:
     r"""Take the backslash of `\|` in code within a table, which the site would show."""
 
-    def row(found: re.Match[str]) -> str:
-        return re.sub(r"`[^`]*`", lambda code: code[0].replace("\\|", "|"), found[0])
+    def row(match: re.Match[str]) -> str:
+        return re.sub(r"`[^`]*`", lambda code: code[0].replace("\\|", "|"), match[0])
 
     return _CODE_IN_TABLE.sub(row, text)
 

@@ -145,12 +145,14 @@ def rule_w(events: list[Event]) -> float:
 
 def switches_w(folder: Path) -> float:
     """Return the submitter's constant estimate of all switches in W; 0 without any."""
-    found: dict[tuple[str, Any], float] = {}
+    powers_w: dict[tuple[str, Any], float] = {}
     for path in folder.glob("sw_*.txt"):
         for event in read_log(path):
             if event.key == SWITCHES:
-                found.setdefault((path.name, event.metadata.get("switch_id")), watts(event) or 0.0)
-    return sum(found.values())
+                powers_w.setdefault(
+                    (path.name, event.metadata.get("switch_id")), watts(event) or 0.0
+                )
+    return sum(powers_w.values())
 
 
 def stages(
@@ -186,7 +188,7 @@ def evaluations(log: list[Event], start_s: float, stop_s: float) -> Iterator[tup
 
 
 def replicated(
-    log: list[Event], row: dict[str, Any], submitter: str, told: Mapping[str, int]
+    log: list[Event], row: dict[str, Any], submitter: str, replicas: Mapping[str, int]
 ) -> dict[str, int]:
     """Return the GPUs of one copy of the model, as told, as known of it or as logged, and its batch size."""
     model, gpus, batch = row["model"], row["gpus"], row["global_batch_size"]
@@ -198,7 +200,7 @@ def replicated(
     elif logged:
         samples = logged * row.get("gradient_accumulation_steps", 1)
         known = gpus * samples // batch if gpus * samples % batch == 0 else known
-    count = told.get(model, known)
+    count = replicas.get(model, known)
     if count is None:
         option = f"--gpus-per-replica {model}=N"
         raise Unusable(f"how many GPUs hold a copy of the model is not known; {option} says it")
@@ -223,7 +225,9 @@ def outcome(log: list[Event], row: dict[str, Any]) -> dict[str, Any]:
     return {"metric": last.value, **goal, **({"samples": samples} if samples else {})}
 
 
-def converted(submission: Path, result: Path, out: Path, told: Mapping[str, int]) -> dict[str, Any]:
+def converted(
+    submission: Path, result: Path, out: Path, replicas: Mapping[str, int]
+) -> dict[str, Any]:
     """Write a run's power and stages; return its row. Raises Unusable for one that is left out."""
     system = json.loads((submission / "systems" / f"{result.parents[1].name}.json").read_text())
     log = read_log(result)
@@ -251,20 +255,20 @@ def converted(submission: Path, result: Path, out: Path, told: Mapping[str, int]
         "seed": value(log, "seed"),
         "window": {"start_s": start.time_s, "end_s": stop.time_s},
     }
-    row |= replicated(log, row, system["submitter"], told) | outcome(log, row)
-    place = result.with_suffix("").relative_to(submission / "results")
+    row |= replicated(log, row, system["submitter"], replicas) | outcome(log, row)
+    where = result.with_suffix("").relative_to(submission / "results")
     power = result.parent / "power" / result.stem
     files = sorted(power.glob("node_*.txt"))
     if not files:
         raise Unusable(f"{power}: holds no power log of a node")
-    logs = [power_csv(file, out / place / f"{file.stem}.csv") for file in files]
-    with (out / f"{place}.stages.csv").open("w", newline="") as file:
+    logs = [power_csv(file, out / where / f"{file.stem}.csv") for file in files]
+    with (out / f"{where}.stages.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["stage", "epoch", "start_s", "end_s"])
         writer.writerows(stages(log, start.time_s, stop.time_s))
     run_s = stop.time_s - start.time_s
     energies = {"rule_j": run_s * sum(map(rule_w, logs)), "switches_j": run_s * switches_w(power)}
-    read = {"path": str(place), "columns": "columns.yaml", "events": f"{place}.stages.csv"}
+    read = {"path": str(where), "columns": "columns.yaml", "events": f"{where}.stages.csv"}
     return {**row, **read, **energies}
 
 
@@ -301,13 +305,13 @@ def lines(
     rows: list[dict[str, Any]], key: str, short: str
 ) -> list[tuple[tuple[str, str], list[dict[str, Any]]]]:
     """Return name and label of each line with its runs: one training at one batch size."""
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    runs: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in rows:
         variant = [row["variant"]] if "variant" in row else []
         name = "-".join([row["model"], row["device"], f"{short.lower()}{row[key]:04d}", *variant])
         label = ", ".join([row["model"], f"{short} {row[key]}", *variant])
-        found.setdefault((name, label), []).append(row)
-    return list(found.items())
+        runs.setdefault((name, label), []).append(row)
+    return list(runs.items())
 
 
 def left_out(path: str | Path, reason: object) -> None:
@@ -315,7 +319,7 @@ def left_out(path: str | Path, reason: object) -> None:
     print(f"left out: {path}: {reason}")
 
 
-def convert(submission: Path, out: Path, told: Mapping[str, int], variant: str | None) -> None:
+def convert(submission: Path, out: Path, replicas: Mapping[str, int], variant: str | None) -> None:
     """Write all that `register` needs to the folder `out`.
 
     `told`: GPUs that hold one copy of the model, by benchmark; `variant` sets these runs apart.
@@ -323,7 +327,7 @@ def convert(submission: Path, out: Path, told: Mapping[str, int], variant: str |
     rows = []
     for result in sorted(submission.glob("results/*/*/result_*.txt")):
         try:
-            row = converted(submission, result, out, told)
+            row = converted(submission, result, out, replicas)
         except Unusable as error:
             left_out(result, error)
             continue
@@ -365,8 +369,8 @@ def main() -> None:
     )
     parser.add_argument("--variant", help="sets these runs apart from another submission's")
     given = parser.parse_args()
-    told = {benchmark: int(count) for benchmark, count in given.gpus_per_replica}
-    convert(given.submission, given.out, told, given.variant)
+    replicas = {benchmark: int(count) for benchmark, count in given.gpus_per_replica}
+    convert(given.submission, given.out, replicas, given.variant)
 
 
 if __name__ == "__main__":

@@ -53,13 +53,13 @@ def edited(edits: Edits, path: Path = DEMO) -> dict[str, Any]:
     """The content of a file with values set (by the path of keys to them) or deleted."""
     content = json.loads(json.dumps(_content(path)))  # aliases must not be edited together
     for (*parents, key), value in edits.items():
-        place = content
+        level = content
         for parent in parents:
-            place = place[parent]
+            level = level[parent]
         if value is DELETE:
-            del place[key]
+            del level[key]
         else:
-            place[key] = value
+            level[key] = value
     return content
 
 

@@ -143,8 +143,8 @@ class Training:
     @property
     def work(self) -> Path:
         """The working directory, once there is one."""
-        (found,) = (path.parent for path in (self.folder / "work").glob("*/spec.json"))
-        return found
+        (work,) = (path.parent for path in (self.folder / "work").glob("*/spec.json"))
+        return work
 
     def history(self) -> list[dict[str, Any]]:
         """What was learnt, without clocks and memory."""

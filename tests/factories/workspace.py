@@ -179,15 +179,15 @@ class Workspace:
             assert "Nothing to be done" in output, output
             return {}
         table = output.rsplit("Job stats:", 1)[1]
-        found = re.findall(r"^(\w+)\s+(\d+)$", table, flags=re.MULTILINE)
-        return {rule: int(count) for rule, count in found if rule not in ("total", "all")}
+        counts = re.findall(r"^(\w+)\s+(\d+)$", table, flags=re.MULTILINE)
+        return {rule: int(count) for rule, count in counts if rule not in ("total", "all")}
 
     def trainings(self, *arguments: str) -> set[tuple[str, int]]:
         """The runs (configuration, repeat) that a dry run would train."""
         code, output = self.snakemake("-np", *arguments)
         assert code == 0, output
-        found = re.findall(r": train (\S+) repeat (\d+)", output)
-        return {(configuration, int(repeat)) for configuration, repeat in found}
+        trained = re.findall(r": train (\S+) repeat (\d+)", output)
+        return {(configuration, int(repeat)) for configuration, repeat in trained}
 
     def drawn(self, *arguments: str) -> set[str]:
         """The figures that a dry run would draw."""

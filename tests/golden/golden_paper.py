@@ -81,20 +81,20 @@ def make_results(folder: Path) -> Path:
 def tables_of(results: Path) -> dict[Golden, pd.DataFrame]:
     """The tables that are compared, from results on disk."""
     known = goldens()
-    found = {
+    tables = {
         "energies": _of_both(results, _energies),
         "flags": _of_both(results, _flags),
         "configurations": _known(_csv(results / CAMPAIGN / "tables" / "configurations.csv")),
         **{name: _csv(results / CAMPAIGN / "tables" / f"{name}.csv") for name in TABLES},
         **{name: _csv(results / CAMPAIGN / "figures" / f"{name}.csv") for name in FIGURES},
     }
-    predicted = found["prediction"]
+    predicted = tables["prediction"]
     of_figure = predicted.quantity.isin(["runtime_h", "energy_kwh"])
-    found["prediction"] = predicted[
+    tables["prediction"] = predicted[
         of_figure & predicted[["found", "predicted"]].notna().all(axis=1)
     ]
-    found["runs"] = pd.concat([found["runs"], _csv(results / TRAINED / "tables" / "runs.csv")])
-    return {known[name]: table for name, table in found.items()}
+    tables["runs"] = pd.concat([tables["runs"], _csv(results / TRAINED / "tables" / "runs.csv")])
+    return {known[name]: table for name, table in tables.items()}
 
 
 def _csv(path: Path) -> pd.DataFrame:
@@ -144,7 +144,7 @@ def _known(wide: pd.DataFrame) -> pd.DataFrame:
             quantity = name.removesuffix("_mean")
             if quantity == name or pd.isna(row[name]):
                 continue
-            values = {one: row.get(f"{quantity}_{one}") for one in STATISTICS}
+            values = {statistic: row.get(f"{quantity}_{statistic}") for statistic in STATISTICS}
             rows.append(
                 {
                     **{k: row[k] for k in ("configuration", "n_repeats")},

@@ -23,8 +23,8 @@ def made(_: Path | None = None) -> dict[Golden, pd.DataFrame]:
 
 def _rows() -> Iterator[dict[str, str]]:
     for file in sorted((PROJECT / "campaigns").glob("*.yaml")):
-        told = run("scalewatt", "campaign", "--json", str(file.relative_to(PROJECT)))
-        for known in json.loads(told)["runs"]:
+        listed = run("scalewatt", "campaign", "--json", str(file.relative_to(PROJECT)))
+        for known in json.loads(listed)["runs"]:
             spec = {name: value for name, value in known.items() if name not in BESIDE}
             text = json.dumps(spec, indent=1, sort_keys=True)  # as spec.json has it
             yield {

@@ -53,7 +53,7 @@ class Golden:
     def differences(self, table: pd.DataFrame) -> list[str]:
         """What a table has other than the stored one, in sentences; none where they are the same."""
         stored, made = self._rows(self.read()), self._rows(_frame(_content(table)))
-        found = _only(stored, made, "gone") + _only(made, stored, "new")
+        differences = _only(stored, made, "gone") + _only(made, stored, "new")
         changed: Counter[str] = Counter()
         for key, row in stored.items():
             for name, value in row.items():
@@ -62,11 +62,15 @@ class Golden:
                     continue
                 changed[name] += 1
                 if changed[name] <= SHOWN:
-                    found.append(f"{', '.join(key)}: {name} {value or 'null'} → {now or 'null'}")
+                    differences.append(
+                        f"{', '.join(key)}: {name} {value or 'null'} → {now or 'null'}"
+                    )
         names = [set(next(iter(rows.values()), {})) for rows in (stored, made)]
-        found += [f"column {name} is gone" for name in sorted(names[0] - names[1])]
-        found += [f"column {name} is new" for name in sorted(names[1] - names[0])]
-        return found + [f"{name}: {n} cells differ" for name, n in changed.items() if n > SHOWN]
+        differences += [f"column {name} is gone" for name in sorted(names[0] - names[1])]
+        differences += [f"column {name} is new" for name in sorted(names[1] - names[0])]
+        return differences + [
+            f"{name}: {n} cells differ" for name, n in changed.items() if n > SHOWN
+        ]
 
     def _sorted(self, table: pd.DataFrame) -> pd.DataFrame:
         return table.sort_values(list(self.keys), kind="stable") if self.keys else table
@@ -84,12 +88,12 @@ class Golden:
         return rows
 
 
-def same(one: str, other: str, rel: float = REL) -> bool:
+def same(value: str, other: str, rel: float = REL) -> bool:
     """Tell whether two cells are the same."""
-    if one == other:
+    if value == other:
         return True
     try:
-        return math.isclose(float(one), float(other), rel_tol=rel, abs_tol=ABS)
+        return math.isclose(float(value), float(other), rel_tol=rel, abs_tol=ABS)
     except ValueError:
         return False
 
@@ -97,10 +101,10 @@ def same(one: str, other: str, rel: float = REL) -> bool:
 def renew(goldens: Mapping[Golden, pd.DataFrame]) -> Iterable[str]:
     """Store tables; say what is other than it was."""
     for golden, table in goldens.items():
-        found = golden.differences(table) if golden.path.exists() else ["new file"]
+        differences = golden.differences(table) if golden.path.exists() else ["new file"]
         golden.write(table)
-        yield f"{golden.file}: {len(table)} rows, {'the same' if not found else ''}"
-        yield from (f"  {one}" for one in found)
+        yield f"{golden.file}: {len(table)} rows, {'the same' if not differences else ''}"
+        yield from (f"  {difference}" for difference in differences)
 
 
 def summed(table: pd.DataFrame, keys: Sequence[str], columns: Sequence[str]) -> pd.DataFrame:

@@ -51,15 +51,15 @@ def machine() -> str:
     import torch
 
     flags = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    said = f"{platform.machine()} {flags[1] if flags else ''} torch {torch.__version__}"
-    return hashlib.sha256(said.encode()).hexdigest()[:12]
+    machine = f"{platform.machine()} {flags[1] if flags else ''} torch {torch.__version__}"
+    return hashlib.sha256(machine.encode()).hexdigest()[:12]
 
 
 def _history(protocol: str, run: Path) -> pd.DataFrame:
     table = pq.read_table(run / "history.parquet").to_pandas()
     known = [name for name in NUMBERS if name in table]
-    own = table[["epoch", *known]]
-    return own.assign(protocol=protocol, configuration=run.parent.name)
+    history = table[["epoch", *known]]
+    return history.assign(protocol=protocol, configuration=run.parent.name)
 
 
 def _weights(protocol: str, run: Path) -> dict[str, Any]:

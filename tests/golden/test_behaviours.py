@@ -10,9 +10,9 @@ BEHAVIOURS = Golden("behaviours.csv", ("id",))
 
 def test_every_behaviour_names_its_test() -> None:
     missing = []
-    for one in BEHAVIOURS.read().itertuples():
-        file, name = one.test.split("::")
+    for row in BEHAVIOURS.read().itertuples():
+        file, name = row.test.split("::")
         path = PROJECT / "tests" / file
         if not path.exists() or f"def {name}(" not in path.read_text(encoding="utf-8"):
-            missing.append(f"{one.id}: {one.test}")
+            missing.append(f"{row.id}: {row.test}")
     assert missing == []

@@ -30,7 +30,7 @@ def test_ranks_that_share_a_gpu_count_its_energy_once_and_are_flagged(
     code, output = training.run()
     assert code == 0, output
     provenance = read_json(training.out / "provenance.json")
-    assert [one["code"] for one in shared_gpus(spec, provenance)] == ["gpus_shared"]
+    assert [flag_row["code"] for flag_row in shared_gpus(spec, provenance)] == ["gpus_shared"]
     energies = energies_of(training)
     assert energies.devices("gpu") == 1
     (gpu,) = next(iter(provenance["gpus"].values()))

@@ -20,7 +20,7 @@ from snakemake.settings.types import ConfigSettings, OutputSettings, ResourceSet
 
 def rules_of(cluster: str, *given: str) -> list[dict[str, Any]]:
     """The rules of one cluster file and what `--config` says besides."""
-    config = dict(one.split("=", 1) for one in given)
+    config = dict(setting.split("=", 1) for setting in given)
     with SnakemakeApi(OutputSettings()) as api:
         workflow = api.workflow(
             ResourceSettings(cores=1),

@@ -90,14 +90,14 @@ def test_the_papers_hyper_parameters_are_the_defaults(paper: Campaign) -> None:
 def test_the_papers_series_share_exactly_the_configurations_that_are_the_same(
     paper: Campaign,
 ) -> None:
-    found = {
+    problems = {
         (first, second, n)
         for i, first in enumerate(paper.series)
         for second in list(paper.series)[i + 1 :]
         for n, id_ in paper.series[first].points.items()
         if id_ == paper.series[second].points.get(n)
     }
-    assert found == set(SHARED)
+    assert problems == set(SHARED)
     id_ = paper.series["resnet50-full-lbs256"].points[256]
     assert paper.series_of(id_) == ["resnet50-full-lbs256", "resnet50-scaled-lbs256"]
 
@@ -256,8 +256,8 @@ def test_a_profile_that_is_wrong_is_said_and_passed_over(tmp_path, monkeypatch, 
     monkeypatch.setattr("scalewatt.campaign.cluster.PROJECT_ROOT", tmp_path)
     monkeypatch.chdir(tmp_path)
     assert set(known_devices()) == {"local"}
-    assert "scalewatt: skipped: " in (said := capsys.readouterr().err)
-    assert "config/bad.yaml" in said
+    assert "scalewatt: skipped: " in (errors := capsys.readouterr().err)
+    assert "config/bad.yaml" in errors
 
 
 def test_a_campaign_is_checked_without_torch() -> None:

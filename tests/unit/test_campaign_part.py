@@ -64,7 +64,8 @@ def test_the_smallest_points_must_be_left() -> None:
 def smaller(cluster: Cluster, most: int) -> Cluster:
     """A cluster whose jobs have at most so many GPUs, in nodes of eight."""
     devices = {
-        name: replaced(one, max_gpus=most, gpus_per_node=8) for name, one in cluster.devices.items()
+        name: replaced(known, max_gpus=most, gpus_per_node=8)
+        for name, known in cluster.devices.items()
     }
     return replaced(cluster, devices=devices)
 
@@ -75,7 +76,7 @@ def test_a_refusal_on_a_smaller_cluster_names_what_leaves_larger_points_out() ->
         load_campaign(PAPER, cluster)
     assert "--config max_gpus=8 for snakemake, --max-gpus 8 for scalewatt" in str(caught.value)
     part = load_campaign(PAPER, cluster, 8)
-    assert max(one.gpus for one in part.configurations.values()) == 8
+    assert max(configuration.gpus for configuration in part.configurations.values()) == 8
 
 
 def test_an_exclusion_of_a_larger_point_stays_valid(tmp_path: Path) -> None:
@@ -144,12 +145,12 @@ def results(only: str) -> ResultSet:
 def test_results_are_of_these_runs_and_no_probe_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = results("resnet50-local-n001-lbs0016-full/1")
+    part = results("resnet50-local-n001-lbs0016-full/1")
     monkeypatch.chdir(tmp_path)  # where no probe has been made
-    assert found.runs() == [["resnet50-local-n001-lbs0016-full", 1]]
-    assert found.pages == {"resnet50-local-n001-lbs0016-full": [1]}
-    assert found.probes == {} and "only" in str(idle_obstacle(found))
-    assert found.definition("runs")["missing"] == []
+    assert part.runs() == [["resnet50-local-n001-lbs0016-full", 1]]
+    assert part.pages == {"resnet50-local-n001-lbs0016-full": [1]}
+    assert part.probes == {} and "only" in str(idle_obstacle(part))
+    assert part.definition("runs")["missing"] == []
 
 
 # --- commands and files ---------------------------------------------------------------------------
@@ -169,8 +170,19 @@ def test_a_plan_and_its_sums_are_without_larger_points(capsys: pytest.CaptureFix
 def test_the_study_of_batch_sizes_fits_the_clusters(cluster: Path) -> None:
     study = load_campaign(STUDY, load_cluster(cluster))
     check_devices(study, load_cluster(cluster))
-    assert len({(one.model, one.gpus) for one in study.configurations.values()}) == 1
-    assert len({one.local_batch_size for one in study.configurations.values()}) == 4
+    assert (
+        len(
+            {
+                (configuration.model, configuration.gpus)
+                for configuration in study.configurations.values()
+            }
+        )
+        == 1
+    )
+    assert (
+        len({configuration.local_batch_size for configuration in study.configurations.values()})
+        == 4
+    )
     (chosen,) = [line for line in STUDY.read_text().splitlines() if " only=" in line]
     part = load_campaign(STUDY, replaced(load_cluster(cluster), only=chosen.rpartition("only=")[2]))
     assert len(runs_of(part)) == 1

@@ -58,10 +58,10 @@ BOTH = pytest.mark.parametrize("name", ["runs.parquet", "runs.csv"])
 def refusal(path: Path, schema: pa.Schema = RUNS) -> str:
     with pytest.raises(InputError) as caught:
         read_checked(path, schema)
-    said = str(caught.value)
-    assert said.startswith(f"{path}: ") and "\n" not in said
-    assert "expected" in said
-    return said.removeprefix(f"{path}: ")
+    message = str(caught.value)
+    assert message.startswith(f"{path}: ") and "\n" not in message
+    assert "expected" in message
+    return message.removeprefix(f"{path}: ")
 
 
 # --- what is right is read as it is ---------------------------------------------------------------
@@ -70,9 +70,9 @@ def refusal(path: Path, schema: pa.Schema = RUNS) -> str:
 @BOTH
 def test_a_table_as_it_was_written_is_read_back(tmp_path: Path, name: str) -> None:
     rows = [run(), run(repeat=2, energy_kwh=None, compile=True, metric_last=0.0)]
-    found = read_checked(written(tmp_path / name, *rows), RUNS)
-    assert found.to_pylist() == rows
-    assert found.schema.equals(RUNS)
+    checked = read_checked(written(tmp_path / name, *rows), RUNS)
+    assert checked.to_pylist() == rows
+    assert checked.schema.equals(RUNS)
 
 
 def test_the_metadata_of_a_parquet_file_are_kept(tmp_path: Path) -> None:

@@ -374,7 +374,9 @@ def test_where_a_knee_is_does_not_depend_on_the_unit(
         knee_between(KNEE_SIZES, numbers(factor * np.array(curve), factor * errors), 16, 64)
         for factor in (1e-3, 1.0, 1e4)
     ]
-    assert {outcome.verdict for outcome in outcomes} == {verdict}, [one.detail for one in outcomes]
+    assert {outcome.verdict for outcome in outcomes} == {verdict}, [
+        outcome.detail for outcome in outcomes
+    ]
     assert [outcome.p for outcome in outcomes] == pytest.approx([outcomes[0].p] * 3)
     assert verdict == SUPPORTED or NEEDED.search(outcomes[0].detail)
 

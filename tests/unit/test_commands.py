@@ -88,18 +88,18 @@ def test_a_command_needs_no_prepared_dataset() -> None:
     ]
     assert campaign.datasets() == {}
     assert campaign.commands() == {"mynet"}
-    one = spec(campaign)
-    assert is_command_spec(one) and not is_command_spec(make_spec())
-    assert one.dataset_samples is one.updates is one.samples_per_epoch is None
+    run = spec(campaign)
+    assert is_command_spec(run) and not is_command_spec(make_spec())
+    assert run.dataset_samples is run.updates is run.samples_per_epoch is None
 
 
 def test_declared_samples_can_be_scaled_and_a_series_may_change_a_few_keys() -> None:
-    one = spec(own({"samples": 1000}, dataset_fraction="n/4"))
-    assert (one.dataset_samples, one.updates_per_epoch) == (500, 8)
-    assert one.configuration == "mynet-local-n002-lbs0032-s0000500"
-    one = spec(own({"samples": 64}, settings={"epochs": 5, "precision": "bf16"}))
-    assert (one.epochs, one.settings["precision"]) == (5, "bf16")
-    assert one.configuration.endswith("-full-epochs5-precisionbf16")
+    run = spec(own({"samples": 1000}, dataset_fraction="n/4"))
+    assert (run.dataset_samples, run.updates_per_epoch) == (500, 8)
+    assert run.configuration == "mynet-local-n002-lbs0032-s0000500"
+    run = spec(own({"samples": 64}, settings={"epochs": 5, "precision": "bf16"}))
+    assert (run.epochs, run.settings["precision"]) == (5, "bf16")
+    assert run.configuration.endswith("-full-epochs5-precisionbf16")
     with pytest.raises(InputError, match="unknown key 'command'"):
         own(settings={"command": "python other.py"})
 
@@ -130,18 +130,18 @@ def test_a_shell_line_ends_as_the_first_command_that_fails(line: str, code: int)
 def test_batches_updates_and_passes_of_a_split_model_count_its_copies() -> None:
     entry = {"command": "python train.py {gpus_per_replica} {gradient_accumulation_steps}"}
     split = {"samples": 1000, "gpus_per_replica": 2, "gradient_accumulation_steps": 4}
-    one = spec(own(entry | split, gpus=[2, 4]), gpus=4)
-    assert (one.replicas, one.gradient_accumulation_steps) == (2, 4)
-    assert (one.local_batch_size, one.global_batch_size) == (32, 64)
-    assert one.updates_per_epoch == -(-500 // 32)
-    assert command_words(one)[-2:] == ["2", "4"]
+    run = spec(own(entry | split, gpus=[2, 4]), gpus=4)
+    assert (run.replicas, run.gradient_accumulation_steps) == (2, 4)
+    assert (run.local_batch_size, run.global_batch_size) == (32, 64)
+    assert run.updates_per_epoch == -(-500 // 32)
+    assert command_words(run)[-2:] == ["2", "4"]
 
 
 def test_every_placeholder_stands_for_a_field_of_the_spec() -> None:
     text = " ".join(f"{{{name}}}" for name in PLACEHOLDERS)
-    one = spec(own({"command": text, "samples": 64}))
+    run = spec(own({"command": text, "samples": 64}))
     keys = ["dataset_samples" if name == "samples" else name for name in PLACEHOLDERS]
-    assert command_words(one) == [str(getattr(one, key)) for key in keys]
+    assert command_words(run) == [str(getattr(run, key)) for key in keys]
 
 
 @pytest.mark.parametrize("change", ["changed", "new", "gone"])
@@ -314,21 +314,21 @@ def test_a_script_of_another_environment_finds_scalewatt_and_no_other_package(
 
 def test_a_command_finds_torchruns_variables_and_none_of_mpis() -> None:
     launcher = {"PMI_FD": "7", "PMI_RANK": "5", "HYDI_CONTROL_FD": "8", "OMPI_COMM_WORLD_SIZE": "8"}
-    found = environment({**launcher, "SLURM_JOB_ID": "1", "HOME": "/home/me"})
-    assert not set(launcher) & set(found)
-    assert (found["SLURM_JOB_ID"], found["HOME"]) == ("1", "/home/me")
+    variables = environment({**launcher, "SLURM_JOB_ID": "1", "HOME": "/home/me"})
+    assert not set(launcher) & set(variables)
+    assert (variables["SLURM_JOB_ID"], variables["HOME"]) == ("1", "/home/me")
     wanted = {
         **PLACE, "SCALEWATT_SEGMENT": "2",
         "SCALEWATT_WORK": "/work/run/script", "SCALEWATT_SPEC": "/work/run/spec.json",
     }  # fmt: skip
-    assert {name: found[name] for name in wanted} == wanted
-    assert "GLOO_SOCKET_IFNAME" not in found
+    assert {name: variables[name] for name in wanted} == wanted
+    assert "GLOO_SOCKET_IFNAME" not in variables
 
 
 def test_a_rank_is_told_its_place_as_by_torchrun() -> None:
     ranks = Ranks(Comm(), 5, 8, 1, "n2", 2)  # type: ignore[arg-type]
-    found = torchrun_variables(ranks)
-    assert {name: found[name] for name in PLACE} == PLACE
+    variables = torchrun_variables(ranks)
+    assert {name: variables[name] for name in PLACE} == PLACE
 
 
 def test_only_rank_0_may_write_marks_even_where_a_run_is_started_by_another() -> None:

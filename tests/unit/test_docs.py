@@ -132,8 +132,8 @@ def yaml_blocks() -> list[dict[str, Any]]:
 
 
 def example_text() -> str:
-    (found,) = [b for b in blocks(FIRST_CAMPAIGN, "yaml") if "series" in yaml.safe_load(b)]
-    return found
+    (block,) = [b for b in blocks(FIRST_CAMPAIGN, "yaml") if "series" in yaml.safe_load(b)]
+    return block
 
 
 @pytest.mark.parametrize("content", yaml_blocks(), ids=lambda content: "+".join(content))
@@ -246,8 +246,8 @@ def test_every_link_and_image_leads_somewhere(path: Path) -> None:
         if "://" in link:
             continue
         target, _, anchor = link.partition("#")
-        found = (path.parent / target).resolve() if target else path
-        assert found.exists(), link
-        assert found.is_relative_to(ROOT), link
+        linked = (path.parent / target).resolve() if target else path
+        assert linked.exists(), link
+        assert linked.is_relative_to(ROOT), link
         if anchor:
-            assert anchor in anchors(found), link
+            assert anchor in anchors(linked), link

@@ -78,10 +78,20 @@ def test_a_conda_environment_has_the_locks_files_of_all_that_its_extra_needs(nam
         assert version == locked()[package][0]
         assert hashes and hashes <= locked()[package][1]
     wanted = [Requirement(text) for text in requires("scalewatt") or []]
-    wanted = [one for one in wanted if applies(one) or applies(one, EXTRAS[name])]
+    wanted = [
+        requirement
+        for requirement in wanted
+        if applies(requirement) or applies(requirement, EXTRAS[name])
+    ]
     for package in packages:
-        wanted += [one for one in map(Requirement, requires(package) or []) if applies(one)]
-    assert {canonicalize_name(one.name) for one in wanted} - {"scalewatt"} <= set(packages)
+        wanted += [
+            requirement
+            for requirement in map(Requirement, requires(package) or [])
+            if applies(requirement)
+        ]
+    assert {canonicalize_name(requirement.name) for requirement in wanted} - {"scalewatt"} <= set(
+        packages
+    )
     assert ("torch" in packages) == (name == "training")
 
 

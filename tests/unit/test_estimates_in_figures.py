@@ -61,16 +61,16 @@ def test_an_epochs_interval_is_open_by_what_is_estimated_of_it_alone(tmp_path: P
     rows = records(run_epochs(mixed_run(tmp_path)))
     assert [row["energy_kwh"] for row in rows] == pytest.approx([3.3, 5.5])
     for end, factor in (("low", 1 / FACTOR), ("high", FACTOR)):
-        found = [row[f"energy_kwh_estimate_{end}"] for row in rows]
-        assert found == pytest.approx([3 + 0.3 * factor, 5 + 0.5 * factor])
+        ends = [row[f"energy_kwh_estimate_{end}"] for row in rows]
+        assert ends == pytest.approx([3 + 0.3 * factor, 5 + 0.5 * factor])
 
 
 def test_rows_of_a_breakdown_have_the_interval_of_their_total(tmp_path: Path) -> None:
     rows = breakdown_rows(mixed_run(tmp_path))
     assert sum(row["energy_kwh"] for row in rows) == pytest.approx(5.5)
     for end, factor in (("low", 1 / FACTOR), ("high", FACTOR)):
-        (found,) = {row[f"total_kwh_estimate_{end}"] for row in rows}
-        assert found == pytest.approx(5 + 0.5 * factor)
+        (total,) = {row[f"total_kwh_estimate_{end}"] for row in rows}
+        assert total == pytest.approx(5 + 0.5 * factor)
         for row in rows:
-            own = factor if row["device_kind"] == "cpu" else 1.0
-            assert row[f"energy_{end}_kwh"] == pytest.approx(own * row["energy_kwh"])
+            expected_factor = factor if row["device_kind"] == "cpu" else 1.0
+            assert row[f"energy_{end}_kwh"] == pytest.approx(expected_factor * row["energy_kwh"])

@@ -37,14 +37,14 @@ def test_help_says_what_a_command_does_and_explains_each_argument(
 def test_the_program_says_its_version_and_each_command_once_on_a_screen(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    said = {}
+    helps = {}
     for option in ("--version", "--help"):
         with pytest.raises(SystemExit) as ended:
             main([option])
         assert ended.value.code == 0
-        said[option] = capsys.readouterr().out
-    assert said["--version"] == f"scalewatt {__version__}\n"
-    listed = re.findall(r"^  ([a-z-]+) ", said["--help"], re.MULTILINE)
+        helps[option] = capsys.readouterr().out
+    assert helps["--version"] == f"scalewatt {__version__}\n"
+    listed = re.findall(r"^  ([a-z-]+) ", helps["--help"], re.MULTILINE)
     assert sorted(listed) == sorted(COMMANDS.keys() - STEPS)
-    lines = said["--help"].splitlines()
+    lines = helps["--help"].splitlines()
     assert len(lines) <= 40 and max(map(len, lines)) < 80

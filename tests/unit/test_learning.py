@@ -258,7 +258,7 @@ def test_a_series_has_the_colour_of_its_place_in_the_campaign_in_every_figure_an
     names = list(dict.fromkeys(learned["series"].to_pylist()))
     # Of a campaign with three series before these, which are in no figure.
     made = {"series": [{"name": name, "place": at} for at, name in enumerate(names, 3)]}
-    places = {name: style.COLOURS[(3 + at) % len(style.COLOURS)] for at, name in enumerate(names)}
+    colours = {name: style.COLOURS[(3 + at) % len(style.COLOURS)] for at, name in enumerate(names)}
     for figure, table in (("learning", learned), ("pareto", chosen)):
         stated = with_metadata(table, {"figure": figure, "campaign": "paper"}, definition=made)
         frame = to_frame(stated)
@@ -266,7 +266,7 @@ def test_a_series_has_the_colour_of_its_place_in_the_campaign_in_every_figure_an
         drawn = draw(figure, stated)
         handles = legend_of(drawn).items()
         result = {labels[text]: h.get_color() for text, h in handles if text in labels}
-        assert result == places
+        assert result == colours
 
 
 def test_a_run_that_diverged_ends_where_its_metric_does() -> None:

@@ -46,9 +46,9 @@ def test_the_listing_says_what_one_and_two_repeats_cannot_show(
 ) -> None:
     content = edited({("series", "fourcastnet-pretrain-gbs12", "repeats"): 2}, DEMO)
     assert main(["campaign", str(write_yaml(tmp_path / "two.yaml", content))]) == 0
-    said = capsys.readouterr().out.splitlines()
-    (one,) = [line for line in said if line.startswith("repeats: 1 (")]
-    (two,) = [line for line in said if line.startswith("repeats: 2 (configurations: 2)")]
+    lines = capsys.readouterr().out.splitlines()
+    (one,) = [line for line in lines if line.startswith("repeats: 1 (")]
+    (two,) = [line for line in lines if line.startswith("repeats: 2 (configurations: 2)")]
     assert "no error bars" in one and "1 degree of freedom" in two and "± 9 standard" in two
     assert main(["campaign", str(DEMO)]) == 0
     assert "repeats: 2" not in capsys.readouterr().out

@@ -63,6 +63,6 @@ def test_a_project_knows_the_devices_of_its_own_sites_first(
     text = text.replace("\n  local:\n", "\n  h999:\n").replace("max_gpus: 4", "max_gpus: 2")
     (mine / "mine.yaml").write_text(text)
     monkeypatch.chdir(tmp_path)
-    found = known_devices()
-    assert found["h999"].max_gpus == 2
-    assert {"local", "a100"} <= set(found), "those that ship are known as well"
+    devices = known_devices()
+    assert devices["h999"].max_gpus == 2
+    assert {"local", "a100"} <= set(devices), "those that ship are known as well"

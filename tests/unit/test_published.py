@@ -57,11 +57,13 @@ def paper() -> Campaign:
 
 
 def test_published_rows_are_rows_of_configurations_each_once(rows: dict[str, Row]) -> None:
-    found = to_table(published_configurations(), CONFIGURATIONS)
-    assert len(found) == len(rows) == 28
+    published = to_table(published_configurations(), CONFIGURATIONS)
+    assert len(published) == len(rows) == 28
     for name in ("campaign", "energy_origin"):
-        assert set(found[name].to_pylist()) == {"published"}
-    scopes = set(zip(found["device"].to_pylist(), found["energy_scope"].to_pylist(), strict=True))
+        assert set(published[name].to_pylist()) == {"published"}
+    scopes = set(
+        zip(published["device"].to_pylist(), published["energy_scope"].to_pylist(), strict=True)
+    )
     assert scopes == {("a100", "gpu+cpu+ram"), ("h100", "gpu+cpu")}
 
 
@@ -179,8 +181,8 @@ NONE, NO_RUNS = frame_of([], CONFIGURATIONS), frame_of([], RUNS)
 
 def points(definition: Row, configurations: pd.DataFrame) -> pd.DataFrame:
     """The points of a figure that have a value."""
-    found = panel_points(definition, configurations, Path())
-    return found[found["y"].notna()]
+    drawn = panel_points(definition, configurations, Path())
+    return drawn[drawn["y"].notna()]
 
 
 @pytest.mark.parametrize("figure", FIGURES)
@@ -201,13 +203,13 @@ def test_published_points_stand_behind_the_campaigns_own(paper: Campaign, figure
 
 
 def test_published_points_do_not_need_finished_runs(paper: Campaign) -> None:
-    found = records(points(table_definition(paper, "figure4", []), NONE))
+    rows = records(points(table_definition(paper, "figure4", []), NONE))
     energies = {
-        (r["series"], r["gpus"]): r["y"] for r in found if r["panel"] == "C" and r["y"] is not None
+        (r["series"], r["gpus"]): r["y"] for r in rows if r["panel"] == "C" and r["y"] is not None
     }
     assert energies["fourcastnet-pretrain-lbs1", 16] == 144.87
     assert energies["fourcastnet-pretrain-gbs16-h100", 4] == 115.63
-    assert {r["energy_scope"] for r in found} == {"gpu+cpu", "gpu+cpu+ram"}
+    assert {r["energy_scope"] for r in rows} == {"gpu+cpu", "gpu+cpu+ram"}
 
 
 def test_equal_run_times_are_equal_speedups_whoever_published_them(paper: Campaign) -> None:
@@ -220,30 +222,30 @@ def test_equal_run_times_are_equal_speedups_whoever_published_them(paper: Campai
         for p in series["points"]
         if p["gpus"] in hours
     ]
-    found = {
+    shown = {
         (r["gpus"], r["energy_origin"]): r["y"]
         for r in records(points(definition, frame_of(group, CONFIGURATIONS)))
         if (r["series"], r["y_name"]) == (series["name"], "speedup")
     }
-    assert found[4, "measured"] == 4
-    assert found[16, "published"] == found[16, "measured"] == pytest.approx(16 * 0.95)
-    assert found[64, "published"] / found[64, "measured"] == pytest.approx(17.0 / 16)
+    assert shown[4, "measured"] == 4
+    assert shown[16, "published"] == shown[16, "measured"] == pytest.approx(16 * 0.95)
+    assert shown[64, "published"] / shown[64, "measured"] == pytest.approx(17.0 / 16)
 
 
 def test_without_runs_published_speedups_count_from_the_smallest_published_n(
     paper: Campaign,
 ) -> None:
     definition = table_definition(paper, "figure4", [])
-    found = {
+    shown = {
         (r["series"], r["gpus"]): r["y"]
         for r in records(points(definition, NONE))
         if r["y_name"] == "speedup"
     }
-    assert found["fourcastnet-pretrain-lbs1", 16] == 16.0
-    assert found["fourcastnet-pretrain-lbs1", 64] == pytest.approx(16 * 43.28 / 16)
-    assert found["fourcastnet-pretrain-gbs16-h100", 16] == pytest.approx(4 * 105.32 / 32.26)
+    assert shown["fourcastnet-pretrain-lbs1", 16] == 16.0
+    assert shown["fourcastnet-pretrain-lbs1", 64] == pytest.approx(16 * 43.28 / 16)
+    assert shown["fourcastnet-pretrain-gbs16-h100", 16] == pytest.approx(4 * 105.32 / 32.26)
     # one time alone would be ideal by definition
-    assert not [key for key in found if key[0] == "fourcastnet-pretrain-gbs32-h100"]
+    assert not [key for key in shown if key[0] == "fourcastnet-pretrain-gbs32-h100"]
     assert notes(definition, NO_RUNS, {})[0].startswith("Published: Huber et al. (2025)")
 
 
@@ -270,12 +272,12 @@ def test_another_training_has_no_published_point(rows: dict[str, Row], changed: 
 
 def test_table1_has_the_published_row_under_each_of_ours(paper: Campaign) -> None:
     definition = table_definition(paper, "table1", [])
-    found = to_table(table1(definition, ours(paper, "table1"), Path()), TABLE1)
-    assert found["energy_origin"].to_pylist() == ["measured", "published"] * 6
-    ids = found["configuration"].to_pylist()
+    made = to_table(table1(definition, ours(paper, "table1"), Path()), TABLE1)
+    assert made["energy_origin"].to_pylist() == ["measured", "published"] * 6
+    ids = made["configuration"].to_pylist()
     assert ids[::2] == ids[1::2]
-    assert found["energy_kwh"].to_pylist()[1::2] == [115.63, 120.7, 145.31, 144.87, 174.25, 175.72]
-    text = format_table(to_frame(found), "table1")
+    assert made["energy_kwh"].to_pylist()[1::2] == [115.63, 120.7, 145.31, 144.87, 174.25, 175.72]
+    text = format_table(to_frame(made), "table1")
     assert "published (gpu+cpu+ram)" in text and "115.63" in text
     alone = table1({**definition, "options": {}}, ours(paper, "table1"), Path())
     assert list(alone["energy_origin"]) == ["measured"] * 6

@@ -54,7 +54,10 @@ def test_files_of_runs_come_with_the_notes_of_what_was_set_aside(results: Result
 
 def test_claims_are_part_of_a_campaign_with_a_model_of_the_paper_alone(results: ResultSet) -> None:
     assert "results/demo/tables/claims.csv" in results.claims_files
-    series = {n: replace(one, model="mynet") for n, one in results.campaign.series.items()}
+    series = {
+        n: replace(series_of_model, model="mynet")
+        for n, series_of_model in results.campaign.series.items()
+    }
     other = replace(results.campaign, series=series)
     assert replace(results, campaign=other).claims_files == []
     assert report_definition(results.campaign, results.cluster, []).claims
@@ -89,7 +92,9 @@ def test_an_imported_campaign_without_traces_leaves_figure_5_out_and_says_so(
         finish(results, *run)
     assert "figure5" in results.figures and "figure5" not in theirs.figures
     assert "needs power traces" in (figure_obstacle(theirs, "figure5") or "")
-    assert any("recordings for figure5, pages" in said for said in notices(theirs, "cluster.yaml"))
+    assert any(
+        "recordings for figure5, pages" in sentence for sentence in notices(theirs, "cluster.yaml")
+    )
 
 
 def test_obstacles_name_the_key_and_an_example(results: ResultSet) -> None:

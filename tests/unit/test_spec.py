@@ -42,8 +42,8 @@ def test_the_hash_is_that_of_the_text_and_survives_writing_and_reading(tmp_path:
 
 def varied(repeats: int, seed: int = 0, name: str = "resnet50-full-lbs16") -> Campaign:
     """The demo whose series varies its seeds."""
-    own = {("series", name, "repeats"): repeats, ("series", name, "seeds"): "varied"}
-    alone = {("series",): {name: edited(own)["series"][name]}, ("figures",): {}}
+    edits = {("series", name, "repeats"): repeats, ("series", name, "seeds"): "varied"}
+    alone = {("series",): {name: edited(edits)["series"][name]}, ("figures",): {}}
     return demo({**alone, ("seed",): seed})
 
 

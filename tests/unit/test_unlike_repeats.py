@@ -87,6 +87,6 @@ def test_points_of_a_series_with_several_origins_are_drawn_each_in_its_fill() ->
     rows = curve_table(2).to_pylist()
     mixed = [row | {"energy_origin": "mixed" if row["gpus"] == 4 else "measured"} for row in rows]
     figure = draw("figure2", as_table(mixed, POINTS, figure=2))
-    said = texts(figure)
-    assert "Energy: measured by sensors, scope gpu+cpu+ram; partly measured and partly" in said
+    words = texts(figure)
+    assert "Energy: measured by sensors, scope gpu+cpu+ram; partly measured and partly" in words
     assert {"filled markers: measured", "markers filled below: mixed"} <= set(legend_of(figure))

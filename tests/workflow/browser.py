@@ -49,10 +49,10 @@ class Browser:
         if self.session:
             message["sessionId"] = self.session
         os.write(self.write_fd, json.dumps(message).encode() + b"\0")
-        while (said := self._next()).get("id") != self._last:
-            self.events.append(said)
-        assert "error" not in said, f"{method}: {said['error']}"
-        return said["result"]
+        while (answer := self._next()).get("id") != self._last:
+            self.events.append(answer)
+        assert "error" not in answer, f"{method}: {answer['error']}"
+        return answer["result"]
 
     def wait_for(self, method: str) -> None:
         """Wait until the page has reported an event, which may have been before."""
@@ -117,7 +117,7 @@ class Browser:
     def requests(self) -> list[str]:
         """Where the page sent requests to, its own file and data URIs left out."""
         sent = [e["params"] for e in self.events if e["method"] == "Network.requestWillBeSent"]
-        urls = [one["request"]["url"] for one in sent if one.get("type") != "Document"]
+        urls = [event["request"]["url"] for event in sent if event.get("type") != "Document"]
         return [url for url in urls if not url.startswith("data:")]
 
     def _next(self) -> dict[str, Any]:
@@ -127,8 +127,8 @@ class Browser:
             more = os.read(self.read_fd, 1 << 20)
             assert more, "Chromium ended"
             self._rest += more
-        said, _, self._rest = self._rest.partition(b"\0")
-        return json.loads(said)
+        message, _, self._rest = self._rest.partition(b"\0")
+        return json.loads(message)
 
 
 @contextmanager

@@ -36,8 +36,8 @@ def blocks(document: str, language: str) -> list[str]:
 def commands(document: str) -> list[Command]:
     """The commands of a document's shell blocks, in its order."""
     text = (PROJECT / document).read_text(encoding="utf-8")
-    found = re.finditer(r"(?:^<!-- needs ([^\n]+) -->\n)?^```sh\n(.*?)^```$", text, re.M | re.S)
-    return [command for block in found for command in _of_block(document, text, block)]
+    fences = re.finditer(r"(?:^<!-- needs ([^\n]+) -->\n)?^```sh\n(.*?)^```$", text, re.M | re.S)
+    return [command for block in fences for command in _of_block(document, text, block)]
 
 
 def _of_block(document: str, text: str, block: re.Match[str]) -> Iterator[Command]:
@@ -73,6 +73,6 @@ def run(command: Command, folder: Path) -> str:
         text=True,
         check=False,
     )
-    place = f"{command.document}:{command.line}"
-    assert done.returncode == 0, f"{place}: {command.text}\n{done.stdout[-4000:]}"
+    where = f"{command.document}:{command.line}"
+    assert done.returncode == 0, f"{where}: {command.text}\n{done.stdout[-4000:]}"
     return done.stdout

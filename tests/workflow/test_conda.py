@@ -121,7 +121,9 @@ def test_pip_installs_the_versions_of_the_lock_by_their_hashes(
     python = environments(workspace)["analysis"] / "bin" / "python"
     list_ = [python, "-m", "pip", "list", "--format=json"]
     listed = subprocess.run(list_, capture_output=True, text=True, check=True).stdout
-    versions = {canonicalize_name(one["name"]): one["version"] for one in json.loads(listed)}
+    versions = {
+        canonicalize_name(package["name"]): package["version"] for package in json.loads(listed)
+    }
     assert len(versions) > 50 and "torch" not in versions
     for name in {"pip", "setuptools"} & versions.keys():  # a venv's own
         del versions[name]

@@ -36,8 +36,8 @@ def build(folder: Path, broken: str = "") -> tuple[int, str]:
 def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(
     tmp_path: Path,
 ) -> None:
-    code, said = build(tmp_path)
-    assert code == 0, said
+    code, output = build(tmp_path)
+    assert code == 0, output
     site = tmp_path / "site"
     written = {path.relative_to(site).with_suffix(".md") for path in site.rglob("*.html")}
     pages = {path.relative_to(PROJECT / "docs") for path in (PROJECT / "docs").rglob("*.md")}
@@ -50,9 +50,9 @@ def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(
 
 
 def test_a_link_to_a_heading_that_is_not_there_ends_the_build(tmp_path: Path) -> None:
-    code, said = build(tmp_path, "\n[estimates](energy.md#no-such-heading)\n")
+    code, output = build(tmp_path, "\n[estimates](energy.md#no-such-heading)\n")
     assert code != 0
-    assert "anchor does not exist" in said
+    assert "anchor does not exist" in output
 
 
 def test_a_folder_with_other_files_is_not_emptied(tmp_path: Path) -> None:

@@ -60,8 +60,8 @@ def campaign_of(document: str, file: str) -> Callable[[Path], None]:
     """Write the page's campaign to where it says, smaller."""
 
     def write(folder: Path) -> None:
-        (found,) = [b for b in blocks(document, "yaml") if re.search(r"^series:", b, re.M)]
-        (folder / file).write_text(smaller(found).replace("repeats: 3", "repeats: 1"))
+        (block,) = [b for b in blocks(document, "yaml") if re.search(r"^series:", b, re.M)]
+        (folder / file).write_text(smaller(block).replace("repeats: 3", "repeats: 1"))
 
     return write
 
@@ -93,8 +93,8 @@ def for_register(folder: Path) -> None:
 
 
 def for_horeka(folder: Path) -> None:
-    (found,) = [text for text in blocks("docs/horeka.md", "yaml") if text.startswith("name:")]
-    (folder / "campaigns" / "first.yaml").write_text(found)
+    (campaign,) = [text for text in blocks("docs/horeka.md", "yaml") if text.startswith("name:")]
+    (folder / "campaigns" / "first.yaml").write_text(campaign)
 
 
 def for_readme(folder: Path) -> None:

@@ -33,18 +33,22 @@ def test_yearly_files_are_described_one_job_a_year_and_trained_on(tmp_path: Path
     workspace = Workspace.create(tmp_path / "project")
     (workspace.path / "campaigns" / "earth.yaml").write_text(CAMPAIGN.read_text())
     cluster = workspace.path / "config.yaml"
-    said = {
+    refusals = {
         "sources": {"earth": originals(tmp_path / "source")},
         "data_roots": {"earth": str(tmp_path / "data")},
     }
-    cluster.write_text(cluster.read_text() + yaml.safe_dump(said))
+    cluster.write_text(cluster.read_text() + yaml.safe_dump(refusals))
     campaign = ("--config", "campaign=campaigns/earth.yaml")
 
     workspace.done("prepare_era5", *campaign)
     described = workspace.path / "results" / "earth" / "datasets" / "earth"
     for year in YEARS:
-        found = json.loads((described / f"{year}.json").read_text())
-        assert (found["year"], found["steps"], found["grid"]) == (year, 14, [9, 16])
+        described_year = json.loads((described / f"{year}.json").read_text())
+        assert (described_year["year"], described_year["steps"], described_year["grid"]) == (
+            year,
+            14,
+            [9, 16],
+        )
     assert workspace.jobs("prepare_era5", *campaign) == {}
 
     workspace.done("figure4", *campaign)

@@ -102,9 +102,9 @@ def test_measuring_a_run_again_trains_exactly_this_run_and_keeps_the_old_one_who
     assert new["spec.json"][0] == before["spec.json"][0]
     assert files(finetuned) == stays
     assert again.trainings("all") == set()
-    said = json.loads(again.scalewatt("status", "--json"))
-    assert said["counts"]["done"] == said["runs_total"]
-    assert said["superseded_energy_kwh"] > 0
+    status = json.loads(again.scalewatt("status", "--json"))
+    assert status["counts"]["done"] == status["runs_total"]
+    assert status["superseded_energy_kwh"] > 0
 
 
 @pytest.mark.nightly

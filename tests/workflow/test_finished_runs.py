@@ -45,12 +45,12 @@ def kept(trained: Workspace, tmp_path: Path) -> Workspace:
 
 def recordings(folder: Path) -> dict[str, str]:
     """The SHA-256 of a run's recordings."""
-    found = {
+    content = {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest()
         for path in (folder / "perun").iterdir()
     }
-    assert found
-    return found
+    assert content
+    return content
 
 
 def runs(workspace: Workspace) -> dict[int, dict[str, str]]:
@@ -74,12 +74,14 @@ def test_a_comment_in_a_script_trains_no_finished_run_again_and_is_reported(
     with open(kept.path / "scripts" / "train.py", "a") as script:
         script.write("# a comment\n")
     assert kept.trainings("all") == set()
-    said = "files unlike those of finished runs (2): train.py; scalewatt remeasure repeats a run"
+    sentence = (
+        "files unlike those of finished runs (2): train.py; scalewatt remeasure repeats a run"
+    )
     _, output = kept.snakemake("-n", "tables")
-    assert said in output
+    assert sentence in output
     assert "replace" not in output
-    assert said in kept.done("tables")
-    assert said in " ".join(status(kept).split())
+    assert sentence in kept.done("tables")
+    assert sentence in " ".join(status(kept).split())
     assert runs(kept) == before
 
 
@@ -89,17 +91,17 @@ def test_runs_that_are_forced_are_kept_in_superseded(work: str, kept: Workspace)
     if work == "without":
         shutil.rmtree(kept.path / "work")
     forced = ("tables", "--forcerun", "train_command")
-    said = "trainings that replace finished runs: 2 of 2 (forced)"
+    sentence = "trainings that replace finished runs: 2 of 2 (forced)"
     code, output = kept.snakemake("-n", *forced)
     assert code == 0, output
     assert runs(kept) == before, "a dry run moves nothing"
-    assert said in kept.done(*forced)
+    assert sentence in kept.done(*forced)
     assert superseded(kept) == before
     after = runs(kept)
     assert all(after[repeat] != before[repeat] for repeat in before), "measured, not copied"
     assert kept.jobs("tables") == {}, "nothing is left to do"
-    found = json.loads(status(kept, "--json"))
-    assert found["superseded_energy_kwh"] > 0
+    shown = json.loads(status(kept, "--json"))
+    assert shown["superseded_energy_kwh"] > 0
 
 
 def test_runs_of_a_changed_spec_are_kept_and_come_back_with_the_earlier_setting(
@@ -107,8 +109,8 @@ def test_runs_of_a_changed_spec_are_kept_and_come_back_with_the_earlier_setting(
 ) -> None:
     before, energy = runs(kept), json.loads(status(kept, "--json"))["energy_kwh"]
     kept.edit("campaigns/kept.yaml", "epochs: 1", "epochs: 2")
-    said = "trainings that replace finished runs: 2 of 2 (spec changed)"
-    assert said in kept.done("tables")
+    sentence = "trainings that replace finished runs: 2 of 2 (spec changed)"
+    assert sentence in kept.done("tables")
     assert superseded(kept) == before
     changed = runs(kept)
     both = json.loads(status(kept, "--json"))["energy_kwh"]
@@ -133,8 +135,8 @@ def test_a_lost_file_is_published_once_more_and_without_work_the_rest_is_kept(
     assert not (kept.path / "results/kept/superseded").exists()
     shutil.rmtree(kept.path / "work")
     history.unlink()
-    said = "trainings that replace finished runs: 1 of 1 (results incomplete or out of date)"
-    assert said in kept.done(target)
+    sentence = "trainings that replace finished runs: 1 of 1 (results incomplete or out of date)"
+    assert sentence in kept.done(target)
     (old,) = (kept.path / "results/kept/superseded" / RUN / "1").iterdir()
     assert recordings(old / "run") == before[1]
     assert runs(kept)[1] != before[1] and runs(kept)[2] == before[2]

@@ -66,9 +66,9 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
     assert not (workspace.path / "results").exists()
     counts = re.findall(r"^(\w+) +(\d+)$", output.rsplit("Job stats:", 1)[1], re.MULTILINE)
     jobs: dict[str, list[Job]] = {"train": [], "idle probe of": []}
-    for found in JOB.finditer(output):
-        numbers = {key: int(found[key]) for key in ("repeat", "nodes", "ranks", "cpus", "minutes")}
-        jobs[found["what"]].append(Job(found["name"], partition=found["partition"], **numbers))
+    for job in JOB.finditer(output):
+        numbers = {key: int(job[key]) for key in ("repeat", "nodes", "ranks", "cpus", "minutes")}
+        jobs[job["what"]].append(Job(job["name"], partition=job["partition"], **numbers))
     return Plan({name: int(n) for name, n in counts}, jobs["train"], jobs["idle probe of"])
 
 
@@ -158,5 +158,5 @@ def test_the_first_cheap_point_goes_to_the_partition_for_short_tries(tmp_path: P
     (job,) = JOB.finditer(output)
     assert (job["partition"], job["nodes"], job["ranks"]) == ("dev_accelerated", "1", "4")
     assert int(job["minutes"]) <= 60, "short tries are short"
-    (there,) = re.findall(r"^snakemake (.* all .*first\.yaml.*\S) +# on the cluster$", page, re.M)
-    assert there == shown.replace(" -n all", " all")
+    (command,) = re.findall(r"^snakemake (.* all .*first\.yaml.*\S) +# on the cluster$", page, re.M)
+    assert command == shown.replace(" -n all", " all")

@@ -61,20 +61,20 @@ def start(arguments: list[str]) -> subprocess.Popen[str]:
 
 def ranks_and_sampler(out: Path) -> list[psutil.Process]:
     """The processes of a probe's ranks on this machine: they have its order file's name."""
-    found = []
+    held = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             words = process.cmdline()
             if "-m" in words[:2] and words[-1].startswith(str(out / ".work")):
-                found.append(process)
-    return found
+                held.append(process)
+    return held
 
 
 def wait_for(condition: Callable[[], Any], what: str) -> Any:
     """What `condition` gives once it gives something."""
     for _ in range(600):
-        if found := condition():
-            return found
+        if result := condition():
+            return result
         time.sleep(0.1)
     raise AssertionError(f"did not come: {what}")
 

@@ -94,5 +94,5 @@ def test_a_run_killed_at_any_moment_loses_at_most_two_seconds_of_energy(
         assert account.coverage == 1
         total = read_total(journal)
         assert total is not None
-        counted_j = sum(one["joules"] for one in total["sensors"])
+        counted_j = sum(sensor["joules"] for sensor in total["sensors"])
         assert used_j - GPU_W * (TOTAL_EVERY_S + LOST_S) <= counted_j <= used_j + GPU_W * LOST_S

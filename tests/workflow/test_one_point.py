@@ -24,19 +24,23 @@ def first_configurations(project: Workspace) -> tuple[str, str]:
     """The smallest and the largest point of ResNet50 in the tiny campaign."""
     cluster = load_cluster(project.path / "config.yaml")
     campaign = load_campaign(project.path / "campaigns/tiny.yaml", cluster)
-    found = [one for one in campaign.configurations.values() if one.model == "resnet50"]
-    found.sort(key=lambda one: one.gpus)
-    return found[0].id, found[-1].id
+    configurations = [
+        configuration
+        for configuration in campaign.configurations.values()
+        if configuration.model == "resnet50"
+    ]
+    configurations.sort(key=lambda configuration: configuration.gpus)
+    return configurations[0].id, configurations[-1].id
 
 
 def test_only_one_run_is_trained_and_all_is_made_of_it(project: Workspace) -> None:
-    one, _ = first_configurations(project)
-    code, output = project.snakemake("-np", "all", "--config", f"only={one}/1")
+    first, _ = first_configurations(project)
+    code, output = project.snakemake("-np", "all", "--config", f"only={first}/1")
     assert code == 0, output
     trained = {line.partition(": train ")[2] for line in output.splitlines() if ": train " in line}
-    assert trained == {f"{one} repeat 1"}
+    assert trained == {f"{first} repeat 1"}
     assert output.count("scalewatt: only: 1 of ") == 1
-    jobs = project.jobs("all", "--config", f"only={one}/1")
+    jobs = project.jobs("all", "--config", f"only={first}/1")
     assert jobs["train"] == jobs["energy"] == jobs["spec"] == jobs["pages_of_runs"] == 1
     assert jobs["runs_table"] == jobs["report"] == 1 and "probe" not in jobs
     whole = project.jobs("all")
@@ -44,13 +48,13 @@ def test_only_one_run_is_trained_and_all_is_made_of_it(project: Workspace) -> No
 
 
 def test_an_unknown_run_or_key_ends_with_one_message(project: Workspace) -> None:
-    one, _ = first_configurations(project)
+    first, _ = first_configurations(project)
     for given, words in (
         (
-            f"only={one[:-1]}/1",
-            f"only: no configuration '{one[:-1]}'; did you mean",
+            f"only={first[:-1]}/1",
+            f"only: no configuration '{first[:-1]}'; did you mean",
         ),
-        (f"onyl={one}/1", "--config: unknown key 'onyl'; did you mean 'only'?"),
+        (f"onyl={first}/1", "--config: unknown key 'onyl'; did you mean 'only'?"),
         ("max_gpus=two", 'max_gpus: "two" does not fit: input should be a valid integer'),
     ):
         code, output = project.snakemake("-n", "all", "--config", given)
@@ -74,6 +78,6 @@ def test_the_study_of_batch_sizes_is_planned_whole_and_by_one_point(
 ) -> None:
     chosen = f"campaign={STUDY}"
     assert project.jobs("all", "--config", chosen, profile=profile)["train"] == 12
-    one = project.jobs("all", "--config", chosen, f"only={LARGEST}/1", profile=profile)
-    assert one["train"] == one["energy"] == 1
-    assert one["draw_figure"] == 2, "of a single batch size"
+    jobs_of_point = project.jobs("all", "--config", chosen, f"only={LARGEST}/1", profile=profile)
+    assert jobs_of_point["train"] == jobs_of_point["energy"] == 1
+    assert jobs_of_point["draw_figure"] == 2, "of a single batch size"

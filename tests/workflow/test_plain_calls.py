@@ -48,7 +48,7 @@ def test_what_a_failed_step_said_stands_after_what_snakemake_says_of_it(
     )
     code, output = workspace.snakemake("tables")
     assert code == 1
-    said = output.rpartition("scalewatt: failed: tables of runs and configurations\n")[2]
-    assert "1.parquet: is not a readable table" in said.splitlines()[0]
-    assert said.splitlines()[1] == "  log: results/tiny/logs/runs_table.log"
-    assert "Error in rule" not in said
+    last = output.rpartition("scalewatt: failed: tables of runs and configurations\n")[2]
+    assert "1.parquet: is not a readable table" in last.splitlines()[0]
+    assert last.splitlines()[1] == "  log: results/tiny/logs/runs_table.log"
+    assert "Error in rule" not in last

@@ -43,7 +43,9 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     shutil.copytree(Path(str(SHARED)) / data.name, data)
     printed = {"folder": str(folder)}
     shutil.copytree(PROJECT / "examples", folder / "examples")
-    for command in (one for one in commands(PAGE) if not one.bare.startswith("git ")):
+    for command in (
+        candidate for candidate in commands(PAGE) if not candidate.bare.startswith("git ")
+    ):
         if "unet" in command.bare:
             add_unet3d(data)
         printed[command.bare] = run(command, folder)
@@ -69,8 +71,8 @@ def runs(walked: dict[str, str]) -> pd.DataFrame:
 
 
 def output(walked: dict[str, str], beginning: str) -> str:
-    (found,) = (text for command, text in walked.items() if command.startswith(beginning))
-    return found
+    (output,) = (text for command, text in walked.items() if command.startswith(beginning))
+    return output
 
 
 def table(heading: str) -> list[list[str]]:
@@ -114,24 +116,24 @@ def test_energies_of_both_windows_are_those_of_the_page(
     rows = table("| training | GPUs | runs |")
     assert len(rows) == runs.groupby(["model", "gpus"]).ngroups
     for name, gpus, count, seconds, window, lacking, by_rule, difference in rows:
-        own = of(runs, name, gpus)
-        assert len(own) == int(count)
-        assert own["energy_kwh"].mean() == pytest.approx(number(window), abs=0.6e-3)
+        repeats = of(runs, name, gpus)
+        assert len(repeats) == int(count)
+        assert repeats["energy_kwh"].mean() == pytest.approx(number(window), abs=0.6e-3)
         ruled = of(rule, name, gpus)["rule_kwh"].mean()
         assert ruled == pytest.approx(number(by_rule), abs=0.6e-3)
-        off = 100 * (ruled / own["energy_kwh"].mean() - 1)
+        off = 100 * (ruled / repeats["energy_kwh"].mean() - 1)
         assert off == pytest.approx(number(difference), abs=0.06)
-        assert own["runtime_s"].mean() == pytest.approx(number(seconds), abs=0.6)
-        assert 100 * (1 - own["coverage"].mean()) == pytest.approx(number(lacking), abs=0.06)
+        assert repeats["runtime_s"].mean() == pytest.approx(number(seconds), abs=0.6)
+        assert 100 * (1 - repeats["coverage"].mean()) == pytest.approx(number(lacking), abs=0.06)
 
 
 def test_verdicts_on_claims_are_those_of_the_page(walked: dict[str, str]) -> None:
     claims = pd.read_csv(Path(walked["folder"]) / "results/mlperf-v4/tables/claims.csv")
     text = (PROJECT / PAGE).read_text(encoding="utf-8")
-    said = re.search(r"(\d+) are tested: (\d+) supported, (\d+) contradicted", text)
-    assert said is not None
+    counted = re.search(r"(\d+) are tested: (\d+) supported, (\d+) contradicted", text)
+    assert counted is not None
     counts = claims["verdict"].value_counts()
-    tested, supported, contradicted = map(int, said.groups())
+    tested, supported, contradicted = map(int, counted.groups())
     assert (counts["supported"], counts["contradicted"]) == (supported, contradicted)
     assert tested == supported + contradicted + counts.get("undecided", 0)
     for claim in claims.loc[claims["verdict"] == "contradicted", "id"]:
@@ -157,27 +159,29 @@ def test_ratios_of_64_to_8_gpus_are_those_of_the_page(walked: dict[str, str]) ->
             beginning = rf"{model} h100[^:]* fd_gbs_s \d+:.*?{sentence} "
             interval = r" ± ([\d.]+)| \(([\d.]+) to ([\d.]+)\)"
             pattern = rf"{beginning}([\d.]+)(?:{interval})"
-            found = re.search(pattern, details[claim])
-            assert found is not None, (claim, model)
-            numbers = [float(one) for one in found.groups() if one is not None]
+            match = re.search(pattern, details[claim])
+            assert match is not None, (claim, model)
+            numbers = [float(group) for group in match.groups() if group is not None]
             shown = re.findall(r"\d+\.\d+", cell)
             digits = len(shown[0].partition(".")[2])
-            assert [float(one) for one in shown] == pytest.approx(numbers, abs=0.6 * 10**-digits)
+            assert [float(number) for number in shown] == pytest.approx(
+                numbers, abs=0.6 * 10**-digits
+            )
 
 
 def test_energies_with_what_the_logs_lack_are_those_of_the_page(runs: pd.DataFrame) -> None:
     text = (PROJECT / PAGE).read_text(encoding="utf-8")
     for gpus in ("64", "512"):
-        own = of(runs, "Llama 2 70B LoRA", gpus)
-        filled = (own["energy_kwh"] / own["coverage"]).mean()
+        repeats = of(runs, "Llama 2 70B LoRA", gpus)
+        filled = (repeats["energy_kwh"] / repeats["coverage"]).mean()
         assert f"{filled:.2f} kWh on {gpus}" in text
 
 
 def test_the_low_run_of_ssd_is_that_of_the_page(runs: pd.DataFrame) -> None:
-    own = of(runs, "SSD", "64").set_index("repeat")
-    low, others = own.loc[2], own.drop(index=2)
+    repeats = of(runs, "SSD", "64").set_index("repeat")
+    low, others = repeats.loc[2], repeats.drop(index=2)
     text = (PROJECT / PAGE).read_text(encoding="utf-8")
-    assert (own["energy_kwh"] == low["energy_kwh"]).idxmax() == own["energy_kwh"].idxmin()
+    assert (repeats["energy_kwh"] == low["energy_kwh"]).idxmax() == repeats["energy_kwh"].idxmin()
     low_power = "less than a hundredth of the usual power"
     assert low_power in low["flags"]
     assert not others["flags"].str.contains(low_power).any()
@@ -193,7 +197,7 @@ def test_predictions_of_a_number_of_gpus_left_out_are_those_of_the_page(
     printed = output(walked, "scalewatt calibrate")
     for row in table("| Llama, left out"):
         gpus = row[0].split()[2].strip(",")
-        own = "\n".join(line for line in printed.splitlines() if f"  n = {gpus}, " in line)
+        lines = "\n".join(line for line in printed.splitlines() if f"  n = {gpus}, " in line)
         for cell in row[1:4]:
             for shown in re.findall(r"\d+(?:\.\d+)?(?= %|[ ),:])", cell):
-                assert re.search(rf"\b{re.escape(shown)}(?:%|\b)", own), (shown, own)
+                assert re.search(rf"\b{re.escape(shown)}(?:%|\b)", lines), (shown, lines)

@@ -110,8 +110,8 @@ def test_energies_are_those_of_scalewatt_energy(registered: Workspace) -> None:
         assert (row["energy_origin"], row["energy_scope"]) == ("measured", "gpu+cpu")
         if len(hosts) == 1:
             path = str(printed / f"{name}.csv")
-            said = json.loads(registered.scalewatt("energy", "--json", path))
-            joules = {total["device_kind"]: total["energy_j"] for total in said["totals"]}
+            account = json.loads(registered.scalewatt("energy", "--json", path))
+            joules = {total["device_kind"]: total["energy_j"] for total in account["totals"]}
             assert row["energy_kwh"] * 3.6e6 == pytest.approx(joules["all"], rel=1e-12)
             assert row["gpu_energy_kwh"] * 3.6e6 == pytest.approx(joules["gpu"], rel=1e-12)
 

@@ -78,8 +78,8 @@ def measured(recorded: Path, training: Training) -> EnergyTotals:
 
 def only(folder: Path, pattern: str) -> Path:
     """The one file of a kind."""
-    (found,) = folder.glob(pattern)
-    return found
+    (file,) = folder.glob(pattern)
+    return file
 
 
 def test_cpu_and_memory_energy_are_those_of_the_counters_across_wraps(
@@ -123,19 +123,19 @@ def test_the_journal_holds_what_peruns_file_holds(recorded: Path) -> None:
 def test_telemetry_is_recorded_with_power(recorded: Path) -> None:
     (telemetry,), flags = read_telemetry([only(recorded, "*.telemetry.csv")])
     assert flags == []
-    found = dict(zip(telemetry.sensors["name"], telemetry.values.T, strict=True))
+    columns = dict(zip(telemetry.sensors["name"], telemetry.values.T, strict=True))
     time_s = telemetry.time_s
     ((block,),) = read_journal(journal_files(recorded)[0].values()).nodes.values()
     for gpu, watts in enumerate(GPU_WATTS):
-        assert set(found[f"temperature:{gpu}"]) == {50 + gpu}
-        assert set(found[f"clock_sm:{gpu}"]) == {1410}
-        assert set(found[f"gpu_utilisation:{gpu}"]) == {90 + gpu}
+        assert set(columns[f"temperature:{gpu}"]) == {50 + gpu}
+        assert set(columns[f"clock_sm:{gpu}"]) == {1410}
+        assert set(columns[f"gpu_utilisation:{gpu}"]) == {90 + gpu}
         assert time_s[0] == pytest.approx(block.time_s[0], abs=1.0)
         if gpu < 3:
-            joules = found[f"energy_total:{gpu}"]
+            joules = columns[f"energy_total:{gpu}"]
             expected = watts * (time_s[-1] - time_s[0])
             assert joules[-1] - joules[0] == pytest.approx(expected, rel=0.02)
-    assert set(found["concurrent_samplers:0"]) == {0}
+    assert set(columns["concurrent_samplers:0"]) == {0}
 
 
 def met_another(path: Path) -> bool:
@@ -154,15 +154,15 @@ def two_at_once(tmp_path: Path, data: Path) -> Iterator[list[Training]]:
     ]
     started = []
     try:
-        for one in pair:
-            started.append(one.start())
-            while not list(one.folder.glob("work/*/perun/*.sensors.json")):
+        for training in pair:
+            started.append(training.start())
+            while not list(training.folder.glob("work/*/perun/*.sensors.json")):
                 assert started[-1].poll() is None, started[-1].communicate()
                 time.sleep(0.1)
         # A sampler looks for others once in some seconds.
-        for one, process in zip(pair, started, strict=True):
+        for training, process in zip(pair, started, strict=True):
             while not any(
-                met_another(path) for path in one.folder.glob("work/*/perun/*.telemetry.csv")
+                met_another(path) for path in training.folder.glob("work/*/perun/*.telemetry.csv")
             ):
                 assert process.poll() is None, process.communicate()
                 time.sleep(0.1)
@@ -182,4 +182,4 @@ def test_two_runs_at_once_on_a_node_notice_each_other(
 ) -> None:
     monkeypatch.setenv(GROUP_VARIABLE, str(tmp_path / "samplers"))
     pair: list[Training] = request.getfixturevalue("two_at_once")
-    assert all(met_another(only(one.work / "perun", "*.telemetry.csv")) for one in pair)
+    assert all(met_another(only(training.work / "perun", "*.telemetry.csv")) for training in pair)

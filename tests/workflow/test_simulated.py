@@ -86,24 +86,24 @@ def test_the_model_is_not_held_against_itself(planned: Workspace, played: Worksp
 
 
 def test_every_table_with_an_energy_says_that_it_is_simulated(played: Workspace) -> None:
-    found = {}
+    tables = {}
     for path in results(played).rglob("*.parquet"):
         table = pq.read_table(path)
         if "energy_origin" in table.column_names:
-            found[path.relative_to(results(played)).as_posix()] = set(
+            tables[path.relative_to(results(played)).as_posix()] = set(
                 table["energy_origin"].to_pylist()
             )
     names = ("runs", "configurations", "figure5", "breakdown", "learning", "pareto")
-    assert {f"tables/{name}.parquet" for name in names} <= set(found)
+    assert {f"tables/{name}.parquet" for name in names} <= set(tables)
     traces = pq.ParquetFile(results(played) / f"traces/{RUN}.parquet")
-    found["traces"] = set(read_devices(traces)["energy_origin"])
-    assert f"energy/{RUN}.parquet" in found
-    assert f"energy/{RUN}.epochs.parquet" in found
+    tables["traces"] = set(read_devices(traces)["energy_origin"])
+    assert f"energy/{RUN}.parquet" in tables
+    assert f"energy/{RUN}.epochs.parquet" in tables
     # Figure 2 has the paper's own points beside.
-    assert found.pop("tables/figure2.parquet") == {"simulated", "published"}
-    assert found.pop("tables/plan.parquet") == {"predicted"}
-    assert not found.pop("tables/comparisons.parquet")  # one device, one precision
-    assert {path: origins for path, origins in found.items() if origins != {"simulated"}} == {}
+    assert tables.pop("tables/figure2.parquet") == {"simulated", "published"}
+    assert tables.pop("tables/plan.parquet") == {"predicted"}
+    assert not tables.pop("tables/comparisons.parquet")  # one device, one precision
+    assert {path: origins for path, origins in tables.items() if origins != {"simulated"}} == {}
 
 
 def test_figures_report_and_claims_say_that_energies_are_simulated(played: Workspace) -> None:

@@ -49,7 +49,7 @@ def test_a_staged_run_learns_the_same_from_the_nodes_disk(
     events = pq.read_table(staged.out / "events.parquet").to_pylist()
     assert [e["stage"] for e in events][:4] == ["startup", "stage_data", "startup", "train"]
     assert [e["stage"] for e in events][-2:] == ["shutdown", "stage_data"]
-    assert all(one["end_s"] <= other["start_s"] for one, other in pairwise(events))
+    assert all(event["end_s"] <= other["start_s"] for event, other in pairwise(events))
     assert "stage_data" not in pq.read_table(plain.out / "events.parquet")["stage"].to_pylist()
 
 

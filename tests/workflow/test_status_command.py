@@ -305,14 +305,14 @@ def test_the_command_prints_one_object_with_all_runs(
     seen: Seen, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(seen.place.arguments("--json")) == 0
-    said = capsys.readouterr()
-    assert said.err == ""
-    now, before = json.loads(said.out), seen.at["changed"]
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    now, before = json.loads(printed.out), seen.at["changed"]
     assert {**now, "asked_s": 0} == {**before, "asked_s": 0}
 
 
 def test_a_wrong_site_is_named_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "--site", "profiles/horka"]) == 1
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "--site profiles/horka: neither a cluster file nor" in said
-    assert said.endswith("did you mean 'horeka'?\n")
+    errors = capsys.readouterr().err
+    assert errors.count("\n") == 1 and "--site profiles/horka: neither a cluster file nor" in errors
+    assert errors.endswith("did you mean 'horeka'?\n")

@@ -66,7 +66,7 @@ def test_variants_are_trained_and_compared(planned: Workspace) -> None:
         assert 0 <= row["step_data_share_mean"] <= 1
     assert nothing["metric_last_mean"] is None and 0 < longer["metric_last_mean"] <= 100
     assert nothing["step_data_share_mean"] < usual["step_data_share_mean"]
-    said = (results(planned) / "tables" / "variants.md").read_text()
-    assert "**resnet50** (metric: Top-1 error (%), smaller is better)" in said
-    assert "| longer | fp32 | 1 |" in said and "estimated (cpu)" in said
+    table = (results(planned) / "tables" / "variants.md").read_text()
+    assert "**resnet50** (metric: Top-1 error (%), smaller is better)" in table
+    assert "| longer | fp32 | 1 |" in table and "estimated (cpu)" in table
     assert planned.jobs("variants") == {}

@@ -251,18 +251,18 @@ def _fed(feeds: list[Feed], start: float) -> Iterator[None]:
 
 def _truth(job: Job, path: Path, run_id: str, reads: str) -> dict[str, Any]:
     """Return for each round and host the true energies in J between first and last sample."""
-    found: dict[str, Any] = {}
+    content: dict[str, Any] = {}
     with h5py.File(path) as handle:
         (app,) = handle.values()
         for round_id, group in app[f"nodes/{run_id}/nodes"].items():
-            found[round_id] = {}
+            content[round_id] = {}
             for host, node in group["nodes"].items():
                 sensors = node["nodes/gpu/nodes"]
                 device = next(name for name in sensors if name.endswith("_POWER"))
                 times = sensors[device]["raw_data/timesteps"][()].astype(float)
                 begin = _first_read(reads, host, device, times)
-                found[round_id][host] = _energies(job, host, begin, begin + float(times[-1]))
-    return found
+                content[round_id][host] = _energies(job, host, begin, begin + float(times[-1]))
+    return content
 
 
 def _require_wraps(path: Path) -> None:
@@ -279,7 +279,9 @@ def _require_wraps(path: Path) -> None:
 def _first_read(reads: str, host: str, device: str, times: np.ndarray) -> float:
     """Return when the first sample was read: where the noted reads fit the recorded times."""
     noted = [json.loads(line) for line in reads.splitlines()]
-    t = np.array([one["t"] for one in noted if (one["host"], one["device"]) == (host, device)])
+    t = np.array(
+        [sample["t"] for sample in noted if (sample["host"], sample["device"]) == (host, device)]
+    )
     offsets = range(t.size - times.size + 1)
     misfits = [np.ptp(t[i : i + times.size] - times) for i in offsets]
     best = int(np.argmin(misfits))
