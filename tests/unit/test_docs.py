@@ -215,8 +215,8 @@ def test_a_snakemake_command_is_right(words: list[str]) -> None:
     arguments = get_argument_parser().parse_args(words)
     rules = workflow_rules()
     (profile,) = (ROOT / path for path in arguments.profile)
-    # What docs/your-cluster.md copies, and what `scalewatt gpu-study` writes after profiles/local.
-    copied = {"mine": "slurm", "one-gpu-h100": "local"}
+    # What docs/your-cluster.md copies.
+    copied = {"mine": "slurm"}
     profile = profile.with_name(copied.get(profile.name, profile.name))
     assert (profile / "profile.yaml").exists()
     forced = set(arguments.forcerun or ())

@@ -63,6 +63,16 @@ rule figure7:
         files_of_figure("figure7"),
 
 
+rule scaling:
+    input:
+        files_of_figure("scaling"),
+
+
+rule power:
+    input:
+        files_of_figure("power"),
+
+
 rule table1:
     input:
         files_of_figure("table1"),
