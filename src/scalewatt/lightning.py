@@ -182,6 +182,11 @@ class ScalewattCallback(*_CALLBACKS):  # type: ignore[misc]  # a Trainer takes i
             samples = _samples_of_all_ranks(trainer, self._row["samples"])
             report(**{**self._row, "samples": samples})
 
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """Let a process that TERM ended fail: Lightning would end it as if it had finished."""
+        if _is_in_run() and type(exception).__name__ == "SIGTERMException":
+            exception.code = 128 + signal.SIGTERM  # type: ignore[attr-defined]
+
     def _is_to_stop(self, trainer: Any) -> bool:
         """Whether any rank was asked to stop. All ranks ask after the same updates."""
         self._ask_in -= 1

@@ -17,7 +17,8 @@ import threading
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import suppress
-from typing import Any
+from dataclasses import field, make_dataclass
+from typing import Any, Optional
 
 from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
@@ -35,7 +36,18 @@ except ImportError:  # Snakemake imports every plugin at each call, whichever it
     from snakemake.executors.dryrun import common_settings
     from snakemake_interface_executor_plugins.settings import ExecutorSettingsBase
 
-    ExecutorSettings, get_job_wildcards = ExecutorSettingsBase, None
+    get_job_wildcards = None
+    _NAMES = (
+        *("init_seconds_before_status_checks", "delete_logfiles_older_than"),
+        *("qos", "reservation"),
+    )
+    _HELP = {"help": "Needs snakemake-executor-plugin-slurm, which is not installed."}
+    # The profiles' settings, so that Snakemake comes to the refusal.
+    ExecutorSettings = make_dataclass(
+        "ExecutorSettings",
+        [(name, Optional[str], field(default=None, metadata=_HELP)) for name in _NAMES],  # noqa: UP045
+        bases=(ExecutorSettingsBase,),
+    )
 
 __all__ = ["Executor", "ExecutorSettings", "common_settings"]
 
@@ -48,7 +60,10 @@ class Executor(slurm.Executor):
 
     def __init__(self, workflow: Any, logger: Any) -> None:
         if get_job_wildcards is None:
-            raise WorkflowError("executor scalewatt-slurm: pip install 'scalewatt[workflow]'")
+            raise WorkflowError(
+                "the executor scalewatt-slurm needs snakemake-executor-plugin-slurm: "
+                "pip install 'scalewatt[workflow]'"
+            )
         self._live: dict[str, SubmittedJobInfo] = {}
         self._offers: Counter[JobExecutorInterface] = Counter()
         self._is_cancelled = False

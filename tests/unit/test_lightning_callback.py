@@ -86,10 +86,16 @@ def fit(
     **options: Any,
 ) -> Any:
     """Train three epochs with a Trainer as users have it; return it."""
+    fitted = trainer(folder, package, **options)
+    fitted.fit(net or module(package), loader(SAMPLES), loader(12), ckpt_path=ckpt_path)
+    return fitted
+
+
+def trainer(folder: Path, package: str = "lightning.pytorch", **options: Any) -> Any:
     from scalewatt.lightning import ScalewattCallback
 
     pl = importlib.import_module(package)
-    trainer = pl.Trainer(
+    return pl.Trainer(
         accelerator="cpu",
         devices=1,
         default_root_dir=folder / "script",
@@ -99,8 +105,6 @@ def fit(
         callbacks=[ScalewattCallback("error")],
         **{"max_epochs": 3, **options},
     )
-    trainer.fit(net or module(package), loader(SAMPLES), loader(12), ckpt_path=ckpt_path)
-    return trainer
 
 
 def checkpoint() -> Path | None:
@@ -280,6 +284,19 @@ def test_term_is_heard_by_scalewatt_alone(inside: Path) -> None:
     net = module(on_train_batch_start=note, on_validation_batch_start=note)
     fit(inside, net, max_epochs=1, num_sanity_val_steps=1)
     assert set(handlers) == {events.note_request}
+
+
+def test_a_run_that_term_ends_before_its_first_update_has_failed(inside: Path) -> None:
+    """Without a sanity check, as in a resumed run, the Trainer hears TERM while it reads its data."""
+
+    def terminate(self: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return loader(SAMPLES)
+
+    net = module(train_dataloader=terminate)
+    with pytest.raises(SystemExit) as end:
+        trainer(inside, accumulate_grad_batches=2, num_sanity_val_steps=0).fit(net)
+    assert end.value.code == 128 + signal.SIGTERM
 
 
 def test_the_newest_whole_checkpoint_is_taken(inside: Path) -> None:

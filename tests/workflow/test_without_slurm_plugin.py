@@ -58,8 +58,10 @@ def test_other_workflows_run(packages: Path) -> None:
 
 
 def test_the_executor_for_slurm_is_refused_in_one_sentence(packages: Path) -> None:
-    done = snakemake(packages, "--executor", "scalewatt-slurm", "--jobs", "1")
+    polls = "--scalewatt-slurm-init-seconds-before-status-checks=40"  # as the profiles have it
+    done = snakemake(packages, "--executor", "scalewatt-slurm", "--jobs", "1", polls)
     assert done.returncode == 1, done.stdout
-    assert "executor scalewatt-slurm: pip install 'scalewatt[workflow]'" in done.stdout
+    assert "executor scalewatt-slurm needs snakemake-executor-plugin-slurm" in done.stdout
+    assert "pip install 'scalewatt[workflow]'" in done.stdout
     assert "Traceback" not in done.stdout
     assert not (packages.parent / "made.txt").exists()

@@ -20,7 +20,7 @@ ROUNDING_MIN = 10
 NICE_PER_REPEAT = 100
 """Each repeat waits behind the one before, in Slurm's queue too."""
 TRAINING_RETRIES = 50
-"""How often a run's job is submitted again at most; of no use any more, it is not (`retries`)."""
+"""How often a run's job is submitted again at most, if `reason_to_end` does not end it before."""
 
 UpperS = Callable[[RunSpec], float | None]
 """Upper bound of a run's time in s by the scaling model; None if unknown."""
