@@ -1,4 +1,4 @@
-"""Write the rules of claims and their tolerances into docs/claim-rules.md.
+"""Write the rules of claims and their tolerances into docs/paper/claim-rules.md.
 
     python .ci/site/claim_rules.py
 
@@ -20,7 +20,7 @@ from scalewatt.claims.settings import SPEC_RULES
 from scalewatt.claims.shapes import SERIES_RULES
 from scalewatt.claims.traces import TRACE_RULES
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "claim-rules.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "paper" / "claim-rules.md"
 BEGIN = "<!-- rules and tolerances (made by `python .ci/site/claim_rules.py`) -->\n"
 RULES = {
     "Rules on the points of a series, with a scope": SERIES_RULES,

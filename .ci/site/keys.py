@@ -181,7 +181,7 @@ def _prose(text: str) -> str:
     """Text as Markdown: escaped outside code, with documents as links."""
     parts = text.split("`")
     parts[::2] = [re.sub(r"([<*])", r"\\\1", part) for part in parts[::2]]
-    return re.sub(r"docs/([\w-]+\.md)", r"[\1](\1)", "`".join(parts))
+    return re.sub(r"docs/([\w/-]+\.md)", r"[\1](\1)", "`".join(parts))
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def published(folder: Path) -> list[Row]:
 
 
 def mlperf(folder: Path) -> list[Row]:
-    """The verdicts on MLPerf's runs, made as docs/real-measurements.md does."""
+    """The verdicts on MLPerf's runs, made as docs/paper/real-measurements.md does."""
     from workspace import Workspace
 
     project = folder / "project"

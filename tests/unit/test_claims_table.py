@@ -188,7 +188,7 @@ def test_the_list_of_claims_states_what_the_paper_says_and_no_criterion() -> Non
 
 
 def test_the_page_of_rules_is_made_from_them_and_names_every_column_and_scope() -> None:
-    page = (ROOT / "docs" / "claim-rules.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "paper" / "claim-rules.md").read_text(encoding="utf-8")
     made = runpy.run_path(str(ROOT / ".ci" / "site" / "claim_rules.py"))
     assert made["written"](page) == page, "run: python .ci/site/claim_rules.py"
     named = set(re.findall(r"`([a-z0-9_]+)`", page))

@@ -84,7 +84,7 @@ def verdict(p: float, id_: str = "first") -> Verdict:
 
 def test_the_json_has_the_keys_that_its_document_names(published: dict[str, Verdict]) -> None:
     (first, *_) = as_json(claim_rows(list(published.values())))
-    sentence = " ".join((ROOT / "docs" / "claims.md").read_text(encoding="utf-8").split())
+    sentence = " ".join((ROOT / "docs" / "paper" / "claims.md").read_text(encoding="utf-8").split())
     listed = sentence.partition("The JSON has of each claim ")[2].partition(";")[0]
     assert re.findall(r"`(\w+)`", listed) == list(first)
 

@@ -232,7 +232,7 @@ def test_a_load_to_a_target_is_the_work_that_was_done_by_replicas() -> None:
 
 
 def test_real_trainings_on_512_gpus_lie_where_those_on_8_and_64_say() -> None:
-    """docs/real-measurements.md: Llama's means in MLPerf Training v4.0, each left out."""
+    """docs/paper/real-measurements.md: Llama's means in MLPerf Training v4.0, each left out."""
     folder = os.environ.get("SCALEWATT_MLPERF")
     if folder is None:
         pytest.skip("SCALEWATT_MLPERF does not name the folder of MLPerf's power recordings")

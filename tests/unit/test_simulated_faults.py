@@ -29,7 +29,7 @@ MAX_UNCOVERED = 0.05
 """The part of the device seconds of a kind that may be uncovered (docs/energy.md)."""
 BRIDGED_S, BRIDGED_PERIODS = 30.0, 3.0
 PLAUSIBLE_W = {"cpu": 2000.0, "ram": 1000.0}
-"""No device draws more (docs/simulate.md)."""
+"""No device draws more (docs/paper/simulate.md)."""
 ON_TWO_NODES = "resnet50-a100-n008-lbs0256-s0040036"
 ON_ONE_GPU = "resnet50-a100-n001-lbs0256-s0005004"
 ON_H100 = "fourcastnet.pretrain-h100-n016-lbs0001-full"

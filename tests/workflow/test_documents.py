@@ -93,7 +93,9 @@ def for_register(folder: Path) -> None:
 
 
 def for_horeka(folder: Path) -> None:
-    (campaign,) = [text for text in blocks("docs/horeka.md", "yaml") if text.startswith("name:")]
+    (campaign,) = [
+        text for text in blocks("docs/paper/horeka.md", "yaml") if text.startswith("name:")
+    ]
     (folder / "campaigns" / "first.yaml").write_text(campaign)
 
 
@@ -116,11 +118,11 @@ def nothing(folder: Path) -> None:
 
 PAGES: dict[str, Callable[[Path], None]] = {
     "README.md": for_readme,
-    "docs/claims.md": nothing,
+    "docs/paper/claims.md": nothing,
     "docs/energy.md": for_energy,
     "docs/exclusions.md": nothing,
     "docs/first-campaign.md": campaign_of("docs/first-campaign.md", "campaigns/first-study.yaml"),
-    "docs/horeka.md": for_horeka,
+    "docs/paper/horeka.md": for_horeka,
     "docs/idle-probe.md": nothing,
     "docs/interruptions.md": nothing,
     "docs/register.md": for_register,

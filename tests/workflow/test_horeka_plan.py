@@ -147,9 +147,9 @@ def test_the_profile_to_copy_plans_the_paper_as_it_is(tmp_path: Path) -> None:
 
 
 def test_the_first_cheap_point_goes_to_the_partition_for_short_tries(tmp_path: Path) -> None:
-    """By the campaign and the command that docs/horeka.md shows."""
+    """By the campaign and the command that docs/paper/horeka.md shows."""
     workspace = Workspace.create(tmp_path / "project")
-    page = (Path(__file__).parents[2] / "docs" / "horeka.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "paper" / "horeka.md").read_text()
     (campaign,) = re.findall(r"```yaml\n(name: first\n.*?)```", page, re.DOTALL)
     (workspace.path / "campaigns" / "first.yaml").write_text(campaign)
     (shown,) = re.findall(r"^snakemake (.* -n all .*first\.yaml.*)$", page, re.MULTILINE)

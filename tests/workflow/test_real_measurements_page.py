@@ -1,4 +1,4 @@
-"""docs/real-measurements.md: its commands run on the data it speaks of, and its numbers are theirs."""
+"""docs/paper/real-measurements.md: its commands run on the data it speaks of, and its numbers are theirs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from documents import commands, run
 from workspace import PROJECT, Workspace
 
-PAGE = "docs/real-measurements.md"
+PAGE = "docs/paper/real-measurements.md"
 CONVERT = "python examples/mlperf/convert.py training_results_v4.0/smc-dc-power"
 SHARED = os.environ.get("SCALEWATT_MLPERF")
 MODELS = {

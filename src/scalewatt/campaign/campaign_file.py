@@ -316,8 +316,8 @@ class CampaignFile(Settings):
     name: CampaignName
     """Names the results folder: lower-case letters, digits and hyphens."""
     protocol: Protocol | None = None
-    """paper: as the authors' code does; corrected: evaluation as it should be (docs/protocols.md). Needed
-    unless all models are commands, whose protocol is their own affair."""
+    """paper: as the authors' code does; corrected: evaluation as it should be (docs/paper/protocols.md).
+    Needed unless all models are commands, whose protocol is their own affair."""
     seed: Seed = 0
     """Seed of weights, order, augmentation and the choice of a part of the data: that of every repeat, or
     of the first (`seeds` of a series)."""

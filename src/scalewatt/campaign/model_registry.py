@@ -20,9 +20,9 @@ from scalewatt.common.settings import Count, EachOnce, Settings, matching, valid
 Precision = Annotated[
     Literal["torch_default", "fp32", "tf32", "fp16", "bf16"],
     Field(
-        description="Arithmetic (docs/protocols.md). torch_default: fp32, TF32 only where torch's defaults "
-        "use it (cuDNN); fp32, tf32: without, with TF32 everywhere; fp16, bf16: autocast, fp16 with a "
-        "gradient scaler. On a CPU fp16 computes as fp32."
+        description="Arithmetic (docs/paper/protocols.md). torch_default: fp32, TF32 only where torch's "
+        "defaults use it (cuDNN); fp32, tf32: without, with TF32 everywhere; fp16, bf16: autocast, fp16 "
+        "with a gradient scaler. On a CPU fp16 computes as fp32."
     ),
 ]
 Size = Annotated[int, Field(ge=1, le=10**6)]

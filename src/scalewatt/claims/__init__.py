@@ -1,1 +1,1 @@
-"""The paper's claims as data and checks: what results say of each (docs/claims.md)."""
+"""The paper's claims as data and checks: what results say of each (docs/paper/claims.md)."""

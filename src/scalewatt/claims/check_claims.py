@@ -137,7 +137,7 @@ def claim_rows(verdicts: Sequence[Verdict]) -> pd.DataFrame:
 
 
 def as_json(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """An object for each row of reference/claims.csv, with the keys of a Verdict (docs/claims.md).
+    """An object for each row of reference/claims.csv, with the keys of a Verdict (docs/paper/claims.md).
 
     `p` and `stands` are null if nothing was tested.
     """

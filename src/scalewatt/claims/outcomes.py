@@ -1,7 +1,7 @@
 """How numbers are held against what is claimed: by their whole 95 % intervals.
 
 Within the claimed bounds: supported. Outside of them: contradicted. Else: undecided, with the number of
-repeats that would tell (docs/statistics.md).
+repeats that would tell (docs/paper/statistics.md).
 """
 
 from __future__ import annotations

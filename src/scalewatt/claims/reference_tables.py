@@ -96,7 +96,7 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Check:
-    """A row of a table of checks, one part of what decides a claim (columns: docs/claim-rules.md)."""
+    """A row of a table of checks, one part of what decides a claim (columns: docs/paper/claim-rules.md)."""
 
     id: str
     part: str

@@ -1,7 +1,7 @@
 """The data-parallel training loop: exact metrics, stage events, resumable bit for bit.
 
 Under `protocol: paper` an update, an evaluation and a pass over the data cost what they cost in the code of
-the paper's authors; under `corrected` they are as PyTorch is fastest (docs/protocols.md).
+the paper's authors; under `corrected` they are as PyTorch is fastest (docs/paper/protocols.md).
 """
 
 from __future__ import annotations

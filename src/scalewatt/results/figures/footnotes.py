@@ -17,7 +17,7 @@ from scalewatt.results.text.flag_labels import read_flags
 ASSUMED = (
     "Simulated: run times and whole energies are the scaling model's. Errors that are not published, how "
     "energy divides among GPUs, CPUs and memory where the model does not know it, power in time and the "
-    "scatter of repeats are assumed (docs/simulate.md)."
+    "scatter of repeats are assumed (docs/paper/simulate.md)."
 )
 SCATTER = "how their errors scatter says nothing of how another seed would do."
 _WITH_ERRORS = ("learning", "table1", "variants")
