@@ -63,7 +63,7 @@ def test_an_archive_has_what_figures_are_made_from_and_no_raw_data(
         f"{RUN}/{name}"
         for name in ("spec.json", "history.parquet", "events.parquet", "provenance.json")
     }
-    for name in (".parquet", ".epochs.parquet"):
+    for name in (".parquet", ".epochs.parquet", ".devices.parquet", ".cross-checks.parquet"):
         assert f"results/small/energy/{FOUR}/1{name}" in files
     assert "results/small/tables/figure2.parquet" in files
     assert "campaigns/small.yaml" in files

@@ -114,10 +114,13 @@ def test_what_is_there_already_is_left_as_it_is_and_another_name_is_allowed(
     assert (other.path / "results" / "theirs" / "runs" / FOUR / "1" / "spec.json").exists()
 
 
-def test_the_name_of_a_campaign_of_ones_own_is_refused(other: Project, archive: Path) -> None:
+@pytest.mark.parametrize("line", ["name: theirs", 'name: "theirs"', "name: theirs  # of 2026"])
+def test_the_name_of_a_campaign_of_ones_own_is_refused(
+    other: Project, archive: Path, line: str
+) -> None:
     path = other.path / "campaigns" / "mine.yaml"
     path.parent.mkdir()
-    path.write_text("name: theirs\n")
+    path.write_text(f"{line}\n")
     with pytest.raises(InputError, match=r"mine.yaml: is the campaign theirs here.*--name OTHER"):
         other.import_(archive, "theirs")
     assert not (other.path / "results").exists()

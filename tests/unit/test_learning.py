@@ -26,6 +26,7 @@ from scalewatt.results.figures.learning_table import (
 from scalewatt.results.tables.frames import records, to_frame
 from scalewatt.results.tables.repeat_statistics import configurations_of
 from scalewatt.results.tables.run_row import Facility, RunFiles, run_record, run_row, runs_of
+from scalewatt.results.text.captions import caption
 
 Row = dict[str, Any]
 KWH = 3.6e6
@@ -210,6 +211,19 @@ def places(table: pa.Table, cost: str, **only: Any) -> pd.DataFrame:
     for name, value in only.items():
         rows = rows[rows[name] == value]
     return figure_module.curves(rows, cost)
+
+
+@pytest.mark.parametrize(
+    ("repeats", "words"),
+    [
+        ([1, 1], "Curves are single runs;"),
+        ([1, 3], "Curves are means over repeats, thin lines the repeats; some are single runs;"),
+        ([3, 3], "Curves are means over repeats, thin lines the repeats; the smallest"),
+    ],
+)
+def test_the_caption_says_which_curves_are_single_runs(repeats: list[int], words: str) -> None:
+    rows = pd.DataFrame({"configuration": ["a", "b"], "n_repeats": repeats})
+    assert words in " ".join(caption(rows, "learning"))
 
 
 def test_a_curve_ends_at_the_mean_of_its_runs() -> None:

@@ -188,6 +188,13 @@ def test_sums_say_which_runs_they_lack_and_leave_excluded_ones_out(
     assert re.search(r"Runs excluded 1 [\d.]+ Wh, not in the sums", page.text)
 
 
+def test_sums_of_nothing_known_are_dashes(sound: Path, tmp_path: Path) -> None:
+    nothing = {"excluded": "a test", "energy_kwh": None}
+    runs = made_runs(DEMO, lambda run: run | nothing if run["gpus"] == 4 else run)
+    page = report(write_results(sound, DEMO, runs), tmp_path / "report.html")
+    assert re.search(r"Runs excluded \d+ –, not in the sums", page.text)
+
+
 def test_energies_of_unequal_scope_are_never_added_up(tmp_path: Path) -> None:
     runs = made_runs(
         DEMO, lambda run: run | {"energy_scope": "cpu+ram"} if run["gpus"] == 4 else run

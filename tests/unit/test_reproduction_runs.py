@@ -13,9 +13,10 @@ from run_files import NAME, WHOLE, make_run
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.files import write_json
 from scalewatt.provenance import versions
+from scalewatt.reproduction import provenance
 from scalewatt.reproduction.findings import DIFFERS, NOT_CHECKED, SAME, Finding
 from scalewatt.reproduction.manifest import Manifest
-from scalewatt.reproduction.provenance import run_findings
+from scalewatt.reproduction.provenance import environment_findings, run_findings
 from scalewatt.reproduction.rerun import made_alike
 
 RUN = f"{NAME}/1"
@@ -102,6 +103,19 @@ def test_what_a_run_does_not_record_is_not_checked(tmp_path: Path) -> None:
     rows = findings(tmp_path, commit=None, lock=None)
     unknown = [name for name, row in rows.items() if row.outcome == NOT_CHECKED]
     assert unknown == ["lock", "packages", "commit"]
+
+
+@pytest.mark.parametrize("lock", [None, LOCK])
+def test_a_lock_is_compared_where_both_have_one(
+    lock: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provenance, "current_lock_sha256", lambda: lock)
+    for manifest, outcome in (
+        (replace(MANIFEST, lock_sha256=None), NOT_CHECKED),
+        (MANIFEST, SAME if lock else NOT_CHECKED),
+    ):
+        rows = {row.what: row for row in environment_findings(manifest)}
+        assert rows[provenance.LOCK_FILE].outcome == outcome
 
 
 def outcomes(first: dict[str, Any], again: dict[str, Any]) -> dict[str, str]:

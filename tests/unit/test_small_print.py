@@ -116,6 +116,15 @@ def test_captions_of_figures(name: str, snapshot: SnapshotAssertion) -> None:
     assert "\n".join(figure.sentences) == snapshot
 
 
+def test_the_caption_says_that_it_is_not_known_what_a_sample_of_power_is() -> None:
+    table = table_of("figure5")
+    unknown = pa.nulls(len(table), pa.string())
+    index = table.schema.get_field_index("quantity")
+    table = table.set_column(index, table.schema.field(index), unknown)
+    words = "A sample of NVIDIA A100 is an instantaneous power or a mean, which is not known."
+    assert words in "\n".join(draw("figure5", table).sentences)
+
+
 def test_the_caption_of_what_a_sample_costs(snapshot: SnapshotAssertion) -> None:
     table = to_table(frame(h100_rows()), POINTS)
     assert "\n".join(draw("cost_per_sample", table).sentences) == snapshot

@@ -30,7 +30,7 @@ RESULTS = re.compile(
       report\.html | SHA256SUMS | [^/.][^/]*\.json
     | (tables|figures)/.+\.(parquet|csv|json|md|tex|pdf|svg|png)
     | (datasets|idle)/.+\.json
-    | (energy|traces)/[^/]+/\d+(\.\w+)?\.parquet
+    | (energy|traces)/[^/]+/\d+(\.[\w-]+)?\.parquet
     | runs/[^/]+/\d+/(spec\.json|history\.parquet|events\.parquet|provenance\.json)
     | superseded/[^/]+/\d+/[^/]+/(set-aside\.json|energy\.parquet|run/(spec|provenance)\.json)""",
     re.VERBOSE,

@@ -62,7 +62,7 @@ def import_archive(
             if campaign.registered:  # it names the folder of its runs
                 runs = os.path.relpath(results / name / "runs", campaigns)
                 with (folder / "campaigns" / f"{name}.yaml").open("a", encoding="utf-8") as file:
-                    file.write(f"runs: {runs}\n")
+                    file.write(f"\nruns: {runs}\n")
             # One time for all files, later than any code's, so that nothing is re-run.
             now = time.time_ns()
             for unpacked in folder.rglob("*"):
@@ -114,8 +114,9 @@ def _check_free(name: str, simulated: str, results: Path, campaigns: Path) -> No
             raise InputError(
                 f"{path}: exists already, and nothing is overwritten; allowed: --name OTHER, or remove it"
             )
+    named = re.compile(rf"""(?m)^name: *["']?{name}["']?\s*(#.*)?$""")
     for file in campaigns.glob("*.yaml"):
-        if re.search(rf"(?m)^name: *{name}\s*$", file.read_text(errors="replace")):
+        if named.search(file.read_text(errors="replace")):
             raise InputError(f"{file}: is the campaign {name} here; allowed: --name OTHER")
 
 

@@ -12,7 +12,7 @@ from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, style
 from scalewatt.figures.axes import power_axis, time_axis
 from scalewatt.figures.breakdown import KIND_WORDS
-from scalewatt.recordings.terms import INSTANTANEOUS, MEAN, MOVING_MEAN
+from scalewatt.recordings.terms import INSTANTANEOUS, MEAN, MEASURED, MOVING_MEAN, SIMULATED
 from scalewatt.results.text.captions import caption, nothing_sentence
 
 MEANS = {
@@ -24,6 +24,7 @@ SAMPLES = {
     INSTANTANEOUS: "an instantaneous power",
     MEAN: "the mean since the sample before",
     MOVING_MEAN: "the mean over the second before",
+    None: "an instantaneous power or a mean, which is not known",
 }
 
 
@@ -115,7 +116,7 @@ def _facts(samples: pd.DataFrame, panels: dict[str, str]) -> dict[str, Any]:
             SAMPLES[row.quantity]
         )
         for row in data.each(_drawn(samples))
-        if row.quantity in SAMPLES
+        if row.energy_origin in (MEASURED, SIMULATED)
     }
     window_s = data.options(samples).power_window_s
     return {"panels": panels, "sensors": sensors, "window_s": window_s}

@@ -129,7 +129,7 @@ def note_sentences(page: RunPage) -> list[str]:
     kinds = [rows for _, rows in flags.groupby("code", sort=False)]
     for rows in kinds[:MOST_FLAGS]:
         code, device, detail = rows.iloc[0]
-        words = FLAG_WORDS[code] + (f" ({device})" if device else "")
+        words = FLAG_WORDS.get(code, code) + (f" ({device})" if device else "")
         more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
         sentences.append(f"{words[:1].upper()}{words[1:]}: {detail}{more}")
     if len(kinds) > MOST_FLAGS:

@@ -38,7 +38,7 @@ def facts(results: Results) -> list[Fact]:
     ]
     excluded = runs[runs["excluded"].notna()]
     if len(excluded):
-        energy = with_unit(float(excluded["energy_kwh"].sum()), "kWh")
+        energy = with_unit(float(excluded["energy_kwh"].sum(min_count=1)), "kWh")
         tiles.append(("Runs excluded", str(len(excluded)), f"{energy}, not in the sums"))
     # Energies of unequal origin or scope, and hours of unequal devices, are never added up.
     tiles += _energies(counting)
@@ -79,7 +79,7 @@ def _sum(runs: pd.DataFrame, column: str, text: str, unit: str) -> Fact:
         notes.append("over unequal scopes or origins")
     if column != "gpu_hours" and known["energy_origin"].isin(ORIGINS).any():
         notes.append("as uncertain as the estimates")
-    return text, with_unit(float(known[column].sum()), unit), ", ".join(notes)
+    return text, with_unit(float(known[column].sum(min_count=1)), unit), ", ".join(notes)
 
 
 def origin_sentences(runs: pd.DataFrame) -> str:

@@ -43,8 +43,12 @@ def environment_findings(manifest: Manifest) -> Iterator[Finding]:
     outcome = SAME if is_same else DIFFERS
     yield Finding(ENVIRONMENT, "Python", outcome, manifest.python, python)
     sha256 = current_lock_sha256()
-    why = "the results were made with other packages than this checkout installs"
-    yield compare(ENVIRONMENT, LOCK_FILE, manifest.lock_sha256, sha256, why)
+    if manifest.lock_sha256 is None or sha256 is None:
+        where = "the manifest" if manifest.lock_sha256 is None else "this checkout"
+        yield skip(ENVIRONMENT, LOCK_FILE, f"{where} has none")
+    else:
+        why = "the results were made with other packages than this checkout installs"
+        yield compare(ENVIRONMENT, LOCK_FILE, manifest.lock_sha256, sha256, why)
     if sha256 is None:
         yield skip(ENVIRONMENT, "packages", f"{LOCK} does not exist here")
         return

@@ -16,7 +16,7 @@ from scalewatt.run_files.inventory import RunName, json_object, published_runs
 
 KEY = "reproduce_run"
 FOLDER = "reproduction"
-"""Below the campaign's results: the page, and the re-run, laid out as the results are."""
+"""Below the campaign's results: the findings, and the re-run, laid out as the results are."""
 _MOST_NAMED = 3
 
 

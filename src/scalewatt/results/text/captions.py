@@ -113,7 +113,7 @@ def named(ids: Sequence[str]) -> str:
         before, n, after = match.groups() if match else (id_, "", "")
         counts.setdefault((before, after), []).append(n)
     entries = [
-        before + (ns[0] if len(ns) == 1 else "{" + ",".join(sorted(ns)) + "}") + after
+        before + (ns[0] if len(ns) == 1 else "{" + ",".join(sorted(ns, key=int)) + "}") + after
         for (before, after), ns in counts.items()
     ]
     if len(entries) <= MOST_NAMED + 1:
