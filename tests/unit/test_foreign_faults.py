@@ -388,6 +388,9 @@ def test_the_tasks_of_a_run_add_up(tmp_path: Path) -> None:
     path = written(tmp_path, "\n".join([heading, other, first, without, second, ""]))
     run = account_of(path)
     assert (run.joules("gpu"), run.runtime_s) == pytest.approx((0.011 * 3.6e6, 105))
+    unknown = emissions(task_name="test", duration=5.0, gpu_energy="").splitlines()[1]
+    run = account_of(written(tmp_path, "\n".join([heading, first, unknown, ""])))
+    assert run.joules("gpu") is None
 
 
 @pytest.mark.parametrize(

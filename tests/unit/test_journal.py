@@ -123,6 +123,13 @@ def test_the_journals_of_a_segment_are_its_nodes(tmp_path: Path) -> None:
         read_journal([*paths, again])
 
 
+def test_a_journal_of_damaged_lines_alone_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    path.write_bytes(path.read_bytes().split(b"\n")[0] + b"\nx,y,z\n")
+    with pytest.raises(InputError, match=r"n1\.csv: no samples"):
+        read_journal([path]).nodes["n1"]
+
+
 @pytest.mark.parametrize("content", [b"", b"hello\n", b"t,mono,CUDA:0_POWER\n", b"t,mono", None])
 def test_what_holds_no_sample_is_refused_or_flagged_among_others(
     tmp_path: Path, content: bytes | None

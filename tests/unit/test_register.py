@@ -33,6 +33,7 @@ from scalewatt.cli import main
 from scalewatt.common.files import file_sha256, read_json
 from scalewatt.common.settings import json_schema
 from scalewatt.energies.account import write_energy
+from scalewatt.recordings.journal import beside
 from scalewatt.recordings.stages import EVENTS_SCHEMA, STAGES_SCHEMA
 from scalewatt.registration.run_descriptions import RunDescription
 from scalewatt.results.build import repeat_seeds
@@ -530,6 +531,16 @@ def test_series_follow_from_model_device_and_the_batch_size_given(bench: Bench) 
     assert campaign.figures["figure2"]["series"] == list(points)
 
 
+def test_figures_of_trainings_to_a_target_follow_the_order_of_registration(bench: Bench) -> None:
+    for model, gpus in (("vit", 2), ("bert", 1)):
+        path = bench.perun(f"{model}.hdf5", gpus=gpus)
+        values = {"model": model, "gpus": gpus, "metric_name": "loss", "protocol": "target"}
+        bench.done(bench.describe(path, **values, epochs=None))
+    figures = load_campaign(bench.campaign).figures
+    for name in ("figure5", "table1"):
+        assert [point["gpus"] for point in figures[name]["points"]] == [2, 1]
+
+
 def test_figures_grow_until_the_user_chooses_them_and_the_file_is_never_written_again(
     bench: Bench,
 ) -> None:
@@ -688,6 +699,7 @@ def test_a_series_has_one_configuration_for_each_number_of_gpus(bench: Bench) ->
         ({"torch_device": "cpu"}, "torch_device: cpu"),
         ({"seeds": "same"}, "seeds: same"),
         ({"device_name": "H100 PCIe"}, "device_name: H100 PCIe"),
+        ({"series": "other"}, "series: other"),
     ],
 )
 def test_unlike_repeats_are_refused_with_the_remedy(
@@ -736,6 +748,17 @@ def test_a_damaged_recording_in_a_folder_is_no_file_of_others(bench: Bench) -> N
     for content in (torn.read_bytes()[:3000], b""):
         torn.write_bytes(content)
         assert "segment-000.hdf5: cannot be read" in bench.refused(bench.folder / "run")
+    journal = bench.folder / "run" / "segment-000.n1.csv"
+    journal.rename(journal.with_name("segment-001.n1.csv"))
+    beside(journal, ".sensors.json").rename(journal.with_name("segment-001.n1.sensors.json"))
+    assert "segment-000.hdf5: cannot be read" in bench.refused(bench.folder / "run")
+    journal.with_name("segment-001.n1.csv").unlink()
+    assert "segment-000.hdf5: cannot be read" in bench.refused(bench.folder / "run")
+
+
+def test_a_description_alone_is_refused(bench: Bench) -> None:
+    path = bench.describe(bench.folder / "a.hdf5").with_name("a.hdf5.yaml")
+    assert "a.hdf5.yaml: is a description" in bench.refused(path)
 
 
 @pytest.mark.parametrize(

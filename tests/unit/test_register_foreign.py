@@ -110,8 +110,9 @@ def test_a_folder_is_one_run_of_one_file_for_each_node(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "n1.csv").write_text(smi((300.0,)))
     (folder / "n2.csv").write_text(smi((200.0,)))
+    (folder / "n3.csv").write_text("unknown\n")
     described(folder)
-    registered(tmp_path, folder)
+    assert "no known format: n3.csv" in "\n".join(registered(tmp_path, folder))
     row = row_of(tmp_path)
     assert row["nodes"] == 2
     assert row["gpu_energy_kwh"] == pytest.approx(500 * 59 / 3.6e6, rel=1e-6)

@@ -70,6 +70,18 @@ def test_the_packed_files_are_tars_that_anybody_can_read(
     assert contents(tmp_path) == contents(tree)
 
 
+def test_images_that_are_links_are_packed_themselves(
+    official: Official, tree: Path, tmp_path: Path, scratch: Path
+) -> None:
+    for path in contents(tree):
+        (tmp_path / "links" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "links" / path).symlink_to(tree / path)
+    prepare_dataset(official.definition, tmp_path / "data", str(tmp_path / "links"))
+    pack(tmp_path / "data")
+    folder = copy_images(tmp_path / "data", str(scratch), "run", ALL)
+    assert contents(folder) == contents(tree)
+
+
 def test_an_image_that_changed_since_it_was_indexed_is_named(
     official: Official, tree: Path, tmp_path: Path
 ) -> None:
@@ -135,6 +147,14 @@ def test_packed_files_of_other_images_are_not_used(
     assert list(scratch.iterdir()) == []
     pack(harmed)
     assert contents(copy_images(harmed, str(scratch), "run", ALL)) == contents(tmp_path / "other")
+
+
+def test_packed_files_that_are_cut_off_are_refused(harmed: Path, scratch: Path) -> None:
+    packed = packed_images(harmed, "val")
+    packed.write_bytes(packed.read_bytes()[:2000])
+    with pytest.raises(InputError, match=r"-val\.tar: is cut off"):
+        copy_images(harmed, str(scratch), "run", ALL)
+    assert list(scratch.iterdir()) == []
 
 
 def test_a_full_disk_is_refused_before_anything_is_written(

@@ -193,9 +193,14 @@ def default_figures(
         if growing:
             curves |= {"figure4": growing, "figure7": growing}
         # The table has each configuration once, figure 5 each model once, at its most GPUs.
-        points = list({made(point).id: point for point in reversed(points)}.values())[::-1]
-        ascending = sorted(largest[::-1], key=lambda point: made(point).gpus)
-        largest = list({made(point).model: point for point in ascending}.values())
+        unique: dict[str, dict[str, Any]] = {}
+        most: dict[str, dict[str, Any]] = {}
+        for point in points:
+            unique.setdefault(made(point).id, point)
+            model = made(point).model
+            if model not in most or point["gpus"] > most[model]["gpus"]:
+                most[model] = point
+        points, largest = list(unique.values()), list(most.values())
     else:
         models = list(dict.fromkeys(line.model for line in series.values()))
         others = [model for model in models if model != "fourcastnet"]

@@ -64,7 +64,8 @@ def pack(folder: Path) -> None:
             size = int(_rounded_up(index.sizes, BLOCK).sum()) + BLOCK * len(index.paths)
             require_space(folder, size, str(folder), "the packed images")
             building = folder / ".packed.tar.partial"
-            with tarfile.open(building, "w", format=tarfile.GNU_FORMAT) as tar:
+            # Links are followed: the images themselves are packed.
+            with tarfile.open(building, "w", format=tarfile.GNU_FORMAT, dereference=True) as tar:
                 for path, size, start in zip(index.paths, index.sizes, _starts(index), strict=True):
                     tar.add(index.folder / path, path)
                     if tar.offset != start + _rounded_up(size, BLOCK):
@@ -86,8 +87,8 @@ def copy_images(
     """
     check_packed(folder)
     base, host = Path(os.path.expanduser(os.path.expandvars(scratch))), os.uname().nodename
-    if "$" in str(base) or not base.is_dir():
-        raise InputError(f"scratch: {base} is not a folder on {host}")
+    if "$" in str(base) or not (base.is_dir() and os.access(base, os.W_OK | os.X_OK)):
+        raise InputError(f"scratch: {base} is not a writable folder on {host}")
     copy = base.absolute() / f"scalewatt-{name}"
     shutil.rmtree(copy, ignore_errors=True)
     try:
@@ -115,4 +116,6 @@ def _unpack(
     with open(packed, "rb", buffering=0) as file:
         for row in rows:
             content = os.pread(file.fileno(), int(index.sizes[row]), int(starts[row]))
+            if len(content) != index.sizes[row]:
+                raise InputError(f"{packed}: is cut off; delete it, and pack the images again")
             (copy / index.paths[row]).write_bytes(content)

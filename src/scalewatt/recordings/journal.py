@@ -172,6 +172,8 @@ def read_journal(files: Iterable[Path]) -> Recording:
 
 def _read(path: Path) -> list[Block]:
     about, frame, flags = read_table(path)
+    if frame.empty:
+        raise InputError(f"{path}: no samples; expected at least one line of numbers")
     time_s, jump_s = even_clock(frame["t"].to_numpy(), frame["mono"].to_numpy())
     if jump_s > CLOCK_JUMP_S:
         detail = f"{path.name}: the wall clock moved by {jump_s:.1f} s against the monotonic one"

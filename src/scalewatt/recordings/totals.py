@@ -130,8 +130,9 @@ def _read_run(
     if np.isnan(end_s):
         flags.append(flag("time_unknown", None, f"run {name} has no time stamp"))
         end_s = length_s
-    sums = {f"{k}_energy": each.where(each >= 0).sum() for k, each in kinds.items()}
-    joules = {column: used_j if used_j > 0 else np.nan for column, used_j in sums.items()}
+    # A task of unknown energy makes that of the run unknown.
+    used = {k: each.where(each >= 0).sum(skipna=False) for k, each in kinds.items()}
+    joules = {f"{k}_energy": used_j if used_j > 0 else np.nan for k, used_j in used.items()}
     total = {"window": name, "begin_s": end_s - length_s, "end_s": end_s, **joules}
     totals = pd.DataFrame([total])
 

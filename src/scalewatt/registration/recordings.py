@@ -59,6 +59,8 @@ class Recorded:
     A host without any has a row without a kind."""
     windows: Sequence[dict[str, Any]]
     """When each host was recorded, in unix seconds, where that is known."""
+    notes: Sequence[str] = ()
+    """Files beside other tools' that were not read."""
 
     @property
     def identity(self) -> list[str]:
@@ -122,14 +124,13 @@ def read_recording(about: Description) -> Recorded:
 
 def _recorded(segments: Iterable[Segment], files: Sequence[RecordedFile]) -> Recorded:
     """What the nodes of a run's segments recorded; InputError for a file among others that is damaged."""
-    rows, windows = [], []
+    rows, windows, notes = [], [], list[str]()
     for segment in segments:
         by_file = {node for source in segment.recordings for node in source.named_by_file}
+        flags = [*segment.flags]
         for host in segment.hosts:
             node = segment.node(host)
-            for problem in () if segment.alone else (*segment.flags, *node.flags):
-                if problem["code"] == "unreadable":
-                    raise InputError(problem["detail"])
+            flags += node.flags
             sensors = [row for block in node.blocks for row in block.rows]
             known = {(s.kind, s.index) for s in sensors if s.quantity != "utilisation"}
             rows += [(segment.number, host, *device) for device in sorted(known) or [(None, None)]]
@@ -138,8 +139,12 @@ def _recorded(segments: Iterable[Segment], files: Sequence[RecordedFile]) -> Rec
             has_clock = node.clock_known and not is_assumed and host not in by_file
             if has_clock and (window := node_window(node.blocks)) is not None:
                 windows.append({"host": host, "start_s": window[0], "end_s": window[1]})
+        problems = [each["detail"] for each in flags if each["code"] == "unreadable"]
+        if problems and not segment.alone:
+            raise InputError(problems[0])
+        notes += problems
     devices = pd.DataFrame(rows, columns=["segment", "host", "kind", "index"])
-    return Recorded(files, devices, windows)
+    return Recorded(files, devices, windows, notes)
 
 
 # --- files ----------------------------------------------------------------------------------------

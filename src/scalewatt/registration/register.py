@@ -115,6 +115,7 @@ def _write(runs: Iterable[_Run], known: Sequence[RegisteredRun], folder: Path) -
         spec = RunSpec(configuration=id_, repeat=repeat, **definition)
         _write_run(folder / id_ / str(repeat), spec, run, number)
         lines.append(f"registered: {id_} repeat {repeat} ({run.about.path})")
+        lines += [f"note: {run.about.path}: {text}" for text in run.recorded.notes]
     return lines
 
 
@@ -240,7 +241,7 @@ def _check_alike(runs: Iterable[_Run], known: Iterable[RegisteredRun]) -> None:
     ]
     common: dict[tuple[str, str], Any] = {}
     for where, id_, point, facts in entries:
-        same = {key: facts[key] for key in _ALIKE}
+        same = {key: facts[key] for key in _ALIKE} | {"series": facts["lines"][0]["series"]}
         groups = [(f"another repeat of {id_}", "variant", same)]
         of_series = {key: getattr(point, key) for key in ("model", "phase", "device")}
         of_series |= {"metric_name": facts["metric_name"], f"{point.gpus} GPUs": id_}

@@ -270,12 +270,14 @@ def read_descriptions(paths: Iterable[Path], table: Path | None) -> list[Descrip
     if table:
         return [*_table_rows(table)]
     # With `runs/*` a shell names the descriptions as well.
-    return [_described_beside(path) for path in paths if path.suffix != ".yaml"]
+    if not (recordings := [path for path in paths if path.suffix != ".yaml"]):
+        raise InputError(f"{paths[0]}: is a description; expected the recording beside it")
+    return [_described_beside(path) for path in recordings]
 
 
 def _described_beside(path: Path) -> Description:
     """Description in the YAML file of a recording's name."""
-    file = path.with_name(f"{path.name}.yaml")
+    file = path.parent / f"{path.name}.yaml"
     if not path.exists() or not file.is_file():
         missing = file if path.exists() else path
         raise InputError(f"{missing}: does not exist; expected a recording and its description")
