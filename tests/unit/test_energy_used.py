@@ -205,6 +205,13 @@ def test_what_is_known_of_the_gpus_counts_as_soon_as_it_is_known(made: Made) -> 
 # --- idle probes --------------------------------------------------------------------------------
 
 
+def test_a_probe_that_was_killed_counts_as_well(tmp_path: Path) -> None:
+    made = Made.create(tmp_path, idle_probe={"seconds": 60, "repeats": 1})
+    folder = made.results / "idle" / "a100" / "1" / ".work" / "run" / "perun"
+    write_journal(folder / "segment-000.n1.csv", "n1", watts(60, 50))
+    assert made.used()["probes_energy_kwh"] == pytest.approx(kwh(6000))
+
+
 def test_idle_probes_count_where_the_campaign_has_them(tmp_path: Path) -> None:
     made = Made.create(tmp_path, idle_probe={"seconds": 60, "repeats": 1})
     folder = made.results / "idle" / "a100" / "1"

@@ -194,12 +194,13 @@ def _described(folder: Path) -> dict[str, Any]:
 
 
 def _probes(results: Path, rated: Powers) -> Iterator[Use]:
-    """Yield what idle probes have used; a probe that failed has left nothing."""
+    """Yield what idle probes have used, also those that run, or were killed."""
     for folder in (each for device in folders(results / "idle") for each in folders(device)):
         name = f"idle probe of {folder.parent.name} repeat {folder.name}"
         probe = json_object(folder / "probe.json")
         held = {key: probe.get(key) for key in ("gpus", "gpu_uuids", "torch_device")}
-        run = Run(folder, {}, rated(folder.parent.name, name), held, None)
+        recorded = (path for path in (folder, *folder.glob(".work/*")) if (path / "perun").exists())
+        run = Run(next(recorded, folder), {}, rated(folder.parent.name, name), held, None)
         try:
             gpus = sum(len(indices) for indices in (held["gpus"] or {}).values())
             is_recorded = segment_numbers(run.recordings)
