@@ -266,8 +266,6 @@ def test_a_missing_repeat_of_another_seed_is_no_other_training_and_no_other_sett
     result = beside(a, b)
     assert pairs(result) == [("a1", "b1"), ("a2", "b2")]
     assert result.differences.empty
-    other = beside(seeded("a1", "a100", [0, 1]), seeded("b1", "a100", [0, 5, 6]))
-    assert listed(other) == [("settings", "seed", "0, 1", "0, 5, 6")]
 
 
 def test_settings_software_machines_and_cluster_that_differ_are_listed_by_their_keys() -> None:

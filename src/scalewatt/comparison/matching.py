@@ -73,13 +73,8 @@ def differences(a: Source, b: Source, pairs: pd.DataFrame) -> pd.DataFrame:
         pd.DataFrame({"a": a.settings.loc[ours], "b": b.settings.loc[theirs]}).rename_axis("name")
         for ours, theirs in pairs.itertuples(index=False, name=None)
     ]
-    seeds = [
-        row
-        for ours, theirs in pairs.itertuples(index=False, name=None)
-        for row in _unlike_seeds(a.runs, b.runs, ours, theirs)
-    ]
     settings = pd.concat(
-        [pd.DataFrame(seeds, columns=["name", "a", "b"]), *(t.reset_index() for t in tables)]
+        [pd.DataFrame(columns=["name", "a", "b"]), *(t.reset_index() for t in tables)]
     )
     settings = _unlike(settings.assign(section="settings"))
     counted = settings.groupby(columns, sort=False, dropna=False).size().reset_index(name="pairs")
@@ -90,22 +85,6 @@ def differences(a: Source, b: Source, pairs: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([counted, _unlike(both)], ignore_index=True).reindex(
         columns=[*columns, "pairs"]
     )
-
-
-def _unlike_seeds(
-    a: pd.DataFrame, b: pd.DataFrame, ours: str, theirs: str
-) -> list[tuple[str, str, str]]:
-    """Seeds of a pair, if repeats that both have differ in theirs, or if it has none in common."""
-    seeds = [
-        runs[runs["configuration"] == id_].set_index("repeat")["seed"]
-        for runs, id_ in ((a, ours), (b, theirs))
-    ]
-    common = seeds[0].index.intersection(seeds[1].index)
-    if len(common):
-        alike = seeds[0][common].to_list() == seeds[1][common].to_list()
-    else:
-        alike = set(seeds[0]) == set(seeds[1])
-    return [] if alike else [("seed", _listed(seeds[0]), _listed(seeds[1]))]
 
 
 def _unlike(rows: pd.DataFrame) -> pd.DataFrame:
