@@ -360,4 +360,4 @@ def test_a_plan_is_in_the_report_before_any_run(tmp_path: Path) -> None:
     assert "Totals of unequal scope are not comparable." in page
     assert SENTENCE in page
     assert "Predicted by the scaling model" in page
-    assert "snakemake --profile profiles/horeka plan" in page
+    assert "snakemake --profile profiles/horeka" in page
