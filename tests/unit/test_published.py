@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -253,6 +254,14 @@ def test_without_the_option_nothing_published_is_drawn(paper: Campaign) -> None:
     definition = {**table_definition(paper, "figure4", []), "options": {}}
     assert len(points(definition, NONE)) == 0
     assert notes(definition, NO_RUNS, {}) == []
+
+
+def test_what_the_scaling_model_does_not_know_is_said_of_each_kind_of_training() -> None:
+    flags = json.dumps([{"code": "extrapolated", "detail": "n = 512 is far"}])
+    run = {**dict.fromkeys(RUNS.names), "model": "resnet50", "phase": "train", "flags": flags}
+    runs = frame_of([run | {"device": device} for device in ("a100", "h100")], RUNS)
+    words = "Simulated resnet50.train on a100, resnet50.train on h100: n = 512 is far."
+    assert notes({"figure": "figure2"}, runs, {}) == [words]
 
 
 @pytest.mark.parametrize("changed", ["epochs", "dataset_samples", "device", "phase", "gpus"])

@@ -11,6 +11,7 @@ from scalewatt.campaign.campaign_types import SAME
 from scalewatt.recordings.terms import SIMULATED
 from scalewatt.results.figures.figure_schema import PANEL_FIGURES
 from scalewatt.results.tables.estimates import is_estimated
+from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import is_overlaid
 from scalewatt.results.text.flag_labels import read_flags
 
@@ -37,9 +38,13 @@ def notes(
             notes.append(f"Published runs followed protocol paper, these (also) {words}.")
     if counted["energy_origin"].eq(SIMULATED).any():
         notes.append(ASSUMED)
-    flags = (flag for text in counted["flags"] for flag in read_flags(text))
-    unknown = (f["detail"] for f in flags if f["code"] in ("cost_assumed", "extrapolated"))
-    notes += [f"Simulated: {detail}." for detail in dict.fromkeys(unknown)]
+    kinds: dict[str, dict[str, None]] = {}
+    for run in records(counted[["model", "phase", "device", "flags"]]):
+        for flag in read_flags(run["flags"]):
+            if flag["code"] in ("cost_assumed", "extrapolated"):
+                kind = f"{run['model']}.{run['phase']} on {run['device']}"
+                kinds.setdefault(flag["detail"], {})[kind] = None
+    notes += [f"Simulated {', '.join(names)}: {detail}." for detail, names in kinds.items()]
     notes += estimate_notes(counted)
     return notes + (seed_notes(seeds) if _shows_errors(definition.get("figure")) else [])
 
