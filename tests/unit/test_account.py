@@ -70,6 +70,18 @@ def test_energy_is_shared_out_to_stages_within_the_nodes_window(tmp_path: Path) 
     assert run.codes() == set()
 
 
+def test_the_energy_of_devices_adds_up_to_that_of_their_kind(tmp_path: Path) -> None:
+    run = accounted(recorded(tmp_path), make_spec())
+    devices, keys = run.tables.devices, ["device_kind", "stage"]
+    sums = devices.groupby(keys)["energy_j"].sum()
+    assert sums.to_dict() == pytest.approx(run.tables.energy.set_index(keys)["energy_j"].to_dict())
+    assert (devices["covered_s"] / devices["duration_s"]).tolist() == pytest.approx([1] * 16)
+    second = devices[devices["sensor"] == "CUDA:1_POWER"].set_index("stage")
+    samples = {"startup": 5, "train": 25, "validate": 9, "unattributed": 2}
+    assert second["samples"].to_dict() == samples
+    assert set(second["mean_power_w"].round(9)) == {200.0} and set(second["device_index"]) == {1}
+
+
 def test_gpus_that_the_run_did_not_hold_count_separately(tmp_path: Path) -> None:
     run = accounted(recorded(tmp_path, gpus={"n1.cluster": [1]}), make_spec(ranks_per_node=1))
     totals = {kind: sum(joules(run, kind).values()) for kind in ("gpu", "unused_gpu")}

@@ -187,6 +187,8 @@ def test_a_run_of_a_perun_file_and_its_folder_is_read_by_its_name(
         (account,) = printed(capsys, "--run", run, file)
         assert printed(capsys, "--run", run, tmp_path) == [account]
         assert (account["run"], account["runtime_s"]) == (run, seconds)
+    write_perun(tmp_path / "other.hdf5", {"n1": NODE})
+    assert "holds 2 perun files; expected one" in refused(capsys, tmp_path)
 
 
 def smi_of_each_rank(folder: Path) -> None:

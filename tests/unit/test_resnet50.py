@@ -134,6 +134,15 @@ def test_the_learning_rate_of_every_update_of_100_epochs(size: int, protocol: st
         assert len(np.unique(learned[5:])) >= 4, "the losses must make the rate drop several times"
 
 
+def test_the_optimiser_is_sgd_with_momentum_and_decay_on_every_parameter() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4))
+    optimizer = workload(size=8192).optimizer(model)
+    assert type(optimizer) is torch.optim.SGD
+    [group] = optimizer.param_groups
+    assert (group["momentum"], group["weight_decay"], group["nesterov"]) == (0.9, 1e-4, False)
+    assert len(group["params"]) == 4
+
+
 def test_losses_of_the_warm_up_do_not_count_for_the_plateau() -> None:
     # the best loss of all comes in the warm-up, and would make every later one a bad one
     learned = rates(workload("corrected", 8192), [0.1] * 5 + np.linspace(7, 6, 30).tolist(), 1)

@@ -22,7 +22,7 @@ from scalewatt.common.files import parse_json
     option("--source", "SOURCE", "what of: a path, a URL, or patterns of files", str),
     option("--year", "YEAR", "only this year of ERA5", int),
     option("--out", "FILE", "JSON file that describes it"),
-    flag("--pack", "also put all images into one file, for staging"),
+    flag("--pack", "also put the images of each split into one file, for staging"),
 )
 def prepare(arguments: argparse.Namespace) -> None:
     """Prepare a dataset and describe it."""

@@ -150,7 +150,9 @@ def read_account(
     if path.is_dir():
         is_run = segment_numbers(recordings_of(path)) or (path / "spec.json").exists()
         files = [] if is_run else files_in(path, reading.options(path), reading.nodes)
-        perun_files = [p for p in path.glob("*.hdf5") if not p.name.startswith("failed_")]
+        perun_files = [p for p in path.glob("[!.]*.hdf5") if not p.name.startswith("failed_")]
+        if len(perun_files) > 1 and not (is_run or files):
+            raise InputError(f"{path}: holds {len(perun_files)} perun files; expected one by its name")
         if is_run or (not files and len(perun_files) != 1):
             return _account_for_run(path, reading, events, traces)
         path = path if files else perun_files[0]
