@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from archived import Project, below, changed, content, make_project
 
+from scalewatt.archive import import_archive as import_module
 from scalewatt.archive.bag import Bag, BagInfo, write_bag
 from scalewatt.archive.cluster_facts import read_facts
 from scalewatt.archive.import_archive import check_archive
@@ -289,6 +290,21 @@ def test_of_several_imports_at_a_time_one_wins_and_none_harms_it(
         if name != METADATA:
             assert (other.path / name).read_bytes() == data, name
     assert sorted(path.name for path in (other.path / "results").iterdir()) == ["small"]
+
+
+def test_an_import_that_fails_at_its_end_leaves_nothing(
+    other: Project, archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(path: Path, text: str) -> None:
+        if path.name.endswith(".cluster.yaml"):
+            raise OSError(28, "No space left on device")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    monkeypatch.setattr(import_module, "write_text", write)
+    with pytest.raises(InputError, match="No space left on device"):
+        other.import_(archive)
+    assert not [path for path in below(other.path) if "small" in path]
 
 
 def test_a_campaign_that_is_none_leaves_nothing(other: Project, archive: Path) -> None:

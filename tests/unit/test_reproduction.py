@@ -21,6 +21,7 @@ from scipy import stats
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import Cluster, parse_cluster
 from scalewatt.campaign.expansion import expand
+from scalewatt.campaign.run_spec import InitialWeights
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table_with_csv
 from scalewatt.reproduction.files import difference
@@ -382,6 +383,17 @@ def test_a_run_that_this_machine_cannot_run_is_not_repeated_with_the_reason(
     here = cluster(**changes)
     run, reason = choose_run(campaign(cluster()), here, tmp_path)
     assert run is None and why in reason
+
+
+@pytest.mark.parametrize("configuration", ["../../elsewhere", "../energy/x"])
+def test_weights_that_lie_elsewhere_are_not_started_from(
+    tmp_path: Path, configuration: str
+) -> None:
+    source = InitialWeights(configuration, 1, "0" * 64)
+    finish(tmp_path, 2, 1, 90, initial_weights=source)
+    here = cluster()
+    run, reason = choose_run(campaign(here), here, tmp_path)
+    assert run is None and "allowed: weights below" in reason
 
 
 def test_a_run_that_is_asked_for_is_repeated_or_refused(tmp_path: Path) -> None:

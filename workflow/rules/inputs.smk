@@ -94,7 +94,7 @@ def initial_weights(wildcards, input):
     """Return the option for the weights that a run starts from."""
     path = input.get("initial")
     if wildcards.folder == AGAIN:
-        path = initial_weights_path(Path(RESULTS), spec_of(wildcards))
+        path = checked(initial_weights_path, Path(RESULTS), spec_of(wildcards))
     return f"--initial-weights {shlex.quote(str(path))}" if path else ""
 
 

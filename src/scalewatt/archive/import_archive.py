@@ -151,13 +151,20 @@ def _rename(folder: Path, name: str) -> Campaign:
 
 
 def _place(folder: Path, name: str, results: Path, campaigns: Path) -> None:
-    """Move everything to its place, the results last, in one step."""
+    """Move everything to its place, or nothing: the results last, in one step."""
     try:
         # Whoever makes this folder has the name; renaming onto an empty folder is allowed.
         (results / name).mkdir()
     except FileExistsError:
         raise InputError(f"{results / name}: exists already: another import was faster") from None
-    for source in (folder / "campaigns").iterdir():
-        # A copy, as the two folders may lie on different disks.
-        write_text(campaigns / source.name, source.read_text(encoding="utf-8"))
-    (folder / "results" / name).rename(results / name)
+    sources = list((folder / "campaigns").iterdir())
+    try:
+        for source in sources:
+            # A copy, as the two folders may lie on different disks.
+            write_text(campaigns / source.name, source.read_text(encoding="utf-8"))
+        (folder / "results" / name).rename(results / name)
+    except BaseException:
+        for source in sources:
+            (campaigns / source.name).unlink(missing_ok=True)
+        (results / name).rmdir()
+        raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 
 from scalewatt.campaign.campaign_types import Campaign
@@ -65,11 +66,17 @@ def run_folder(results: Path, run: RunName) -> Path:
 
 
 def initial_weights_path(results: Path, spec: RunSpec) -> Path | None:
-    """Weights that a run starts from; None if it starts from none."""
+    """Weights that a run starts from; None if it starts from none.
+
+    InputError if they would not lie among the campaign's runs: a spec may have come with an archive.
+    """
     source = spec.initial_weights
     if source is None:
         return None
-    return run_folder(results, (source.configuration, source.repeat)) / "weights.pt"
+    path = run_folder(results, (source.configuration, source.repeat)) / "weights.pt"
+    if not Path(os.path.normpath(path)).is_relative_to(os.path.normpath(results / "runs")):
+        raise InputError(f"initial_weights: {path}: allowed: weights below {results / 'runs'}")
+    return path
 
 
 def _obstacle(campaign: Campaign, cluster: Cluster, results: Path, run: RunName) -> str | None:
@@ -85,9 +92,9 @@ def _obstacle(campaign: Campaign, cluster: Cluster, results: Path, run: RunName)
         return f"the run was {first}, and the cluster '{cluster.name}' {now}"
     try:
         spec = read_spec(folder / "spec.json")
+        weights = initial_weights_path(results, spec)
     except InputError as error:
         return str(error)
-    weights = initial_weights_path(results, spec)
     if weights is not None and not weights.exists():  # making them is another training
         return f"its initial weights {weights.relative_to(results)} are missing"
     device = cluster.devices.get(spec.device)
