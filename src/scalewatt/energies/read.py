@@ -152,7 +152,9 @@ def read_account(
         files = [] if is_run else files_in(path, reading.options(path), reading.nodes)
         perun_files = [p for p in path.glob("[!.]*.hdf5") if not p.name.startswith("failed_")]
         if len(perun_files) > 1 and not (is_run or files):
-            raise InputError(f"{path}: holds {len(perun_files)} perun files; expected one by its name")
+            raise InputError(
+                f"{path}: holds {len(perun_files)} perun files; expected one by its name"
+            )
         if is_run or (not files and len(perun_files) != 1):
             return _account_for_run(path, reading, events, traces)
         path = path if files else perun_files[0]
