@@ -89,7 +89,7 @@ def test_all_is_made_again_from_histories_and_energies(
     assert [name for name in tables if again.get(name) != tables[name]] == []
     scalewatt(fresh, "reproduce", "--site", "campaigns/theirs.cluster.yaml")
     status = scalewatt(fresh, "status", "--site", "campaigns/theirs.cluster.yaml")
-    assert re.search(r"^runs .* 8 of 8$", status, flags=re.MULTILINE), status
+    assert re.search(r"^runs +8 of 8 \(100 %\)$", status, flags=re.MULTILINE), status
 
 
 @pytest.mark.long
