@@ -7,7 +7,7 @@ from typing import Any
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import parse_json
-from scalewatt.recordings.terms import DEVICE_KINDS, EXCLUDED, NODE, UNKNOWN, Flag, flag_table
+from scalewatt.recordings.terms import EXCLUDED, UNKNOWN, Flag, flag_table
 
 FLAG_WORDS = {code: row["sentence"] for code, row in flag_table().items()}
 LEFT_OUT = tuple(code for code, row in flag_table().items() if row["severity"] == EXCLUDED)
@@ -44,11 +44,3 @@ def left_out(flags: Iterable[Flag]) -> str | None:
 def counts_processes(run: Mapping[str, Any]) -> bool:
     """Return True if the ranks of a run (a row of RUNS) are processes: on CPUs, or sharing a GPU."""
     return run["torch_device"] == "cpu" or bool(details_of(run, "gpus_shared"))
-
-
-def absent_kinds(row: Mapping[str, Any]) -> list[str]:
-    """Return the device kinds out of a run's scope, where its flags say that nothing is known of them."""
-    scope = (row["energy_scope"] or "").split("+")
-    if not details_of(row, "absent") or scope == [NODE]:  # a node's meter counts all of its parts
-        return []
-    return [kind for kind in DEVICE_KINDS if kind not in scope]
