@@ -164,6 +164,11 @@ def test_a_full_disk_is_refused_before_anything_is_written(
     with pytest.raises(InputError, match=r"GB are free, the images need 0\.0 GB"):
         copy_images(harmed, str(scratch), "run", ALL)
     assert list(scratch.iterdir()) == []
+    blocks = 4096 * len(ImageFolderIndex.load(harmed, "train").paths)  # enough for one split
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=blocks))
+    with pytest.raises(InputError, match="the images need"):
+        copy_images(harmed, str(scratch), "run", ALL)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=9000))
     packed_images(harmed, "train").unlink()
     with pytest.raises(InputError, match=r"the packed images need 0\.0 GB"):
         pack(harmed)

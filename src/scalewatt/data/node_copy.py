@@ -91,13 +91,18 @@ def copy_images(
         raise InputError(f"scratch: {base} is not a writable folder on {host}")
     copy = base.absolute() / f"scalewatt-{name}"
     shutil.rmtree(copy, ignore_errors=True)
+    indices = {split: ImageFolderIndex.load(folder, split) for split in wanted}
+    rows_of = {
+        split: np.arange(len(indices[split].paths)) if positions is None else positions
+        for split, positions in wanted.items()
+    }
+    sizes = np.concatenate([indices[split].sizes[rows] for split, rows in rows_of.items()])
+    needed = int(_rounded_up(sizes, os.statvfs(base).f_frsize).sum())
+    advice = "; name another folder, or leave scratch out"
+    require_space(base, needed, f"scratch: {base} on {host}", "the images", advice)
     try:
-        for split, positions in wanted.items():
-            index = ImageFolderIndex.load(folder, split)
-            rows = np.arange(len(index.paths)) if positions is None else positions
-            needed = int(_rounded_up(index.sizes[rows], os.statvfs(base).f_frsize).sum())
-            advice = "; name another folder, or leave scratch out"
-            require_space(base, needed, f"scratch: {base} on {host}", "the images", advice)
+        for split, index in indices.items():
+            rows = rows_of[split]
             for class_ in index.classes:
                 (copy / split / class_).mkdir(parents=True)
             unpack = partial(_unpack, packed_images(folder, split), copy, index, _starts(index))
