@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import tarfile
@@ -164,8 +165,10 @@ def test_a_full_disk_is_refused_before_anything_is_written(
     with pytest.raises(InputError, match=r"GB are free, the images need 0\.0 GB"):
         copy_images(harmed, str(scratch), "run", ALL)
     assert list(scratch.iterdir()) == []
-    blocks = 4096 * len(ImageFolderIndex.load(harmed, "train").paths)  # enough for one split
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=blocks))
+    block = os.statvfs(scratch).f_frsize
+    sizes = ImageFolderIndex.load(harmed, "train").sizes
+    one_split = int((-(-sizes // block) * block).sum())
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=one_split))
     with pytest.raises(InputError, match="the images need"):
         copy_images(harmed, str(scratch), "run", ALL)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=9000))
