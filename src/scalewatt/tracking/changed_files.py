@@ -33,7 +33,7 @@ def _changed_since(campaign: Campaign, model: str, results: Path, work: Path) ->
     specs = [run_spec(campaign, run.configuration.id, run.repeat) for run in runs]
     try:
         files = command_files(specs[0])
-    except InputError:  # who would train it is told
+    except InputError:  # refused where it would be trained
         return
     begun = work_folders(work)
     changed: list[list[str]] = []

@@ -95,7 +95,7 @@ def check_budget(
 
 
 def powers_of(devices: Mapping[str, Device]) -> Powers:
-    """Function to the rated powers of a cluster's device; of one that it does not have none are known."""
+    """Function to the rated powers of a cluster's device; null for a device that it lacks."""
     nothing: dict[str, Any] = dict.fromkeys(DEVICE_KINDS)
     return lambda device, _: powers(devices[device]) if device in devices else nothing
 

@@ -77,7 +77,7 @@ class CampaignFolders:
         return cls(loaded, cluster, results / loaded.name, root / loaded.name)
 
     def spec(self, run: RunName) -> RunSpec:
-        """Spec of one of its runs; of one that the campaign has no more, as it was written."""
+        """Spec of one of its runs; as it was written if the campaign no longer has the run."""
         if run[0] not in self.campaign.configurations:
             return read_spec(self.folder(run) / SPEC)
         return run_spec(self.campaign, *run)
@@ -244,7 +244,7 @@ def set_replaced_aside(folders: CampaignFolders, jobs: Iterable[ToTrain]) -> lis
             _check_unused(folders, job.run)
             measurement = measurement_of(folders.results, *job.run) or ""
             row = exclusion(job.run, REPLACED, why, measurement)
-            # Of an incomplete working directory the run could not be published again.
+            # From an incomplete working directory the run could not be published again.
             with_work = job.forced or why == _INCOMPLETE
             kept = _set_aside(folders, job.run, row, with_work)
             # Where the training reads it: Snakemake has already decided whether to make it.
