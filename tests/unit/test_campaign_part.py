@@ -14,7 +14,7 @@ from scalewatt.campaign.exclusions import COLUMNS, read_exclusions
 from scalewatt.campaign.load import check_devices, load_campaign
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
-from scalewatt.targets.obstacles import idle_obstacle
+from scalewatt.targets.obstacles import obstacle
 from scalewatt.targets.result_set import ResultSet
 
 HOREKA = ROOT / "config" / "horeka.yaml"
@@ -149,7 +149,7 @@ def test_results_are_of_these_runs_and_no_probe_is_made(
     monkeypatch.chdir(tmp_path)  # where no probe has been made
     assert part.runs() == [["resnet50-local-n001-lbs0016-full", 1]]
     assert part.pages == {"resnet50-local-n001-lbs0016-full": [1]}
-    assert part.probes == {} and "only" in str(idle_obstacle(part))
+    assert part.probes == {} and "only" in str(obstacle(part, "idle", "cluster.yaml"))
     assert part.definition("runs")["missing"] == []
 
 

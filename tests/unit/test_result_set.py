@@ -13,7 +13,7 @@ from scalewatt.campaign.cluster import known_devices, load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.report.definition import report_definition
-from scalewatt.targets.obstacles import figure_obstacle, idle_obstacle, notices, plan_obstacle
+from scalewatt.targets.obstacles import notices, obstacle
 from scalewatt.targets.result_set import ROW_FILES, ResultSet
 
 CLUSTER_FILE = PROJECT_ROOT / "config.yaml"
@@ -91,23 +91,22 @@ def test_an_imported_campaign_without_traces_leaves_figure_5_out_and_says_so(
     for run in results.figure_runs("figure5"):
         finish(results, *run)
     assert "figure5" in results.figures and "figure5" not in theirs.figures
-    assert "needs power traces" in (figure_obstacle(theirs, "figure5") or "")
+    assert "needs power traces" in (obstacle(theirs, "figure5", "cluster.yaml") or "")
     assert any(
         "recordings for figure5, pages" in sentence for sentence in notices(theirs, "cluster.yaml")
     )
 
 
 def test_obstacles_name_the_key_and_an_example(results: ResultSet) -> None:
-    assert figure_obstacle(results, "figure2") is None
+    assert obstacle(results, "figure2", "cluster.yaml") is None
     others: dict[str, Any] = {"figure2": results.campaign.figures["figure2"]}
     campaign = replace(results.campaign, figures=others, idle_probe=None)
     fewer = replace(results, campaign=campaign)
     for name in ("figure5", "table1", "pareto", "variants"):
-        text = figure_obstacle(fewer, name) or ""
+        text = obstacle(fewer, name, "cluster.yaml") or ""
         assert f"{name}: needs figures.{name} in " in text
-    assert "needs idle_probe in" in (idle_obstacle(fewer) or "")
-    known = fewer.campaign, fewer.cluster, "cluster.yaml", lambda: None
-    assert "cluster.yaml" in (plan_obstacle(*known) or "")
+    assert "needs idle_probe in" in (obstacle(fewer, "idle", "cluster.yaml") or "")
+    assert "cluster.yaml" in (obstacle(fewer, "plan", "cluster.yaml") or "")
 
 
 def test_that_nothing_is_trained_is_said_unless_somebody_asked_for_it(results: ResultSet) -> None:

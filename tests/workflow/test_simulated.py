@@ -71,7 +71,7 @@ def test_of_the_papers_campaign_every_run_is_simulated_and_nothing_else_is_made(
     assert jobs["pages_of_runs"] == 53
     assert jobs["draw_figure"] == jobs["figure_table"] - 1 == 10  # the paper's seven and three more
     assert jobs["claims_table"] == jobs["report"] == jobs["plan_table"] == 1
-    assert not {"train", "dataset", "probe", "idle_table", "prediction_table"} & set(jobs)
+    assert not {"train", "dataset", "probe", "idle_probe", "prediction_table"} & set(jobs)
 
 
 def test_the_model_is_not_held_against_itself(planned: Workspace, played: Workspace) -> None:

@@ -1,4 +1,4 @@
-# What all rules share: the cluster (Snakemake's config), the campaign, and the paths.
+# What all rules share: the cluster (Snakemake's config), the campaign, its results, and their paths.
 #
 # A job on a cluster parses this again when it starts, perhaps after the campaign was edited:
 # it reads the run's definition from its spec.json.
@@ -8,36 +8,29 @@ import re
 import shlex
 import sys
 import uuid
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
-from scalewatt.campaign.cluster import known_devices, parse_cluster
-from scalewatt.campaign.exclusions import excluded_runs, read_exclusions
-from scalewatt.campaign.external_command import check_commands
-from scalewatt.campaign.load import check_devices, is_results_only, load_campaign
-from scalewatt.campaign.registered_campaign import facility_cluster, registered_devices
-from scalewatt.campaign.run_spec import read_spec, run_spec
+from scalewatt.campaign.cluster import parse_cluster
+from scalewatt.campaign.load import load_campaign
 from scalewatt.common.errors import InputError
-from scalewatt.common.python_variables import shell_setup
 from scalewatt.common.project_files import PACKAGE, shipped
+from scalewatt.common.python_variables import shell_setup
 from scalewatt.common.yaml_files import read_yaml
-from scalewatt.run_files.inventory import missed_by_notes
 from scalewatt.run_files.record import STARTED_BY
-from scalewatt.scheduling.job_request import check_requests
 from scalewatt.targets import versions
-from scalewatt.targets.obstacles import (
-    all_obstacle,
-    idle_obstacle,
-    notices,
-    plan_obstacle,
-    prediction_obstacle,
-)
+from scalewatt.targets.obstacles import check_campaign, obstacle
 from scalewatt.targets.result_set import ResultSet
+
+
+def say(sentence):
+    """Print a sentence of ours among Snakemake's."""
+    print(f"scalewatt: {sentence}", file=sys.stderr, flush=True)
 
 
 def refuse(message):
     """End Snakemake before anything starts, with one message."""
-    print(f"scalewatt: error: {message}", file=sys.stderr, flush=True)
+    say(f"error: {message}")
     raise SystemExit(1)
 
 
@@ -51,17 +44,15 @@ def checked(function, *arguments):
 
 # Pictures go to files: a display's backend, or an unknown one, is of no use.
 os.environ.pop("MPLBACKEND", None)
-
+IN_JOB = workflow.remote_exec
 
 if not workflow.configfiles:  # no profile, and no --configfile: this machine
 
     configfile: "config.yaml"
 
 
-# --- scalewatt's commands -------------------------------------------------------------------------
-
-# They run with the Python that runs Snakemake, activated or not; with --sdm conda, with the one of the
-# rule's environment, which has the packages, and with the code from here.
+# scalewatt's commands run with the Python that runs Snakemake, activated or not; with --sdm conda, with the
+# one of the rule's environment, which has the packages, and with the code from here.
 WITH_CONDA = "conda" in map(str, workflow.deployment_settings.deployment_method)
 PYTHON = "python" if WITH_CONDA else shlex.quote(sys.executable)
 PATHS = f"export PYTHONPATH={shlex.quote(str(PACKAGE.parent))}; " if WITH_CONDA else ""
@@ -69,118 +60,55 @@ shell.prefix(
     f'set -euo pipefail; {PATHS}scalewatt() {{{{ {PYTHON} -P -m scalewatt.cli "$@"; }}}}; '
 )
 
-# Jobs inherit it: by it a run's record knows which tries are this Snakemake's.
-if not workflow.remote_exec:
-    os.environ[STARTED_BY] = uuid.uuid4().hex
-
-# --- the campaign and the cluster -----------------------------------------------------------------
+# --- the cluster, the campaign and its results ----------------------------------------------------
 
 CLUSTER_FILE = " ".join(map(os.path.relpath, workflow.configfiles))
-if not workflow.remote_exec:
+if not IN_JOB:
+    # Jobs inherit it: by it a run's record knows which tries are this Snakemake's.
+    os.environ[STARTED_BY] = uuid.uuid4().hex
     # Snakemake reads 1:30:00 as 5400, and of a key given twice the last.
     for path in workflow.configfiles:
         checked(read_yaml, os.path.relpath(path))
 OPTIONS = " with --config" if workflow.config_settings.config else ""
 CLUSTER = checked(parse_cluster, config, f"{CLUSTER_FILE or 'the profile'}{OPTIONS}")
 CAMPAIGN = checked(load_campaign, CLUSTER.campaign, CLUSTER)
-DEVICES = checked(known_devices, CLUSTER)
-RESULTS_ONLY = is_results_only(CAMPAIGN, CLUSTER)
-TRAINS = not RESULTS_ONLY and not CLUSTER.simulates
-if CAMPAIGN.registered:  # runs made elsewhere, on any device: nothing is trained
-    DEVICES = registered_devices(CAMPAIGN, CLUSTER)
+# A job on a cluster makes no table: it does not read what is left out of them.
+RESULT_SET = checked(ResultSet.load, CAMPAIGN, CLUSTER, not IN_JOB)
+CLUSTER, RESULTS_ONLY = RESULT_SET.cluster, RESULT_SET.finished_only
+FIGURES = RESULT_SET.figures
 
+# --- paths ----------------------------------------------------------------------------------------
 
-@cache
-def scaling_model():
-    """Return the cluster's scaling model; None if the cluster file names none."""
-    if CLUSTER.scaling_model is None:
-        return None
-    # Only here: what reads models is imported where one is named.
-    from scalewatt.scaling.predict import read_model
-
-    return checked(read_model, CLUSTER.scaling_model)
-
-
-def scaling_model_file(wildcards):
-    """Return the file of the cluster's scaling model, as an input, wherever it was found."""
-    return scaling_model().path if scaling_model() else []
-
-
-def upper_s(spec):
-    """Return an upper bound of a run's time in s by the scaling model; None if unknown."""
-    return scaling_model() and scaling_model().upper_runtime_s(spec)
-
-
-if not RESULTS_ONLY and not workflow.remote_exec:
-    checked(check_devices, CAMPAIGN, CLUSTER)
-    checked(check_requests, CAMPAIGN, CLUSTER, CLUSTER_FILE, upper_s)
-    checked(check_commands, CAMPAIGN)
-CLUSTER = facility_cluster(CAMPAIGN, CLUSTER)
-
-# --- results and work -----------------------------------------------------------------------------
-
-RESULTS = f"results/{CAMPAIGN.name}"
+RESULTS = RESULT_SET.folder
 # One run, repeated by the target `reproduce`, has the same files in a folder of its own.
 AGAIN = f"{RESULTS}/reproduction"
-RUN = "{folder}/runs/{configuration}/{repeat}"
 LOGS = f"{RESULTS}/logs"
 WORK = f"{CLUSTER.work_root}/{CAMPAIGN.name}"
-# Next to the campaign's own, whose working directories have the same names.
 WORKS = {RESULTS: WORK, AGAIN: f"{WORK}.reproduce"}
+if not IN_JOB:
+    for sentence in checked(check_campaign, RESULT_SET, CLUSTER_FILE, Path(WORK)):
+        say(sentence)
 # Written before the first job; no input, so that a change of the machine makes no finished run again, and
 # among the logs, so that no archive takes it: it has paths.
 CLUSTER_JSON = f"{LOGS}/cluster.json"
-MANIFEST = [f"{RESULTS}/SHA256SUMS", f"{RESULTS}/manifest.json"]
 SETUP = shell_setup(CLUSTER.setup)
-
-# What is left out of the tables. A job on a cluster makes none: it does not read the list.
-EXCLUSIONS = [] if workflow.remote_exec else checked(read_exclusions, CAMPAIGN)
-EXCLUSIONS = [row for row in EXCLUSIONS if CAMPAIGN.has_run(*row.run)]
-RESULT_SET = ResultSet(
-    CAMPAIGN,
-    CLUSTER,
-    DEVICES,
-    RESULTS_ONLY,
-    excluded_runs(EXCLUSIONS, Path(RESULTS), finished=RESULTS_ONLY),
-    missed_by_notes(Path(RESULTS)),
-)
-ALL_RUNS = RESULT_SET.runs()
-
-if not workflow.remote_exec:
-    for notice in notices(RESULT_SET, CLUSTER_FILE):
-        print(f"scalewatt: {notice}", file=sys.stderr, flush=True)
-
-
-FOLDER = f"{re.escape(RESULTS)}|{re.escape(AGAIN)}"
+RUN = "{folder}/runs/{configuration}/{repeat}"
+FILES_OF_RUN = {
+    "history": f"{RUN}/history.parquet",
+    "events": f"{RUN}/events.parquet",
+    "perun": directory(f"{RUN}/perun"),
+    "log": f"{RUN}/train.log",
+    "provenance": f"{RUN}/provenance.json",
+}
 # With results_only nothing is made of the campaign but tables and figures.
-FOLDER_OF_RUNS = AGAIN if RESULTS_ONLY and not workflow.remote_exec else FOLDER
+MADE_IN = [AGAIN] if RESULTS_ONLY and not IN_JOB else [RESULTS, AGAIN]
+FOLDER_OF_RUNS = "|".join(map(re.escape, MADE_IN))
 
 
 wildcard_constraints:
-    folder=FOLDER,
+    folder=f"{re.escape(RESULTS)}|{re.escape(AGAIN)}",
     configuration=r"[a-z0-9][A-Za-z0-9._-]*",
     repeat=r"[1-9][0-9]*",
     dataset=r"[^/.][^/]*",
-
-
-def spec_of(wildcards):
-    """Return the spec of the wildcards' run.
-
-    In a cluster's job, or if the finished run is repeated, it is read from the run's spec.json.
-    """
-    id_, repeat = wildcards.configuration, int(wildcards.repeat)
-    is_campaigns = wildcards.folder == RESULTS and id_ in CAMPAIGN.configurations
-    if is_campaigns and not workflow.remote_exec:
-        return run_spec(CAMPAIGN, id_, repeat)
-    path = RUN.format(folder=RESULTS, configuration=id_, repeat=repeat)
-    return read_spec(f"{path}/spec.json")
-
-
-def available(obstacle, files):
-    """Return an input function: the files, or none if there is an obstacle (scalewatt.targets)."""
-    return lambda wildcards: [] if obstacle() else files
-
-
-def required(obstacle, files):
-    """Return a target's input function: the files; an obstacle ends Snakemake with its message."""
-    return lambda wildcards: refuse(obstacle()) if obstacle() else files
+    year="[0-9]{4}",
+    device="[^/]+",

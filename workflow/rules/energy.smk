@@ -1,10 +1,31 @@
-# Energy: perun's files to power traces and to energy per node, device kind and stage.
-#   in   a run folder
-#   out  traces/<configuration>/<repeat>.parquet, energy/<configuration>/<repeat>.parquet and, next
-#        to the latter, .epochs.parquet, .devices.parquet, .flags.parquet and .cross-checks.parquet
+# Runs: their specs, and from perun's files to power traces and to energy per node, device kind and stage.
+#   in   the campaign (of a run that is repeated its spec.json, whatever the campaign has become); run folders
+#   out  runs/<configuration>/<repeat>/spec.json, which trainings and simulations read; below traces and
+#        energy <configuration>/<repeat>.parquet, of energy also by epoch and device, flags and
+#        cross-checks
+from scalewatt.campaign.cluster import powers
 from scalewatt.targets.result_set import ENERGY_BESIDE
 
 ENERGY = "{folder}/energy/{configuration}/{repeat}"
+
+
+rule spec:
+    output:
+        f"{RUN}/spec.json",
+    log:
+        "{folder}/logs/spec/{configuration}-{repeat}.log",
+    wildcard_constraints:
+        folder=FOLDER_OF_RUNS,
+    priority: 100
+    localrule: True
+    conda:
+        "../../envs/analysis.yaml"
+    params:
+        text=lambda wildcards: spec_of(wildcards).text,
+    message:
+        "spec of {wildcards.configuration} repeat {wildcards.repeat}"
+    shell:
+        "printf '%s\\n' {params.text:q} 2> {log:q} > {output:q}"
 
 
 rule energy:
@@ -24,7 +45,7 @@ rule energy:
     conda:
         "../../envs/analysis.yaml"
     params:
-        powers=rated_powers,
+        powers=lambda wildcards: powers(RESULT_SET.devices[spec_of(wildcards).device]),
         version=versions.ENERGY,
     message:
         "energy of {wildcards.configuration} repeat {wildcards.repeat}"

@@ -3,8 +3,10 @@
 #   out  figures/<figure>.{pdf,svg,png} and .csv (exactly the plotted points),
 #        .caption.{tex,md} (its notes),
 #        figures/runs/<configuration>/<repeat>.svg; report.html
+from dataclasses import asdict
+
 from scalewatt.figures.draw_figure import SUFFIXES
-from scalewatt.targets.result_set import PAGE_FILES
+from scalewatt.report.definition import report_definition
 
 
 rule draw_figure:
@@ -28,104 +30,10 @@ rule draw_figure:
         "../scripts/figure.py"
 
 
-rule figure1:
-    input:
-        files_of_figure("figure1"),
-
-
-rule figure2:
-    input:
-        files_of_figure("figure2"),
-
-
-rule figure3:
-    input:
-        files_of_figure("figure3"),
-
-
-rule figure4:
-    input:
-        files_of_figure("figure4"),
-
-
-rule figure5:
-    input:
-        files_of_figure("figure5"),
-
-
-rule figure6:
-    input:
-        files_of_figure("figure6"),
-
-
-rule figure7:
-    input:
-        files_of_figure("figure7"),
-
-
-rule scaling:
-    input:
-        files_of_figure("scaling"),
-
-
-rule power:
-    input:
-        files_of_figure("power"),
-
-
-rule table1:
-    input:
-        files_of_figure("table1"),
-
-
-rule breakdown:
-    input:
-        files_of_figure("breakdown"),
-
-
-rule learning:
-    input:
-        files_of_figure("learning"),
-
-
-rule pareto:
-    input:
-        files_of_figure("pareto"),
-
-
-rule cost_per_sample:
-    input:
-        files_of_figure("cost_per_sample"),
-
-
-rule operating_points:
-    input:
-        files_of_figure("operating_points"),
-
-
-rule variants:
-    input:
-        files_of_figure("variants"),
-
-
-rule figures:
-    input:
-        [RESULT_SET.figure_files(name) for name in FIGURES if name != "table1"],
-
-
-# --- a page for each run --------------------------------------------------------------------------
-
-
 # One job draws all pages of a configuration: starting it takes longer than a page.
 rule pages_of_runs:
     input:
-        lambda wildcards: RESULT_SET.files(
-            [
-                [wildcards.configuration, repeat]
-                for repeat in RESULT_SET.pages[wildcards.configuration]
-            ],
-            *PAGE_FILES,
-        ),
+        lambda wildcards: RESULT_SET.page_inputs(wildcards.configuration),
     output:
         directory(f"{RESULTS}/figures/runs/{{configuration}}"),
     log:
@@ -145,24 +53,21 @@ rule pages_of_runs:
         "../scripts/run_pages.py"
 
 
-rule run_pages:
-    input:
-        expand(
-            f"{RESULTS}/figures/runs/{{configuration}}", configuration=RESULT_SET.pages
-        ),
-
-
-# --- the report -----------------------------------------------------------------------------------
-
+# What the report shows and the manifest records.
 SHOWN = [
-    *(*rules.figures.input, *TABLE1, *rules.tables.input, *RESULT_SET.claims_files),
-    *(PLANNED, PREDICTED),
+    *TARGETS["figures"],
+    *RESULT_SET.figure_files("table1") * ("table1" in FIGURES),
+    *TABLES,
+    *RESULT_SET.claims_files,
+    lambda wildcards: [] if obstacle_to("plan") else PLAN,
+    lambda wildcards: [] if obstacle_to("prediction") else PREDICTED,
 ]
+FACTS = (CAMPAIGN, CLUSTER, RESULT_SET.facts, RESULT_SET.remeasured)
 
 
 rule report:
     input:
-        RESULT_SET.files(ALL_RUNS, "runs/{configuration}/{repeat}/provenance.json"),
+        RESULT_SET.files(ALL_RUNS, PROVENANCE),
         SHOWN,
     output:
         f"{RESULTS}/report.html",
@@ -172,7 +77,7 @@ rule report:
     conda:
         "../../envs/analysis.yaml"
     params:
-        definition=report_content,
+        definition=lambda wildcards: asdict(report_definition(*FACTS)),
         version=versions.REPORT,
     message:
         "report"

@@ -3,11 +3,8 @@ import atexit
 
 from scalewatt.common.files import write_json
 from scalewatt.common.errors import nearest
-from scalewatt.scaling.simulation.run import check_simulations
 from scalewatt.scheduling.preflight import check_before_submission
-from scalewatt.slurm.job_queue import RULES
 from scalewatt.targets.failures import failure_lines
-from scalewatt.tracking.changed_files import changed_files
 from scalewatt.tracking.remeasure import (
     CampaignFolders,
     ToTrain,
@@ -17,19 +14,6 @@ from scalewatt.tracking.remeasure import (
 # What writes much. All else needs nothing but the results, wherever they were copied to.
 DEMANDING = {"dataset", "era5_year", "probe", "simulate", *RULES}
 FOLDERS = CampaignFolders(CAMPAIGN, CLUSTER, Path(RESULTS), Path(WORK))
-
-
-def say(sentence):
-    """Print a sentence of ours among Snakemake's."""
-    print(f"scalewatt: {sentence}", file=sys.stderr, flush=True)
-
-
-if CLUSTER.simulates and not RESULTS_ONLY and not workflow.remote_exec:
-    checked(check_simulations, CAMPAIGN, CLUSTER, scaling_model())
-
-if TRAINS and not workflow.remote_exec:
-    for sentence in checked(changed_files, CAMPAIGN, Path(RESULTS), Path(WORK)):
-        say(sentence)
 
 
 # Snakemake looks at the targets when all rules are read, and ends if there is no rule for one.

@@ -1,21 +1,10 @@
 # What rules take: functions of wildcards to inputs, params and resources.
-import shlex
-from dataclasses import asdict
-
-from scalewatt.campaign.cluster import basis, is_made_here, powers
-from scalewatt.campaign.exclusions import remeasured_runs
-from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.campaign.campaign_file import all_years
-from scalewatt.report.definition import report_definition
+from scalewatt.campaign.cluster import is_made_here
+from scalewatt.campaign.external_command import is_command_spec
+from scalewatt.campaign.run_spec import read_spec, run_spec
 from scalewatt.reproduction.run_choice import choose_run, initial_weights_path
 from scalewatt.run_files.inventory import published_run
-from scalewatt.run_files.record import done_updates, no_further_try
-from scalewatt.scheduling.job_request import (
-    probe_request,
-    refused_request,
-    training_request,
-)
-from scalewatt.targets.obstacles import figure_obstacle
 
 # --- datasets -------------------------------------------------------------------------------------
 
@@ -26,54 +15,57 @@ def dataset_definition(wildcards):
     return json.dumps(definition, sort_keys=True, separators=(",", ":"))
 
 
+def dataset_options(wildcards):
+    """Return from what to where a dataset is prepared, and which part: a year, or all.
+
+    All of ImageNet is packed too if nodes unpack it to their own disks.
+    """
+    definition = CAMPAIGN.datasets()[wildcards.dataset]
+    source = CLUSTER.sources.get(wildcards.dataset, "")
+    options = ["--folder", CLUSTER.data_folder(definition), f"--source={source}"]
+    if "year" in wildcards.keys():
+        options += ["--year", wildcards.year]
+    elif definition["format"] == "imagenet" and CLUSTER.scratch:
+        options.append("--pack")
+    return shlex.join(options)
+
+
 def years_of_dataset(wildcards):
     """Return the descriptions of the years of a dataset that is prepared year by year."""
     definition = CAMPAIGN.datasets()[wildcards.dataset]
-    is_repeated = wildcards.folder == AGAIN
-    if is_repeated or definition["format"] != "era5" or is_made_here(definition):
-        return []
-    return [
-        f"{RESULTS}/datasets/{wildcards.dataset}/{year}.json"
-        for year in all_years(definition)
-    ]
-
-
-def pack_option(wildcards):
-    """Return `--pack` for images that nodes unpack to their own disks.
-
-    After adding `scratch`, prepare the data in a run of its own; a training asks for that before it
-    begins.
-    """
-    images = CAMPAIGN.datasets()[wildcards.dataset]["format"] == "imagenet"
-    return "--pack" if images and CLUSTER.scratch else ""
-
-
-def datasets_of_format(format_):
-    """Return the descriptions of the campaign's datasets of a format."""
-    return [
-        f"{RESULTS}/datasets/{name}.json"
-        for name, definition in CAMPAIGN.datasets().items()
-        if definition["format"] == format_
-    ]
+    is_by_year = definition["format"] == "era5" and not is_made_here(definition)
+    years = all_years(definition) if is_by_year and wildcards.folder == RESULTS else []
+    return expand(f"{RESULTS}/datasets/{wildcards.dataset}/{{year}}.json", year=years)
 
 
 # --- runs -----------------------------------------------------------------------------------------
 
 
+def spec_of(wildcards):
+    """Return the spec of the wildcards' run.
+
+    In a cluster's job, or if the finished run is repeated, it is read from the run's spec.json.
+    """
+    id_, repeat = wildcards.configuration, int(wildcards.repeat)
+    is_campaigns = wildcards.folder == RESULTS and id_ in CAMPAIGN.configurations
+    if is_campaigns and not IN_JOB:
+        return run_spec(CAMPAIGN, id_, repeat)
+    return read_spec(f"{RESULTS}/runs/{id_}/{repeat}/spec.json")
+
+
 def spec_of_training(wildcards):
     """Return a run's spec.json. Its time alone, as of a copy, never re-trains a finished run of this spec."""
-    path = Path(RUN.format(**wildcards), "spec.json")
-    run = published_run(path.parent, wildcards.configuration, int(wildcards.repeat))
+    path = RUN.format(**wildcards)
+    run = published_run(Path(path), wildcards.configuration, int(wildcards.repeat))
     is_same = run is not None and run.spec_sha256 == spec_of(wildcards).sha256
-    return ancient(str(path)) if is_same else str(path)
+    return ancient(f"{path}/spec.json") if is_same else f"{path}/spec.json"
 
 
 def dataset_of_training(wildcards):
     """Return the description of a run's dataset; none for a command, which has its own data."""
     spec = spec_of(wildcards)
-    if is_command_spec(spec):
-        return []
-    return f"{wildcards.folder}/datasets/{spec.dataset['name']}.json"
+    name = spec.dataset["name"]
+    return [] if is_command_spec(spec) else f"{wildcards.folder}/datasets/{name}.json"
 
 
 def file_of_initial_weights(wildcards):
@@ -83,63 +75,24 @@ def file_of_initial_weights(wildcards):
     `scalewatt remeasure`, never re-trains a finished run. For a run that is repeated they are no input:
     they might be trained again.
     """
-    source = spec_of(wildcards).initial_weights
-    if source is None or wildcards.folder == AGAIN:
+    if spec_of(wildcards).initial_weights is None or wildcards.folder == AGAIN:
         return []
-    run = {"configuration": source.configuration, "repeat": source.repeat}
-    return ancient(f"{RUN.format(folder=RESULTS, **run)}/weights.pt")
+    path = checked(initial_weights_path, Path(RESULTS), spec_of(wildcards))
+    return ancient(str(path))
 
 
-def initial_weights(wildcards, input):
+def initial_weights(wildcards):
     """Return the option for the weights that a run starts from."""
-    path = input.get("initial")
-    if wildcards.folder == AGAIN:
-        path = checked(initial_weights_path, Path(RESULTS), spec_of(wildcards))
+    path = checked(initial_weights_path, Path(RESULTS), spec_of(wildcards))
     return f"--initial-weights {shlex.quote(str(path))}" if path else ""
 
 
 def training_options(wildcards):
     """Return where a run is trained, and the budget that it counts against."""
-    budget = BUDGET if wildcards.folder == RESULTS else ""
-    return f"--work {shlex.quote(WORKS[wildcards.folder])} {budget}"
-
-
-def training_job(wildcards):
-    """Return what a run's next job asks for: the further its checkpoint, the less wall time.
-
-    A job that would be refused by what the last has recorded only says so.
-    """
-    spec, work = spec_of(wildcards), Path(WORKS[wildcards.folder])
-    device, done = CLUSTER.devices[spec.device], done_updates(work, spec)
-    request = training_request(spec, device, CLUSTER, done, upper_s(spec))
-    is_refused = no_further_try(work, spec, CLUSTER.crash_retries)
-    return refused_request(request) if is_refused else request
-
-
-def simulation_settings(wildcards):
-    """Return what of the cluster file decides a configuration's simulations."""
-    return config["devices"][spec_of(wildcards).device]
-
-
-def rated_powers(wildcards):
-    """Return the powers that a run's energy is estimated from where nothing was measured."""
-    devices = CLUSTER.devices if wildcards.folder == AGAIN else DEVICES
-    return powers(devices[spec_of(wildcards).device])
-
-
-def probe_job(wildcards):
-    """Return the request of a probe: a node with all its GPUs, as for a training that fills it."""
-    device = CLUSTER.devices[wildcards.device]
-    return probe_request(device, CLUSTER, CAMPAIGN.idle_probe.job_minutes)
-
-
-# --- tables, figures, report ----------------------------------------------------------------------
-
-
-def files_of_figure(name):
-    """Return the input of a figure's target: its files, or the reason why they cannot be made."""
-    obstacle = partial(figure_obstacle, RESULT_SET, name)
-    return required(obstacle, RESULT_SET.figure_files(name))
+    options = ["--work", WORKS[wildcards.folder]]
+    if CAMPAIGN.energy_budget_kwh is not None and wildcards.folder == RESULTS:
+        options += ["--budget-of", str(CAMPAIGN.path)]
+    return shlex.join(options)
 
 
 def plan_content(wildcards):
@@ -149,19 +102,18 @@ def plan_content(wildcards):
     return plan_definition(CAMPAIGN, CLUSTER)
 
 
-def report_content(wildcards):
-    """Return what the report is about beyond its tables: the campaign, and the cluster's facts.
-
-    As values of Python's types: of others Snakemake does not see that they change.
-    """
-    devices = [DEVICES[name] for name in sorted(CAMPAIGN.devices())]
-    left_out = [f"{sentence}." for sentence in CAMPAIGN.left_out]
-    facts = left_out + basis(CLUSTER, devices)
-    remeasured = remeasured_runs(EXCLUSIONS)
-    return asdict(report_definition(CAMPAIGN, CLUSTER, facts, remeasured))
+# --- targets --------------------------------------------------------------------------------------
 
 
-# --- a run that is repeated -----------------------------------------------------------------------
+@cache
+def obstacle_to(target):
+    """Return why a target cannot be made; None if it can."""
+    return obstacle(RESULT_SET, target, CLUSTER_FILE)
+
+
+def required(target, files):
+    """Return a target's input function: its files; an obstacle ends Snakemake with its message."""
+    return lambda wildcards: refuse(text) if (text := obstacle_to(target)) else files
 
 
 def files_of_rerun(wildcards):
@@ -172,7 +124,5 @@ def files_of_rerun(wildcards):
             " (snakemake all), or import an archive of them"
         )
     run, _ = checked(choose_run, CAMPAIGN, CLUSTER, Path(RESULTS))
-    if run is None:
-        return []
-    name = "/".join(map(str, run))
-    return [f"{AGAIN}/runs/{name}/history.parquet", f"{AGAIN}/energy/{name}.parquet"]
+    kinds = ("runs/{0}/{1}/history.parquet", "energy/{0}/{1}.parquet")
+    return [f"{AGAIN}/{kind.format(*run)}" for kind in kinds] if run else []

@@ -1,13 +1,11 @@
 # Idle probes: what the nodes of each device draw while their GPUs are held and nothing is done.
 # Only where the campaign has the key idle_probe.
 #   in   the campaign's idle_probe and the cluster's devices
-#   out  idle/<device>/<repeat>/ (perun/, probe.json, probe.log), tables/idle
+#   out  idle/<device>/<repeat>/ (perun/, probe.json, probe.log); tables/idle by rule figure_table
 PROBE = f"{RESULTS}/idle/{{device}}/{{repeat}}"
-PROBES = RESULT_SET.probes
-IDLE_TABLE = RESULT_SET.idle_table
 
 
-if PROBES and not RESULTS_ONLY:
+if RESULT_SET.probes and not RESULTS_ONLY:
 
     rule probe:
         output:
@@ -15,9 +13,7 @@ if PROBES and not RESULTS_ONLY:
             probe=f"{PROBE}/probe.json",
         log:
             f"{LOGS}/probe/{{device}}-{{repeat}}.log",
-        wildcard_constraints:
-            device="[^/]+",
-        priority: lambda wildcards: repeat_priority(wildcards) - 1
+        priority: repeat_priority
         retries: JOB_RETRIES
         conda:
             "../../envs/training.yaml"
@@ -35,35 +31,3 @@ if PROBES and not RESULTS_ONLY:
             " --seconds {params.seconds} --sampling-period {params.period}"
             " --repeat {wildcards.repeat} --out $(dirname {output.probe:q})"
             " > >(trap '' TERM HUP USR1; exec tee -i {log:q}) 2>&1"
-
-
-if PROBES:
-
-    rule idle_table:
-        input:
-            [
-                f"{PROBE.format(device=device, repeat=repeat)}/{name}"
-                for device, numbers in PROBES.items()
-                for repeat in numbers
-                for name in ("probe.json", "perun")
-            ],
-        output:
-            table=IDLE_TABLE[0],
-            csv=IDLE_TABLE[1],
-        log:
-            f"{LOGS}/idle_table.log",
-        localrule: True
-        conda:
-            "../../envs/analysis.yaml"
-        params:
-            definition=lambda wildcards: RESULT_SET.definition("idle"),
-            version=versions.IDLE,
-        message:
-            "table of idle powers"
-        script:
-            "../scripts/idle_table.py"
-
-
-rule idle_probe:
-    input:
-        required(partial(idle_obstacle, RESULT_SET), IDLE_TABLE),

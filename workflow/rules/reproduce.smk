@@ -5,6 +5,7 @@
 #        table), reproduction/findings.csv
 # Nothing of the campaign itself is an input or an output of it but the manifest: `reproduce` compares
 # what is there with it. A Snakemake of its own makes tables and figures again in a temporary folder.
+MANIFEST = [f"{RESULTS}/SHA256SUMS", f"{RESULTS}/manifest.json"]
 AGAIN_COMMAND = [sys.executable, "-m", "snakemake"]
 if WITH_CONDA:
     CONDA_ENVS = workflow.deployment_settings.conda_prefix or ".snakemake/conda"
@@ -14,8 +15,8 @@ if WITH_CONDA:
 rule manifest:
     input:
         SHOWN,
-        rules.run_pages.input,
-        IDLE_TABLE,
+        PAGES,
+        RESULT_SET.idle_table,
     output:
         MANIFEST,
     log:

@@ -1,20 +1,15 @@
 # Simulations in place of trainings, where the cluster file says `mode: simulate`.
 #   in   spec.json (which alone says what the run is), the scaling model
-#   out  the run folder as a training leaves it, without weights and perun's HDF5: perun/ (journals),
-#        history, events, log, provenance
+#   out  the run folder as a training leaves it, without weights and perun's HDF5
 
 
 rule simulate:
     input:
         spec=f"{RUN}/spec.json",
-        model=scaling_model_file,
+        model=RESULT_SET.model_files,
         published=str(shipped("reference/published_results.csv")),
     output:
-        history=f"{RUN}/history.parquet",
-        events=f"{RUN}/events.parquet",
-        perun=directory(f"{RUN}/perun"),
-        log=f"{RUN}/train.log",
-        provenance=f"{RUN}/provenance.json",
+        **FILES_OF_RUN,
     log:
         "{folder}/logs/simulate/{configuration}-{repeat}.log",
     wildcard_constraints:
@@ -25,7 +20,7 @@ rule simulate:
     resources:
         site=CLUSTER_JSON,
     params:
-        cluster=simulation_settings,
+        cluster=lambda wildcards: config["devices"][spec_of(wildcards).device],
         version=versions.SIMULATION,
     message:
         "simulate {wildcards.configuration} repeat {wildcards.repeat}"

@@ -1,32 +1,26 @@
 # What jobs ask Slurm for; nothing where no device of the cluster file has a partition.
-from scalewatt.common.errors import InputError
-from scalewatt.scheduling.job_request import (
-    TRAINING_RETRIES,
-    account_of,
-    slurm_resources,
-)
-from scalewatt.run_files.record import no_further_try
+from scalewatt.run_files.record import done_updates, no_further_try
+from scalewatt.scheduling import job_request
 from scalewatt.slurm.job_queue import RULES
 
 # Only a cluster whose devices have partitions (all or none) is a Slurm cluster.
 ON_SLURM = any(device.partition for device in CLUSTER.devices.values())
-SUBMITS = ON_SLURM and not workflow.remote_exec
+SUBMITS = ON_SLURM and not IN_JOB
+ACCOUNT = (
+    {"slurm_account": job_request.account_of(CLUSTER)}
+    if ON_SLURM and CLUSTER.account
+    else {}
+)
 # The next job goes on with what is there. Of a training each segment is a job; inside of a job there are
 # no retries, which would repeat it in the same allocation.
 JOB_RETRIES = 2 if SUBMITS else 0
-RUN_RETRIES = TRAINING_RETRIES if SUBMITS else 0
-ACCOUNT = {"slurm_account": account_of(CLUSTER)} if ON_SLURM and CLUSTER.account else {}
+# A run that makes no progress ends before (end_of_retries).
+RUN_RETRIES = job_request.TRAINING_RETRIES if SUBMITS else 0
 # What a job asks for, in its message.
 ASKED = (
     " (nodes × ranks × CPUs: {resources.nodes} × {resources.tasks_per_node}"
     " × {resources.cpus_per_task}; {resources.slurm_partition}; {resources.runtime} min)"
     if SUBMITS
-    else ""
-)
-
-BUDGET = (
-    f"--budget-of {shlex.quote(str(CAMPAIGN.path))}"
-    if CAMPAIGN.energy_budget_kwh is not None
     else ""
 )
 
@@ -42,6 +36,24 @@ def end_of_retries(job):
         return None
 
 
+def training_job(wildcards):
+    """Return what a run's next job asks for: the further its checkpoint, the less wall time.
+
+    A job that would be refused by what the last has recorded only says so.
+    """
+    spec, work = spec_of(wildcards), Path(WORKS[wildcards.folder])
+    known = CLUSTER.devices[spec.device], CLUSTER, done_updates(work, spec)
+    request = job_request.training_request(spec, *known, RESULT_SET.upper_s(spec))
+    is_refused = no_further_try(work, spec, CLUSTER.crash_retries)
+    return job_request.refused_request(request) if is_refused else request
+
+
+def probe_job(wildcards):
+    """Return the request of a probe: a node with all its GPUs, as for a training that fills it."""
+    device, minutes = CLUSTER.devices[wildcards.device], CAMPAIGN.idle_probe.job_minutes
+    return job_request.probe_request(device, CLUSTER, minutes)
+
+
 def slurm_resources_of(request):
     """Return the resources of a rule's jobs: what `request(wildcards)` asks Slurm for; none elsewhere.
 
@@ -49,7 +61,7 @@ def slurm_resources_of(request):
     """
     if not ON_SLURM:
         return {}
-    return {"mpi": ""} if workflow.remote_exec else slurm_resources(request)
+    return {"mpi": ""} if IN_JOB else job_request.slurm_resources(request)
 
 
 def repeat_priority(wildcards):
@@ -57,4 +69,4 @@ def repeat_priority(wildcards):
 
     A probe comes behind the trainings of its repeat.
     """
-    return -2 * int(wildcards.repeat)
+    return -2 * int(wildcards.repeat) - ("device" in wildcards.keys())

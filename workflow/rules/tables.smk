@@ -1,17 +1,20 @@
 # Results: runs' energy and histories to tables. What a table shows (which runs, in which series,
 # under which label) is its parameter `definition`: a change of it, or of its runs, makes it again.
-#   in   spec, history, provenance and energy of the table's own runs
-#   out  tables/*.parquet and .csv; of table1 and variants also .md, of table1 .tex
-from scalewatt.targets.result_set import ROW_FILES
+#   in   spec, history, provenance and energy of the table's own runs; of claims the tables of all runs,
+#        tables/figure5.parquet where the campaign has it, and the tables of reference/ that decide verdicts
+#   out  tables/*.parquet and .csv; of table1, variants and claims also .md, of table1 .tex, of claims .json
+# And by the scaling model the plan (time, energy and cost of all runs, before anything is submitted), and of
+# finished runs what was predicted next to what was measured.
+from scalewatt.campaign.table_definitions import runs_definition
+from scalewatt.provenance.versions import CLAIMS_TABLES
+from scalewatt.targets.result_set import CLAIMS_ENDINGS, PROVENANCE, ROW_FILES
 
-FIGURES = RESULT_SET.figures
-TABLE1 = RESULT_SET.table_files("table1") if "table1" in FIGURES else []
-TABLES = ("runs", "configurations", "scaling", "comparisons", "cross_checks")
-
-
-rule tables:
-    input:
-        [f"{RESULTS}/tables/{name}.parquet" for name in TABLES],
+ALL_RUNS = RESULT_SET.runs()
+OF_ALL_RUNS = ("runs", "configurations", "scaling", "comparisons", "cross_checks")
+TABLES = expand(f"{RESULTS}/tables/{{name}}.parquet", name=OF_ALL_RUNS)
+PLAN = multiext(f"{RESULTS}/tables/plan", ".csv", ".parquet", ".md")
+PREDICTION = RESULT_SET.table_files("prediction")
+CLAIMS = multiext(f"{RESULTS}/tables/claims", *CLAIMS_ENDINGS)
 
 
 rule runs_table:
@@ -19,7 +22,7 @@ rule runs_table:
         runs=RESULT_SET.files(ALL_RUNS, *ROW_FILES),
         idle=RESULT_SET.idle_table[:1],
     output:
-        [RESULT_SET.table_files(name) for name in TABLES],
+        [RESULT_SET.table_files(name) for name in OF_ALL_RUNS],
     log:
         f"{LOGS}/runs_table.log",
     localrule: True
@@ -31,30 +34,32 @@ rule runs_table:
     message:
         "tables of runs and configurations"
     script:
-        "../scripts/runs_table.py"
+        "../scripts/table.py"
 
 
+# Of a figure, or of idle powers.
 rule figure_table:
     input:
         lambda wildcards: RESULT_SET.table_inputs(wildcards.figure),
     output:
-        table=f"{RESULTS}/tables/{{figure}}.parquet",
-        csv=f"{RESULTS}/tables/{{figure}}.csv",
+        multiext(f"{RESULTS}/tables/{{figure}}", ".parquet", ".csv"),
     log:
         f"{LOGS}/figure_table/{{figure}}.log",
     wildcard_constraints:
-        figure="|".join(sorted(FIGURES)) or "(?!)",
+        figure="|".join(sorted({*FIGURES, "idle"})),
     priority: 60
     localrule: True
     conda:
         "../../envs/analysis.yaml"
     params:
         definition=lambda wildcards: RESULT_SET.definition(wildcards.figure),
-        version=versions.TABLES,
+        version=lambda wildcards: getattr(
+            versions, wildcards.figure.upper(), versions.TABLES
+        ),
     message:
         "table of {wildcards.figure}"
     script:
-        "../scripts/figure_table.py"
+        "../scripts/table.py"
 
 
 rule table_text:
@@ -73,3 +78,70 @@ rule table_text:
         "{wildcards.text}"
     script:
         "../scripts/table_text.py"
+
+
+# Without a model of the paper, claims are no part of `all`, the report and the manifest; the target
+# `claims` checks them all the same.
+rule claims_table:
+    input:
+        TABLES,
+        [f"{RESULTS}/tables/figure5.parquet"] if "figure5" in FIGURES else [],
+        RESULT_SET.files(ALL_RUNS, PROVENANCE),
+        [str(shipped(f"reference/{name}")) for name in CLAIMS_TABLES],
+    output:
+        CLAIMS,
+    log:
+        f"{LOGS}/claims_table.log",
+    localrule: True
+    conda:
+        "../../envs/analysis.yaml"
+    params:
+        campaign=str(CAMPAIGN.path),
+        definition=lambda wildcards: runs_definition(CAMPAIGN.whole, [], []),
+        version=versions.CLAIMS,
+    message:
+        "claims of the paper"
+    script:
+        "../scripts/claims.py"
+
+
+rule plan_table:
+    input:
+        RESULT_SET.model_files,
+    output:
+        PLAN,
+    log:
+        f"{LOGS}/plan_table.log",
+    localrule: True
+    conda:
+        "../../envs/analysis.yaml"
+    params:
+        campaign=str(CAMPAIGN.path),
+        definition=plan_content,
+        version=versions.PLAN,
+    message:
+        "plan"
+    script:
+        "../scripts/plan.py"
+
+
+rule prediction_table:
+    input:
+        configurations=f"{RESULTS}/tables/configurations.parquet",
+        model=RESULT_SET.model_files,
+    output:
+        PREDICTION,
+    log:
+        f"{LOGS}/prediction_table.log",
+    priority: 60
+    localrule: True
+    conda:
+        "../../envs/analysis.yaml"
+    params:
+        campaign=str(CAMPAIGN.path),
+        definition=plan_content,
+        version=versions.PREDICTION,
+    message:
+        "table of predictions"
+    script:
+        "../scripts/prediction.py"

@@ -15,12 +15,8 @@ rule train:
         dataset=dataset_of_training,
         initial=file_of_initial_weights,
     output:
-        history=f"{RUN}/history.parquet",
-        events=f"{RUN}/events.parquet",
+        **FILES_OF_RUN,
         weights=f"{RUN}/weights.pt",
-        perun=directory(f"{RUN}/perun"),
-        log=f"{RUN}/train.log",
-        provenance=f"{RUN}/provenance.json",
     log:
         "{folder}/logs/train/{configuration}-{repeat}.log",
     wildcard_constraints:
@@ -47,11 +43,7 @@ rule train:
 
 use rule train as train_command with:
     output:
-        history=f"{RUN}/history.parquet",
-        events=f"{RUN}/events.parquet",
-        perun=directory(f"{RUN}/perun"),
-        log=f"{RUN}/train.log",
-        provenance=f"{RUN}/provenance.json",
+        **FILES_OF_RUN,
     wildcard_constraints:
         folder=FOLDER_OF_RUNS,
         configuration=rf"(?={COMMANDS})[a-z0-9][A-Za-z0-9._-]*",

@@ -277,7 +277,7 @@ class Figures(Settings):
     figure5: Powers | None = None
     figure6: Curves | None = None
     figure7: Curves | None = None
-    scaling: Curves | None = None
+    speedup: Curves | None = None
     power: Curves | None = None
     breakdown: Bars | None = None
     learning: Drawing | None = None

@@ -26,7 +26,7 @@ TITLES = {
     "figure5": "Power against time",
     "figure6": "power and throughput",
     "figure7": "power and throughput",
-    "scaling": "speed-up, metric and energy",
+    "speedup": "speed-up, metric and energy",
     "power": "power and throughput",
     "breakdown": "Where the energy went",
     "learning": "Learning against energy and time",

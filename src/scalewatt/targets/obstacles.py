@@ -1,66 +1,36 @@
-"""Why a target cannot be made, for the person who asked for it; and what is left out of results."""
+"""What a user is told before anything starts: why a campaign or a target cannot be made, what is left out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from pathlib import Path
 
-from scalewatt.campaign.campaign_types import Campaign
-from scalewatt.campaign.cluster import Cluster
+from scalewatt.campaign.external_command import check_commands
 from scalewatt.campaign.load import check_devices
 from scalewatt.common.errors import InputError
+from scalewatt.scheduling.job_request import check_requests
 from scalewatt.targets.result_set import ResultSet
+from scalewatt.tracking.changed_files import changed_files
 
 
-def figure_obstacle(results: ResultSet, name: str) -> str | None:
-    """Explain why a figure, or Table 1, cannot be made; None if it can."""
-    campaign = results.campaign
-    if name in results.figures:
-        return None
-    if name not in campaign.whole.figures:
-        return f"{name}: needs figures.{name} in {campaign.path}"
-    return f"{name}: needs power traces of finished runs, and runs that `only` or `max_gpus` leaves out"
+def check_campaign(results: ResultSet, cluster_file: str, work: Path) -> list[str]:
+    """Refuse what could not be trained or simulated; return what else a user is told, in sentences.
 
+    InputError with the first problem. `work`: the campaign's folder of working directories.
+    """
+    campaign, cluster = results.campaign, results.cluster
+    if results.finished_only:
+        return notices(results, cluster_file)
+    check_devices(campaign, cluster)
+    check_requests(campaign, cluster, cluster_file, results.upper_s)
+    check_commands(campaign)
+    sentences = notices(results, cluster_file)
+    if not cluster.simulates:
+        return [*sentences, *changed_files(campaign, Path(results.folder), work)]
+    from scalewatt.scaling.simulation.run import check_simulations
 
-def all_obstacle(results: ResultSet) -> str | None:
-    """Explain why nothing can be trained or drawn; None if something can."""
-    if results.runs():
-        return None
-    campaign, devices = results.campaign, ", ".join(sorted(results.campaign.devices()))
-    return f"all: needs finished runs of {campaign.path}, or a profile that trains on {devices}"
-
-
-def idle_obstacle(results: ResultSet) -> str | None:
-    """Explain why there is no table of idle powers; None if there is."""
-    if results.probes:
-        return None
-    where = f"{results.campaign.path}, or finished probes: results_only and `only` start none"
-    return f"idle: needs idle_probe in {where}"
-
-
-def plan_obstacle(
-    campaign: Campaign, cluster: Cluster, cluster_file: str, scaling_model: Callable[[], Any]
-) -> str | None:
-    """Explain why no run of the campaign can be predicted; None if one can."""
-    from scalewatt.scaling.predict import check_any, no_model
-
-    try:
-        if cluster.scaling_model is None:
-            raise no_model(cluster_file, campaign)
-        check_devices(campaign, cluster)
-        check_any(campaign, scaling_model())
-    except InputError as error:
-        return str(error)
-    return None
-
-
-def prediction_obstacle(
-    campaign: Campaign, cluster: Cluster, cluster_file: str, scaling_model: Callable[[], Any]
-) -> str | None:
-    """Explain why predictions cannot be compared with measurements; None if they can."""
-    if cluster.simulates:
-        return f"prediction: needs runs that were trained; {cluster_file} has mode: simulate"
-    return plan_obstacle(campaign, cluster, cluster_file, scaling_model)
+    assert results.model is not None  # `mode: simulate` needs one
+    check_simulations(campaign, cluster, results.model)
+    return sentences
 
 
 def notices(results: ResultSet, cluster_file: str) -> list[str]:
@@ -81,3 +51,38 @@ def notices(results: ResultSet, cluster_file: str) -> list[str]:
             f"{results.folder}: has neither traces nor recordings for {', '.join(left_out)}"
         )
     return messages
+
+
+def obstacle(results: ResultSet, target: str, cluster_file: str) -> str | None:
+    """Explain why a target (all, idle, plan, prediction, a figure) cannot be made; None if it can."""
+    campaign = results.campaign
+    if target in ("plan", "prediction"):
+        return _plan_obstacle(results, target, cluster_file)
+    if target == "all":
+        devices = ", ".join(sorted(campaign.devices()))
+        needed = f"finished runs of {campaign.path}, or a profile that trains on {devices}"
+        return None if results.runs() else f"all: needs {needed}"
+    if target == "idle":
+        where = f"{campaign.path}, or finished probes: results_only and `only` start none"
+        return None if results.probes else f"idle: needs idle_probe in {where}"
+    if target not in campaign.whole.figures:
+        return f"{target}: needs figures.{target} in {campaign.path}"
+    needed = "power traces of finished runs, and runs that `only` or `max_gpus` leaves out"
+    return None if target in results.figures else f"{target}: needs {needed}"
+
+
+def _plan_obstacle(results: ResultSet, target: str, cluster_file: str) -> str | None:
+    """Explain why no run can be predicted, or predictions cannot be compared with measurements."""
+    from scalewatt.scaling.predict import check_any, no_model
+
+    campaign, cluster = results.campaign, results.cluster
+    if target == "prediction" and cluster.simulates:
+        return f"prediction: needs runs that were trained; {cluster_file} has mode: simulate"
+    try:
+        if results.model is None:
+            raise no_model(cluster_file, campaign)
+        check_devices(campaign, cluster)
+        check_any(campaign, results.model)
+    except InputError as error:
+        return str(error)
+    return None

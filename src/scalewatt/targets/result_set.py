@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalewatt.campaign.campaign_types import Campaign
-from scalewatt.campaign.cluster import Cluster, Device, powers
+from scalewatt.campaign.cluster import Cluster, Device, basis, known_devices, powers
+from scalewatt.campaign.exclusions import excluded_runs, read_exclusions, remeasured_runs
+from scalewatt.campaign.load import is_results_only
+from scalewatt.campaign.registered_campaign import facility_cluster, registered_devices
+from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.campaign.table_definitions import runs_definition, table_definition
-from scalewatt.common.project_files import shipped
+from scalewatt.common.project_files import given_file, shipped
 from scalewatt.figures.draw_figure import SUFFIXES
+from scalewatt.run_files.inventory import missed_by_notes
+
+if TYPE_CHECKING:
+    from scalewatt.scaling.predict import ScalingModel
 
 Run = list[Any]
 """[configuration, repeat], as JSON has it."""
 
-ROW_FILES = (
-    "runs/{configuration}/{repeat}/provenance.json",
-    "energy/{configuration}/{repeat}.parquet",
-)
+PROVENANCE = "runs/{configuration}/{repeat}/provenance.json"
+ROW_FILES = (PROVENANCE, "energy/{configuration}/{repeat}.parquet")
 """What a run's row in a table waits for, below the results folder: the last file of each job.
 
 The row is made from all that they wrote. To Snakemake, each further file of each run costs time.
@@ -29,6 +35,7 @@ The row is made from all that they wrote. To Snakemake, each further file of eac
 ENERGY_BESIDE = tuple(f".{name}.parquet" for name in ("epochs", "devices", "flags", "cross-checks"))
 """Endings of the files that are made with an energy."""
 CLAIMS_ENDINGS = (".csv", ".parquet", ".md", ".json")
+_PROBE_FILES = ("probe.json", "perun")
 TRACES = "traces/{configuration}/{repeat}.parquet"
 PAGE_FILES = (*ROW_FILES, TRACES)
 _RECORDINGS = "runs/{configuration}/{repeat}/perun"
@@ -49,15 +56,70 @@ class ResultSet:
     """All that the campaign's runs may name."""
     finished_only: bool
     """True if nothing is trained: only what exists counts."""
-    excluded: Sequence[dict[str, Any]]
+    excluded: Sequence[dict[str, Any]] = ()
     """Runs left out of the tables: configuration, repeat, reason."""
-    set_aside: Mapping[tuple[str, int], Sequence[Path]]
+    set_aside: Mapping[tuple[str, int], Sequence[Path]] = field(default_factory=dict)
     """The notes of earlier measurements, by run."""
+    remeasured: Sequence[dict[str, Any]] = ()
+    """Rows of the campaign's exclusions that asked for another measurement."""
+
+    @classmethod
+    def load(cls, campaign: Campaign, cluster: Cluster, with_exclusions: bool) -> ResultSet:
+        """Read what is left out and set aside; InputError if the table of exclusions is wrong.
+
+        Runs that were made elsewhere may be of any device.
+        """
+        finished_only, results = is_results_only(campaign, cluster), Path("results", campaign.name)
+        rows = read_exclusions(campaign) if with_exclusions else ()
+        rows = tuple(row for row in rows if campaign.has_run(*row.run))
+        devices = known_devices(cluster)
+        return cls(
+            campaign,
+            facility_cluster(campaign, cluster),
+            registered_devices(campaign, cluster) if campaign.registered else devices,
+            finished_only,
+            excluded_runs(rows, results, finished_only),
+            missed_by_notes(results),
+            remeasured_runs(rows),
+        )
 
     @property
     def folder(self) -> str:
         """results/<campaign>."""
         return f"results/{self.campaign.name}"
+
+    @property
+    def facts(self) -> list[str]:
+        """Sentences on what is left out, and on which numbers come from the cluster file."""
+        devices = [self.devices[name] for name in sorted(self.campaign.devices())]
+        return [f"{text}." for text in self.campaign.left_out] + basis(self.cluster, devices)
+
+    def datasets(self, format_: str) -> list[str]:
+        """Descriptions of the campaign's datasets of a format."""
+        datasets = self.campaign.datasets().items()
+        names = [name for name, definition in datasets if definition["format"] == format_]
+        return [f"{self.folder}/datasets/{name}.json" for name in names]
+
+    # --- the scaling model ------------------------------------------------------------------------
+
+    @property
+    def model_files(self) -> list[str]:
+        """The file of the cluster's scaling model; none if the cluster file names none."""
+        name = self.cluster.scaling_model
+        return [str(given_file(name))] if name else []
+
+    @cached_property
+    def model(self) -> ScalingModel | None:
+        """The cluster's scaling model; None if the cluster file names none."""
+        if self.cluster.scaling_model is None:  # what reads models is imported where one is named
+            return None
+        from scalewatt.scaling.predict import read_model
+
+        return read_model(self.cluster.scaling_model)
+
+    def upper_s(self, spec: RunSpec) -> float | None:
+        """Upper bound of a run's time in s by the scaling model; None if it is not known."""
+        return self.model.upper_runtime_s(spec) if self.model else None
 
     # --- runs -------------------------------------------------------------------------------------
 
@@ -115,7 +177,14 @@ class ResultSet:
         return runs
 
     def table_inputs(self, figure: str) -> list[str]:
-        """Files that a figure's table, or Table 1, waits for."""
+        """Files that a table waits for: a figure's, Table 1, or `idle`."""
+        if figure == "idle":
+            return [
+                f"{self.folder}/idle/{device}/{repeat}/{name}"
+                for device, repeats in self.probes.items()
+                for repeat in repeats
+                for name in _PROBE_FILES
+            ]
         traces = (TRACES,) if figure == "figure5" else ()
         files = self.files(self.figure_runs(figure), *ROW_FILES, *traces)
         if self.campaign.figures[figure].get("overlay") == "published":
@@ -186,6 +255,11 @@ class ResultSet:
             for id_ in self.campaign.configurations
         }
         return {id_: repeats for id_, repeats in pages.items() if repeats}
+
+    def page_inputs(self, configuration: str) -> list[str]:
+        """Files that the pages of a configuration's runs wait for."""
+        runs = [[configuration, repeat] for repeat in self.pages[configuration]]
+        return self.files(runs, *PAGE_FILES)
 
     def page_exclusions(self, configuration: str) -> dict[str, str]:
         """Why repeats of a configuration are excluded, by repeat."""
