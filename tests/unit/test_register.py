@@ -609,15 +609,6 @@ def test_runs_recorded_on_one_host_at_one_time_are_refused(bench: Bench) -> None
     assert len(bench.runs()) == 3
 
 
-def test_gpus_alone_may_be_recorded_at_one_time_if_each_run_held_its_own(bench: Bench) -> None:
-    for name, start, held in (("a.csv", T0, 0), ("b.csv", T0 + 1, 1), ("c.csv", T0 + 2, 0)):
-        sensors = {f"CUDA:{i}_POWER": gpu(SECONDS) for i in range(2)}
-        write_journal(bench.folder / name, "n1", sensors, start=start, limits=False)
-        bench.describe(bench.folder / name, gpu_indices=[held])
-    bench.done(bench.folder / "a.csv", bench.folder / "b.csv")
-    assert "cannot be told apart" in bench.refused(bench.folder / "c.csv")
-
-
 # --- tables ---------------------------------------------------------------------------------------
 
 

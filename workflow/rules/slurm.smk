@@ -15,7 +15,8 @@ ACCOUNT = (
 # no retries, which would repeat it in the same allocation.
 JOB_RETRIES = 2 if SUBMITS else 0
 # A run that makes no progress ends before (end_of_retries).
-RUN_RETRIES = job_request.TRAINING_RETRIES if SUBMITS else 0
+MOST_RETRIES = job_request.TRAINING_RETRIES + CLUSTER.crash_retries
+RUN_RETRIES = MOST_RETRIES if SUBMITS else 0
 # What a job asks for, in its message.
 ASKED = (
     " (nodes × ranks × CPUs: {resources.nodes} × {resources.tasks_per_node}"

@@ -131,7 +131,10 @@ class Tests:
         elif half:
             low, high = map(shown, self._shown(mean - half, mean + half))
             interval = f" ({low} to {high}{f'; {words}' if words else ''})"
-        (value,) = map(shown, self._shown(mean))
+        (exact,) = self._shown(mean)
+        # With as many digits as tell it from a bound that it is not on.
+        bounds = {shown(end) for end in self._shown(self.low, self.high) if end != exact}
+        value = f"{exact:.8g}" if shown(exact) in bounds else shown(exact)
         return f"{self.labels[index]} is {value}{self._unit}{interval}, expected {self._expected()}"
 
     @property

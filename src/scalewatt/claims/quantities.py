@@ -223,7 +223,7 @@ def refuse_several(what: str, several: set[str]) -> None:
 def energies_alike(points: Sequence[Point]) -> tuple[Numbers, str]:
     """Energies of points in kWh over the device kinds that all have, and a remark on their scope.
 
-    An energy over some kinds has the relative spread of the total: both are of the same runs. NotTestable
+    An energy over several kinds has the relative spread of the total: both are of the same runs. NotTestable
     for several origins, an unknown energy, or an unknown part of totals of unequal scope.
     """
     refuse_several("origins", {str(point.origin) for point in points})
@@ -232,6 +232,8 @@ def energies_alike(points: Sequence[Point]) -> tuple[Numbers, str]:
     if len(scopes) == 1:
         return totals, ""
     kinds = [kind for kind in DEVICE_KINDS if all(kind in s.split("+") for s in scopes)]
+    if len(kinds) == 1:
+        return quantities(points, f"{kinds[0]}_energy_kwh"), f" (over {kinds[0]}, which all have)"
     shares = [share_of_kinds(point, kinds) for point in points]
     if None in shares:
         raise NotTestable(

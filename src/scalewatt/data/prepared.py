@@ -79,6 +79,8 @@ def _finished(
 def _prepare(definition: dict[str, Any], folder: Path, source: str | None) -> dict[str, Any]:
     """Prepare the data, and write the manifest when all are there."""
     make = {"imagenet": _prepare_images, "era5": _prepare_era5}[definition["format"]]
+    if source is None and not is_made_here(definition) and (folder / MANIFEST).exists():
+        source = _manifest(folder)["source"]
     if definition["source"] == "none":
         (train, validation), content_sha256 = sample_counts(definition), NOTHING
     else:

@@ -187,14 +187,16 @@ class Segment:
         """Read one node; it has no blocks if no file has a sample of it."""
         names = {name for name, node in self._nodes.items() if node == self._nodes[host]}
         node, flags = Node(host, []), list[Flag]()
-        for source in self.recordings:
-            for name in names & {*source.nodes} if not node.blocks else ():
-                try:
-                    node = _node_of(source, host, source.nodes[name])
-                except InputError as error:
-                    if self.alone:
-                        raise
-                    flags.append(flag("unreadable", None, str(error)))
+        candidates = [(r, name) for r in self.recordings for name in sorted(names & {*r.nodes})]
+        for source, name in candidates:
+            if node.blocks:
+                break
+            try:
+                node = _node_of(source, host, source.nodes[name])
+            except InputError as error:
+                if self.alone:
+                    raise
+                flags.append(flag("unreadable", None, str(error)))
         stated = ((r.perun_j or {}).items() for r in self.recordings)
         return replace(
             node,

@@ -67,8 +67,9 @@ def run_command(job: Job, ranks: Ranks, stop: StopRequest, events: EventLog) -> 
 
     environment = child_environment(dict(os.environ), torchrun_variables(ranks), job)
     redaction = Redaction.of(os.environ)
+    threads = os.environ.get("OMP_NUM_THREADS", "")  # a launcher may have changed it
     further = {
-        "threads_per_rank": int(os.environ["OMP_NUM_THREADS"]),
+        "threads_per_rank": int(threads) if threads.isdigit() else None,
         "packages_of": "the recorder",  # the command may run in another Python environment
         "command": [redaction.text(word) for word in without_secrets(command_words(job.spec))],
     }

@@ -261,29 +261,24 @@ def _check_alike(runs: Iterable[_Run], known: Iterable[RegisteredRun]) -> None:
 def _check_apart(runs: Iterable[_Run], known: Iterable[RegisteredRun]) -> None:
     """Raise InputError if two runs were recorded on one host at one time, which no energy tells apart.
 
-    GPUs alone may be recorded if each run held its own. Only where both state wall-clock times.
+    Only where both state wall-clock times.
     """
     entries = [(str(run.folder), run.provenance) for run in known]
     entries += [(run.about.where, run.facts) for run in runs]
-    windows = []
-    for i, (where, facts) in enumerate(entries):
-        held = facts["gpus"] if facts["kinds"] == ["gpu"] else None
-        for window in facts["windows"]:
-            gpus, node = (held or {}).get(window["host"]), window["host"].partition(".")[0]
-            windows.append({**window, "entry": i, "where": where, "node": node, "gpus": gpus})
-    columns = ["entry", "where", "node", "host", "gpus", "start_s", "end_s"]
-    spans = pd.DataFrame(windows, columns=columns)
+    windows = [
+        {**window, "entry": i, "where": where, "node": window["host"].partition(".")[0]}
+        for i, (where, facts) in enumerate(entries)
+        for window in facts["windows"]
+    ]
+    spans = pd.DataFrame(windows, columns=["entry", "where", "node", "host", "start_s", "end_s"])
     pairs = spans.merge(spans, on="node", suffixes=("", "_other")).query(
         "entry > entry_other and start_s < end_s_other and start_s_other < end_s"
     )
     for pair in records(pairs):
-        gpus, others = pair["gpus"], pair["gpus_other"]
-        is_apart = gpus and others and not {*gpus} & {*others}
-        if same_node(pair["host"], [pair["host_other"]]) and not is_apart:
+        if same_node(pair["host"], [pair["host_other"]]):
             raise InputError(
                 f"{pair['where']}: was recorded on {pair['host']} at the same time as {pair['where_other']}, "
-                "so that their energies cannot be told apart; expected one of them, or recordings of the "
-                "GPUs alone that each held"
+                "so that their energies cannot be told apart; expected one of them"
             )
 
 

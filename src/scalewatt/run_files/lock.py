@@ -16,6 +16,7 @@ import fcntl
 import json
 import os
 import socket
+import tempfile
 import threading
 import time
 import uuid
@@ -100,9 +101,12 @@ def is_alive(workdir: Path, holder: Holder) -> bool:
 
 
 def silence_s(workdir: Path) -> float | None:
-    """Seconds since the marker was renewed; None without one."""
+    """Seconds since the marker was renewed, by its file system's clock; None without one."""
     with suppress(OSError):
-        return time.time() - (workdir / MARKER).stat().st_mtime
+        renewed_s = (workdir / MARKER).stat().st_mtime
+        with suppress(OSError), tempfile.TemporaryFile(dir=workdir) as probe:
+            return os.fstat(probe.fileno()).st_mtime - renewed_s
+        return time.time() - renewed_s  # of a folder that may only be read
     return None
 
 
