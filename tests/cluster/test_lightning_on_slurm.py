@@ -136,7 +136,7 @@ def test_the_pages_commands_measure_the_script_on_one_and_two_nodes(measured: Mi
         assert row["energy_kwh"] > 0 and row["energy_origin"] == "estimated"
         assert row["throughput_samples_per_s"] > 0
         assert row["metric_name"] == "top1_error_percent"
-    assert (results(measured) / "figures" / "figure2.svg").stat().st_size
+    assert (results(measured) / "figures" / "speedup.svg").stat().st_size
 
 
 def test_the_script_ran_in_the_environment_that_setup_activates(measured: MiniProject) -> None:
