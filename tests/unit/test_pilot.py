@@ -180,4 +180,4 @@ def test_a_campaign_of_commands_with_unknown_samples_is_refused(tmp_path: Path) 
         make_pilot(path)
     content["series"]["x"] |= {"gpus": [1, 2], "local_batch_size": 4}
     path.write_text(yaml.safe_dump(content))
-    assert len(make_pilot(path)[0]["series"]) == 4  # of one LBS
+    assert len(make_pilot(path)[0]["series"]) == 6  # the second LBS is half of the only one

@@ -99,9 +99,9 @@ def make_pilot(path: Path) -> tuple[dict[str, Any], list[str]]:
 def choose_runs(points: Sequence[Configuration]) -> list[tuple[int, int, int]]:
     """(n, LBS, epochs) of the runs that calibrate one kind of training.
 
-    Two n × two LBS for one epoch, and two runs of two epochs, one of them with an LBS between; of a single
-    LBS two n, one and two epochs. InputError if there is no second n, if the samples are not known, or of a
-    fine-tuning.
+    Two n × two LBS for one epoch, and two runs of two epochs, one of them with an LBS between. The second LBS
+    to a campaign's only one is its half, which fits wherever that fits. InputError if there is no second n,
+    if the samples are not known, or of a fine-tuning.
     """
     first = points[0]
     if first.initial_weights:
@@ -114,6 +114,8 @@ def choose_runs(points: Sequence[Configuration]) -> list[tuple[int, int, int]]:
     # No n of the campaign is more than FAR times the larger one.
     if not (larger := [n for n in counts[1:] if FAR * n >= counts[-1]]):
         raise InputError(f"its only number of GPUs is {counts[0]}; expected another one as well")
+    if len(sizes) == 1:
+        sizes = sorted({max(sizes[0] // 2, 1), sizes[0]})
     few, many, small, large = counts[0], larger[0], sizes[0], sizes[-1]
     runs = [(n, size, 1) for n in (few, many) for size in (small, large)]
     return list(dict.fromkeys([*runs, (few, large, 2), (many, sizes[len(sizes) // 2], 2)]))
