@@ -314,6 +314,15 @@ def test_a_relative_path_counts_from_the_project(
         read_model("reference/scaling_model.json")
 
 
+def test_a_damaged_model_is_refused_by_name(tmp_path: Path) -> None:
+    content = json.loads(MODEL.read_text())
+    content["kinds"][0]["time"]["terms"].pop()
+    damaged = tmp_path / "scaling_model.json"
+    damaged.write_text(json.dumps(content))
+    with pytest.raises(InputError, match=r"draws of .* a100: .* run scalewatt calibrate again"):
+        read_model(damaged)
+
+
 # --- files and words -----------------------------------------------------------------------------
 
 

@@ -256,6 +256,13 @@ class KindModel:
     assumed: str | None = None
     """The assumption where it was not calibrated itself: a sentence that goes with all its predictions."""
 
+    def __post_init__(self) -> None:
+        for draws, terms in ((self.time, self.time_terms), (self.energy, ENERGY_TERMS)):
+            if draws and draws.terms.shape != (expected := (draws.spread.size, len(terms))):
+                raise ValueError(f"draws of {self.kind.name}: {draws.terms.shape}, not {expected}")
+        if unknown := set(self.time_terms) - set(TIME_TERMS):
+            raise ValueError(f"time_terms of {self.kind.name}: {', '.join(sorted(unknown))}")
+
     @property
     def energy_facts(self) -> tuple[str | None, str | None]:
         """Origin and scope of the energies that it was calibrated on; null without any."""
