@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from scalewatt.campaign.campaign_types import Campaign, Configuration
-from scalewatt.campaign.cluster import known_devices, load_cluster
+from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.table_definitions import runs_definition, table_definition
 from scalewatt.claims.check_claims import TABLE as CLAIMS
@@ -200,8 +200,3 @@ def claims_table(verdicts: Iterable[Sequence[str]]) -> pa.Table:
 def write_claims(folder: Path, verdicts: Iterable[Sequence[str]]) -> None:
     """Write the table of claims."""
     pq.write_table(claims_table(verdicts), folder / "tables" / "claims.parquet")
-
-
-def devices_of(campaign: Campaign) -> list[Any]:
-    """The devices of a campaign, as the profiles know them."""
-    return [known_devices()[name] for name in sorted(campaign.devices())]

@@ -330,15 +330,6 @@ def configuration_rows() -> list[dict[str, Any]]:
     return rows
 
 
-def table1_rows() -> list[dict[str, Any]]:
-    """Rows of Table 1."""
-    return [
-        row | {"energy_per_node_kwh": row["energy_kwh"], "n_repeats": 1}
-        for row in run_rows()
-        if row["model"] == "fourcastnet"
-    ]
-
-
 def legend_of(figure: Figure) -> dict[str, Any]:
     """Entries of the legend by their words."""
     (legend,) = figure.legends
