@@ -93,7 +93,9 @@ def test_figures_tables_and_report_are_there(registered: Workspace) -> None:
     assert "Top5 error (%)" in (results / "figures" / "figure2.svg").read_text()
     assert "Top5 error (%)" in (results / "tables" / "table1.md").read_text()
     report = (results / "report.html").read_text()
-    assert "vit: power and throughput" in report and "vit on gpu9000" in report
+    assert "vit: power and throughput" in report
+    caption = (results / "figures" / "figure5.caption.md").read_text()
+    assert "A sample of the GPU is an instantaneous power or a mean, which is not known." in caption
     assert "profiles/local figure2 --config campaign=campaigns/mine.yaml" in report
     # This machine's PUE and carbon say nothing of another.
     assert {row["facility_energy_kwh"] for row in table(registered, "runs")} == {None}

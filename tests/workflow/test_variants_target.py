@@ -68,5 +68,6 @@ def test_variants_are_trained_and_compared(planned: Workspace) -> None:
     assert nothing["step_data_share_mean"] < usual["step_data_share_mean"]
     table = (results(planned) / "tables" / "variants.md").read_text()
     assert "**resnet50** (metric: Top-1 error (%), smaller is better)" in table
-    assert "| longer | fp32 | 1 |" in table and "estimated (cpu)" in table
+    assert "| longer | fp32 | 1 |" in table
+    assert "Energy: estimated from utilisation and rated powers, scope cpu." in table
     assert planned.jobs("variants") == {}

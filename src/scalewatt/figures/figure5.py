@@ -111,12 +111,10 @@ def _drawn(samples: pd.DataFrame) -> pd.DataFrame:
 
 
 def _facts(samples: pd.DataFrame, panels: dict[str, str]) -> dict[str, Any]:
-    sensors = {
-        row.device_name if row.device_kind == "gpu" else f"the {KIND_WORDS[row.device_kind]}": (
-            SAMPLES[row.quantity]
-        )
-        for row in data.each(_drawn(samples))
-        if row.energy_origin in (MEASURED, SIMULATED)
-    }
+    sensors = {}
+    for row in data.each(_drawn(samples)):
+        if row.energy_origin in (MEASURED, SIMULATED):
+            known = row.device_name if row.device_kind == "gpu" else None
+            sensors[known or f"the {KIND_WORDS[row.device_kind]}"] = SAMPLES[row.quantity]
     window_s = data.options(samples).power_window_s
     return {"panels": panels, "sensors": sensors, "window_s": window_s}
