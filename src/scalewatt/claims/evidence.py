@@ -251,17 +251,10 @@ class Evidence:
         lines = tuple(replace(ln, points=tuple(map(change, ln.points))) for ln in self.lines)
         return replace(self, lines=lines, points=tuple(map(change, self.points)))
 
-    def find(
-        self,
-        model: str | None = None,
-        phase: str | None = None,
-        device: str | None = None,
-        mode: str | None = None,
-        constant: int | None = None,
-    ) -> tuple[Line, ...]:
-        """Lines with results that fit this description (see `Line.is_of`)."""
-        wanted = model, phase, device, mode, constant
-        return tuple(line for line in self.lines if line.points and line.is_of(*wanted))
+    def find(self, *description: Any, **named: Any) -> tuple[Line, ...]:
+        """Lines with results that fit a description: the arguments of `Line.is_of`."""
+        fitting = (line for line in self.lines if line.is_of(*description, **named))
+        return tuple(line for line in fitting if line.points)
 
     def line(
         self, model: str, phase: str, device: str, mode: str, constant: int | None = None
