@@ -27,12 +27,12 @@ from scalewatt.reproduction.findings import (
     skip,
 )
 from scalewatt.reproduction.provenance import commits_of, compare_code
-from scalewatt.reproduction.run_choice import FOLDER, choose_run, run_folder
+from scalewatt.reproduction.run_choice import FOLDER, choose_run
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.repeat_statistics import summarise
 from scalewatt.results.tables.run_row import RunFiles, run_row
 from scalewatt.results.text.number_format import number
-from scalewatt.run_files.inventory import RunName, json_object, published_runs
+from scalewatt.run_files.inventory import RunName, json_object, published_runs, run_folder
 from scalewatt.statistics import quantile
 
 GPU_RELATIVE = 0.05

@@ -13,7 +13,7 @@ from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.data.prepared import content_of_prepared
 from scalewatt.results.text.number_format import listed
-from scalewatt.run_files.inventory import RunName, json_object, published_runs
+from scalewatt.run_files.inventory import RunName, json_object, published_runs, run_folder
 
 KEY = "reproduce_run"
 FOLDER = "reproduction"
@@ -58,11 +58,6 @@ def gpu_hours(results: Path, run: RunName) -> float:
     if not times or any(None in pair for pair in times):
         return math.inf
     return read_spec(folder / "spec.json").gpus * sum(end - start for start, end in times) / 3600
-
-
-def run_folder(results: Path, run: RunName) -> Path:
-    """Folder of a run's files, below a campaign's results."""
-    return results / "runs" / run[0] / str(run[1])
 
 
 def initial_weights_path(results: Path, spec: RunSpec) -> Path | None:

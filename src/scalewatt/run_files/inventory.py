@@ -32,6 +32,11 @@ RunName = tuple[str, int]
 """Configuration and repeat."""
 
 
+def run_folder(results: Path, run: RunName) -> Path:
+    """Folder of a run's files, below a campaign's results."""
+    return results / "runs" / run[0] / str(run[1])
+
+
 @dataclass(frozen=True)
 class Published:
     """A run whose results are there."""
@@ -127,7 +132,7 @@ def missed_by_notes(results: Path) -> dict[RunName, list[Path]]:
     """
     missed = {}
     for run, notes in set_aside_notes(results).items():
-        is_made = (results / "runs" / run[0] / str(run[1]) / PROVENANCE).exists()
+        is_made = (run_folder(results, run) / PROVENANCE).exists()
         kept = [n for n in notes if not (is_made and json_object(n).get("action") == REPLACED)]
         if kept:
             missed[run] = kept

@@ -10,7 +10,7 @@ from scalewatt.campaign.external_command import command_files, differing_files
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.results.text.number_format import listed
-from scalewatt.run_files.inventory import published_run, work_folders, work_name
+from scalewatt.run_files.inventory import published_run, run_folder, work_folders, work_name
 
 _NAMED = 3
 
@@ -39,8 +39,8 @@ def _changed_since(campaign: Campaign, model: str, results: Path, work: Path) ->
     changed: list[list[str]] = []
     unfinished = 0
     for spec in specs:
-        folder = results / "runs" / spec.configuration / str(spec.repeat)
-        published = published_run(folder, spec.configuration, spec.repeat)
+        run = spec.configuration, spec.repeat
+        published = published_run(run_folder(results, run), *run)
         if published is not None and published.spec_sha256 == spec.sha256:
             if published.files not in (None, files):
                 changed.append(differing_files(published.files or {}, files))

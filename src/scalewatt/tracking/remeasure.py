@@ -47,6 +47,7 @@ from scalewatt.run_files.inventory import (
     find_workdirs,
     json_object,
     published_run,
+    run_folder,
 )
 from scalewatt.run_files.lock import is_alive, read_holder
 from scalewatt.scheduling.preflight import queued_runs
@@ -84,7 +85,7 @@ class CampaignFolders:
 
     def folder(self, run: RunName) -> Path:
         """A run's folder."""
-        return self.results / "runs" / run[0] / str(run[1])
+        return run_folder(self.results, run)
 
     def measurement(self, run: RunName) -> str:
         """Name of a run's measurement; InputError if there is no such run, or it is not finished."""

@@ -31,7 +31,7 @@ from scalewatt.events import EVENTS_FILE, HISTORY_FILE
 from scalewatt.recordings.journal import journal_files
 from scalewatt.recordings.stage_log import final_reports, read_json_lines
 from scalewatt.results.text.number_format import MISSING, listed, with_unit
-from scalewatt.run_files.inventory import Inventory, last_used_s
+from scalewatt.run_files.inventory import Inventory, last_used_s, run_folder
 from scalewatt.run_files.record import read_position, read_progress, read_segments
 from scalewatt.slurm.job_queue import Queue, job_of_run, never_starts, queued_jobs
 from scalewatt.slurm.slurm_commands import NoAnswerError
@@ -165,7 +165,7 @@ def _rows(
         spec = run_spec(campaign, *name)
         if campaign.registered:  # as far as it was written
             with suppress(InputError):
-                spec = read_spec(results / "runs" / name[0] / str(run.repeat) / "spec.json")
+                spec = read_spec(run_folder(results, name) / "spec.json")
         published = inventory.published.get(name)
         is_current = campaign.registered or (published and published.spec_sha256 == spec.sha256)
         folders = sorted(inventory.working.get(spec.key, []), key=last_used_s, reverse=True)

@@ -40,6 +40,7 @@ from scalewatt.results.tables.read_table import read_checked
 from scalewatt.results.tables.script_flags import script_flags
 from scalewatt.results.tables.table_schema import NET_ENERGY, RUNS, STEP_PHASES
 from scalewatt.results.text.flag_labels import left_out
+from scalewatt.run_files.inventory import run_folder
 from scalewatt.training.history import HISTORY_SCHEMA
 
 Row = dict[str, Any]
@@ -88,7 +89,7 @@ class RunFiles:
     @property
     def folder(self) -> Path:
         """The run folder."""
-        return self.results / "runs" / self.configuration / str(self.repeat)
+        return run_folder(self.results, (self.configuration, self.repeat))
 
     @property
     def energy(self) -> Path:
