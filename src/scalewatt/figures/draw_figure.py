@@ -12,7 +12,7 @@ from typing import Any
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import atomic_path
 
-MODULES = {name: name for name in ("figure1", "figure5", "breakdown", "learning")}
+MODULES = ("figure1", "figure5", "breakdown", "learning")
 """Figures with a module of their own; the others are drawn by `panels`. A module has the functions draw
 and plotted, which take the table."""
 SUFFIXES = (".pdf", ".svg", ".png", ".csv", ".caption.tex", ".caption.md")
@@ -21,7 +21,7 @@ SUFFIXES = (".pdf", ".svg", ".png", ".csv", ".caption.tex", ".caption.md")
 
 def module_of(figure: str) -> str:
     """Return the module that draws a figure (figure2, breakdown), dotted below the package."""
-    return f"figures.{MODULES.get(figure, 'panels')}"
+    return f"figures.{figure if figure in MODULES else 'panels'}"
 
 
 def draw_figure(figure: int | str, table_path: Path, stem: Path) -> list[Path]:

@@ -206,12 +206,10 @@ def say_instead(axes: Axes, sentence: str) -> None:
 def notes(figure: Drawing, sentences: Sequence[str], whole: bool = False) -> None:
     """Keep the sentences of the caption, and print the first of them below the panels, or the `whole`."""
     figure.sentences = tuple(sentences)
-    printed = note_lines(sentences, preset_at(figure).width_mm)
-    if not whole:
-        first = note_lines(sentences[:1], preset_at(figure).width_mm)
-        printed = first[:NOTE_LINES]
-        if len(first) > NOTE_LINES:
-            printed[-1] = f"{printed[-1].rpartition(' ')[0]} …"
+    printed = note_lines(sentences if whole else sentences[:1], preset_at(figure).width_mm)
+    if not whole and len(printed) > NOTE_LINES:
+        printed = printed[:NOTE_LINES]
+        printed[-1] = f"{printed[-1].rpartition(' ')[0]} …"
     figure.supxlabel("\n".join(printed), x=0.012, ha="left", fontsize=NOTE_SIZE, color="#333333")
 
 

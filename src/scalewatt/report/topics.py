@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +58,7 @@ class Topic:
 
 def parts(section: str, results: Results) -> list[Part]:
     """Topics of a section that have something to say."""
-    path = Path(__file__).with_name("topics.yaml")
-    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    content = _content()
     topics = [
         Topic(**{**entry, "headings": content["headings"] | entry.get("headings", {})})
         for entry in content[section]
@@ -70,6 +70,14 @@ def parts(section: str, results: Results) -> list[Part]:
     ]
     made = [_part(topic, results, section == "tables") for topic in shown]
     return [part for part in made if part.sentence or part.table]
+
+
+@cache
+def _content() -> dict[str, Any]:
+    content: dict[str, Any] = yaml.safe_load(
+        Path(__file__).with_name("topics.yaml").read_text(encoding="utf-8")
+    )
+    return content
 
 
 def _part(topic: Topic, results: Results, has_file: bool) -> Part:

@@ -125,7 +125,7 @@ def latex(cells: pd.DataFrame, sentences: Sequence[str]) -> str:
     heads = [rf"\shortstack{{{head}}}" if r"\\" in head else head for head in broken]
     rows = [
         heads,
-        *([escaped_latex(cell) for cell in row] for row in cells.itertuples(index=False)),
+        *([escaped_latex(cell) for cell in row] for row in _rows(cells)),
     ]
     head, *lines = (" & ".join(row) + r" \\" for row in rows)
     alignment = "".join("l" if name in WORDS else "r" for name in cells)
