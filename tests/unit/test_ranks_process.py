@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -30,10 +31,15 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     return run
 
 
+def living_children() -> list[psutil.Process]:
+    """Descendants but those that ended in an earlier test: a process that adopts orphans keeps their numbers."""
+    children = psutil.Process().children(recursive=True)
+    return [process for process in children if process.status() != psutil.STATUS_ZOMBIE]
+
+
 def started(count: int) -> list[psutil.Process]:
     """The Pythons that a launcher has started, once there are so many."""
-    children = psutil.Process().children(recursive=True)
-    python = [p for p in children if p.name() != "sh" and "-c" in p.cmdline()]
+    python = [p for p in living_children() if p.name() != "sh" and "-c" in p.cmdline()]
     return python if len(python) == count else []
 
 
@@ -57,7 +63,7 @@ def test_what_a_dead_launcher_leaves_behind_is_ended(
     def kill_launcher() -> bool:
         if not left and started(2):
             left.extend(started(2))
-            (launcher,) = psutil.Process().children()
+            (launcher,) = (p for p in living_children() if p.ppid() == os.getpid())
             launcher.kill()
         return False
 
