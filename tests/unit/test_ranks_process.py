@@ -32,7 +32,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
 
 
 def living_children() -> list[psutil.Process]:
-    """Descendants but those that ended in an earlier test: a process that adopts orphans keeps their numbers."""
+    """Descendants without the zombies that this process adopted in earlier tests."""
     children = psutil.Process().children(recursive=True)
     return [process for process in children if process.status() != psutil.STATUS_ZOMBIE]
 

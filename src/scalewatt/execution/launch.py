@@ -32,7 +32,7 @@ from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.files import full_text, has_room, read_json_object
-from scalewatt.common.processes import adopt_orphans, signal_at_parents_death
+from scalewatt.common.processes import adopt_orphans, runs_still, signal_at_parents_death
 from scalewatt.common.python_variables import CALLERS_PATH
 from scalewatt.common.termination import STOP_FILE, say
 from scalewatt.data.prepared import content_of_prepared, is_staged
@@ -373,17 +373,11 @@ def run_ranks(
 def _alive_after(seconds: float) -> list[psutil.Process]:
     """Descendants that are alive after `seconds`; none as soon as all have ended."""
     until_s = time.monotonic() + seconds
-    while alive := [*filter(_is_alive, psutil.Process().children(recursive=True))]:
+    while alive := [p for p in psutil.Process().children(recursive=True) if runs_still(p.pid)]:
         if time.monotonic() > until_s:
             break
         time.sleep(_POLL_S)
     return alive
-
-
-def _is_alive(process: psutil.Process) -> bool:
-    with suppress(psutil.NoSuchProcess):
-        return bool(process.status() != psutil.STATUS_ZOMBIE)
-    return False
 
 
 def command_path() -> str:
