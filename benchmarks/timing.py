@@ -28,7 +28,7 @@ COMMANDS = {
         "snakemake --profile profiles/simulate all --quiet all --cores {cores}",
         "docs/paper/simulate.md: 620 s of processor time, at most 0.4 GiB a process",
     ),
-    "doctor": ("scalewatt doctor", "docs/doctor.md: a few seconds"),
+    "doctor": ("scalewatt doctor", "docs/install.md: a few seconds"),
 }
 """By name: the command, and what is stated of it."""
 

@@ -11,7 +11,7 @@ COMPILE = """uv pip compile --quiet --format pylock.toml --no-header
     --python-version 3.11 --python-platform x86_64-manylinux_2_28
     --constraints envs/lock.txt pyproject.toml --extra"""
 HEADER = """# make lock wrote this: the packages of `pip install '.[{extra}]'`, as envs/lock.txt has them.
-# The code is that of the checkout: docs/environments.md.
+# The code is that of the checkout: docs/guide/environments.md.
 channels:
   - conda-forge
   - nodefaults

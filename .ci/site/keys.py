@@ -1,4 +1,4 @@
-"""Write every key of campaign and cluster files and of descriptions of tables into their pages.
+"""Write every key of campaign and cluster files and of descriptions of tables into docs/keys.
 
     python .ci/site/keys.py
 
@@ -21,9 +21,7 @@ from scalewatt.common.settings import json_schema
 from scalewatt.recordings.table_description import TableDescription
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGES = {kind: DOCS / f"your-{kind}.md" for kind in ("campaign", "cluster")} | {
-    "columns": DOCS / "recordings.md"
-}
+PAGES = {kind: DOCS / "keys" / f"{kind}.md" for kind in ("campaign", "cluster", "columns")}
 _TYPES = {
     "string": "text",
     "integer": "whole number",
@@ -181,7 +179,7 @@ def _prose(text: str) -> str:
     """Text as Markdown: escaped outside code, with documents as links."""
     parts = text.split("`")
     parts[::2] = [re.sub(r"([<*])", r"\\\1", part) for part in parts[::2]]
-    return re.sub(r"docs/([\w/-]+\.md)", r"[\1](\1)", "`".join(parts))
+    return re.sub(r"docs/([\w/-]+\.md)", r"[\1](../\1)", "`".join(parts))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Write the table of tools whose output is known into docs/recordings.md, from the package's presets.
+"""Write the table of tools whose output is known into docs/guide/formats.md, from the package's presets.
 
     python .ci/site/presets.py
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from scalewatt.recordings.tables import presets
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "recordings.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "formats.md"
 BEGIN = "<!-- presets (made by `python .ci/site/presets.py`) -->\n"
 END = "<!-- end of presets -->\n"
 HEAD = "| format | tool | how to record it | what it gives | what it lacks |"

@@ -18,9 +18,8 @@ _TABLE = re.compile(re.escape(HEAD) + r"(?:\|.*\n)*")
 
 
 def pages() -> list[Path]:
-    """List the pages of tables: all but that of the flags, and that of `scalewatt compare`."""
-    tables = [path for path in sorted(PAGES.glob("*.md")) if path.stem != "flags"]
-    return [*tables, PAGES.parent / "compare.md"]
+    """List the pages of tables: all but the index and that of the flags."""
+    return [path for path in sorted(PAGES.glob("*.md")) if path.stem not in ("index", "flags")]
 
 
 def written(page: str, table: str) -> str:

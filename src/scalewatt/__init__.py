@@ -1,6 +1,6 @@
 """scalewatt: what data-parallel training of neural networks costs in energy.
 
-For notebooks: `read_recording`, `energy` and `load_campaign_results` (docs/python.md). They, and pandas
+For notebooks: `read_recording`, `energy` and `load_campaign_results` (docs/guide/python.md). They, and pandas
 with them, are imported when they are asked for.
 """
 

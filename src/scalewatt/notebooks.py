@@ -1,4 +1,4 @@
-"""The functions for notebooks: recordings and results as pandas DataFrames (docs/python.md).
+"""The functions for notebooks: recordings and results as pandas DataFrames (docs/guide/python.md).
 
 Reached as `scalewatt.read_recording`, `scalewatt.energy` and `scalewatt.load_campaign_results`.
 """
@@ -58,7 +58,7 @@ def _reading(site: AnyPath | None = None, **same: Any) -> Reading:
 
 @dataclass(frozen=True, eq=False)
 class CampaignResults:
-    """Tables of one campaign; docs/tables.md has every column."""
+    """Tables of one campaign; docs/tables/index.md has every column."""
 
     folder: Path
     tables: Mapping[str, pd.DataFrame]

@@ -21,6 +21,6 @@ def targets(folder: Path) -> list[str]:
     link_workflow(folder)
     (folder / "campaigns" / "demo.yaml").symlink_to(PROJECT / "campaigns" / "demo.yaml")
     printed = snakemake(folder, "--profile", "profiles/local", "--list-target-rules")
-    documented = (PROJECT / "docs" / "targets.md").read_text(encoding="utf-8")
+    documented = (PROJECT / "docs" / "figures.md").read_text(encoding="utf-8")
     names = [line.strip() for line in printed.splitlines()]
     return [name for name in names if f"`{name}`" in documented or name.startswith("figure")]

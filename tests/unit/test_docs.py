@@ -38,7 +38,7 @@ from scalewatt.training.history import HISTORY_SCHEMA
 
 README = ROOT / "README.md"
 FIRST_CAMPAIGN = ROOT / "docs" / "first-campaign.md"
-TARGETS = ROOT / "docs" / "targets.md"
+TARGETS = ROOT / "docs" / "figures.md"
 TABLES = ROOT / "docs" / "tables"
 DOCUMENTS = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 

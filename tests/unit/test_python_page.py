@@ -1,4 +1,4 @@
-"""docs/python.md and the three functions behind it: its code runs, and its tables are the schemas'."""
+"""docs/guide/python.md and the three functions behind it: its code runs, and its tables are the schemas'."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from scalewatt.energies.tables import DEVICES_SCHEMA
 from scalewatt.energies.traces import SAMPLES_SCHEMA
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "guide" / "python.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
 
 SECONDS = 120
@@ -84,7 +84,7 @@ def test_the_pages_code_runs(workplace: Path, capsys: pytest.CaptureFixture[str]
     assert len(BLOCKS) == 3
     names: dict[str, Any] = {}
     for block in BLOCKS:
-        exec(compile(block, "docs/python.md", "exec"), names)
+        exec(compile(block, "docs/guide/python.md", "exec"), names)
     assert names["by_stage"].to_dict() == pytest.approx({"startup": 12_000, "train": 36_000})
     assert "'figure4'" in capsys.readouterr().out
 

@@ -1,4 +1,4 @@
-"""docs/recordings.md: made of the presets, and its example of a new tool works as it stands."""
+"""docs/guide/formats.md: made of the presets, and its example of a new tool works as it stands."""
 
 from __future__ import annotations
 

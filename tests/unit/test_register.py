@@ -770,7 +770,7 @@ def test_wrong_stages_are_refused(bench: Bench, rows: str, parts: list[str]) -> 
 
 
 def _blocks(language: str) -> list[str]:
-    text = (ROOT / "docs" / "register.md").read_text()
+    text = (ROOT / "docs" / "recordings.md").read_text()
     return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
 
 
@@ -789,7 +789,7 @@ def test_the_examples_of_the_document_are_two_ways_to_say_the_same(bench: Bench)
 
 
 def test_the_document_explains_every_key() -> None:
-    table = (ROOT / "docs" / "register.md").read_text().split("| key |")[1].split("\n\n")[0]
+    table = (ROOT / "docs" / "recordings.md").read_text().split("| key |")[1].split("\n\n")[0]
     first = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     named = [key for cell in first for key in re.findall(r"`(\w+)`", cell)]
     assert sorted(named) == sorted(json_schema(RunDescription)["properties"])

@@ -70,7 +70,7 @@ def row_of(folder: Path) -> dict[str, Any]:
 
 
 def test_the_documents_example_registers_a_table_of_nvidia_smi(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "register.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "recordings.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```yaml\n([^`]*^host: .*?)^```$", page, flags=re.DOTALL | re.MULTILINE)
     path = tmp_path / "gpus.csv"
     path.write_text(smi((300.0, 320.0)))

@@ -28,7 +28,7 @@ OF_A_STAGE, OF_A_LONG_STAGE, LONG = 0.05, 0.01, 50
 """How near an energy by stage is at 1 s where it is stated, and where pieces last so many periods. What comes
 once in a run may be further off: by half a period's worth of the difference in power at its one end."""
 LEAST_PERIODS = 5
-"""A stage in shorter pieces is not stated (docs/energy.md)."""
+"""A stage in shorter pieces is not stated (docs/guide/energy.md)."""
 OF_A_RUN = 0.03
 """How near the energy of GPUs is, whose samples are not scaled: at up to 1 s with epochs of 15 s, at up to
 10 s with epochs of minutes."""

@@ -26,7 +26,7 @@ from scalewatt.scaling.simulation.assumptions import counter_range_uj
 
 EXACT = 2e-6
 MAX_UNCOVERED = 0.05
-"""The part of the device seconds of a kind that may be uncovered (docs/energy.md)."""
+"""The part of the device seconds of a kind that may be uncovered (docs/guide/energy.md)."""
 BRIDGED_S, BRIDGED_PERIODS = 30.0, 3.0
 PLAUSIBLE_W = {"cpu": 2000.0, "ram": 1000.0}
 """No device draws more (docs/paper/simulate.md)."""

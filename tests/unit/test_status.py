@@ -200,7 +200,7 @@ def test_a_wrong_time_between_is_refused(seconds: str, capsys: pytest.CaptureFix
 
 
 def test_every_key_of_the_json_and_every_state_is_documented(made: Made) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "status.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "guide" / "status.md").read_text()
     status = made.status()
     for key in (*status, *status["runs"][0], *status["series"][0]):
         assert f"`{key}`" in text, key

@@ -112,7 +112,7 @@ def test_provenance_says_what_a_stranger_needs_to_make_the_run_again(
 
 
 def test_every_key_of_the_provenance_is_documented(finished_workspace: Workspace) -> None:
-    text = (PROJECT / "docs" / "provenance.md").read_text()
+    text = (PROJECT / "docs" / "guide" / "provenance.md").read_text()
     for folder in run_folders(finished_workspace):
         record = json.loads((folder / "provenance.json").read_text())
         names = {*record, *record["software"], *record["lock"], *record["nodes"][0]}

@@ -50,7 +50,7 @@ def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(
 
 
 def test_a_link_to_a_heading_that_is_not_there_ends_the_build(tmp_path: Path) -> None:
-    code, output = build(tmp_path, "\n[estimates](energy.md#no-such-heading)\n")
+    code, output = build(tmp_path, "\n[estimates](guide/energy.md#no-such-heading)\n")
     assert code != 0
     assert "anchor does not exist" in output
 

@@ -66,7 +66,7 @@ def campaign_of(document: str, file: str) -> Callable[[Path], None]:
     return write
 
 
-def for_energy(folder: Path) -> None:
+def for_recordings(folder: Path) -> None:
     recorded = {
         "segment-000": "perun-0.9.1-node",
         "job": "perun-0.9.1-runs",
@@ -76,9 +76,6 @@ def for_energy(folder: Path) -> None:
     for name, recording in recorded.items():
         shutil.copy2(RECORDINGS / f"{recording}.hdf5", folder / f"{name}.hdf5")
     (folder / "events.csv").write_text("stage,start_s,end_s\ntrain,0,4000000000\n")
-
-
-def for_register(folder: Path) -> None:
     runs = folder / "runs"
     runs.mkdir()
     recorded = {
@@ -88,8 +85,12 @@ def for_register(folder: Path) -> None:
     }
     for name, recording in recorded.items():
         shutil.copy2(RECORDINGS / f"{recording}.hdf5", runs / f"{name}.hdf5")
-    (runs / "vit_2gpus.yaml").write_text(blocks("docs/register.md", "yaml")[0])
-    (runs / "runs.csv").write_text(blocks("docs/register.md", "csv")[0])
+    (runs / "vit_2gpus.yaml").write_text(blocks("docs/recordings.md", "yaml")[0])
+    (runs / "runs.csv").write_text(blocks("docs/recordings.md", "csv")[0])
+
+
+def for_first_campaign(folder: Path) -> None:
+    campaign_of("docs/first-campaign.md", "campaigns/first-study.yaml")(folder)
 
 
 def for_horeka(folder: Path) -> None:
@@ -105,7 +106,7 @@ def for_readme(folder: Path) -> None:
     (folder / "mynet" / "train.py").write_text(PLAIN)
 
 
-def for_scaling(folder: Path) -> None:
+def for_planning(folder: Path) -> None:
     shutil.copy2(folder / "campaigns/paper.yaml", folder / "campaigns" / "mine.yaml")
     finished = folder / "results" / "demo"  # not there for what is quick, which needs none
     if finished.exists():
@@ -118,20 +119,17 @@ def nothing(folder: Path) -> None:
 
 PAGES: dict[str, Callable[[Path], None]] = {
     "README.md": for_readme,
-    "docs/paper/claims.md": nothing,
-    "docs/energy.md": for_energy,
-    "docs/exclusions.md": nothing,
-    "docs/first-campaign.md": campaign_of("docs/first-campaign.md", "campaigns/first-study.yaml"),
-    "docs/paper/horeka.md": for_horeka,
-    "docs/idle-probe.md": nothing,
-    "docs/interruptions.md": nothing,
-    "docs/register.md": for_register,
-    "docs/scaling.md": for_scaling,
-    "docs/slurm.md": nothing,
-    "docs/status.md": nothing,
-    "docs/targets.md": nothing,
-    "docs/your-campaign.md": nothing,
+    "docs/figures.md": nothing,
+    "docs/first-campaign.md": for_first_campaign,
+    "docs/planning.md": for_planning,
+    "docs/recordings.md": for_recordings,
     "docs/your-cluster.md": nothing,
+    "docs/guide/idle-probe.md": nothing,
+    "docs/guide/reruns.md": nothing,
+    "docs/guide/slurm.md": nothing,
+    "docs/guide/status.md": nothing,
+    "docs/paper/claims.md": nothing,
+    "docs/paper/horeka.md": for_horeka,
 }
 
 

@@ -126,7 +126,7 @@ def test_the_old_measurement_is_taken_back_as_the_documentation_says(again: Work
     again.scalewatt("remeasure", PRETRAIN, 1, "--reason", "a noisy neighbour")
     again.done("tables")
     assert products(again) != before
-    page = (ROOT / "docs" / "exclusions.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "guide" / "reruns.md").read_text(encoding="utf-8")
     script = page.partition("repeat 3:\n\n```sh\n")[2].partition("```")[0]
     script = script.replace("<campaign>", "tiny").replace("<configuration>/3", f"{PRETRAIN}/1")
     subprocess.run(["bash", "-c", script], cwd=again.path, check=True)

@@ -1,4 +1,4 @@
-"""The example of docs/add-a-model.md, from the page to tables and a figure."""
+"""The example of docs/guide/add-a-model.md, from the page to tables and a figure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from workspace import PROJECT, Workspace
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-PAGE = PROJECT / "docs" / "add-a-model.md"
+PAGE = PROJECT / "docs" / "guide" / "add-a-model.md"
 
 
 def blocks(language: str) -> list[str]:

@@ -23,7 +23,7 @@ def suggest_targets():
     names = [rule.name for rule in workflow.rules]
     for target in workflow.dag_settings.targets if workflow.dag_settings else ():
         if "/" not in target and target not in names and not Path(target).exists():
-            say(f"unknown target '{target}'{nearest(target, names)} (docs/targets.md)")
+            say(f"unknown target '{target}'{nearest(target, names)} (docs/figures.md)")
 
 
 def trainings():

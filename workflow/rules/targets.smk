@@ -1,4 +1,4 @@
-# Targets: what a user may ask for by name, and its files (docs/targets.md). `all` is in the Snakefile.
+# Targets: what a user may ask for by name, and its files (docs/figures.md). `all` is in the Snakefile.
 from scalewatt.campaign.campaign_file import Figures
 
 PREDICTED = PREDICTION + RESULT_SET.figure_files("prediction")

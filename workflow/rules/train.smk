@@ -3,7 +3,7 @@
 #   out  the run folder: perun/ (one HDF5 per segment, journals), history, events, provenance, log;
 #        and of a network's training weights.pt, from which a fine-tuning starts
 # On Slurm a segment that stopped at a checkpoint, or crashed, is followed by another job: these are
-# the rule's `retries` (docs/slurm.md). A job that would be of no use says so in a second.
+# the rule's `retries` (docs/guide/slurm.md). A job that would be of no use says so in a second.
 
 # Runs of commands have no weights and no dataset of ours. No model is named "-".
 COMMANDS = f"(?:{'|'.join(sorted(CAMPAIGN.commands())) or '-'})-"

@@ -250,7 +250,7 @@ class Powers(Settings):
 
 
 class Variants(Settings):
-    """Compares ways of doing one training (docs/variants.md)."""
+    """Compares ways of doing one training (docs/guide/compare-settings.md)."""
 
     series: SeriesNames
     """Names of series, in the order of the table."""
@@ -331,7 +331,7 @@ class CampaignFile(Settings):
     """The datasets, by name; none is needed where all models are commands."""
     models: dict[str, Any] = Field(min_length=1)
     """Settings of each model; what is not named keeps its default, the paper's value. Further models:
-    each a file of yours (docs/add-a-model.md), and entries of any name with workload: command
+    each a file of yours (docs/guide/add-a-model.md), and entries of any name with workload: command
     (docs/your-script.md)."""
     series: dict[FileName, SeriesEntry] = Field(min_length=1, max_length=1000)
     """The lines of the figures, by name."""

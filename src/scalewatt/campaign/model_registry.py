@@ -1,6 +1,6 @@
 """The models that a campaign may name, and their settings: ResNet50, FourCastNet, commands of the user's.
 
-A further model is a file in `scalewatt.models` with SETTINGS (docs/add-a-model.md), imported by who names it.
+A further model is a file in `scalewatt.models` with SETTINGS (docs/guide/add-a-model.md), imported by who names it.
 The settings of the paper's models stand here, so that its campaign is checked without torch.
 """
 
@@ -35,7 +35,7 @@ NotNegative = Annotated[float, Field(ge=0)]
 
 
 class ModelSettings(Settings):
-    """Settings that every model has (docs/add-a-model.md)."""
+    """Settings that every model has (docs/guide/add-a-model.md)."""
 
     data_format: ClassVar[str] = "imagenet"
     """Format of the datasets that it trains on."""

@@ -119,7 +119,7 @@ def require_ways(asked: Iterable[str], ways: Mapping[str, Any], where: str) -> N
     if lacking:
         raise InputError(
             f"{where}: the cluster file lacks {' and '.join(lacking)}, which says how they are set "
-            "(docs/levers.md)"
+            "(docs/guide/compare-settings.md)"
         )
 
 

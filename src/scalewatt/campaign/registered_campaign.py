@@ -94,7 +94,7 @@ def expand_registered(content: dict[str, Any], path: Path) -> Campaign:
     folder = runs_folder(file, path)
     runs = registered_runs(folder)
     if not runs:
-        raise InputError(f"{path}: {folder} holds no run; register some: docs/register.md")
+        raise InputError(f"{path}: {folder} holds no run; register some: docs/recordings.md")
     configurations: dict[str, Configuration] = {}
     repeats: dict[str, int] = {}
     for run in runs:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     option(
         "--time-zone", "ZONE", "of local times, such as Europe/Berlin; default: this machine's", str
     ),
-    option("--columns", "YAML", "what the columns of a CSV are (docs/recordings.md)"),
+    option("--columns", "YAML", "what the columns of a CSV are (docs/guide/formats.md)"),
 )
 def energy(arguments: argparse.Namespace) -> int:
     """Print the energy of recordings of any kind.
@@ -75,7 +75,7 @@ def _reading(arguments: argparse.Namespace) -> Reading:
     option(
         "paths",
         "PATH",
-        "recordings, each with a YAML file that describes it (docs/register.md); with --table: only "
+        "recordings, each with a YAML file that describes it (docs/recordings.md); with --table: only "
         "their rows",
         nargs="*",
     ),

@@ -99,7 +99,7 @@ def cpu_counters(site: Site) -> Check:
         if re.search(r"(CPU|Grace) Power Socket", _text(label)):
             files.append(label.with_name(label.name.replace("oem_info", "average")))
     if not files:
-        fix = "sudo modprobe intel_rapl_msr; virtual machines, containers: docs/doctor.md"
+        fix = "sudo modprobe intel_rapl_msr; virtual machines, containers: docs/install.md"
         return warn(f"no /{POWERCAP}/intel-rapl:*: the CPU's energy is estimated", fix)
     for file in files:
         try:
@@ -108,7 +108,7 @@ def cpu_counters(site: Site) -> Check:
             return warn(
                 f"{file}: {error}: the CPU's energy is estimated",
                 f"sudo chmod a+r /{POWERCAP}/intel-rapl:*/energy_uj /{HWMON}/*/device/power*_average",
-                "for good, and what that discloses (CVE-2020-8694): docs/doctor.md",
+                "for good, and what that discloses (CVE-2020-8694): docs/install.md",
             )
     return ok(f"counters that can be read: {len(files)}")
 

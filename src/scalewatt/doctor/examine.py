@@ -107,7 +107,7 @@ def _origin(kind: str, checks: Mapping[str, Check], site: Site) -> tuple[str | N
         return MEASURED, reads
     if sampled["origin"] == ESTIMATED:
         rated = ", ".join(f"{key} {value}" for key, value in powers(site.device)[kind].items())
-        why = f"perun reads no power; from the cluster file's {rated} (how far off: docs/energy.md)"
+        why = f"perun reads no power; from the cluster file's {rated} (how far off: docs/guide/energy.md)"
         return ESTIMATED, why
     if kind == "gpu":
         return None, f"perun reads no power: {gpus.text}"

@@ -348,7 +348,7 @@ def _facts(account: Account) -> Iterator[str]:
         yield f"          {recorded} were recorded; the flags say why that is not all"
     if high - low >= LEAST_INTERVAL_J:
         bounds = f"{low / J_PER_KWH:.6f} to {_kwh(high)}"
-        yield f"          {bounds}: the true value may lie anywhere between (docs/energy.md)"
+        yield f"          {bounds}: the true value may lie anywhere between (docs/guide/energy.md)"
     yield f"run time  {account.runtime_s:.3f} s"
     hosts = ", ".join(account.hosts) or "-"
     yield f"hosts     {hosts}; GPUs {'-' if account.gpus is None else account.gpus}"

@@ -90,7 +90,7 @@ def unknown_format(path: Path) -> str:
     what = "JSON" if re.match(r"\s*(\{|\[\s*[\[{\"])", first) else "text"
     return (
         f"{path}: has no known format ({what}: {first[:80]!r}); allowed: {known}; any other table needs "
-        "a YAML file, given with --columns, that says what its columns are (docs/recordings.md)"
+        "a YAML file, given with --columns, that says what its columns are (docs/guide/formats.md)"
     )
 
 

@@ -1,7 +1,7 @@
 """Tables of samples of any tool, read by a description: a preset of the package, or the user's own YAML.
 
 Presets (`presets/*.yaml`, chosen by the file's heading) and users' files have one form, `TableDescription`;
-docs/recordings.md explains it. A preset with the key `totals` is read by `recordings.totals`.
+docs/guide/formats.md explains it. A preset with the key `totals` is read by `recordings.totals`.
 
 Steps: the lines below the heading; their cells as texts, by position; the times of rows; the values of each
 sensor in W, J or as a share; its rows of each node and device.

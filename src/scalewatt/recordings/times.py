@@ -126,7 +126,7 @@ def read_times(rules: Mapping[str, Any], texts: pd.Series, time_zone: str | None
     rule = rules["time"]
     zone = zone_named(rule.get("zone") or time_zone, "time.zone")
     if (texts == "").all():
-        raise InputError("its rows have no times; record them (docs/recordings.md)")
+        raise InputError("its rows have no times; record them (docs/guide/formats.md)")
     if form := rule.get("format"):
         try:
             stamps: Stamps | None = _dates(texts, form, UNIX if "%z" in form else LOCAL, zone)

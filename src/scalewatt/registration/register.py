@@ -46,7 +46,7 @@ _ALIKE = ("device_name", "torch_device", "metric_name", "metric_goal", "seeds", 
 """What repeats of a configuration have in common, where it is known."""
 _CAMPAIGN = """\
 # Runs that were made elsewhere, by `scalewatt register {name}`, which writes this file once. It is yours:
-# labels of series and figures are chosen here (docs/register.md).
+# labels of series and figures are chosen here (docs/recordings.md).
 registered: true
 name: {name}
 """

@@ -56,7 +56,7 @@ class RunWindow(Settings):
 
 
 class RunDescription(Settings):
-    """The description of one run that was made elsewhere; docs/register.md says what the keys mean."""
+    """The description of one run that was made elsewhere; docs/recordings.md says what the keys mean."""
 
     path: Text | None = None
     """Relative to the table; only in tables."""

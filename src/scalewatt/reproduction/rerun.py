@@ -36,7 +36,7 @@ from scalewatt.run_files.inventory import RunName, json_object, published_runs, 
 from scalewatt.statistics import quantile
 
 GPU_RELATIVE = 0.05
-"""By how much of the first value another may differ on a GPU; docs/reproduce.md says why."""
+"""By how much of the first value another may differ on a GPU; docs/guide/reproduce.md says why."""
 GPU_POINTS = 1.0
 """Metrics in percent may differ by so many percentage points, however small they are."""
 OF_THE_MACHINE = ("segment", "peak_memory_bytes")

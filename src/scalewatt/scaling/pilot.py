@@ -41,7 +41,7 @@ def write_pilot(path: Path, out: Path | None) -> str:
     check_passed(pilot)
     head = (
         f"# The short runs that calibrate the scaling model for {path}, by `scalewatt pilot`.\n"
-        "# docs/scaling.md says what to do with their results.\n"
+        "# docs/planning.md says what to do with their results.\n"
     )
     text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=100)
     write_text(out, head + text)

@@ -293,7 +293,7 @@ def notes_of(campaign: Campaign, cluster: Cluster, model: ScalingModel) -> list[
     if estimated := [name for name, origin in origins.items() if origin in ORIGINS]:
         notes.append(
             f"Energies of {', '.join(estimated)} rest on estimates: the true ones lie within × or ÷ "
-            f"{FACTOR:g}, which the intervals leave out (docs/energy.md)."
+            f"{FACTOR:g}, which the intervals leave out (docs/guide/energy.md)."
         )
     # What rated powers would estimate has no part in a prediction.
     notes += basis(cluster, [])

@@ -253,7 +253,7 @@ _CONTENT = TypeAdapter(ScalingModel)
 def write_model(path: Path, model: ScalingModel, provenance: Mapping[str, Any]) -> None:
     """Write a model and its provenance."""
     content = {
-        "what": "scalewatt's scaling model of time and energy; docs/scaling.md explains it",
+        "what": "scalewatt's scaling model of time and energy; docs/planning.md explains it",
         "scalewatt": __version__,
         "provenance": dict(provenance),
         **_CONTENT.dump_python(model, mode="json", exclude={"path"}),

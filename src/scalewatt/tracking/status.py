@@ -71,7 +71,7 @@ UNDER_WAY = (
 
 @dataclass(frozen=True, eq=False)
 class Status:
-    """What a campaign does, by the keys that docs/status.md explains: times in Unix s, unknown is null."""
+    """What a campaign does, by the keys that docs/guide/status.md explains: times in Unix s, unknown is null."""
 
     campaign: dict[str, Any]
     """What is of the campaign as a whole."""

@@ -1,4 +1,4 @@
-"""The columns of figures' tables and of Table 1 (docs/tables.md), and what figures of panels show.
+"""The columns of figures' tables and of Table 1 (docs/tables/index.md), and what figures of panels show.
 
 A figure of panels is a line of figures.csv. Of its columns, `lines` is what a line joins (the points of a
 series; one point a configuration; the batches or the clocks and limits of one training), `blocks` what has

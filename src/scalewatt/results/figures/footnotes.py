@@ -62,7 +62,7 @@ def estimate_notes(runs: pd.DataFrame) -> list[str]:
     return [
         f"{some} estimated: the true ones lie within {ends['energy_low_kwh'].min():.2g} to "
         f"{ends['energy_high_kwh'].max():.2g} times what is shown. Repeats share that error, so their "
-        "spread says nothing of it (docs/energy.md)."
+        "spread says nothing of it (docs/guide/energy.md)."
     ]
 
 

@@ -1,7 +1,7 @@
 """Tables as pandas DataFrames with Arrow-backed columns, in which null, NaN and 0 are three things.
 
 The Arrow schema is the contract where a table is read and where it is written; the table's metadata
-(docs/tables.md) are in `DataFrame.attrs`.
+(docs/tables/index.md) are in `DataFrame.attrs`.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def _one_error(path: Path) -> Iterator[None]:
     except (OSError, ValueError, pa.ArrowException) as error:
         raise InputError(
             f"{path}: is not a readable table ({' '.join(str(error).split())}); expected the columns and "
-            "types that docs/tables.md links to"
+            "types that docs/tables/index.md links to"
         ) from error
 
 

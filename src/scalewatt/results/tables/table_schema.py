@@ -52,7 +52,7 @@ def check_columns(names: Iterable[str], schema: pa.Schema) -> None:
 
 
 def metadata(table: pa.Table) -> dict[str, Any]:
-    """Return what is stored with a table (docs/tables.md); an empty object where nothing is."""
+    """Return what is stored with a table (docs/tables/index.md); an empty object where nothing is."""
     stored = (table.schema.metadata or {}).get(METADATA_KEY)
     return parse_json(stored) if stored else {}
 
