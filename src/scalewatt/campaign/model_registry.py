@@ -1,6 +1,6 @@
 """The models that a campaign may name, and their settings: ResNet50, FourCastNet, commands of the user's.
 
-A further model is a file in `scalewatt.models` with SETTINGS (docs/guide/add-a-model.md), imported by who names it.
+A further model is a file in `scalewatt.models` with SETTINGS (docs/guide/add-a-model.md), imported on demand.
 The settings of the paper's models stand here, so that its campaign is checked without torch.
 """
 

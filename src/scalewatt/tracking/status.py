@@ -71,7 +71,7 @@ UNDER_WAY = (
 
 @dataclass(frozen=True, eq=False)
 class Status:
-    """What a campaign does, by the keys that docs/guide/status.md explains: times in Unix s, unknown is null."""
+    """State of a campaign, by the keys of docs/guide/status.md: times in Unix s, null where unknown."""
 
     campaign: dict[str, Any]
     """What is of the campaign as a whole."""
