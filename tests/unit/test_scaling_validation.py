@@ -124,7 +124,12 @@ def percent(part: float) -> str:
 def test_the_errors_in_the_document_are_those_in_the_file_that_ships(
     shipped_scores: Scores,
 ) -> None:
-    lines = (ROOT / "docs" / "paper" / "scaling-model.md").read_text().split("| left out |")[1].splitlines()
+    lines = (
+        (ROOT / "docs" / "paper" / "scaling-model.md")
+        .read_text()
+        .split("| left out |")[1]
+        .splitlines()
+    )
     body = [line.strip("|").split("|") for line in lines[2:] if line.startswith("|")]
     assert len(body) == 9
     for label, *cells in ([cell.strip() for cell in line] for line in body):
