@@ -1,8 +1,9 @@
-"""The example of docs/your-script.md, as it stands there: Lightning on a real Slurm, on 1 and 2 nodes."""
+"""examples/lightning, by the commands of its README, on a real Slurm: on 1 and 2 nodes."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import yaml
 from documents import blocks, commands
 from mini_project import MiniProject
 from minislurm import MiniSlurm, wait_for
-from workspace import environment
+from workspace import PROJECT, environment
 
 pytestmark = [
     pytest.mark.slow,
@@ -26,12 +27,13 @@ pytestmark = [
     pytest.mark.timeout(1800),
     pytest.mark.skipif(
         find_spec("lightning") is None,
-        reason="lightning is not installed: the page's example needs it",
+        reason="lightning is not installed: the example needs it",
     ),
 ]
 
-PAGE = "docs/your-script.md"
-STUDY = "campaigns/vit-study.yaml"
+PAGE = "examples/lightning/README.md"
+EXAMPLE = "examples/lightning"
+STUDY = f"{EXAMPLE}/campaign.yaml"
 SAMPLES = 1280
 SAYS_WHOSE = """
 import os, sys
@@ -58,16 +60,15 @@ def own_environment(path: Path) -> None:
     (library / "sitecustomize.py").write_text(SAYS_WHOSE)
 
 
-def write_pages_files(project: MiniProject, home: Path) -> None:
-    """Put the page's script, campaign and keys of the cluster file where it says; fewer samples."""
-    script = next(text for text in blocks(PAGE, "python") if "lightning" in text)
-    campaign, cluster = blocks(PAGE, "yaml")
-    (project.path / "vit").mkdir()
-    (project.path / "vit" / "train.py").write_text(script)
+def write_example(project: MiniProject, home: Path) -> None:
+    """Put the example into the project, with fewer samples, and its keys into the cluster file."""
+    shutil.copytree(PROJECT / EXAMPLE, project.path / EXAMPLE)
+    campaign = (project.path / STUDY).read_text()
     smaller = campaign.replace("samples: 20000", f"samples: {SAMPLES}")
     assert smaller != campaign
     (project.path / STUDY).write_text(f"sampling_period_s: 0.2\n{smaller}")
     own_environment(home / "envs" / "vit")
+    (cluster,) = blocks(PAGE, "yaml")
     project.change("cluster", **yaml.safe_load(cluster.replace("$HOME", str(home))))
 
 
@@ -100,10 +101,10 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 
 def results(project: MiniProject) -> Path:
-    return project.path / "results" / "vit-study"
+    return project.path / "results" / "lightning-example"
 
 
-def work(project: MiniProject, gpus: int, study: str = "vit-study") -> Path:
+def work(project: MiniProject, gpus: int, study: str = "lightning-example") -> Path:
     """The folder that the script of a run has to itself."""
     (path,) = project.path.glob(f"work/{study}/{configuration(gpus)}-1-*/script")
     return path
@@ -111,16 +112,16 @@ def work(project: MiniProject, gpus: int, study: str = "vit-study") -> Path:
 
 @pytest.fixture(scope="module")
 def project(slurm: MiniSlurm, tmp_path_factory: pytest.TempPathFactory) -> MiniProject:
-    """A checkout with the page's files."""
+    """A checkout with the example."""
     slurm.cancel_all()
     made = MiniProject.on(slurm, tmp_path_factory.mktemp("lightning") / "project")
-    write_pages_files(made, tmp_path_factory.mktemp("home"))
+    write_example(made, tmp_path_factory.mktemp("home"))
     return made
 
 
 @pytest.fixture(scope="module")
 def measured(project: MiniProject) -> MiniProject:
-    """The page's study, measured by the page's first block of commands."""
+    """The example's campaign, measured by the commands of its README."""
     assert "configurations: 3" in typed(project, of_page("scalewatt campaign"))
     typed(project, of_page("snakemake --profile profiles/mine -n all"))
     typed(project, of_page("snakemake --profile profiles/mine all"))
@@ -182,6 +183,7 @@ def begun(project: MiniProject) -> str | None:
     return None
 
 
-def test_the_pilot_of_the_page_is_a_campaign_of_six_short_runs(measured: MiniProject) -> None:
-    assert "runs: 6" in typed(measured, of_page("scalewatt pilot"))
-    typed(measured, of_page("snakemake --profile profiles/mine tables") + " -n")
+def test_a_pilot_of_the_example_is_a_campaign_of_six_short_runs(measured: MiniProject) -> None:
+    pilot = "campaigns/vit-pilot.yaml"
+    assert "runs: 6" in typed(measured, f"scalewatt pilot {STUDY} --out {pilot}")
+    typed(measured, f"snakemake --profile profiles/mine tables --config campaign={pilot} -n")
