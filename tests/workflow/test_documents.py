@@ -102,6 +102,7 @@ def for_horeka(folder: Path) -> None:
 
 def for_readme(folder: Path) -> None:
     campaign_of("README.md", "campaigns/my-study.yaml")(folder)
+    shutil.copytree(PROJECT / "examples/nvidia-smi", folder / "examples/nvidia-smi")
     (folder / "mynet").mkdir()
     (folder / "mynet" / "train.py").write_text(PLAIN)
 

@@ -12,8 +12,8 @@ import pandas as pd
 
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError, nearest
+from scalewatt.provenance.description import node_kind, software_of
 from scalewatt.recordings.terms import SIMULATED_KEY
-from scalewatt.report.provenance_section import node_kind, software_of
 from scalewatt.results.tables.frames import read_frame, records
 from scalewatt.results.tables.run_row import RunFiles, read_provenances
 from scalewatt.results.tables.table_schema import RUNS

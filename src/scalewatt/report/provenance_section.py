@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pandas as pd
 
 from scalewatt import __version__
+from scalewatt.provenance.description import node_kind, recorder_of, software_of
 from scalewatt.provenance.versions import source_commit
 from scalewatt.report.results import Results
 from scalewatt.results.text.number_format import listed
 
-Row = Mapping[str, Any]
 _MOST_NAMED = 6
-_SETTINGS = (
-    *("cuda", "mpi", "optimizer", "schedule", "parallelism", "torch_device", "threads_per_rank"),
-    *("cudnn_deterministic", "cudnn_benchmark", "cudnn_allow_tf32", "matmul_allow_tf32"),
-    *("deterministic_algorithms", "float32_matmul_precision", "cublas_workspace_config"),
-    "python_hash_seed",
-)
-_LIBRARIES = ("cudnn", "nccl")
 _NODE = ("CPUs", "GPUs", "GPU driver", "kernel")
 
 
@@ -70,23 +62,15 @@ def software_rows(results: Results) -> pd.DataFrame:
     return _counted(rows, ["whose", "what", "value"])
 
 
-def software_of(record: Row) -> Iterable[tuple[str, str, str]]:
-    """Yield each package and setting of a run: whose, its name, its version or value."""
-    whose = _whose(record)
-    settings = {name: record.get(name) for name in _SETTINGS}
-    libraries = {name: (record.get("software") or {}).get(name) for name in _LIBRARIES}
-    switches = {True: "on", False: "off"}
-    for name, value in ((record.get("packages") or {}) | settings | libraries).items():
-        if value is not None:
-            yield whose, name, switches[value] if isinstance(value, bool) else str(value)
-    if record.get("commit"):
-        yield "the run", "commit of the checkout that published it", str(record["commit"])
-
-
 def departure_rows(results: Results) -> pd.DataFrame:
     """Packages that differ from the lock, by the number of runs."""
     rows = [
-        (_whose(record), other["package"], other["locked"] or "none", other["installed"] or "none")
+        (
+            recorder_of(record),
+            other["package"],
+            other["locked"] or "none",
+            other["installed"] or "none",
+        )
         for record in results.provenance.values()
         for other in (record.get("lock") or {}).get("differences") or ()
     ]
@@ -104,18 +88,6 @@ def state_rows(results: Results) -> pd.DataFrame:
     return _counted(rows, ["packages", "checkout"])
 
 
-def _whose(record: Row) -> str:
-    return str(record.get("packages_of") or "the run")
-
-
 def _counted(rows: Sequence[tuple[str, ...]], columns: list[str]) -> pd.DataFrame:
     counts = pd.DataFrame(rows, columns=columns).value_counts().sort_index()
     return counts.rename("n_runs").reset_index()
-
-
-def node_kind(node: Row) -> tuple[str, ...]:
-    """What a node is: CPUs, GPUs, GPU driver, kernel."""
-    gpus = [f"{n} × {name}" for name, n in (node.get("gpu_models") or {}).items()]
-    single = [[node[key]] if node.get(key) else [] for key in ("gpu_driver", "kernel")]
-    parts = [node.get("cpu_models") or [], gpus, *single]
-    return tuple(", ".join(part) or "not known" for part in parts)
