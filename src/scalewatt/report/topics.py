@@ -22,8 +22,8 @@ from scalewatt.results.tables.estimates import estimated_ends
 from scalewatt.results.text.number_format import percent
 
 _ESTIMATED = (
-    " Estimated, at least and at most: where the true value lies, however many repeats there are. What else "
-    "follows from an estimated energy is as uncertain; what is above idle is more so."
+    " Estimated, at least and at most: the range of the true value, however many repeats there are. Whatever "
+    "follows from an estimated energy is equally uncertain, and energy above idle even more so."
 )
 _AT_TIME = {"energy_at_time_kwh": "Energy at the time found (kWh)"}
 
