@@ -16,11 +16,11 @@ from scalewatt.results.tables.published import is_overlaid
 from scalewatt.results.text.flag_labels import read_flags
 
 ASSUMED = (
-    "Simulated: run times and whole energies are the scaling model's. Errors that are not published, how "
-    "energy divides among GPUs, CPUs and memory where the model does not know it, power in time and the "
-    "scatter of repeats are assumed (docs/paper/simulate.md)."
+    "Simulated: run times and whole energies are the scaling model's. Errors that were not published, the "
+    "parts of GPUs, CPUs and memory in the energy if the model does not know them, power over time and the "
+    "scatter of repeats are assumed."
 )
-SCATTER = "how their errors scatter says nothing of how another seed would do."
+SCATTER = "the scatter of their errors does not show what another seed would give."
 _WITH_ERRORS = ("learning", "table1", "variants")
 """Tables that show errors, besides figures with a panel of them."""
 
@@ -61,8 +61,8 @@ def estimate_notes(runs: pd.DataFrame) -> list[str]:
         return [f"{some} estimated, in part without an interval."]
     return [
         f"{some} estimated: the true ones lie within {ends['energy_low_kwh'].min():.2g} to "
-        f"{ends['energy_high_kwh'].max():.2g} times what is shown. Repeats share that error, so their "
-        "spread says nothing of it (docs/guide/energy.md)."
+        f"{ends['energy_high_kwh'].max():.2g} times what is shown. Repeats share this error, so their "
+        "spread does not show it."
     ]
 
 
