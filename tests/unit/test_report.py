@@ -481,7 +481,7 @@ def test_the_papers_campaign_fits_on_a_page_of_less_than_1_mb(tmp_path: Path) ->
     assert "Runs done 175 Configurations 53" in page.text
     assert "Energy, measured (gpu+cpu)" in page.text
     assert "Energy, measured (gpu+cpu+ram)" in page.text
-    assert "with neither spread nor interval: 22." in page.text
+    assert "which have neither spread nor interval: 22." in page.text
 
 
 # --- numbers and units ----------------------------------------------------------------------------
