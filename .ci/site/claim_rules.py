@@ -31,9 +31,9 @@ RULES = {
 }
 TOLERANCES = """## Tolerances
 
-`reference/tolerances.csv` has every bound that is a choice of this project. `chosen` says whether it was
-made before any run or knowing the published rows: then it is no test of numbers not seen. Neighbouring words
-meet: near-optimal ends at 0.9, where not near-optimal begins.
+`reference/tolerances.csv` contains every bound that this project chose. `chosen` says whether this was before
+any run, or with knowledge of the published rows, in which case it is no blind test. The bounds of neighbouring
+words meet: near-optimal ends at 0.9, where not near-optimal begins.
 
 | name | expects | chosen | reason, and the claims that it decides |
 | --- | --- | --- | --- |
