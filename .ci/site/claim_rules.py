@@ -32,8 +32,8 @@ RULES = {
 TOLERANCES = """## Tolerances
 
 `reference/tolerances.csv` contains every bound that this project chose. `chosen` says whether this was before
-any run, or with knowledge of the published rows, in which case it is no blind test. The bounds of neighbouring
-words meet: near-optimal ends at 0.9, where not near-optimal begins.
+any run, or with knowledge of the published rows, in which case it is no blind test. The bounds of
+neighbouring words meet: near-optimal ends at 0.9, where not near-optimal begins.
 
 | name | expects | chosen | reason, and the claims that it decides |
 | --- | --- | --- | --- |
