@@ -162,8 +162,8 @@ class SeriesEntry(Settings):
     repeats: Annotated[int, Field(ge=1, le=1000)] = 1
     """Independent executions of every point."""
     seeds: Literal["same", "varied"] = "same"
-    """same: every repeat has the campaign's seed, so repeats tell how time and energy scatter; varied:
-    repeat r has seed + r - 1, so they tell how errors do."""
+    """same: every repeat has the campaign's seed, so repeats show how time and energy scatter; varied:
+    repeat r has seed + r - 1, so they also show how errors scatter."""
     gpu_clock_mhz: Annotated[float, Bounds(ge=100, le=10_000)] | None = None
     """Clock of the GPUs' multiprocessors in MHz. The cluster file says how it is set."""
     gpu_power_limit_w: Annotated[float, Bounds(ge=10, le=10_000)] | None = None
@@ -173,7 +173,7 @@ class SeriesEntry(Settings):
     label: Label | None = None
     """Words for the legend, at most 200 characters; a line break is kept."""
     protocol: Protocol | None = None
-    """Departs from the campaign's protocol."""
+    """A protocol other than the campaign's."""
     settings: dict[str, Any] = {}
     """Settings of the model that differ from `models` in this series."""
 
@@ -216,7 +216,7 @@ Points = Annotated[list[Point], Field(min_length=1, max_length=1000), EachOnce]
 
 
 class Drawing(Settings):
-    """Drawn of the series as they are."""
+    """Series without further options."""
 
     series: SeriesNames
     """Names of series, in the order of the legend."""
@@ -227,15 +227,15 @@ class Bars(Drawing):
     """Bars, one for each point of the series."""
 
     error_bars: Literal["interval", "sd", "population_sd", "none"] = "interval"
-    """Error bars: 95 % t interval of the mean, sample standard deviation, the population's (as the paper
-    printed), none."""
+    """Error bars: 95 % t interval of the mean, sample standard deviation, population standard deviation
+    (as the paper printed it), none."""
 
 
 class Curves(Bars):
     """Curves and points, one line for each series."""
 
     overlay: Literal["published"] | None = None
-    """published: the paper's own points beside these, where they are of the same training."""
+    """published: also the paper's points for the same trainings."""
 
 
 class Powers(Settings):
@@ -244,13 +244,13 @@ class Powers(Settings):
     points: Points
     """The panels, in their order."""
     power_window_s: Annotated[float, Bounds(gt=0)] | None = None
-    """Mean power over windows of so many seconds, the same for all devices: sensors differ in what they
-    average."""
+    """Length in seconds of the windows over which power is averaged, on all devices alike, because
+    sensors differ in what they average."""
     width_mm: Width = 180
 
 
 class Variants(Settings):
-    """Compares ways of doing one training (docs/guide/compare-settings.md)."""
+    """Compares one training with different settings (docs/guide/compare-settings.md)."""
 
     series: SeriesNames
     """Names of series, in the order of the table."""
@@ -296,8 +296,8 @@ class Figures(Settings):
 
 
 class Probe(Settings):
-    """Measure each device's idle power: runs on one node that only hold its GPUs. Without this key there
-    are none."""
+    """Measures each device's idle power by runs on one node that only hold its GPUs. Without this key
+    nothing is probed."""
 
     seconds: Annotated[float, Bounds(ge=10, le=86_400)] = 300
     """How long a probe measures."""
@@ -317,10 +317,10 @@ class CampaignFile(Settings):
     """Names the results folder: lower-case letters, digits and hyphens."""
     protocol: Protocol | None = None
     """paper: as the authors' code does; corrected: evaluation as it should be (docs/paper/protocols.md).
-    Needed unless all models are commands, whose protocol is their own affair."""
+    Needed unless all models are commands, which do not use it."""
     seed: Seed = 0
-    """Seed of weights, order, augmentation and the choice of a part of the data: that of every repeat, or
-    of the first (`seeds` of a series)."""
+    """Seed of weights, order, augmentation and subsets of the data, for every repeat or for the first one
+    (`seeds` of a series)."""
     sampling_period_s: Annotated[float, Bounds(ge=0.1, le=10)] = 1
     """perun's sampling period in seconds."""
     idle_probe: Probe | None = None
@@ -328,11 +328,11 @@ class CampaignFile(Settings):
     """Energy that the campaign may use, in kWh: once it is used up nothing more is trained, and
     running ones go on. Without this key there is no limit."""
     datasets: dict[FileName, Dataset] = Field({}, min_length=1)
-    """The datasets, by name; none is needed where all models are commands."""
+    """The datasets, by name; none is needed if all models are commands."""
     models: dict[str, Any] = Field(min_length=1)
-    """Settings of each model; what is not named keeps its default, the paper's value. Further models:
-    each a file of yours (docs/guide/add-a-model.md), and entries of any name with workload: command
-    (docs/your-script.md)."""
+    """Settings of each model; keys that are not given keep their default, the paper's value. Further
+    models are files of your own (docs/guide/add-a-model.md), and entries of any name with workload:
+    command (docs/your-script.md)."""
     series: dict[FileName, SeriesEntry] = Field(min_length=1, max_length=1000)
     """The lines of the figures, by name."""
     figures: Figures

@@ -67,7 +67,7 @@ class Device(Settings):
     description: str = ""
     """Free text, for the reader."""
     gpus_per_node: Cpus
-    """Ranks a node holds, one per GPU."""
+    """GPUs, and so ranks, of a node."""
     max_gpus: int | None = Field(None, ge=1)
     """The most GPUs one job may use."""
     cpus_per_rank: Cpus
@@ -86,7 +86,7 @@ class Device(Settings):
     """Memory of a node for the job in MB; 0 asks for nothing: on an exclusive node the partition's
     default for all its CPUs."""
     time_limit_min: int | None = Field(None, ge=1, le=525_600)
-    """Longest wall time of a job in minutes; needed where the device has a partition."""
+    """Longest wall time of a job in minutes; needed if the device has a partition."""
     cpu: Cpu = {}  # type: ignore[typeddict-item]
     gpu: Gpu | None = None
     ram: RamPower | None = None
@@ -116,7 +116,7 @@ class Pue(TypedDict):
     """Power usage effectiveness of the site."""
 
     value: Annotated[float, Bounds(ge=1, le=10)]
-    """Energy of the site over that of its computers, at least 1."""
+    """Energy of the site divided by that of its computers, at least 1."""
     source: Origin
 
 
@@ -167,28 +167,27 @@ class Cluster(Settings):
     campaign: str = "campaigns/paper.yaml"
     """Campaign file, from the project's folder; --config campaign=FILE changes it."""
     results_only: Annotated[bool | None, BeforeValidator(_as_bool)] = None
-    """Use finished runs as they are and never train. Default: true where none of the campaign's devices is in
-    `devices`; with mode simulate false."""
+    """Use finished runs as they are and never train. Default: true if `devices` has none of the
+    campaign's devices; false with mode simulate."""
     reproduce_run: (
         Annotated[str, matching(r"[a-z0-9][A-Za-z0-9._-]*/[1-9][0-9]*", "CONFIGURATION/REPEAT")]
         | None
     ) = None
-    """CONFIGURATION/REPEAT of the finished run that the target reproduce makes again; --config
-    reproduce_run=… gives it. Default: the one with the fewest GPU hours of those that can be made
-    here."""
+    """CONFIGURATION/REPEAT of the finished run that the target reproduce makes again; also --config
+    reproduce_run=…. Default: the one with the fewest GPU hours that can be made here."""
     max_gpus: int | None = Field(None, ge=1)
-    """Points of more GPUs are left out of the campaign, named, and in no total; --config max_gpus=16
-    gives it. Registered runs stay. Default: no point is left out, and one above its
-    device's max_gpus is refused."""
+    """Points on more GPUs are left out of the campaign and its totals, and named; also --config
+    max_gpus=16. Registered runs stay. By default no point is left out, and one above its device's
+    max_gpus is refused."""
     only: Text | None = None
-    """CONFIGURATION/REPEAT, or CONFIGURATION for all its repeats, several with commas: every target is of
-    these runs alone, and no idle probe is made; --config only=… gives it. Default: all runs."""
+    """CONFIGURATION/REPEAT, or CONFIGURATION for all its repeats, several with commas: every target is
+    limited to these runs, and no idle probe is made; also --config only=…. Default: all runs."""
     mode: Literal["train", "simulate"] = "train"
-    """simulate: no run is trained; the scaling model says what it would take, and files as a training
-    leaves them are written from that. Results go to results/<campaign>-simulated."""
+    """simulate: instead of training, write the files that a training would leave, from the scaling model.
+    Results go to results/<campaign>-simulated."""
     work_root: Text = "work"
-    """Working directories of runs: checkpoints, segments and, of finished runs, another name of their
-    recordings; all nodes must see it."""
+    """Folder of the runs' working directories, with checkpoints, segments and, for finished runs, hard
+    links to their recordings; all nodes must see it."""
     data_roots: dict[str, str] = {}
     """Folder of each dataset, by its name; default data/<name>, for embedded ones data/<name>-<hash of the
     definition>."""
@@ -203,7 +202,7 @@ class Cluster(Settings):
     launcher: Annotated[str, words_with(PLACEHOLDERS), AfterValidator(_starts_ranks)]
     """Starts the ranks. Placeholders: {gpus} {nodes} {ranks_per_node} {cpus_per_rank}; {gpus} must be
     there, or {nodes} and {ranks_per_node}; on Slurm write them all out, because Snakemake takes most
-    SLURM_* variables away inside a job. The MPI of envs/lock.txt is MPICH and wants --mpi=pmi2."""
+    SLURM_* variables away inside a job. The MPI of envs/lock.txt is MPICH, which needs --mpi=pmi2."""
     setup: list[str] = []
     """Shell commands before each training or probe (module load ...). The wheels of envs/lock.txt bring
     CUDA, NCCL and MPI, so in most cases none is needed."""
@@ -217,11 +216,11 @@ class Cluster(Settings):
     Slurm may be up to a minute early."""
     closing_s: Annotated[float, Bounds(ge=1, le=3600)] = 120
     """How long ranks may take to end once training has returned and images on the nodes' own disks are
-    removed, in s: perun writes its file meanwhile. What takes longer is ended; the run is kept, with the
-    journal in place of that file. As long may a rank of a command run on after rank 0."""
+    removed, in s: perun writes its file meanwhile. Whatever takes longer is ended; the run is kept, with
+    the journal instead of that file. A rank of a command may continue for as long after rank 0."""
     checkpoint_every_s: Annotated[float, Bounds(ge=0)] = 600
-    """How old the last checkpoint of a training may be before it writes another, in s: what a crash costs
-    at most. One is written at every stop, too."""
+    """Age in s of the last checkpoint at which a training writes another one: the most that a crash
+    costs. One is also written at every stop."""
     crash_retries: int = Field(3, ge=0, le=1000)
     """How often a run that crashed without progress in between is submitted again, from its last
     checkpoint."""
@@ -237,12 +236,11 @@ class Cluster(Settings):
     levers: Levers = {}
     """How clocks and power limits that a campaign asks for are set."""
     scaling_model: Text | None = None
-    """File of the scaling model that counts on this cluster, from the project's folder (scalewatt
-    calibrate writes it): for plans and the wall times that jobs ask for; null:
-    none."""
+    """File of this cluster's scaling model, from the project's folder (scalewatt calibrate writes it),
+    for plans and the wall times that jobs ask for; null: none."""
     devices: Devices = Field(min_length=1)
-    """The kinds of node, by the device's name. Either all have a partition, or the machine is taken for
-    one without Slurm."""
+    """The kinds of node, by the device's name. Either all of them have a partition, or the machine counts
+    as one without Slurm."""
 
     @model_validator(mode="after")
     def _check_partitions(self) -> Cluster:

@@ -15,8 +15,8 @@ Factor = Annotated[
     float,
     Bounds(ge=1, le=1000),
     Field(
-        description="The true power is within × or ÷ this of the estimate, by your own knowledge; without "
-        "this key 5.4."
+        description="The true power is within × or ÷ this factor of the estimate, as far as you know; "
+        "without this key 5.4."
     ),
 ]
 
@@ -32,23 +32,21 @@ def _idle_below_rated(part: Any) -> Any:
 
 @with_config(STRICT)
 class CpuPower(TypedDict):
-    """Per socket; used where no sensor is readable.
-
-    Only a device of registered runs may have none: their energy is then of the parts that were recorded.
-    """
+    """Per socket; used if no sensor can be read. Only a device of registered runs may lack it; their
+    energy then covers the recorded parts."""
 
     sockets: Annotated[int, Field(ge=1, le=1000)]
     """CPU sockets of a node."""
     idle_w: IdleWatts
-    """Watts when idle: simulations begin there; estimates do not use it."""
+    """Watts when idle, for simulations; estimates do not use it."""
     rated_w: Watts
-    """The maker's rated power (TDP) in watts. Estimates: 0.74 · rated_w · (0.1 + 0.9 · load)."""
+    """The manufacturer's rated power (TDP) in watts. Estimates: 0.74 · rated_w · (0.1 + 0.9 · load)."""
     factor: NotRequired[Factor]
 
 
 @with_config(STRICT)
 class GpuPower(TypedDict):
-    """Per GPU; used where no sensor is readable."""
+    """Per GPU; used if no sensor can be read."""
 
     idle_w: IdleWatts
     """Watts when idle."""
@@ -59,7 +57,7 @@ class GpuPower(TypedDict):
 
 @with_config(STRICT)
 class RamPower(TypedDict):
-    """Per node; used where no sensor is readable."""
+    """Per node; used if no sensor can be read."""
 
     power_w: Annotated[float, Bounds(ge=0, le=100_000)]
     """Watts, whatever the load."""

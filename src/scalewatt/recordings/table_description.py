@@ -33,7 +33,8 @@ class Time(TypedDict, total=False):
     column: Names
     """Column with the times, or the columns of date and time of day."""
     unit: Literal["ns", "us", "ms", "s", "min", "h", "d"]
-    """Unit of numbers; by default they are unix times, by their digits, or dates (with - or /)."""
+    """Unit of numbers; by default they are Unix times, recognised by their digits, or dates (with - or
+    /)."""
     format: Annotated[str, Field(min_length=2)]
     """The form of other dates, such as "%d.%m.%Y %H:%M:%S"."""
     zone: Text
@@ -41,13 +42,13 @@ class Time(TypedDict, total=False):
     since: Literal["unix", "begin"]
     """What numbers count from: `unix` (1970, default), or `begin`, an unknown time."""
     duration: Text
-    """Of energies of intervals: column with the seconds of each."""
+    """For energies of intervals: column with the seconds of each."""
     stamp: Literal["end", "begin"]
-    """Of energies of intervals: the end at which they are stamped; by default end."""
+    """For energies of intervals: the end at which they are stamped; by default end."""
     spread: bool
-    """true if several samples carry one whole second: they are spread evenly in it."""
+    """true if several samples share a whole second, within which they are then spread evenly."""
     sort: bool
-    """true if rows stand in no order of time: they are sorted."""
+    """true to sort rows that are not in order of time."""
 
 
 @with_config(STRICT)
@@ -73,30 +74,30 @@ class Sensor(Labels):
     """A column with values, or a pattern of such columns."""
 
     column: NotRequired[Names]
-    """Column with the values; of several names the first that is there."""
+    """Column with the values; of several names, the first that exists."""
     pattern: NotRequired[Pattern]
     """Pattern of such columns; its groups: `index` (else the order), `node`, `uuid`, `device`, `unit`."""
     kind: Literal["gpu", "cpu", "ram", "node"]
     """gpu, cpu, ram or node (a whole node by its own meter)."""
     unit: NotRequired[Unit]
-    """Unit where neither heading nor cells (`985 W`) say it: W, J, Wh with n, u, m, k or M, % or 1."""
+    """Unit if neither heading nor cells (`985 W`) state it: W, J, Wh with n, u, m, k or M, % or 1."""
     quantity: NotRequired[Literal["power", "mean_power", "counter", "energy", "utilisation"]]
     """power, mean_power or energy since the row before, counter of energy, or utilisation; by default power
     of W, counter of J and Wh."""
     index: NotRequired[Annotated[int, Field(ge=0, le=4095)]]
     """Number of the device on its node; by default 0."""
     node: NotRequired[Text]
-    """Name of the node; by default what the file is given as."""
+    """Name of the node; by default that of the file."""
     valid_max: NotRequired[Positive]
-    """Where a counter begins anew, in its unit; by default those of gpu and node never do."""
+    """Value at which a counter starts again, in its unit; by default those of gpu and node never do."""
     limit_w: NotRequired[Positive]
     """The device's own power limit in W."""
     origin: NotRequired[Literal["measured", "estimated"]]
     """measured (default) or estimated."""
     samples: NotRequired[Literal["instantaneous", "moving_mean"]]
-    """Of power: instantaneous, or moving_mean over the last second."""
+    """For power: instantaneous, or moving_mean over the last second."""
     name: NotRequired[Text]
-    """Name of the sensor, in which {index} and {column} may stand; by default that of the column."""
+    """Name of the sensor, which may contain {index} and {column}; by default that of the column."""
 
 
 def _column_or_pattern(sensor: Any) -> Any:
@@ -113,10 +114,10 @@ Sensors = Annotated[
 
 @with_config(STRICT)
 class TableDescription(Labels):
-    """What a text of samples does not say of itself."""
+    """What a table of samples does not say about itself."""
 
     docs: NotRequired[Documentation]
-    """Of a preset: its `tool`, how to `record` with it, what a file `gives` and what it `lacks`."""
+    """For a preset: its `tool`, how to `record` with it, what a file `gives` and what it `lacks`."""
     delimiter: NotRequired[Delimiter]
     """Sign between two cells, or `space` for any blanks; by default the most frequent of , ; and tab."""
     decimal: NotRequired[Literal[".", ","]]
@@ -126,9 +127,9 @@ class TableDescription(Labels):
     header: NotRequired[Annotated[list[Text], Field(min_length=1, max_length=10_000)]]
     """Names of the columns of a file without a heading, in their order."""
     heading: NotRequired[Annotated[list[Pattern], Field(min_length=1)]]
-    """Patterns: the heading has a cell for each; by them a preset's file is known."""
+    """Patterns, each of which fits a cell of the heading; they identify a preset's file."""
     line: NotRequired[Pattern]
-    """Of a preset: pattern of a whole line, by which a file without a heading is known."""
+    """For a preset: pattern of a whole line that identifies a file without a heading."""
     skip: NotRequired[Pattern]
     """Pattern of lines that are neither rows nor headings: notes, units, sums."""
     edits: NotRequired[list[Edit]]
@@ -138,10 +139,10 @@ class TableDescription(Labels):
     time: NotRequired[Time]
     """When a row was sampled."""
     gpus: NotRequired[Annotated[int, Field(ge=1, le=4096)]]
-    """Rows without an index are of so many GPUs in turn."""
+    """Number of GPUs whose rows take turns without an index."""
     second_dies: NotRequired[bool]
     """true if a GPU of odd number without power is a second die, and the one before has the power of both."""
     sensors: NotRequired[Sensors]
-    """The columns with values; of a table with one row for each device the same column for all."""
+    """The columns with values; in a table with a row for each device, the same column for all."""
     totals: NotRequired[Literal["runs", "windows"]]
-    """Of a preset: what has a row of energies, without samples; read by code of its own."""
+    """For a preset: what a row of energies without samples stands for; read by code of its own."""
