@@ -29,7 +29,7 @@ from scalewatt.claims.settings import SPEC_RULES
 from scalewatt.claims.verdicts import verdict_of
 from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.recordings.terms import DEVICE_KINDS, J_PER_KWH, Floats
-from scalewatt.results.tables.derived_quantities import Facility, Work, energy_columns
+from scalewatt.results.tables.derived_quantities import Facility, energy_columns
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import (
     FULL_SAMPLES,
@@ -206,8 +206,6 @@ def quantities(drawn: Mapping[str, Runs]) -> Quantities:
 
 
 def _derived(configuration: Configuration, runs: Runs) -> dict[str, pd.Series]:
-    size = runs.hours.size
-
     def flat(values: npt.ArrayLike) -> pd.Series:
         return pd.Series(np.ravel(np.broadcast_to(np.asarray(values, float), runs.hours.shape)))
 
@@ -218,10 +216,12 @@ def _derived(configuration: Configuration, runs: Runs) -> dict[str, pd.Series]:
         configuration.updates or 0,
     )
     held, node_s = hours * configuration.gpus, hours * 3600 * configuration.nodes
-    counts = (
-        pd.Series(np.full(size, float(count))) for count in (configuration.nodes, samples, updates)
+    work = pd.DataFrame({"gpu_hours": held, "gpu_s": held * 3600, "node_s": node_s}).assign(
+        socket_s=node_s * SOCKETS_PER_NODE,
+        nodes=float(configuration.nodes),
+        samples=float(samples),
+        updates=float(updates),
     )
-    work = Work(held, *counts, held * 3600, node_s * SOCKETS_PER_NODE, node_s)
     return {
         **energy_columns(joules, pd.DataFrame(joules).sum(axis=1), work, Facility()),
         "runtime_h": hours,

@@ -17,12 +17,12 @@ from scalewatt.campaign.table_definitions import runs_definition, table_definiti
 from scalewatt.claims.check_claims import TABLE as CLAIMS
 from scalewatt.claims.reference_tables import listed_claims
 from scalewatt.figures.save_figure import write_captions
+from scalewatt.results.cross_checks import CROSS_CHECKS
 from scalewatt.results.figures.figure_schema import SCHEMAS
 from scalewatt.results.figures.figure_tables import BUILDERS
-from scalewatt.results.other_sources import CROSS_CHECKS
 from scalewatt.results.tables.comparisons import comparisons_of
 from scalewatt.results.tables.derived_quantities import with_model_energies
-from scalewatt.results.tables.frames import frame_of, records, to_table
+from scalewatt.results.tables.frames import frame_of, records, to_table, with_metadata
 from scalewatt.results.tables.repeat_statistics import configurations_of
 from scalewatt.results.tables.scaling import scaling_of
 from scalewatt.results.tables.table_schema import (
@@ -30,8 +30,6 @@ from scalewatt.results.tables.table_schema import (
     CONFIGURATIONS,
     RUNS,
     SCALING,
-    table,
-    with_metadata,
 )
 
 Row = dict[str, Any]
@@ -135,7 +133,7 @@ def write_results(folder: Path, campaign: Campaign, runs: Sequence[Row]) -> Path
     words = {"gpu_word": "processes" if any(r["torch_device"] == "cpu" for r in runs) else "GPUs"}
     whole = runs_definition(campaign, names, excluded)
     tables = {
-        "runs": table(runs, RUNS),
+        "runs": pa.Table.from_pylist(runs, RUNS),
         "configurations": to_table(configurations, CONFIGURATIONS),
         "scaling": to_table(scaling_of(whole["series"], configurations), SCALING),
         "comparisons": to_table(comparisons_of(made), COMPARISONS),

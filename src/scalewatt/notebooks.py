@@ -19,8 +19,7 @@ from scalewatt.campaign.cluster import powers_by_device
 from scalewatt.common.errors import InputError
 from scalewatt.energies.read import Account, Reading, read_account
 from scalewatt.energies.traces import SAMPLES_SCHEMA, TRACES_SCHEMA, read_samples, write_traces
-from scalewatt.results.tables.read_table import opened_parquet
-from scalewatt.results.tables.table_schema import metadata
+from scalewatt.results.tables.frames import metadata, opened_parquet
 
 AnyPath = str | PathLike[str]
 _RUN = ("configuration", "repeat")

@@ -11,6 +11,7 @@ import pyarrow as pa
 from matplotlib.figure import Figure
 
 from scalewatt.figures.draw_figure import module_of
+from scalewatt.figures.figure_data import drawable
 from scalewatt.results.figures.figure_schema import OVERVIEW, POINTS, POWER, SCHEMAS
 from scalewatt.results.tables.frames import to_frame, to_table
 
@@ -250,19 +251,20 @@ def draw(name: str, table: pa.Table, again: bool = False) -> Figure:
         stream.write_table(table.combine_chunks())
     key = name, hashlib.sha256(sink.getvalue()).digest()
     if again or key not in _DRAWN:
-        frame = to_frame(table)
-        frame.attrs["figure"] = name
-        _DRAWN[key] = _module(name).draw(frame)
+        _DRAWN[key] = _module(name).draw(_drawable(name, table))
     return _DRAWN[key]
 
 
 def plotted(name: str, table: pa.Table) -> pa.Table:
     """The points of a figure that are drawn."""
-    module = _module(name)
-    frame = to_frame(table)
-    frame.attrs["figure"] = name
-    points = module.plotted(frame)
+    points = _module(name).plotted(_drawable(name, table))
     return to_table(points, POINTS if "pareto_optimal" in points else SCHEMAS[name])
+
+
+def _drawable(name: str, table: pa.Table) -> Any:
+    frame = drawable(to_frame(table))
+    frame.attrs["figure"] = name
+    return frame
 
 
 def _module(name: str) -> Any:

@@ -17,7 +17,7 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.table_definitions import table_definition
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.results.figures.breakdown_table import counted_repeats
-from scalewatt.results.figures.figure_schema import BREAKDOWN, COPIED, LEARNING, POINTS
+from scalewatt.results.figures.figure_schema import BREAKDOWN, LEARNING, POINTS
 from scalewatt.results.figures.panel_points import panel_points
 from scalewatt.results.tables.frames import frame_of, records, to_table
 from scalewatt.results.tables.scaling import lines_of
@@ -25,6 +25,11 @@ from scalewatt.results.tables.table_schema import CONFIGURATIONS, PARTS, QUANTIT
 
 Row = dict[str, Any]
 HOREKA = PAPER.parents[1] / "config" / "horeka.yaml"
+COPIED = (
+    *("configuration", "model", "phase", "device", "device_name", "gpus", "local_batch_size"),
+    *("global_batch_size", "dataset_samples", "n_repeats", "energy_origin", "energy_scope"),
+)
+"""What the rows of a figure's table have of their configuration."""
 METRICS = {"resnet50": "top1_error_percent", "fourcastnet": "z500_rmse_m2_s2"}
 
 

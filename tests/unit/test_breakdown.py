@@ -98,16 +98,6 @@ def test_a_configurations_rows_add_up_to_the_energy_of_its_runs(
     assert ("stage_data" in {row["stage"] for row in rows}) is not paper
 
 
-def test_every_kind_in_scope_has_its_stages_and_shares_add_up_to_one(tmp_path: Path) -> None:
-    rows = built(tmp_path, [run_of(tmp_path, 1, WHOLE)])
-    assert [(row["device_kind"], row["stage"]) for row in rows] == [
-        (kind, stage) for kind in ("gpu", "cpu", "ram") for stage in ("train", "validate")
-    ]
-    assert total(rows, "energy_share") == pytest.approx(1)
-    assert rows[0]["energy_kwh"] == pytest.approx(0.25)
-    assert rows[0]["idle_energy_kwh"] is None
-
-
 def test_the_idle_baseline_adds_up_to_that_of_the_run(tmp_path: Path) -> None:
     idle_table(tmp_path, gpu=100.0, cpu=80.0, ram=10.0)
     file = run_of(tmp_path, 1, WHOLE)
@@ -115,16 +105,6 @@ def test_the_idle_baseline_adds_up_to_that_of_the_run(tmp_path: Path) -> None:
     row = run_row(file, "made", Facility(), tmp_path / "tables" / "idle.parquet")
     assert total(rows, "idle_energy_kwh") == pytest.approx(row["idle_energy_kwh"])
     assert rows[0]["idle_energy_kwh"] == pytest.approx(100 * 3000 / 3.6e6)
-
-
-def test_discarded_energy_stands_where_it_was_spent(tmp_path: Path) -> None:
-    parts = [
-        part("gpu", "train", 10, 4.0e6, discarded_j=3.6e6),
-        part("gpu", "train", 10, 8e6, segment=1),
-    ]
-    (row,) = built(tmp_path, [run_of(tmp_path, 1, parts)])
-    assert row["discarded_energy_kwh"] == pytest.approx(1.0)
-    assert row["energy_kwh"] == pytest.approx(12e6 / 3.6e6)
 
 
 def test_a_stage_that_one_repeat_lacks_counts_as_nothing_in_it(tmp_path: Path) -> None:
@@ -166,23 +146,10 @@ def texts(figure: Figure) -> list[str]:
 def test_the_bars_are_as_long_as_the_energies_of_the_table(width: int) -> None:
     table = breakdown_table(width_mm=width)
     figure = draw("breakdown", table)
-    bars = lines_of(figure, "pieces")
-    ends = [path.get_extents() for path in bars.get_paths()]
-    drawn = sum(end.width for end in ends)
-    assert drawn == pytest.approx(sum(table["energy_kwh"].to_pylist()))
-    assert len(bars.get_paths()) == plotted("breakdown", table).num_rows == table.num_rows
+    drawn = boxes(figure, "pieces")
+    assert sum(box.width for box in drawn) == pytest.approx(sum(table["energy_kwh"].to_pylist()))
+    assert len(drawn) == plotted("breakdown", table).num_rows == table.num_rows
     assert figure.get_figwidth() * style.MM_PER_INCH == pytest.approx(width)
-
-
-def test_pieces_of_a_bar_lie_end_to_end() -> None:
-    parts = drawable(to_frame(breakdown_table()))
-    bars = figure_module.bars_of(parts, "interval")
-    result = figure_module.pieces(parts, bars)
-    for name, group in result.groupby("configuration"):
-        ends = group["start"] + group["energy_kwh"]
-        assert group["start"].iloc[0] == 0
-        assert group["start"].iloc[1:].tolist() == pytest.approx(ends.iloc[:-1].tolist())
-        assert ends.iloc[-1] == pytest.approx(bars["total_kwh"][name])
 
 
 def changed(table: pa.Table, change: Any, **metadata: Any) -> pa.Table:
@@ -199,9 +166,10 @@ def test_energy_that_is_not_known_is_said_and_never_a_bar_of_length_zero() -> No
     assert plotted("breakdown", table).num_rows < table.num_rows
 
 
-def lines_of(figure: Figure, gid: str) -> Any:
-    (result,) = [c for c in figure.axes[0].collections if c.get_gid() == gid]
-    return result
+def boxes(figure: Figure, gid: str) -> list[Any]:
+    """Extents of all boxes of the first panel that have this id."""
+    drawn = [each for each in figure.axes[0].collections if each.get_gid() == gid]
+    return [path.get_extents() for each in drawn for path in each.get_paths()]
 
 
 @pytest.mark.parametrize("kind", ["interval", "sd", "population_sd", "none"])
@@ -216,6 +184,5 @@ def test_a_repeated_total_has_the_error_bar_that_was_asked_for(kind: str) -> Non
 
 def test_the_idle_baseline_of_each_kind_is_as_long_as_its_energy() -> None:
     table = breakdown_table()
-    drawn = lines_of(draw("breakdown", table), "idle").get_paths()
-    width = sum(path.get_extents().width for path in drawn)
+    width = sum(box.width for box in boxes(draw("breakdown", table), "idle"))
     assert width == pytest.approx(sum(table["idle_energy_kwh"].to_pylist()))

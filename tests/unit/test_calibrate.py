@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from campaign_files import ROOT
 from plan_files import scaling_model
@@ -22,7 +23,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table_with_csv
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import published_configurations
-from scalewatt.results.tables.table_schema import CONFIGURATIONS, table
+from scalewatt.results.tables.table_schema import CONFIGURATIONS
 from scalewatt.scaling.calibrate import calibrate_sources, read_points
 from scalewatt.scaling.fit import (
     DRAWS,
@@ -67,7 +68,9 @@ def results(
         path.parent.mkdir(parents=True)
         path.write_text(replace(spec, settings={**spec.settings, "image_size": image_size}).text)
     change(rows)
-    write_table_with_csv(table(rows, CONFIGURATIONS), folder / "tables" / "configurations.parquet")
+    write_table_with_csv(
+        pa.Table.from_pylist(rows, CONFIGURATIONS), folder / "tables" / "configurations.parquet"
+    )
     return folder
 
 

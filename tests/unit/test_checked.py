@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table_with_csv
-from scalewatt.results.tables.read_table import read_checked
+from scalewatt.results.tables.frames import read_checked
 from scalewatt.results.tables.table_schema import CONFIGURATIONS
 
 Row = dict[str, Any]

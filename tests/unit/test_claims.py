@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from campaign_files import DEMO, PAPER, ROOT, workflow_in
 from claims_made import evidence, line, row
@@ -32,7 +33,8 @@ from scalewatt.claims.verdicts import Verdict, verdict_of
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table
-from scalewatt.results.tables.table_schema import CONFIGURATIONS, RUNS, metadata, table
+from scalewatt.results.tables.frames import metadata
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, RUNS
 
 CLAIMS = read_claims()
 LISTED = listed_claims()
@@ -221,8 +223,8 @@ def results(tmp_path: Path) -> Path:
                 metric_last=20.0,
             )
         )
-    write_table(table(rows, CONFIGURATIONS), tables / "configurations.parquet")
-    write_table(table([], RUNS), tables / "runs.parquet")
+    write_table(pa.Table.from_pylist(rows, CONFIGURATIONS), tables / "configurations.parquet")
+    write_table(RUNS.empty_table(), tables / "runs.parquet")
     return tables.parent
 
 

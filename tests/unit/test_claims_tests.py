@@ -29,8 +29,8 @@ from scalewatt.claims.reference_tables import (
 )
 from scalewatt.claims.verdicts import Verdict
 from scalewatt.provenance.versions import claims_hash
+from scalewatt.results.tables.frames import metadata
 from scalewatt.results.tables.ratios import MARGIN
-from scalewatt.results.tables.table_schema import metadata
 
 CHECKS: list[Check] = [check for checks in read_checks().values() for check in checks]
 

@@ -7,19 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cost_rows import frame, h100_rows, row
+from cost_rows import frame, row
 from figure_tables import draw
 from matplotlib.figure import Figure
 from run_files import NAME, absent, epochs, make_run, make_spec, part
 
 from scalewatt.results.figures.figure_schema import POINTS
 from scalewatt.results.figures.panel_points import planned_lines
-from scalewatt.results.figures.training_cost import PHASE_COSTS, training_costs
-from scalewatt.results.tables.frames import frame_of, records, to_table
+from scalewatt.results.figures.training_cost import training_costs
+from scalewatt.results.tables.frames import records, to_table
 from scalewatt.results.tables.repeat_statistics import configurations_of
 from scalewatt.results.tables.run_row import Facility, RunFiles, run_record, runs_of
-from scalewatt.results.tables.scaling import TRAINING
-from scalewatt.results.tables.table_schema import RUNS
 
 Row = dict[str, Any]
 TWO_EPOCHS = epochs([30.0, 20.0])
@@ -67,13 +65,6 @@ def test_a_sample_costs_what_training_used_divided_by_its_samples(tmp_path: Path
     assert each["train_energy_per_sample_j_low"] is None, "a single run has no interval"
 
 
-def test_phases_share_the_energy_of_a_sample_by_their_time(tmp_path: Path) -> None:
-    (each,) = built(tmp_path, [run_of(tmp_path)])
-    parts = [each[name] for name in PHASE_COSTS]
-    assert sum(parts) == pytest.approx(each["train_energy_per_sample_j_mean"])
-    assert parts[0] / parts[3] == pytest.approx(0.1 / 0.15)
-
-
 def test_repeats_have_a_mean_and_an_interval(tmp_path: Path) -> None:
     files = [run_of(tmp_path, n, energies(train_j)) for n, train_j in ((1, 4000), (2, 4200))]
     (each,) = built(tmp_path, files)
@@ -89,13 +80,6 @@ def test_lost_work_of_a_killed_segment_is_no_cost_of_its_samples(tmp_path: Path)
     (each,) = built(tmp_path, [run_of(tmp_path, energy=energy)])
     assert each["train_energy_per_sample_j_mean"] == pytest.approx((4000 + 1500) / 2872)
     assert each["train_power_w_mean"] == pytest.approx(250), "its power was what it was"
-
-
-def test_a_short_segment_of_a_long_training_is_counted(tmp_path: Path) -> None:
-    energy = energies()
-    energy.insert(2, part("gpu", "train", 0.3, 60, segment=1, flags=("stage_short",)))
-    (each,) = built(tmp_path, [run_of(tmp_path, energy=energy)])
-    assert each["train_energy_per_sample_j_mean"] == pytest.approx(4060 / 2872)
 
 
 @pytest.mark.parametrize("what", ["unknown", "short"])
@@ -129,15 +113,6 @@ def test_repeats_on_different_kinds_of_devices_have_no_mean(tmp_path: Path) -> N
     assert each["torch_device"] == "several"
     for name in ("train_energy_per_sample_j_mean", "train_power_w_mean", "gpu_energy_kwh_mean"):
         assert each[name] is None
-
-
-def test_without_a_run_nothing_is_known_of_a_planned_configuration(tmp_path: Path) -> None:
-    point = dict(zip(TRAINING, ("resnet50", "train", "h100", 1, 64, 64, 1436, 2), strict=True))
-    series = [{"name": "first", "label": "first", "points": [{"configuration": NAME, **point}]}]
-    planned = planned_lines(series, configurations_of(frame_of([], RUNS)))
-    made = {"figure": "cost_per_sample", "series": series, "runs": []}
-    (each,) = records(training_costs(planned, made, tmp_path))
-    assert (each["configuration"], each["train_energy_per_sample_j_mean"]) == (NAME, None)
 
 
 # --- one beside the others ------------------------------------------------------------------------
@@ -186,34 +161,6 @@ def drawn(rows: list[Row], **options: Any) -> Figure:
 
 def panels(figure: Figure) -> list[Any]:
     return [axes for axes in figure.axes if axes.axison]
-
-
-RATE_LABEL = "Samples per second"
-
-
-def by_gid(figure: Figure, gid: str) -> list[Any]:
-    return [a for axes in panels(figure) for a in axes.get_children() if a.get_gid() == gid]
-
-
-def test_every_point_is_where_the_table_has_it() -> None:
-    rows = h100_rows()
-    figure = drawn(rows)
-    shown = {
-        (round(x, 6), round(y, 6))
-        for axes in panels(figure)
-        if axes.get_xlabel() == RATE_LABEL
-        for line in axes.lines
-        if str(line.get_gid()).startswith("points-")
-        for x, y in zip(*line.get_data(), strict=True)
-    }
-    expected = {
-        (
-            round(each["throughput_samples_per_s_mean"], 6),
-            round(each["train_energy_per_sample_j_mean"], 6),
-        )
-        for each in rows
-    }
-    assert shown == expected
 
 
 @pytest.mark.parametrize("other", ["precision", "epochs"])

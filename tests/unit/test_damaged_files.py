@@ -35,7 +35,7 @@ from scalewatt.common.files import read_json, write_table
 from scalewatt.energies.tables import ENERGY_SCHEMA
 from scalewatt.recordings.stages import EVENTS_SCHEMA, read_stages
 from scalewatt.registration.run_descriptions import read_descriptions
-from scalewatt.results.tables.read_table import read_checked
+from scalewatt.results.tables.frames import read_checked
 from scalewatt.scaling.predict import read_model
 
 TEMPORARY = TemporaryDirectory()

@@ -15,13 +15,11 @@ from run_files import NAME, WHOLE, make_run, make_spec
 from scalewatt.results.build import write_runs
 from scalewatt.results.tables.derived_quantities import (
     Facility,
-    Work,
     energy_columns,
     with_model_energies,
 )
 from scalewatt.results.tables.frames import column_of, frame_of, values
-from scalewatt.results.tables.run_row import run_row
-from scalewatt.results.tables.table_schema import OF_ENERGY, RUNS
+from scalewatt.results.tables.table_schema import RUNS
 
 ENERGY = st.floats(1.0, 1e9)
 KINDS = ("gpu", "cpu", "ram")
@@ -32,7 +30,10 @@ def column(value: Number) -> pd.Series:
     return column_of([value], pa.float64())
 
 
-WORK = Work(*map(column, (2.0, 1, 1000, 10, 7200.0, 7200.0, 3600.0)))
+WORK = pd.DataFrame(
+    {"gpu_hours": [2.0], "nodes": 1, "samples": 1000, "updates": 10}
+    | {"gpu_s": 7200.0, "socket_s": 7200.0, "node_s": 3600.0}
+).convert_dtypes(dtype_backend="pyarrow")
 
 
 def gross_of(parts: dict[str, Number], total: float) -> dict[str, Number]:
@@ -72,14 +73,6 @@ def test_a_tuned_model_costs_what_the_training_before_it_cost_too() -> None:
 @pytest.mark.parametrize("before", [[], [row(1, None)]], ids=["no run", "no energy"])
 def test_a_model_whose_first_training_is_unknown_has_no_energy(before: list[Any]) -> None:
     assert model_energies([*before, row(1, 1.0, "first/1")])[-1] is None
-
-
-def test_a_run_has_every_energy_quantity(tmp_path: Path) -> None:
-    result = run_row(make_run(tmp_path, WHOLE), "made", Facility(1.5, 400.0, 0.3))
-    given_elsewhere = {"idle_energy_kwh", "net_energy_kwh"}
-    for name in set(OF_ENERGY) - given_elsewhere:
-        assert result[name] is not None
-    assert result["mean_ram_power_w"] == pytest.approx(20.0)
 
 
 def test_an_excluded_run_stays_among_the_runs_and_counts_nowhere(tmp_path: Path) -> None:

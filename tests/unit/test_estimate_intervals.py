@@ -14,7 +14,6 @@ from scalewatt.results.figures.footnotes import estimate_notes
 from scalewatt.results.figures.panel_points import pareto_front
 from scalewatt.results.tables.comparisons import comparisons_of
 from scalewatt.results.tables.estimates import (
-    estimated_ends,
     relative_bounds,
 )
 from scalewatt.results.tables.frames import frame_of, records, values
@@ -87,13 +86,6 @@ def test_a_quantity_has_the_interval_of_the_energy_that_it_is_made_of(
         assert relative == pytest.approx([end / row[f"{name}_mean"] for end in ends])
 
 
-def test_the_ends_of_a_tables_energies_are_those_that_estimates_leave_open() -> None:
-    rows = [configuration("a", 1.0, 1.0), configuration("b", 1.0, energy_origin="measured")]
-    ends = records(estimated_ends(frame_of(rows, CONFIGURATIONS), "energy_kwh_mean"))
-    assert list(ends[0].values()) == pytest.approx([1 + 1 / FACTOR, 1 + FACTOR])
-    assert list(ends[1].values()) == [None, None]
-
-
 def test_a_share_is_open_to_both_sides_and_what_is_net_of_estimates_altogether() -> None:
     row = configuration("a", 1.0, 1.0)
     low, high = relative_bounds(row, "cpu_energy_share") or (1, 1)
@@ -120,12 +112,6 @@ def test_what_uncovered_time_can_have_cost_is_nothing_that_estimates_leave_open(
     measured = mixed | {"energy_origin": "measured", "energy_low_kwh": 3.0, "energy_high_kwh": 3.1}
     assert relative_bounds(measured, "energy_kwh") == (1.0, 1.0)
     assert notes_of(measured | {"energy_kwh": 3.0}) == []
-
-
-def test_a_nodes_meter_always_measures() -> None:
-    for origin in ("estimated", "measured"):
-        row = configuration("a", 1.0, energy_origin=origin)
-        assert relative_bounds(row, "node_energy_kwh") == (1.0, 1.0)
 
 
 def notes_of(*rows: Row) -> list[str]:

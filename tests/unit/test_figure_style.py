@@ -20,7 +20,7 @@ from scalewatt.figures.figure_data import (
     drawn_origins,
     series_origins,
 )
-from scalewatt.results.figures.figure_schema import OVERVIEW, PANEL_FIGURES, POINTS, POWER
+from scalewatt.results.figures.figure_schema import OVERVIEW, POINTS, POWER
 
 WIDTHS = sorted(style.PRESETS)
 
@@ -154,14 +154,6 @@ def test_tick_labels_do_not_touch_each_other(number: int, width: int) -> None:
             assert not any(a.overlaps(b) for a, b in combinations(group, 2))
 
 
-def test_every_axis_of_a_curve_has_a_label_with_its_unit() -> None:
-    for number in (2, 3, 6):
-        for axes in (axes for axes in drawn(number, 180)[0].axes if axes.axison):
-            for words in (axes.get_xlabel(), axes.get_ylabel()):
-                pure = ("Number of", "Speed-up", "Samples per", "Passes per", "Training samples")
-                assert words.endswith(")") or words.startswith(pure), words
-
-
 # --- published points -------------------------------------------------------------------------------
 
 
@@ -238,19 +230,6 @@ def test_panels_of_the_same_quantity_have_the_same_x_axis_and_lines_break_at_unk
         group = [r for r in axes.lines if (r.get_gid() or "").endswith(f"{series}-measured")]
         known = [np.isfinite(line.get_ydata()).astype(int).tolist() for line in group]
         assert known == [[0, 1, 1, 0, 1, 1, 1, 1, 1]]
-
-
-@pytest.mark.parametrize("number", [2, 3, 6])
-def test_a_figure_shows_the_panels_that_its_table_has(number: int) -> None:
-    figure, _ = drawn(number, 180)
-    letters = [
-        text.get_text()
-        for axes in figure.axes
-        for text in axes.texts
-        if text.get_weight() == "bold"
-    ]
-    panels = PANEL_FIGURES[f"figure{number}"].panels
-    assert sorted(letters) == sorted(panel.letter for panel in panels)
 
 
 # --- figures 1 and 5 --------------------------------------------------------------------------------

@@ -21,10 +21,10 @@ from scalewatt.campaign.table_definitions import table_definition
 from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.results.build import write_figure_table
-from scalewatt.results.figures.figure_schema import OVERVIEW, POINTS
+from scalewatt.results.figures.figure_schema import POINTS
 from scalewatt.results.figures.footnotes import SCATTER
 from scalewatt.results.figures.panel_points import panel_points
-from scalewatt.results.tables.frames import frame_of, records, to_table
+from scalewatt.results.tables.frames import frame_of, records
 from scalewatt.results.tables.run_row import RunFiles
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, QUANTITIES
 
@@ -67,65 +67,6 @@ def rows_of(figure: str, rows: list[Row], counts: list[int] | None = None) -> li
 
 
 # --- panels -------------------------------------------------------------------------------------
-
-RESULTS = [("B", "gpus", "metric_last"), ("C", "gpus", "energy_kwh")]
-RATES = [
-    ("A", "gpus", "p_gpuh_kw"),
-    ("B", "gpus", "mean_gpu_power_w"),
-    ("C", "gpus", "mean_cpu_socket_power_w"),
-    ("D", "gpus", "samples_per_gpuh"),
-    ("E", "gpus", "passes_per_gpuh"),
-]
-SCALING = [("A", "gpus", "speedup"), *RESULTS, ("D", "gpu_hours", "energy_kwh")]
-PANELS = {
-    "figure2": SCALING,
-    "figure3": [
-        ("A", "gpus", "runtime_h"),
-        *RESULTS,
-        ("B2", "dataset_samples", "metric_last"),
-        ("C2", "dataset_samples", "energy_kwh"),
-        ("D", "gpu_hours", "energy_kwh"),
-    ],
-    "figure4": SCALING,
-    "figure6": RATES,
-    "figure7": RATES,
-}
-
-
-@pytest.mark.parametrize("figure", PANELS)
-def test_a_figure_has_the_papers_panels_with_a_row_for_each_point(figure: str) -> None:
-    configurations = frame_of([configuration(n) for n in GPU_COUNTS], CONFIGURATIONS)
-    result = panel_points(definition(figure), configurations, Path())
-    assert to_table(result, POINTS).schema.equals(POINTS)
-    rows = records(result)
-    panels = list(dict.fromkeys((r["panel"], r["x_name"], r["y_name"]) for r in rows))
-    assert sorted(panels) == sorted(PANELS[figure])
-    for letter, _, _ in panels:
-        assert [r["gpus"] for r in rows if r["panel"] == letter] == GPU_COUNTS
-
-
-@pytest.mark.parametrize("figure", PANELS)
-def test_a_point_is_the_mean_of_its_quantity_with_its_error_bar(figure: str) -> None:
-    configurations = {n: configuration(n, repeats=3) for n in GPU_COUNTS}
-    for row in rows_of(figure, list(configurations.values())):
-        source = configurations[row["gpus"]]
-        if row["x_name"] in ("gpus", "dataset_samples"):
-            assert row["x"] == source[row["x_name"]]
-        else:
-            assert row["x"] == source["gpu_hours_mean"]
-        if row["y_name"] != "speedup":
-            for ours, theirs in (("y", "mean"), ("y_low", "low"), ("y_high", "high")):
-                assert row[ours] == source[f"{row['y_name']}_{theirs}"]
-        assert row["n_repeats"] == 3
-        assert (row["energy_origin"], row["energy_scope"]) == ("measured", "cpu")
-        assert (row["series"], row["label"]) == ("line", "a line")
-
-
-def test_a_point_whose_value_is_unknown_keeps_its_row() -> None:
-    rows = rows_of("figure6", [configuration(n, mean_gpu_power_w=None) for n in GPU_COUNTS])
-    gpu_power = [r for r in rows if r["y_name"] == "mean_gpu_power_w"]
-    assert [r["y"] for r in gpu_power] == [None] * 3
-    assert all(r["y"] is not None for r in rows if r["y_name"] == "p_gpuh_kw")
 
 
 def test_a_planned_point_without_runs_has_a_row_without_a_value() -> None:
@@ -176,33 +117,11 @@ def speedups(times: dict[int, float], **more: Any) -> dict[int, Row]:
     return {r["gpus"]: r for r in result if r["y_name"] == "speedup"}
 
 
-def test_the_speedup_is_relative_to_one_gpu() -> None:
-    result = speedups({1: 8.0, 2: 5.0, 4: 2.0})
-    assert {n: r["y"] for n, r in result.items()} == {1: 1.0, 2: 1.6, 4: 4.0}
-
-
 def test_a_series_that_starts_at_n_gpus_starts_at_a_speedup_of_n() -> None:
     result = speedups({16: 41.0, 32: 24.0, 64: 16.0})
     assert {n: r["y"] for n, r in result.items()} == pytest.approx(
         {16: 16.0, 32: 16 * 41 / 24, 64: 16 * 41 / 16}
     )
-
-
-def test_the_speedups_bar_is_that_of_both_run_times() -> None:
-    first, other = alike(4, runtime_h=10.0, repeats=3), alike(16, repeats=3)
-    other |= {"runtime_h_mean": 3.0, "runtime_h_sd": 0.2}
-    other |= {"runtime_h_low": 2.7, "runtime_h_high": 3.3}
-    result = rows_of("figure2", [first, other], [4, 16])[1]
-    assert result["y"] == pytest.approx(4 * 10 / 3)
-    assert result["y_low"] * result["y_high"] == pytest.approx(result["y"] ** 2)
-    assert 0 < result["y_low"] < result["y"]
-
-
-def test_a_speedup_of_single_runs_has_no_error_bar() -> None:
-    result = speedups({1: 8.0, 2: 5.0})[2]
-    assert (result["y_low"], result["y_high"]) == (None, None)
-    mixed = rows_of("figure2", [alike(1), alike(2, repeats=3)], [1, 2])[1]
-    assert (mixed["y_low"], mixed["y_high"]) == (None, None)
 
 
 def test_a_dataset_that_grows_has_no_speedup() -> None:
@@ -211,25 +130,6 @@ def test_a_dataset_that_grows_has_no_speedup() -> None:
 
 
 # --- figure 1 -----------------------------------------------------------------------------------
-
-
-def test_the_overview_is_of_the_campaign_alone(tmp_path: Path) -> None:
-    made = table_definition(demo(), "figure1", [])
-    out = tmp_path / "figure1.parquet"
-    write_figure_table(made, tmp_path / "no-results", out)
-    result = pq.read_table(out)
-    assert result.schema.equals(OVERVIEW)
-    assert json.loads(result.schema.metadata[b"scalewatt"])["missing"] == []
-    rows = {(r["series"], r["gpus"]): r for r in result.to_pylist()}
-    assert len(rows) == 3 + 2 + 3 + 2
-    scaled = rows["resnet50-scaled-lbs16", 2]
-    assert (scaled["dataset_rule"], scaled["batch_rule"]) == ("scaled", "constant LBS")
-    assert (scaled["dataset_samples"], scaled["samples_per_gpu"]) == (192, 96)
-    fixed = rows["resnet50-full-gbs16", 2]
-    assert (fixed["dataset_rule"], fixed["batch_rule"]) == ("fixed", "constant GBS")
-    assert (fixed["local_batch_size"], fixed["global_batch_size"]) == (8, 16)
-    # 192 samples a rank in batches of 8: 24 updates an epoch, 5 epochs
-    assert (fixed["updates_per_epoch"], fixed["updates"]) == (24, 120)
 
 
 # --- from runs to a written table ---------------------------------------------------------------
@@ -293,17 +193,6 @@ def test_where_errors_of_repeats_are_shown_it_is_said_that_they_share_one_seed(
         write_figure_table(made, tmp_path / seeds, out)
         text = [each for each in metadata_of(out)["notes"] if each.endswith(SCATTER)]
         assert text == ([note] if note else [])
-
-
-def test_a_figures_table_names_the_configurations_that_are_missing(tmp_path: Path) -> None:
-    made, runs = finished_demo_runs(tmp_path, "figure2", skip=2)
-    out = tmp_path / "figure2.parquet"
-    write_figure_table(made, tmp_path, out)
-    result = pq.read_table(out)
-    missing = json.loads(result.schema.metadata[b"scalewatt"])["missing"]
-    assert missing == demo().figure_configurations("figure2")[:2]
-    with_runs = [row["configuration"] for row in result.to_pylist() if row["n_repeats"]]
-    assert set(with_runs) == {id_ for id_, _ in runs}
 
 
 def test_a_run_that_is_left_out_is_named_and_its_configuration_is_not_missing(

@@ -10,22 +10,19 @@ import pyarrow as pa
 import pytest
 from figure_tables import draw, legend_of, plotted
 from paper_rows import learning_table, pareto_table, with_metadata
-from run_files import NAME, absent, epochs, make_run, make_spec, part
+from run_files import NAME, epochs, make_run, make_spec, part
 
 from scalewatt.common.files import write_table
 from scalewatt.energies.tables import EPOCHS_SCHEMA
 from scalewatt.figures import learning as figure_module
 from scalewatt.figures import style
 from scalewatt.figures.figure_data import drawable, series_labels
-from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.results.figures.learning_table import (
     LEARNING,
-    learning,
     run_epochs,
 )
 from scalewatt.results.tables.frames import records, to_frame
-from scalewatt.results.tables.repeat_statistics import configurations_of
-from scalewatt.results.tables.run_row import Facility, RunFiles, run_record, run_row, runs_of
+from scalewatt.results.tables.run_row import Facility, RunFiles, run_row
 from scalewatt.results.text.captions import caption
 
 Row = dict[str, Any]
@@ -86,12 +83,6 @@ def test_energy_and_time_count_from_the_start_to_the_end_of_each_epoch(tmp_path:
     assert [(row["epoch"], row["metric"]) for row in rows] == [(0, 40.0), (1, 30.0)]
 
 
-def test_under_the_papers_protocol_staging_does_not_count(tmp_path: Path) -> None:
-    rows = epoch_rows(simple(tmp_path, protocol="paper"))
-    assert [row["energy_kwh"] for row in rows] == pytest.approx([3.0, 6.0])
-    assert [row["time_h"] * 3600 for row in rows] == pytest.approx([200.0, 300.0])
-
-
 def test_what_a_killed_segment_lost_is_counted_once_in_its_epoch(tmp_path: Path) -> None:
     energy = [
         part("gpu", "startup", 10, 1 * KWH),
@@ -114,15 +105,6 @@ def test_what_a_killed_segment_lost_is_counted_once_in_its_epoch(tmp_path: Path)
     assert [row["energy_kwh"] for row in rows] == pytest.approx([5.0, 11.0, 15.0])
     total = run_row(files, "made", Facility())["energy_kwh"]
     assert rows[-1]["energy_kwh"] + 1.0 == pytest.approx(total)
-
-
-def test_time_is_the_mean_over_nodes_and_energy_the_sum(tmp_path: Path) -> None:
-    energy = [part("gpu", "train", 100, KWH, node=node) for node in ("n1", "n2")]
-    parts = [epoch_part(0, "train", 200, 2 * KWH)]
-    files = made_run(tmp_path, energy, parts, epochs([1.0]), nodes=2)
-    (row,) = epoch_rows(files)
-    assert row["time_h"] * 3600 == pytest.approx(100)
-    assert row["energy_kwh"] == pytest.approx(2)
 
 
 def test_unknown_energy_leaves_the_time_known(tmp_path: Path) -> None:
@@ -153,42 +135,6 @@ def test_energy_that_a_stage_used_outside_of_its_epochs_is_counted(tmp_path: Pat
     assert [row["time_h"] * 3600 for row in rows] == pytest.approx([200.0, 300.0])
 
 
-def test_without_any_power_the_time_is_that_of_the_stages(tmp_path: Path) -> None:
-    history = epochs([2.0, 1.0])
-    history[1]["segment"] = 1
-    files = made_run(tmp_path, [absent("cpu", "train", 100)], [], history, protocol="paper")
-    events = [
-        (0, "startup", None, 0.0, 10.0),
-        (0, "stage_data", None, 10.0, 15.0),
-        (0, "train", 0, 15.0, 40.0),
-        (0, "checkpoint", 1, 40.0, 42.0),
-        (0, "train", 1, 42.0, 52.0),  # killed here
-        (1, "startup", None, 1000.0, 1010.0),
-        (1, "train", 1, 1010.0, 1040.0),
-        (1, "validate", 1, 1040.0, 1050.0),
-        (1, "shutdown", None, 1050.0, 1055.0),
-    ]
-    names = EVENTS_SCHEMA.names
-    made = pa.Table.from_pylist([dict(zip(names, e, strict=True)) for e in events], EVENTS_SCHEMA)
-    write_table(made, files.folder / "events.parquet")
-    rows = epoch_rows(files)
-    assert {row["energy_kwh"] for row in rows} == {None}
-    assert [row["time_h"] * 3600 for row in rows] == pytest.approx([35.0, 35 + 12 + 50])
-
-
-def test_the_table_has_a_row_per_run_and_epoch_under_the_first_series(tmp_path: Path) -> None:
-    files = simple(tmp_path)
-    points = [{"configuration": NAME}]
-    series = [{"name": name, "label": name, "points": points} for name in ("first", "second")]
-    definition = {"figure": "learning", "series": series, "runs": [[NAME, 1]]}
-    rows = configurations_of(runs_of([run_record(files, "made")], Facility()))
-    result = records(learning(definition, rows, tmp_path))
-    assert [(row["series"], row["repeat"], row["epoch"]) for row in result] == [
-        ("first", 1, 0),
-        ("first", 1, 1),
-    ]
-
-
 # --- the figure -----------------------------------------------------------------------------------
 
 
@@ -196,13 +142,6 @@ def changed(table: pa.Table, change: Any, **metadata: Any) -> pa.Table:
     rows = [change(row) for row in table.to_pylist()]
     made = {"figure": "learning", "campaign": "made", "missing": [], "excluded": [], "options": {}}
     return with_metadata(pa.Table.from_pylist(rows, LEARNING), made, **metadata)
-
-
-def test_each_model_and_phase_has_a_panel_against_energy_and_one_against_time() -> None:
-    figure = draw("learning", learning_table(epochs=3, width_mm=88))
-    labels = [axes.get_xlabel().split(" (")[0] for axes in figure.axes]
-    assert labels == ["Energy", "Run time"] * 3
-    assert figure.get_figwidth() * style.MM_PER_INCH == pytest.approx(88)
 
 
 def places(table: pa.Table, cost: str, **only: Any) -> pd.DataFrame:
@@ -226,13 +165,6 @@ def test_the_caption_says_which_curves_are_single_runs(repeats: list[int], words
     assert words in " ".join(caption(rows, "learning"))
 
 
-def test_a_curve_ends_at_the_mean_of_its_runs() -> None:
-    result = places(learning_table(epochs=4), "energy_kwh", gpus=8, phase="train")
-    mean = figure_module.means(result).groupby("configuration")["x"].last()
-    for name, group in result.groupby("configuration"):
-        assert mean[name] == pytest.approx(group.groupby("repeat")["x"].last().mean())
-
-
 def mean_of(*runs: list[int]) -> list[tuple[float, float]]:
     """The mean curve of runs that have values in these epochs: x is the epoch, y ten times it."""
     rows = [
@@ -241,7 +173,7 @@ def mean_of(*runs: list[int]) -> list[tuple[float, float]]:
         for repeat, epochs in enumerate(runs, 1)
         for epoch in epochs
     ]
-    mean = figure_module.means(pd.DataFrame(rows))
+    mean = figure_module.mean_curves(pd.DataFrame(rows))
     return list(zip(mean["x"], mean["y"], strict=True))
 
 
@@ -251,20 +183,6 @@ def test_the_mean_is_over_the_same_epochs_of_all_runs_and_ends_where_one_lacks_a
     # Epochs of which no run has a value end nothing.
     assert mean_of(gap, gap) == [(float(epoch), 10.0 * epoch) for epoch in gap]
     assert mean_of(full, full[1:]) == []
-
-
-def test_a_run_that_lacks_an_epoch_does_not_shift_the_curve() -> None:
-    def lost(row: Row) -> Row:
-        return row | {"metric": None} if (row["repeat"], row["epoch"]) == (2, 3) else row
-
-    result = places(changed(learning_table(epochs=6), lost), "time_h", gpus=8, phase="train")
-    mean = figure_module.means(result)
-    for name, group in result.groupby("configuration"):
-        expected = group.groupby("epoch")[["x", "y"]].mean()
-        if (group["repeat"] == 2).any():
-            expected = expected.loc[:2]
-        drawn = mean[mean["configuration"] == name]
-        assert drawn[["x", "y"]].to_numpy() == pytest.approx(expected.to_numpy())
 
 
 def test_a_series_has_the_colour_of_its_place_in_the_campaign_in_every_figure_and_chart() -> None:
@@ -288,6 +206,6 @@ def test_a_run_that_diverged_ends_where_its_metric_does() -> None:
         return row | {"metric": None} if row["epoch"] >= 2 else row
 
     table = changed(learning_table(epochs=5), diverged)
-    mean = figure_module.means(places(table, "time_h", gpus=256))
+    mean = figure_module.mean_curves(places(table, "time_h", gpus=256))
     assert set(mean.groupby("configuration").size()) == {2}
     assert plotted("learning", table).num_rows == table.num_rows * 2 / 5

@@ -15,7 +15,7 @@ from run_files import make_spec
 import scalewatt
 from scalewatt.energies.tables import BOUNDS
 from scalewatt.recordings.terms import J_PER_KWH
-from scalewatt.results.other_sources import sums_of
+from scalewatt.results.cross_checks import sums_of
 from scalewatt.results.tables import frames
 
 N = 601

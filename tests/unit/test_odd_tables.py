@@ -18,5 +18,5 @@ def test_no_figure_is_drawn_of_a_table_whose_metadata_are_cut(tmp_path: Path) ->
     path = tmp_path / "figure2.parquet"
     pq.write_table(table.replace_schema_metadata({"scalewatt": "{"}), path)
     with pytest.raises(InputError, match=f"^{path}: .*is not a readable table"):
-        draw_figure(2, path, tmp_path / "f")
+        draw_figure("figure2", path, tmp_path / "f")
     assert not list(tmp_path.glob("f.*"))

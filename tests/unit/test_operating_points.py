@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from campaign_files import DEMO, LOCAL, edited, replaced, write_yaml
 from energy_files import telemetry_block
-from figure_tables import draw
 from operating_runs import (
     CLOCKS,
-    FIGURE,
     GPUS,
     SAMPLES,
     SERIES,
@@ -30,7 +27,7 @@ from operating_runs import (
 from scalewatt.campaign.cluster import known_devices, load_cluster, parse_cluster
 from scalewatt.campaign.expansion import expand
 from scalewatt.campaign.load import check_devices, load_campaign
-from scalewatt.campaign.operating_points import launcher_options, without_point
+from scalewatt.campaign.operating_points import launcher_options
 from scalewatt.campaign.run_spec import parse_spec, run_spec
 from scalewatt.campaign.table_definitions import table_definition
 from scalewatt.common.errors import InputError
@@ -49,12 +46,6 @@ from scalewatt.results.build import write_figure_table
 from scalewatt.scaling.pilot import make_pilot
 
 # --- campaigns ------------------------------------------------------------------------------------
-
-
-def test_an_id_shows_what_was_asked_for() -> None:
-    (id_, *_) = campaign().series[f"{SERIES}-gpuclock705mhz"].points.values()
-    assert id_ == "resnet50-local-n001-lbs0016-full-gpuclock705mhz"
-    assert without_point(id_) == "resnet50-local-n001-lbs0016-full"
 
 
 def test_a_spec_without_levers_is_as_it_was_and_one_with_them_is_read_back() -> None:
@@ -240,8 +231,8 @@ def test_the_figure_has_every_point_and_the_front(tmp_path: Path, width_mm: int)
     made(tmp_path, of, scatter=0.075)
     rows = table(tmp_path, of)
     path = tmp_path / "tables" / "operating_points.parquet"
-    files = draw_figure("operating_points", path, tmp_path / "figure")
-    assert [file.name for file in files] == [f"figure{suffix}" for suffix in SUFFIXES]
+    draw_figure("operating_points", path, tmp_path / "figure")
+    assert all((tmp_path / f"figure{suffix}").is_file() for suffix in SUFFIXES)
     svg = (tmp_path / "figure.svg").read_text()
     assert 'id="front' in svg and svg.count('id="points-') >= 3 * rows.series.nunique()
 
@@ -274,30 +265,3 @@ def test_a_run_without_its_clock_is_left_out_of_every_figure(tmp_path: Path, fig
         assert group[group.panel == "A"].y.iloc[0] == pytest.approx(law_j / SAMPLES)
     stated = pq.read_schema(out).metadata
     assert '"reason": "by hand"' in str(stated) and '"reason": "not_held"' in str(stated)
-
-
-def test_a_run_that_did_not_have_its_clock_is_left_out_of_its_configuration(tmp_path: Path) -> None:
-    of = campaign()
-    id_ = "resnet50-local-n001-lbs0016-full-gpuclock705mhz"
-    made(tmp_path, of, flags={f"{id_} repeat 2": "not_held"})
-    rows = table(tmp_path, of)
-    assert set(rows[rows.configuration == id_].n_repeats) == {2}
-    metadata = pq.read_schema(tmp_path / "tables" / "operating_points.parquet").metadata
-    assert f'{{"configuration": "{id_}", "repeat": 2, "reason": "not_held"}}' in str(metadata)
-
-
-def test_lines_over_clocks_break_where_a_clock_has_no_run(tmp_path: Path) -> None:
-    of = campaign()
-    made(tmp_path, of)
-    for folder in (tmp_path / "runs").glob("*gpuclock1005*"):
-        shutil.rmtree(folder)
-    table(tmp_path, of)
-    figure = draw(FIGURE, pq.read_table(tmp_path / "tables" / f"{FIGURE}.parquet"))
-    over = [a for a in figure.axes if a.get_xlabel() == "GPU clock (MHz)"]
-    lines = [
-        line for axes in over for line in axes.lines if str(line.get_gid()).startswith("points-")
-    ]
-    assert len(lines) == 2 * len(GPUS)
-    for line in lines:
-        assert list(line.get_xdata()) == list(CLOCKS)
-        assert [np.isnan(y) for y in line.get_ydata()] == [clock == 1005 for clock in CLOCKS]

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from figure_tables import draw, legend_of
 from hypothesis import given
 from hypothesis import strategies as st
-from paper_rows import configurations, pareto_table, with_metadata
+from paper_rows import pareto_table, with_metadata
 
-from scalewatt.figures import style
 from scalewatt.results.figures.figure_schema import POINTS as COLUMNS
 from scalewatt.results.figures.panel_points import pareto_front
 from scalewatt.results.tables.frames import frame_of, records
@@ -81,30 +79,7 @@ def test_published_points_and_points_without_a_value_are_on_no_front_and_beat_no
         assert fronts_of([row | {"x_name": name} for row in rows]) == [None, None, None, True]
 
 
-def test_mean_spread_and_interval_are_those_of_the_configurations() -> None:
-    stored = {row["configuration"]: row for row in configurations()}
-    for row in pareto_table().to_pylist():
-        for axis in "xy":
-            for end in ("low", "high"):
-                group = stored[row["configuration"]][f"{row[f'{axis}_name']}_{end}"]
-                assert row[f"{axis}_{end}"] == group
-
-
-def test_the_overlay_adds_published_points_that_are_on_no_front() -> None:
-    group, overlaid = pareto_table(), pareto_table(overlay="published")
-    added = [row for row in overlaid.to_pylist() if row["energy_origin"] == "published"]
-    assert added and {row["pareto_optimal"] for row in added} == {None}
-    assert all(row["x"] is not None and row["y"] is not None for row in added)
-    assert overlaid.num_rows == group.num_rows + len(added)
-
-
 # --- the figure -----------------------------------------------------------------------------------
-
-
-def changed(table: pa.Table, change: Any, **metadata: Any) -> pa.Table:
-    rows = [change(row) for row in table.to_pylist()]
-    made = {"figure": "pareto", "campaign": "made", "missing": [], "excluded": [], "options": {}}
-    return with_metadata(pa.Table.from_pylist(rows, COLUMNS), made, **metadata)
 
 
 def test_a_front_is_joined_from_the_cheapest_to_the_dearest_within_one_scope() -> None:
@@ -114,27 +89,6 @@ def test_a_front_is_joined_from_the_cheapest_to_the_dearest_within_one_scope() -
     for line in fronts[0] + fronts[1]:
         assert list(line.get_xdata()) == sorted(line.get_xdata())
     assert "Pareto-optimal" in legend_of(figure)
-
-
-@pytest.mark.parametrize(("origin", "face"), [("measured", "colour"), ("estimated", "white")])
-def test_a_point_without_energy_looks_like_the_others_of_its_series(origin: str, face: str) -> None:
-    def unknown(row: Row) -> Row:
-        row = row | {"energy_origin": origin}
-        lost = row["gpus"] in (1, 4, 16)
-        cost = {"x": None} if row["x_name"] == "energy_kwh" else {}
-        return row | {"energy_origin": None} | cost if lost else row
-
-    figure = draw("pareto", changed(pareto_table(), unknown))
-    marked = [line for line in figure.axes[1].lines if line.get_marker() in style.MARKERS]
-    assert marked
-    for line in marked:
-        assert line.get_markerfacecolor() == (line.get_color() if face == "colour" else "white")
-
-
-def test_the_points_of_the_front_are_named_by_n_and_batch_size() -> None:
-    figure = draw("pareto", pareto_table())
-    names = {text.get_text() for text in figure.axes[5].texts}
-    assert {"256, 1", "64, 1", "16, 1"} <= names
 
 
 def test_a_model_without_any_energy_is_drawn_against_time_alone() -> None:

@@ -5,19 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from run_files import NAME, WHOLE, device, make_run, make_spec, trace, write_traces
 
 from scalewatt.common.files import write_table
 from scalewatt.energies.tables import DEVICES_SCHEMA
 from scalewatt.results.build import write_figure_table
 from scalewatt.results.figures.figure_schema import POWER
-from scalewatt.results.figures.power_trace import power_curve, windows
 
 Row = dict[str, Any]
 
@@ -85,25 +81,13 @@ def test_means_are_over_the_known_time_of_the_energy_account(tmp_path: Path) -> 
     assert first["mean_power_all_w"] == pytest.approx(4400 / 25)
 
 
-@pytest.mark.parametrize(
-    ("quantity", "shown"),
-    [
-        ("mean", [(1.0, 40.0), (3.0, 40.0)]),
-        ("moving_mean", [(1.0, 70.0), (3.0, 70.0)]),
-        ("instantaneous", [(1.0, 70.0), (3.0, 70.0)]),
-        (None, [(1.0, 70.0), (3.0, 70.0)]),
-    ],
-)
-def test_windows_are_filled_by_what_a_sample_stands_for(
-    quantity: str | None, shown: list[tuple[float, float]], tmp_path: Path
+def test_windows_have_the_means_of_their_samples_and_gaps_where_most_is_unknown(
+    tmp_path: Path,
 ) -> None:
-    seconds, powers = [0, 1, 3], [None, 100.0, 40.0]
-    traces = [
-        {**trace("n1", "cpu", 0, t, w), "quantity": quantity}
-        for t, w in zip(seconds, powers, strict=True)
-    ]
+    powers = [100.0, 40.0, None, 60.0, None, None, 80.0, 20.0]
+    traces = [trace("n1", "cpu", 0, t, w) for t, w in enumerate(powers)]
     rows = power_rows(tmp_path, traces, WHOLE[2:], options={"power_window_s": 2.0})
-    assert {row["quantity"] for row in rows} == {quantity}
+    shown = [(1.0, 70.0), (3.0, 60.0), (5.0, None), (7.0, 50.0)]
     assert [(r["time_s"], r["power_w"]) for r in rows] == shown
 
 
@@ -115,18 +99,6 @@ def test_figure5_begins_with_the_first_segment_that_trained(tmp_path: Path) -> N
     assert [row["power_w"] for row in rows] == [100.0 + s for s in range(5)]
 
 
-def test_figure5_has_a_panel_for_each_point_in_the_campaigns_order(tmp_path: Path) -> None:
-    names = ["second", "first"]
-    for watts, name in zip((20.0, 10.0), names, strict=True):
-        files = make_run(tmp_path, WHOLE, spec=make_spec(configuration=name))
-        write_traces(files, [trace("n1", "gpu", 0, 0, watts)])
-    rows = written(tmp_path, definition(names)).to_pylist()
-    assert [(r["panel"], r["label"], r["power_w"]) for r in rows] == [
-        ("A", "second", 20.0),
-        ("B", "first", 10.0),
-    ]
-
-
 def test_figure5_takes_the_first_run_that_is_not_excluded(tmp_path: Path) -> None:
     for repeat in (1, 2, 3):
         files = make_run(tmp_path, WHOLE, spec=make_spec(repeat=repeat))
@@ -134,47 +106,6 @@ def test_figure5_takes_the_first_run_that_is_not_excluded(tmp_path: Path) -> Non
     made = definition([NAME]) | {"runs": [[NAME, repeat] for repeat in (3, 2, 1)]}
     made["excluded"] = [{"configuration": NAME, "repeat": 1, "reason": "another job on the node"}]
     assert written(tmp_path, made)["power_w"].to_pylist() == [20.0]
-
-
-# --- windows ------------------------------------------------------------------------------------
-
-
-steps = st.lists(st.floats(0.1, 3.0), min_size=1, max_size=60)
-
-
-@given(steps, st.floats(0.5, 20.0), st.booleans(), st.data())
-def test_windows_keep_the_energy(step: list[float], window: float, mean: bool, data: Any) -> None:
-    time = np.concatenate([[0.0], np.cumsum(step)])
-    watts = np.array(data.draw(st.lists(st.floats(0, 500), min_size=len(time), max_size=len(time))))
-    curve = power_curve(time, watts, 5.0, mean)
-    whole = window * np.floor(time[-1] / window)
-    middle, powers = windows(curve, window, whole)
-    if whole == 0:
-        return
-    assert np.allclose(middle, window * (np.arange(len(middle)) + 0.5))
-    heights = watts[1:] if mean else 0.5 * (watts[1:] + watts[:-1])
-    known = np.concatenate([[0.0], np.cumsum(heights * np.diff(time))])
-    expected = np.interp(whole, time, known)
-    assert np.isclose(powers.sum() * window, expected, rtol=1e-6, atol=1e-6)
-    assert powers.max() <= watts.max() * (1 + 1e-9) + 1e-6
-
-
-@given(steps, st.floats(0.5, 20.0), st.floats(50.0, 90.0))
-def test_a_gap_stays_a_gap_between_windows(step: list[float], window: float, gap: float) -> None:
-    before = np.concatenate([[0.0], np.cumsum(step)])
-    time = np.concatenate([before, before[-1] + gap + before])
-    curve = power_curve(time, np.full(time.shape, 200.0), 5.0, mean=False)
-    middle, powers = windows(curve, window, time[-1])
-    inside = (middle - window / 2 > before[-1]) & (middle + window / 2 < before[-1] + gap)
-    assert inside.any() and np.isnan(powers[inside]).all()
-    assert np.allclose(powers[np.isfinite(powers)], 200.0)
-
-
-def test_windows_of_a_run_are_means_over_equal_times(tmp_path: Path) -> None:
-    traces = [trace("n1", "gpu", 0, t, 100.0 + t) for t in range(0, 401)]
-    rows = power_rows(tmp_path, traces, options={"power_window_s": 20.0})
-    assert [r["time_s"] for r in rows] == [10.0 + 20 * i for i in range(15)]
-    assert [r["power_w"] for r in rows] == pytest.approx([110.0 + 20 * i for i in range(15)])
 
 
 def test_power_known_in_start_up_alone_breaks_nothing(tmp_path: Path) -> None:
@@ -187,10 +118,3 @@ def test_power_known_in_start_up_alone_breaks_nothing(tmp_path: Path) -> None:
     rows = power_rows(tmp_path / "before", traces)
     assert [row["time_s"] for row in rows] == [0.0, 1.0, 2.0, 3.0, 4.0]
     assert {row["power_w"] for row in rows} == {None}
-
-
-def test_windows_bridge_what_the_mean_bridges(tmp_path: Path) -> None:
-    seconds = [*range(5), *range(25, 31)]
-    traces = [trace("n1", "gpu", 0, t, 100.0) for t in seconds]
-    rows = power_rows(tmp_path, traces, options={"power_window_s": 10.0})
-    assert [row["power_w"] for row in rows] == [100.0] * 3

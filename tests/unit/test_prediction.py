@@ -17,13 +17,12 @@ from plan_files import UNKNOWN, scaling_model, small
 from request_files import paper
 
 from scalewatt.campaign.cluster import load_cluster
-from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table_with_csv
 from scalewatt.figures.draw_figure import draw_figure
 from scalewatt.results.figures.figure_schema import PREDICTION
-from scalewatt.results.tables.frames import records, to_table
+from scalewatt.results.tables.frames import records, to_table, with_metadata
 from scalewatt.results.tables.published import published_configurations
-from scalewatt.results.tables.table_schema import CONFIGURATIONS, table, with_metadata
+from scalewatt.results.tables.table_schema import CONFIGURATIONS
 from scalewatt.scaling.predict import ScalingModel
 from scalewatt.scaling.prediction import prediction_table, write_prediction
 
@@ -40,7 +39,7 @@ def measured(folder: Path, change: Any = None, **metadata: Any) -> Path:
             change(row)
     metadata = {"campaign": "paper", "gpu_word": "GPUs", "missing": [], "excluded": [], **metadata}
     path = folder / "tables" / "configurations.parquet"
-    write_table_with_csv(with_metadata(table(rows, CONFIGURATIONS), metadata), path)
+    write_table_with_csv(with_metadata(pa.Table.from_pylist(rows, CONFIGURATIONS), metadata), path)
     return folder
 
 
@@ -117,23 +116,12 @@ def test_what_is_far_from_its_prediction_is_outside_of_the_interval(tmp_path: Pa
     assert abs(select(far, "energy_at_time_kwh")["error"]) < abs(select(far, "energy_kwh")["error"])
 
 
-def test_energies_of_another_scope_are_not_compared(tmp_path: Path) -> None:
-    def change(row: Row) -> None:
-        row["energy_scope"] = "gpu"
-
-    rows = rows_of(measured(tmp_path, change))
-    row = select(rows, "energy_kwh")
-    assert row["predicted"] is row["error"] is row["in_interval"] is None
-    assert row["reason"] == "the model's energies are of gpu+cpu+ram, these of gpu"
-    assert select(rows, "runtime_h")["error"] is not None
-
-
 def test_what_the_model_does_not_know_has_the_reason(tmp_path: Path) -> None:
     campaign = small({"unknown": UNKNOWN})
     (id_,) = campaign.configurations
     row = {**records(published_configurations())[0], "configuration": id_}
     path = tmp_path / "tables" / "configurations.parquet"
-    write_table_with_csv(with_metadata(table([row], CONFIGURATIONS), {}), path)
+    write_table_with_csv(with_metadata(pa.Table.from_pylist([row], CONFIGURATIONS), {}), path)
     for row in records(prediction_table(tmp_path, campaign, scaling_model())):
         assert row["predicted"] is None and row["found"] is not None
         assert "is not calibrated for resnet50 on a100, precision=bf16" in row["reason"]
@@ -151,14 +139,6 @@ def test_simulated_results_are_no_test_of_the_model_that_made_them(tmp_path: Pat
 def but_one_simulated(row: Row) -> None:
     if row["configuration"] == ONE:
         row["energy_origin"] = "simulated"
-
-
-def test_a_cluster_that_simulates_has_nothing_to_compare(tmp_path: Path) -> None:
-    out = tmp_path / "tables" / "prediction.parquet"
-    cluster = ROOT / "config" / "simulate.yaml"
-    with pytest.raises(InputError, match="mode simulate: its runs are made by the scaling model"):
-        write_prediction(measured(tmp_path), PAPER, load_cluster(cluster), out)
-    assert not out.exists()
 
 
 def test_the_table_is_written_and_the_figure_reads_it(tmp_path: Path) -> None:

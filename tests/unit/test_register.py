@@ -36,7 +36,7 @@ from scalewatt.energies.account import write_energy
 from scalewatt.recordings.journal import beside
 from scalewatt.recordings.stages import EVENTS_SCHEMA, STAGES_SCHEMA
 from scalewatt.registration.run_descriptions import RunDescription
-from scalewatt.results.build import repeat_seeds
+from scalewatt.results.figures.footnotes import repeat_seeds
 from scalewatt.results.tables.run_row import Facility, RunFiles, run_row
 
 NO_POWERS: dict[str, Any] = {"cpu": {}, "gpu": None, "ram": None}

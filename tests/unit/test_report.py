@@ -28,8 +28,8 @@ from scalewatt.claims.reference_tables import (
 from scalewatt.report.build_report import write_report
 from scalewatt.report.definition import report_definition
 from scalewatt.report.html_tables import grid
+from scalewatt.results.tables.frames import with_metadata
 from scalewatt.results.tables.idle import IDLE
-from scalewatt.results.tables.table_schema import with_metadata
 from scalewatt.results.text.number_format import number, unit_for, with_interval, with_unit
 
 ROOT = Path(__file__).resolve().parents[2]

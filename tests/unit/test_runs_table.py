@@ -51,26 +51,6 @@ def test_energy_time_and_rates_of_a_measured_run(tmp_path: Path) -> None:
     assert json.loads(row["flags"]) == []
 
 
-def test_a_row_says_what_was_run(tmp_path: Path) -> None:
-    row = row_of(tmp_path, WHOLE)
-    expected = {
-        "campaign": "made", "configuration": NAME, "repeat": 1, "model": "resnet50",
-        "phase": "train", "device": "local", "device_name": "NVIDIA A100", "gpus": 2, "nodes": 1,
-        "local_batch_size": 64, "global_batch_size": 128, "dataset_samples": 1437, "epochs": 4,
-        "protocol": "corrected", "precision": "torch_default", "torch_device": "cuda",
-        "precision_used": "tf32_convolutions", "loader": "pil", "channels_last": False,
-        "compile": False, "metric_climatology": None,
-        "metric_name": "top1_error_percent", "metric_goal": "min", "metric_persistence": None,
-    }  # fmt: skip
-    assert {name: row[name] for name in expected} == expected
-
-
-def test_the_last_and_the_best_metric_are_told_apart(tmp_path: Path) -> None:
-    row = row_of(tmp_path, WHOLE, history=epochs([40.0, 22.5, 20.0, 25.0]))
-    assert (row["metric_last"], row["metric_best"]) == (25.0, 20.0)
-    assert (row["train_loss"], row["validation_loss"]) == (1.7, 2.7)
-
-
 def test_where_larger_is_better_the_best_metric_is_the_largest(tmp_path: Path) -> None:
     history = epochs([40.0, 22.5, 20.0, 25.0])
     row = row_of(tmp_path, WHOLE, history=history, metric_goal="max")
@@ -79,48 +59,12 @@ def test_where_larger_is_better_the_best_metric_is_the_largest(tmp_path: Path) -
     assert list(result["metric_goal"]) == ["max"]
 
 
-STEP = ("step_data_s", "step_copy_s", "step_forward_s", "step_backward_s", "step_optimizer_s")
-
-
-def test_a_steps_phases_are_means_over_updates(tmp_path: Path) -> None:
-    history = epochs([40.0, 30.0])
-    history[0] |= {"updates": 3, "step_data_s": 0.5}
-    history[1] |= {"updates": 1, "step_data_s": 0.1}
-    row = row_of(tmp_path, WHOLE, history=history)
-    assert row["step_data_s"] == pytest.approx((3 * 0.5 + 0.1) / 4)
-    assert [row[name] for name in STEP[1:]] == pytest.approx([0.02, 0.1, 0.15, 0.03])
-    assert row["step_data_share"] == pytest.approx(0.4 / 0.7)
-
-
-def test_throughput_is_that_of_training_without_evaluation(tmp_path: Path) -> None:
-    row = row_of(tmp_path, WHOLE)
-    assert row["throughput_samples_per_s"] == pytest.approx(1436 / 8)
-
-
-def test_peak_memory_is_the_largest_of_all_epochs(tmp_path: Path) -> None:
-    history = epochs([40.0, 30.0, 20.0])
-    history[1]["peak_memory_bytes"] = 3 * 2**30
-    history[2]["peak_memory_bytes"] = None
-    assert row_of(tmp_path, WHOLE, history=history)["peak_memory_gib"] == 3.0
-
-
 def test_a_training_that_diverged_has_no_last_metric(tmp_path: Path) -> None:
     row = row_of(tmp_path, WHOLE, history=epochs([40.0, 30.0, None]))
     assert (row["metric_last"], row["metric_best"]) == (None, 30.0)
 
 
 # --- what is missing ----------------------------------------------------------------------------
-
-
-def test_a_kind_without_sensor_is_outside_of_the_scope_and_the_rest_is_the_total(
-    tmp_path: Path,
-) -> None:
-    energy = [*WHOLE[:4], absent("ram", "train", 3000), absent("ram", "validate", 600)]
-    row = row_of(tmp_path, energy)
-    assert row["energy_scope"] == "gpu+cpu"
-    assert row["energy_kwh"] == pytest.approx(0.43)
-    assert row["ram_energy_kwh"] is None
-    assert row["coverage"] == 1.0
 
 
 DEPENDENT = [
@@ -158,31 +102,6 @@ def test_a_run_without_any_energy_keeps_its_time(tmp_path: Path) -> None:
     assert (row["runtime_h"], row["gpu_hours"]) == (0.5, 1.0)
 
 
-def test_the_least_coverage_of_what_has_sensors_is_the_runs(tmp_path: Path) -> None:
-    energy = [
-        part("gpu", "train", 100, 1.0, coverage=0.99),
-        part("cpu", "train", 100, 1.0, coverage=0.97),
-        absent("ram", "train", 100),
-    ]
-    assert row_of(tmp_path, energy)["coverage"] == 0.97
-
-
-@pytest.mark.parametrize(
-    ("origins", "expected"),
-    [
-        (("measured", "measured"), "measured"),
-        (("estimated", "estimated"), "estimated"),
-        (("measured", "estimated"), "mixed"),
-    ],
-)
-def test_the_origin_of_a_total_is_that_of_all_its_parts_or_mixed(
-    origins: tuple[str, str], expected: str, tmp_path: Path
-) -> None:
-    kinds = zip(("gpu", "cpu"), origins, strict=True)
-    energy = [part(kind, "train", 100, 1.0, origin=origin) for kind, origin in kinds]
-    assert row_of(tmp_path, energy)["energy_origin"] == expected
-
-
 # --- what counts --------------------------------------------------------------------------------
 
 STAGED = [
@@ -198,20 +117,6 @@ def test_the_papers_protocol_leaves_staging_out_of_time_and_energy(tmp_path: Pat
     assert row["gpu_hours"] == pytest.approx(2 * 1820 / 3600)
     assert row["energy_kwh"] == pytest.approx(2 * 1820 * 1000 / 3.6e6)
     assert row["stage_data_energy_kwh"] == pytest.approx(2 * 900 * 1000 / 3.6e6)
-
-
-def test_the_corrected_protocol_counts_staging_and_tells_it_apart(tmp_path: Path) -> None:
-    row = row_of(tmp_path, STAGED)
-    assert row["runtime_s"] == 2720
-    assert row["energy_kwh"] == pytest.approx(2 * 2720 * 1000 / 3.6e6)
-    assert row["stage_data_energy_kwh"] == pytest.approx(0.5)
-
-
-def test_energy_of_gpus_that_the_run_did_not_hold_is_beside_the_total(tmp_path: Path) -> None:
-    row = row_of(tmp_path, [*WHOLE, part("unused_gpu", "train", 3600, 360_000, devices=2)])
-    assert row["unused_gpu_energy_kwh"] == pytest.approx(0.1)
-    assert row["energy_kwh"] == pytest.approx(0.45)
-    assert row["energy_scope"] == "gpu+cpu+ram"
 
 
 def test_time_adds_up_over_segments_and_is_the_longest_nodes_in_each(tmp_path: Path) -> None:
@@ -239,15 +144,6 @@ def test_time_adds_up_over_segments_and_is_the_longest_nodes_in_each(tmp_path: P
     assert row["energy_per_node_kwh"] == pytest.approx(5020 / 3.6e6 / 2)
 
 
-def test_energy_of_a_killed_segment_counts_and_its_lost_samples_do_not(tmp_path: Path) -> None:
-    energy = [
-        part("cpu", "train", 600, 60_000, segment=0),
-        part("cpu", "train", 3600, 360_000, segment=1),
-    ]
-    row = row_of(tmp_path, energy)
-    assert row["energy_per_sample_j"] == pytest.approx(420_000 / (4 * 1436))
-
-
 # --- what the site adds -------------------------------------------------------------------------
 
 
@@ -257,26 +153,6 @@ def test_facility_numbers_follow_from_the_energy_and_never_enter_it(tmp_path: Pa
     assert row["facility_energy_kwh"] == pytest.approx(0.54)
     assert row["carbon_kg"] == pytest.approx(0.216)
     assert row["cost"] == pytest.approx(0.135)
-
-
-@pytest.mark.parametrize(
-    ("facility", "unknown"),
-    [
-        (Facility(), {"facility_energy_kwh", "carbon_kg", "cost"}),
-        (Facility(pue=1.1), {"carbon_kg", "cost"}),
-        (Facility(pue=1.1, carbon_g_per_kwh=300), {"cost"}),
-        (
-            Facility(carbon_g_per_kwh=300, price_per_kwh=0.2),
-            {"facility_energy_kwh", "carbon_kg", "cost"},
-        ),
-    ],
-)
-def test_what_the_cluster_file_does_not_say_is_null(
-    facility: Facility, unknown: set[str], tmp_path: Path
-) -> None:
-    row = row_of(tmp_path, WHOLE, facility)
-    columns = ("facility_energy_kwh", "carbon_kg", "cost")
-    assert {name for name in columns if row[name] is None} == unknown
 
 
 # --- files --------------------------------------------------------------------------------------
@@ -319,13 +195,6 @@ def test_both_tables_are_written_with_their_schema_and_as_csv(tmp_path: Path) ->
     assert metadata["campaign"] == "made"
     assert metadata["missing"] == ["one-that-never-ran"]
     assert metadata["gpu_word"] == "GPUs"
-
-
-def test_ranks_on_cpus_are_called_processes(tmp_path: Path) -> None:
-    make_run(tmp_path, WHOLE[2:4], torch_device="cpu")
-    write_runs(definition([NAME, 1]), tmp_path, tmp_path / "tables")
-    schema = pq.read_schema(tmp_path / "tables" / "runs.parquet")
-    assert json.loads(schema.metadata[b"scalewatt"])["gpu_word"] == "processes"
 
 
 # --- idle power ---------------------------------------------------------------------------------

@@ -79,12 +79,6 @@ def test_two_repeats_that_scatter_widely_have_no_speed_up_below_0() -> None:
     )
 
 
-def test_single_runs_have_no_interval() -> None:
-    rows = scaling_rows([series(1, 4)], [row(1, 8.0), row(4, 2.5, sd=0.04)])
-    assert rows[1]["efficiency"] == pytest.approx(0.8)
-    assert rows[1]["efficiency_low"] is rows[1]["energy_ratio_sd"] is None
-
-
 def test_energies_of_another_origin_have_no_ratio() -> None:
     first = {**row(1, 8.0), "energy_origin": "estimated"}
     (_, second) = scaling_rows([series(1, 4)], [first, row(4, 2.5)])

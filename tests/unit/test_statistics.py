@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from run_files import WHOLE, make_spec, part, row_of
 
 from scalewatt.results.tables.frames import column_of, frame_of, records, to_table
-from scalewatt.results.tables.published import around, from_population_sd
+from scalewatt.results.tables.published import from_population_sd
 from scalewatt.results.tables.repeat_statistics import (
     configurations_of,
     inverse,
@@ -46,14 +46,6 @@ def test_mean_sd_and_interval_are_those_of_scipy(values: list[float]) -> None:
             0.95, len(values) - 1, np.mean(values), scipy.stats.sem(values)
         )
         assert (result.low, result.high) == pytest.approx((low, high), rel=1e-6, abs=1e-9 * spread)
-
-
-def test_five_repeats_have_the_interval_of_the_tables() -> None:
-    # t(0.975; 4) = 2.776; mean 3, sd sqrt(2.5), half-width 2.776·sd/sqrt(5) = 1.963
-    result = summarise([1.0, 2.0, 3.0, 4.0, 5.0])
-    assert result.mean == 3.0
-    assert result.sd == pytest.approx(1.58114, abs=1e-5)
-    assert (result.low, result.high) == pytest.approx((1.0368, 4.9632), abs=1e-4)
 
 
 def test_the_interval_covers_the_truth_in_95_of_100_cases() -> None:
@@ -139,22 +131,6 @@ def test_a_quotient_under_repeats_has_their_relative_spread(parts: Any, expected
     assert list(row.values()) == pytest.approx(list(expected))
 
 
-@pytest.mark.parametrize(
-    ("parts", "mean", "expected"),
-    [
-        ((4.0, 0.4, 3.0, 5.0), 4.1, (4.1, 0.4, 3.1, 5.1)),
-        ((4.0, *NONE), 4.1, (4.1, *NONE)),
-        ((None, *NONE), 4.1, (4.1, *NONE)),
-        ((4.0, 0.4, 3.0, 5.0), None, (4.0, 0.4, 3.0, 5.0)),
-    ],
-)
-def test_a_spread_may_stand_around_a_mean_that_is_known_better(
-    parts: Any, mean: float | None, expected: Any
-) -> None:
-    (row,) = records(around(columns(*parts), column_of([mean], pa.float64())))
-    assert list(row.values()) == pytest.approx(list(expected))
-
-
 def cpu(joules: float | None, seconds: float = 3600, **more: Any) -> list[dict[str, Any]]:
     return [part("cpu", "train", seconds, joules, **more)]
 
@@ -168,12 +144,6 @@ def test_a_configuration_has_the_mean_of_its_repeats(tmp_path: Path) -> None:
     half = scipy.stats.t.ppf(0.975, 2) * math.sqrt(1 / 3) / math.sqrt(3)
     assert row["energy_kwh_low"] == pytest.approx(5 / 3 - half)
     assert row["energy_kwh_high"] == pytest.approx(5 / 3 + half)
-
-
-def test_the_mean_of_a_ratio_is_the_mean_of_the_repeats_ratios(tmp_path: Path) -> None:
-    # 1 kW and 4 kW over 1 h and 0.5 h on two GPUs
-    [row] = configuration_rows(runs(tmp_path, cpu(3.6e6), cpu(7.2e6, 1800)))
-    assert row["p_gpuh_kw_mean"] == pytest.approx((0.5 + 2) / 2)
 
 
 def test_a_configurations_row_has_exactly_the_columns_of_the_schema(tmp_path: Path) -> None:
@@ -208,13 +178,6 @@ def test_measured_and_estimated_repeats_have_no_mean_energy_and_the_row_says_why
     assert (result["runtime_h_mean"], result["n_repeats"]) == (pytest.approx(2.5 / 3), 3)
 
 
-def test_repeats_of_unequal_scope_have_no_mean_energy_and_the_row_says_why(tmp_path: Path) -> None:
-    rows = runs(tmp_path, cpu(1.0), [*cpu(2.0), part("gpu", "train", 3600, 5.0)])
-    (result,) = configuration_rows(rows)
-    assert result["energy_unlike"] == "repeats differ in scope (cpu, gpu+cpu)"
-    assert result["energy_kwh_mean"] is None
-
-
 def test_repeats_on_cpu_and_gpu_are_not_averaged(tmp_path: Path) -> None:
     first, second = runs(tmp_path, cpu(1.0), cpu(1.0))
     [row] = configuration_rows([first, {**second, "torch_device": "cpu"}])
@@ -233,20 +196,6 @@ def test_a_repeat_whose_energy_is_unknown_makes_the_mean_unknown_and_refuses_not
     assert row["energy_kwh_mean"] is None
     assert row["runtime_h_mean"] == 1.0
     assert row["energy_origin"] == "measured"
-
-
-def test_a_repeat_that_was_not_recorded_makes_the_mean_unknown_and_refuses_nothing(
-    tmp_path: Path,
-) -> None:
-    # nothing is known of its node, not even which sensors it has
-    lost = [
-        part(kind, "train", 3600, None, origin=None, coverage=0.0, flags=("not_recorded",))
-        for kind in ("gpu", "cpu", "ram")
-    ]
-    [row] = configuration_rows(runs(tmp_path, cpu(1.0), lost))
-    assert row["energy_kwh_mean"] is None
-    assert row["runtime_h_mean"] == 1.0
-    assert (row["energy_origin"], row["energy_scope"]) == ("measured", "cpu")
 
 
 def test_without_runs_there_are_no_configurations() -> None:

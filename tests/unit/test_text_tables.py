@@ -14,8 +14,7 @@ from run_files import NAME, WHOLE, make_run, make_spec
 
 from scalewatt.results.build import write_figure_table
 from scalewatt.results.figures.figure_schema import TABLE1, TABLE1_QUANTITIES
-from scalewatt.results.tables.frames import to_frame
-from scalewatt.results.tables.table_schema import with_metadata
+from scalewatt.results.tables.frames import to_frame, with_metadata
 from scalewatt.results.text.text_tables import format_table, table_text
 
 UNKNOWN = {f"{name}{end}": None for name in TABLE1_QUANTITIES for end in ("_sd", "_low", "_high")}
@@ -66,21 +65,7 @@ def latex_rows(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in re.split(r"(?<!\\)&", line)] for line in result]
 
 
-HEADS = ["Device", "GPUs", "LBS", "GBS", "Energy (kWh)", "Energy per node (kWh)", "Run time (h)"]
 BOTH = pytest.mark.parametrize("form", [markdown, latex])
-
-
-def test_markdown_has_a_head_a_rule_and_a_line_for_each_row() -> None:
-    lines = markdown(made(row(), row(gpus=32))).splitlines()
-    assert cells(lines[0])[:7] == HEADS
-    assert cells(lines[0])[7:] == ["GPU hours (h)", "Z500 RMSE (m²/s²)"]
-    assert set(cells(lines[1])) == {"---", "--:"}
-    assert cells(lines[2]) == [
-        "a100", "16", "1", "16", "144.87", "36.218", "43.28", "692.55", "91.25",
-    ]  # fmt: skip
-    assert cells(lines[3])[1] == "32"
-    assert lines[4] == ""
-    assert len({len(cells(line)) for line in lines[:4]}) == 1
 
 
 def test_latex_is_one_tabular_whose_lines_have_its_columns() -> None:
@@ -108,14 +93,6 @@ def test_latex_escapes_every_character_that_needs_it() -> None:
     assert re.search(r"[_%#$~^\\]", without_commands) is None
 
 
-@BOTH
-def test_repeats_show_half_of_their_interval_to_its_second_digit(form: Any) -> None:
-    spread = {"energy_kwh": 33.277, "energy_kwh_sd": 0.2665, "energy_kwh_high": 33.608}
-    text = form(made(row(n_repeats=5, **spread)))
-    assert {markdown: "33.28 ± 0.33", latex: r"33.28 $\pm$ 0.33"}[form] in text
-    assert "Means over repeats" in text and "half of the 95" in text
-
-
 @pytest.mark.parametrize(
     ("mean", "high", "shown"),
     [
@@ -133,18 +110,6 @@ def test_a_number_has_the_digits_that_mean_something(
 ) -> None:
     line = markdown(made(row(runtime_h=mean, runtime_h_high=high, n_repeats=2))).splitlines()[2]
     assert cells(line)[6] == shown
-
-
-@BOTH
-def test_single_runs_among_repeats_have_no_spread_and_are_counted(form: Any) -> None:
-    several = row(n_repeats=3, energy_kwh_high=150.0, energy_kwh_sd=2.0)
-    text = form(made(row(), several))
-    assert "single runs have none" in text
-    lines = {markdown: lambda: [cells(x) for x in text.splitlines()[:4] if "---" not in x]}
-    rows = lines.get(form, lambda: latex_rows(text))()
-    assert [r[9] for r in rows] == ["Runs", "1", "3"]
-    assert [("±" in r[4] or "pm" in r[4]) for r in rows] == [False, False, True]
-    assert "Single runs" in form(made(row()))
 
 
 @BOTH

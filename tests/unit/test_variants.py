@@ -11,8 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.stats
 from campaign_files import ROOT
-from hypothesis import given
-from hypothesis import strategies as st
 from run_files import epochs, make_run, make_spec, part
 
 from scalewatt.campaign.cluster import known_devices
@@ -24,9 +22,6 @@ from scalewatt.campaign.table_definitions import (
 from scalewatt.common.errors import InputError
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.results.build import write_figure_table
-from scalewatt.results.figures.variants_table import ratios_of
-from scalewatt.results.tables.frames import frame_of, records
-from scalewatt.results.tables.table_schema import CONFIGURATIONS
 from scalewatt.results.text.text_tables import table_text
 
 VARIANTS = ROOT / "campaigns" / "variants.yaml"
@@ -78,63 +73,6 @@ def test_a_campaign_without_one_baseline_for_each_model_is_refused(
 
 
 # --- the table ------------------------------------------------------------------------------------
-
-
-def quantity(mean: float | None, half: float | None, **more: Any) -> dict[str, Any]:
-    ends: dict[str, float | None] = {"sd": None, "low": None, "high": None}
-    if mean is not None and half is not None:
-        ends = {"sd": half / 2, "low": mean - half, "high": mean + half}
-    row = {"configuration": "own", "energy_origin": "measured", "energy_scope": "gpu"} | more
-    row["n_repeats"] = 1 if half is None else 3
-    return row | {f"energy_kwh_{key}": value for key, value in (ends | {"mean": mean}).items()}
-
-
-BASE = quantity(2.0, 0.2, configuration="base")
-
-
-def ratio(group: dict[str, Any], baseline: dict[str, Any] | None, name: str) -> dict[str, Any]:
-    missing = dict.fromkeys(CONFIGURATIONS.names)
-    frames = [frame_of([missing | (row or {})], CONFIGURATIONS) for row in (group, baseline)]
-    [result] = records(ratios_of(frames[0], frames[1], name))
-    return {key: result[key] for key in ("mean", "low", "high")}
-
-
-POSITIVE = st.floats(1e-3, 1e6)
-
-
-@given(POSITIVE, POSITIVE, st.floats(0, 1), st.floats(0, 1), st.floats(0.01, 100))
-def test_a_ratio_and_its_interval_do_not_depend_on_the_unit(
-    group: float, base: float, own_half: float, base_half: float, unit: float
-) -> None:
-    first, second = (
-        ratio(
-            quantity(group * u, own_half * group * u),
-            quantity(base * u, base_half * base * u, configuration="base"),
-            "energy_kwh",
-        )
-        for u in (1.0, unit)
-    )
-    assert first["mean"] == pytest.approx(group / base)
-    assert first["low"] * first["high"] == pytest.approx((group / base) ** 2)
-    assert 0 < first["low"] <= first["mean"] * (1 + 1e-12)
-    assert (second["low"], second["high"]) == pytest.approx((first["low"], first["high"]), rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("group", "expected"),
-    [
-        (quantity(3.0, None), (1.5, None, None)),
-        (quantity(None, None), (None, None, None)),
-        (quantity(2.0, 0.2, configuration="base"), (1.0, None, None)),
-        (quantity(3.0, 0.1, energy_origin="estimated"), (None, None, None)),
-        (quantity(3.0, 0.1, energy_scope="gpu+cpu"), (None, None, None)),
-    ],
-    ids=["single run", "unknown", "the baseline itself", "other origin", "other scope"],
-)
-def test_a_ratio_has_no_more_than_is_known(
-    group: dict[str, Any], expected: tuple[Any, ...]
-) -> None:
-    assert tuple(ratio(group, BASE, "energy_kwh").values()) == expected
 
 
 RUNS = {

@@ -40,8 +40,7 @@ from scalewatt.common.files import write_json, write_table_with_csv, write_text
 from scalewatt.provenance.versions import claims_hash
 from scalewatt.recordings.terms import SIMULATED
 from scalewatt.results.columns import schema
-from scalewatt.results.tables.frames import records
-from scalewatt.results.tables.table_schema import with_metadata
+from scalewatt.results.tables.frames import records, with_metadata
 from scalewatt.statistics import holm
 
 LEGEND = (

@@ -29,9 +29,8 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.results.figures.figure_schema import POWER
-from scalewatt.results.tables.frames import frame_of, read_frame, records
+from scalewatt.results.tables.frames import PUBLISHED, RUN_KEY, frame_of, read_frame, records
 from scalewatt.results.tables.published import published_configurations
-from scalewatt.results.tables.read_table import PUBLISHED, RUN_KEY
 from scalewatt.results.tables.run_row import read_provenances
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, RUNS
 

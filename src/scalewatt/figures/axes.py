@@ -1,21 +1,21 @@
-"""Axes: the label and unit of a quantity (`axes.csv`), its scale, and the numbers at its ticks."""
+"""Axes: the label and unit of a quantity, its scale, and the numbers at its ticks.
+
+Rows of `axes` in `columns.csv` have the scale in their tags: log, log2, or linear without either; `zero` if
+the axis begins at 0, and `joined` if lines join points along it. Without a label it is that of `runs`.
+"""
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from scalewatt.figures import style
-from scalewatt.results.columns import in_words
+from scalewatt.results import columns
 from scalewatt.results.text.number_format import unit_for
 
 ROUND = [1, 2, 5, 10]
@@ -26,36 +26,31 @@ LEAST_ROOM = 0.05
 """The same where the points are all but equal, as a share of the greatest point."""
 
 
-@dataclass(frozen=True)
-class Quantity:
-    """A quantity on an axis: its label with the unit, and the factor of its values in that unit."""
+class Quantity(NamedTuple):
+    """A quantity on an axis: its label with the unit, the factor of its values in that unit, and its tags."""
 
     name: str
     label: str
     factor: float = 1.0
-    scale: str = "linear"
-    from_zero: bool = False
-    joined: bool = False
-    """Whether lines join points along this axis."""
+    tags: Sequence[str] = ()
 
-
-@cache
-def _quantities() -> dict[str, dict[str, str]]:
-    with Path(__file__).with_name("axes.csv").open(encoding="utf-8", newline="") as file:
-        return {row["name"]: row for row in csv.DictReader(file)}
+    @property
+    def base(self) -> int:
+        """Base of a logarithmic scale, 0 of a linear one."""
+        return 2 if "log2" in self.tags else 10 * ("log" in self.tags)
 
 
 def quantity(
     name: str, gpu_word: str = "GPUs", values: Iterable[float] = (), label: str | None = None
 ) -> Quantity:
-    """Quantity by axes.csv, in the unit that suits `values`; one without a line has `label` or its name."""
-    row = _quantities().get(name)
+    """Describe a quantity in the unit that suits `values`; one without a row has `label`, or its name."""
+    row = columns.columns("axes").get(name)
     if row is None:
         return Quantity(name, label or name)
-    unit = unit_for(values, row["unit"])
-    words = in_words(row["label"], gpu_word) + (f" ({unit.name})" if unit.name else "")
-    joined = bool(row["joined"])
-    return Quantity(name, words, unit.factor, row["scale"], bool(row["from_zero"]), joined)
+    words = columns.in_words(row.label, gpu_word) or columns.label(name, gpu_word)
+    unit = unit_for(values, row.unit if row.label else columns.unit(name))
+    words += f" ({unit.name})" if unit.name else ""
+    return Quantity(name, words, unit.factor, row.tags.split())
 
 
 # --- scales ---------------------------------------------------------------------------------------
@@ -65,30 +60,26 @@ def scale_axis(axes: Axes, which: str, shown: Quantity, values: Sequence[float])
     """Fit the axis `x` or `y` to values with room around them, and number it."""
     axis: Any = getattr(axes, f"{which}axis")
     positive = [value for value in values if value > 0]
-    if shown.scale == "linear" or not positive:
-        limits = _linear_limits(values, shown.from_zero)
-        axis.set_major_locator(MaxNLocator(nbins=6, steps=ROUND))
-    else:
+    if shown.base and positive:
         low, high = min(positive), max(positive)
         room = max((high / low) ** 0.06, 1.08)
         limits = low / room, high * room
-        base = 2 if shown.scale == "log2" else 10
         axes.set(**{f"{which}scale": "log"})
-        ticks = log_ticks(*limits, base)
+        ticks = log_ticks(*limits, shown.base)
         if which == "x":
             ticks = _thinned(ticks, *limits, style.preset_at(axes).narrow)
         axis.set_major_locator(FixedLocator(ticks))
         axis.set_minor_locator(NullLocator())
+    else:
+        low, high = min(values), max(values)
+        start = min(low, 0.0) if "zero" in shown.tags else low
+        room = 0.08 * (high - start) or 0.08 * abs(high) or 1.0
+        # Nothing below 0 is shown of what is never below it.
+        ends_at_0 = low >= 0 and ("zero" in shown.tags or start < room)
+        limits = 0.0 if ends_at_0 else start - room, high + room
+        axis.set_major_locator(MaxNLocator(nbins=6, steps=ROUND))
     axes.set(**{f"{which}lim": limits})
     axis.set_major_formatter(FuncFormatter(lambda value, _: style.plain_number(value)))
-
-
-def _linear_limits(values: Sequence[float], from_zero: bool) -> tuple[float, float]:
-    low, high = min(values), max(values)
-    start = min(low, 0.0) if from_zero else low
-    room = 0.08 * (high - start) or 0.08 * abs(high) or 1.0
-    bottom = start - room
-    return 0.0 if low >= 0 and (from_zero or bottom < 0) else bottom, high + room
 
 
 def room_for(values: Sequence[float], ends: Sequence[float], log: bool) -> list[float]:
@@ -100,11 +91,11 @@ def room_for(values: Sequence[float], ends: Sequence[float], log: bool) -> list[
     else:
         room = max(WIDEST_BAR * (high - low), LEAST_ROOM * abs(high))
         least, most = (max(low - room, 0.0) if low >= 0 else low - room), high + room
-    return [*values, *(min(max(end, least), most) for end in ends)]
+    return [*values, *np.clip(ends, least, most).tolist()]
 
 
 def log_ticks(low: float, high: float, base: int = 10) -> list[float]:
-    """Three to about seven round numbers between `low` and `high` (both positive).
+    """Choose three to about seven round numbers between `low` and `high` (both positive).
 
     Of base 2 all powers of two, if there are at least two.
     """
@@ -146,10 +137,9 @@ def time_axis(axes: Axes, length_s: float, since: str, most_ticks: int = 7) -> N
     length_s = length_s or 1.0
     unit = unit_for([length_s / 3600], "h")
     unit_s = 3600 / unit.factor
+    ticks = np.asarray(MaxNLocator(most_ticks, steps=ROUND).tick_values(0, length_s / unit_s))
     axes.set(xlim=(0, length_s), xlabel=f"Time since {since} ({unit.name})")
-    locator = MaxNLocator(most_ticks, steps=ROUND)
-    ticks = np.asarray(locator.tick_values(0, length_s / unit_s)) * unit_s
-    axes.set_xticks(ticks[(ticks >= 0) & (ticks <= length_s * (1 + 1e-9))])
+    axes.set_xticks(ticks[(ticks >= 0) & (ticks * unit_s <= length_s * (1 + 1e-9))] * unit_s)
     axes.xaxis.set_major_formatter(
         FuncFormatter(lambda value, _: style.plain_number(round(value / unit_s, 6)))
     )
@@ -159,4 +149,4 @@ def power_axis(axes: Axes, watts: Iterable[float]) -> None:
     """Number an axis of powers from 0 on; NaN is none."""
     known = [value for value in watts if np.isfinite(value)]
     if known:
-        scale_axis(axes, "y", Quantity("power_w", "", from_zero=True), known)
+        scale_axis(axes, "y", Quantity("power_w", "", tags=("zero",)), known)

@@ -8,15 +8,14 @@ import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.collections import PolyCollection
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, style
-from scalewatt.figures.axes import quantity
-from scalewatt.results.text.captions import caption, nothing_sentence
+from scalewatt.figures.axes import ROUND, quantity
+from scalewatt.results.text.captions import caption
 
 KINDS = dict(zip(("gpu", "cpu", "ram", "node"), (*style.COLOURS[:3], "#7fa8d8"), strict=True))
 """Colour of each device kind, in the order of the bars."""
@@ -27,10 +26,7 @@ STAGES = {
     "evaluate_train": "evaluate train",
     "validate": "validate",
     "stage_data": "stage data",
-    "checkpoint": OTHER,
-    "startup": OTHER,
-    "shutdown": OTHER,
-    "unattributed": OTHER,
+    **dict.fromkeys(("checkpoint", "startup", "shutdown", "unattributed"), OTHER),
 }
 """Stages in the order of the bars, each with the label of its shade: more shades would look alike."""
 SLOT_MM = (2.3, 3.5)
@@ -46,16 +42,16 @@ TEXT_ROOM = 1.22
 _IDLE: Any = {"facecolor": "#ffffffb0", "edgecolor": style.INK, "linewidth": 0.3}
 
 
-def draw(frame: pd.DataFrame) -> style.Drawing:
+def draw(parts: pd.DataFrame) -> style.Drawing:
     """Draw a bar for each configuration, in energy (A) and in shares of its energy (B)."""
-    parts, options = data.drawable(frame), data.options(frame)
-    bars = bars_of(parts, options.error_bars)
+    error_bars, width_mm = data.option(parts, "error_bars", "interval"), data.width_mm(parts)
+    bars = bars_of(parts, error_bars)
     drawn = pieces(parts, bars)
-    with style.applied(options.width_mm):
+    with style.applied(width_mm):
         if parts.empty:
-            figure = layout.nothing(nothing_sentence(frame), options.width_mm)
+            figure = layout.nothing(parts)
         else:
-            figure = style.new_figure(options.width_mm)
+            figure = style.new_figure(width_mm)
             legend_mm = style.add_legend(figure, _handles(drawn), 1.6)
             lines = max(1 - int(bars["y"].min()), 6)
             slot_mm = style.fit_rows(figure, lines, legend_mm + 16, *SLOT_MM)
@@ -69,7 +65,7 @@ def draw(frame: pd.DataFrame) -> style.Drawing:
                 style.panel_letter(axes, letter)
                 axes.grid(visible=False, axis="y")
                 axes.tick_params(axis="y", labelsize=size, length=0)
-        style.notes(figure, caption(parts, "breakdown", **_facts(parts, options.error_bars)))
+        style.notes(figure, caption(parts, "breakdown", **_facts(parts, error_bars)))
     return figure
 
 
@@ -81,35 +77,35 @@ def plotted(frame: pd.DataFrame) -> pd.DataFrame:
 # --- bars -----------------------------------------------------------------------------------------
 
 
-def bars_of(parts: pd.DataFrame, kind: str) -> pd.DataFrame:
+def bars_of(parts: pd.DataFrame, error_bars: str) -> pd.DataFrame:
     """Make a row for each bar, by configuration.
 
     `y` is its line (0 is the top one, for the heading of the first series), `text` its label, `total_kwh` and
-    `discarded_kwh` its energies (NaN where a part is unknown), `bar_low` and `bar_high` the ends of the
-    error bar of a `kind`.
+    `discarded_kwh` its energies (NaN where a part is unknown), `bar_low` and `bar_high` the ends of its
+    error bar.
     """
     bars = parts.drop_duplicates("configuration").set_index("configuration")
-    order = {series: index for index, series in enumerate(parts["series"].unique())}
-    bars = bars.sort_values("series", key=lambda names: names.map(order), kind="stable")
+    places, _ = pd.factorize(bars["series"])
+    bars = bars.iloc[np.argsort(places, kind="stable")]
     sums = parts.groupby("configuration")[["energy_kwh", "discarded_energy_kwh"]].sum(skipna=False)
     total = sums["energy_kwh"].reindex(bars.index)
-    if kind == "interval":
+    if error_bars == "interval":
         low, high = bars["total_kwh_low"], bars["total_kwh_high"]
     else:
-        half = bars.get(f"total_kwh_{kind}", np.nan)
+        half = bars.get(f"total_kwh_{error_bars}", np.nan)
         low, high = total - half, total + half
+    has_bar = (bars["n_repeats"] > 1) & total.notna()
     several = parts.loc[parts["energy_kwh"].notna(), "energy_origin"].nunique() > 1
     return bars.assign(
-        # A heading's line is before the bars of each series.
-        y=-(np.arange(len(bars)) + bars["series"].map(order).astype(float) + 1),
+        y=-(np.arange(len(bars)) + np.sort(places) + 1.0),  # with a line for each heading
         text=[
             f"n = {row.gpus}, LBS {row.local_batch_size}" + f", {row.energy_origin}" * several
             for row in data.each(bars)
         ],
         total_kwh=total,
         discarded_kwh=sums["discarded_energy_kwh"],
-        bar_low=low.where((bars["n_repeats"] > 1) & total.notna()),
-        bar_high=high.where((bars["n_repeats"] > 1) & total.notna()),
+        bar_low=low.where(has_bar),
+        bar_high=high.where(has_bar),
     )
 
 
@@ -131,9 +127,8 @@ def pieces(parts: pd.DataFrame, bars: pd.DataFrame) -> pd.DataFrame:
     )
     start = drawn.groupby("configuration")["energy_kwh"].cumsum() - drawn["energy_kwh"]
     whites = _shades(drawn)
-    colours = [
-        style.paler(KINDS[row.device_kind], whites[STAGES[row.stage]]) for row in data.each(drawn)
-    ]
+    kinds = zip(drawn["device_kind"], drawn["stage"], strict=True)
+    colours = [style.paler(KINDS[kind], whites[STAGES[stage]]) for kind, stage in kinds]
     return drawn.assign(start=start, first=~drawn.duplicated(by_kind), colour=colours)
 
 
@@ -152,7 +147,7 @@ def _draw_energies(axes: Axes, bars: pd.DataFrame, drawn: pd.DataFrame) -> None:
     shown = quantity("energy_kwh", values=bars["total_kwh"])
     _draw_bars(axes, bars, drawn, pd.Series(shown.factor, bars.index))
     ends = bars[["total_kwh", "bar_low", "bar_high"]] * shown.factor
-    longest = ends["total_kwh"].max() or 1.0
+    longest = ends["total_kwh"].max()
     reach = np.nanmax([longest, min(ends["bar_high"].max(), LONGEST * longest), 0.0]) or 1.0
     barred = ends[ends["bar_low"].notna()]
     around = abs(barred[["bar_low", "bar_high"]].sub(barred["total_kwh"], axis=0)).to_numpy().T
@@ -167,38 +162,31 @@ def _draw_energies(axes: Axes, bars: pd.DataFrame, drawn: pd.DataFrame) -> None:
 
 def _value_axis(axes: Axes, label: str, end: float) -> None:
     axes.set(xlabel=label, xlim=(0, end))
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]))
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=ROUND))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: style.plain_number(value)))
 
 
 def _draw_bars(axes: Axes, bars: pd.DataFrame, drawn: pd.DataFrame, units: pd.Series) -> None:
-    """Draw all bars of a panel, by few artists; `units` multiply the kWh of each bar."""
-    unit = drawn["configuration"].map(units)
-    left, y = drawn["start"] * unit, drawn["y"]
-    right = left + drawn["energy_kwh"] * unit
-    _boxes(axes, left, right, y, facecolors=drawn["colour"], linewidths=0, gid="pieces")
-    first = drawn["first"]
-    border = first & (left > 0)
-    axes.vlines(left[border], y[border] - 0.5, y[border] + 0.5, colors=style.INK, linewidths=0.7)
-    idle = first & (drawn["idle"] > 0)
-    idle_end = (left + drawn["idle"] * unit)[idle]
-    _boxes(axes, left[idle], idle_end, y[idle], IDLE_BAR, gid="idle", **_IDLE)
-    lost = bars[bars["discarded_kwh"] > 0]
-    lost_end = lost["discarded_kwh"] * units[lost.index]
-    bottom = lost["y"] - BAR / 2 + 0.08
-    _boxes(axes, 0.0 * lost_end, lost_end, bottom, 0.16, facecolors="black", linewidths=0)
+    """Draw all bars of a panel; `units` multiply the kWh of each."""
+    for configuration, parts in drawn.groupby("configuration"):
+        bar: Any = bars.loc[configuration]
+        unit, y = units[configuration], float(bar["y"])
+        left = parts["start"] * unit
+        spans = list(zip(left, parts["energy_kwh"] * unit, strict=True))
+        box: Any = {"facecolors": parts["colour"].tolist(), "linewidth": 0, "gid": "pieces"}
+        axes.broken_barh(spans, (y - BAR / 2, BAR), **box)
+        first = parts["first"]
+        borders = left[first & (left > 0)]
+        axes.vlines(borders, y - 0.5, y + 0.5, colors=style.INK, linewidths=0.7)
+        idle = (parts["idle"] * unit)[first & (parts["idle"] > 0)]
+        spans = list(zip(left[idle.index], idle, strict=True))
+        axes.broken_barh(spans, (y - IDLE_BAR / 2, IDLE_BAR), gid="idle", **_IDLE)
+        if bar["discarded_kwh"] > 0:
+            lost = [(0.0, bar["discarded_kwh"] * unit)]
+            axes.broken_barh(lost, (y - BAR / 2, 0.16), facecolor="black", linewidth=0)
     for bar in data.each(bars[~(bars["total_kwh"] > 0)]):
         text = "0" if bar.total_kwh == 0 else "energy not known"
         layout.write_beside(axes, 0.0, bar.y, text, color=style.GREY)
-
-
-def _boxes(
-    axes: Axes, left: pd.Series, right: pd.Series, y: pd.Series, height: float = BAR, **look: Any
-) -> None:
-    """Draw boxes around `y` from `left` to `right`."""
-    low, high = y - height / 2, y + height / 2
-    corners = np.array([[left, low], [right, low], [right, high], [left, high]], dtype=float)
-    axes.add_collection(PolyCollection(list(corners.transpose(2, 0, 1)), **look))
 
 
 def _label_bars(axes: Axes, bars: pd.DataFrame, labels: dict[str, str]) -> None:
@@ -231,7 +219,7 @@ def _handles(drawn: pd.DataFrame) -> list[Artist]:
 
 
 def _facts(parts: pd.DataFrame, error_bars: str) -> dict[str, Any]:
-    known = parts[parts["energy_kwh"].notna()]
+    known = plotted(parts)
     idle = known["idle_energy_kwh"].notna()
     used = set(known.loc[known["energy_kwh"] > 0, "stage"])
     short = {stage for text in parts["short_stages"].dropna() for stage in text.split(", ")}

@@ -14,43 +14,39 @@ from scalewatt.common.files import atomic_path
 
 MODULES = ("figure1", "figure5", "breakdown", "learning")
 """Figures with a module of their own; the others are drawn by `panels`. A module has the functions draw
-and plotted, which take the table."""
+and plotted, which take the table with numpy columns (`figure_data.drawable`)."""
 SUFFIXES = (".pdf", ".svg", ".png", ".csv", ".caption.tex", ".caption.md")
-"""What the names of a figure's files end in, in the order in which they are written."""
+"""What the names of a figure's files end in."""
 
 
 def module_of(figure: str) -> str:
-    """Return the module that draws a figure (figure2, breakdown), dotted below the package."""
+    """Name of the module that draws a figure, dotted below the package."""
     return f"figures.{figure if figure in MODULES else 'panels'}"
 
 
-def draw_figure(figure: int | str, table_path: Path, stem: Path) -> list[Path]:
-    """Draw figure 1 to 7 or a named one and write its files: `stem` with each of SUFFIXES.
+def draw_figure(name: str, table_path: Path, stem: Path) -> None:
+    """Draw a figure and write its files: `stem` with each of SUFFIXES.
 
-    The CSV holds exactly the plotted points, the captions the notes. InputError: no such figure, table or
+    The CSV holds exactly the plotted points, in the table's units. InputError: no such figure, table or
     column.
     """
+    # Imported here: matplotlib costs half a second, which other commands need not pay.
     import pyarrow.csv as pc
 
+    from scalewatt.figures.figure_data import drawable
+    from scalewatt.figures.save_figure import save, write_captions
     from scalewatt.results.figures.figure_schema import POINTS, SCHEMAS
     from scalewatt.results.tables.frames import read_frame, to_table
 
-    name = f"figure{figure}" if isinstance(figure, int) else figure
-    drawn = [known for known in SCHEMAS if known not in ("table1", "variants")]
+    drawn = sorted({*SCHEMAS} - {"table1", "variants"})
     if name not in drawn:
-        raise InputError(f"there is no figure {figure}; allowed: {', '.join(sorted(drawn))}")
-    table_path, stem = Path(table_path), Path(stem)
-    # Imported here: matplotlib costs half a second, which other commands need not pay.
+        raise InputError(f"there is no figure named {name}; allowed: {', '.join(drawn)}")
     module: Any = import_module(f"scalewatt.{module_of(name)}")
-    frame = read_frame(table_path, SCHEMAS[name])
+    frame = drawable(read_frame(table_path, SCHEMAS[name]))
     frame.attrs["figure"] = name
-    from scalewatt.figures.save_figure import save, write_captions
-
     drawing = module.draw(frame)
-    paths = save(drawing, stem)
-    csv_path = Path(f"{stem}.csv")
-    points = module.plotted(frame)
+    save(drawing, stem)
     columns = SCHEMAS[name] if name in MODULES else POINTS
-    with atomic_path(csv_path) as temporary:
-        pc.write_csv(to_table(points, columns), temporary)
-    return [*paths, csv_path, *write_captions(drawing.sentences, stem)]
+    with atomic_path(Path(f"{stem}.csv")) as temporary:
+        pc.write_csv(to_table(module.plotted(frame), columns), temporary)
+    write_captions(drawing.sentences, stem)

@@ -13,7 +13,7 @@ from scalewatt.figures import layout, style
 from scalewatt.figures.axes import power_axis, time_axis
 from scalewatt.figures.breakdown import KIND_WORDS
 from scalewatt.recordings.terms import INSTANTANEOUS, MEAN, MEASURED, MOVING_MEAN, SIMULATED
-from scalewatt.results.text.captions import caption, nothing_sentence
+from scalewatt.results.text.captions import caption
 
 MEANS = {
     "mean_power_w": ("mean of this device over the run", style.COLOURS[1], (5, 2)),
@@ -28,33 +28,31 @@ SAMPLES = {
 }
 
 
-def draw(frame: pd.DataFrame) -> style.Drawing:
+def draw(samples: pd.DataFrame) -> style.Drawing:
     """Draw one panel per run: power in W against s, with dashed lines for its means."""
-    samples = data.drawable(frame)
-    width_mm = data.options(frame).width_mm
-    ids = dict(zip(samples["panel"], samples["configuration"], strict=True))
-    panels: dict[str, str] = frame.attrs.get("panels") or ids
+    width_mm, panels = data.width_mm(samples), samples.attrs.get("panels")
+    panels = panels or dict(zip(samples["panel"], samples["configuration"], strict=True))
+    known, grid = plotted(samples), list[Axes]()
     with style.applied(width_mm):
         if not panels:
-            figure, grid = layout.nothing(nothing_sentence(frame), width_mm), []
+            figure = layout.nothing(samples)
         else:
-            figure = style.new_figure(width_mm)
-            narrow = style.preset_at(figure).narrow
-            columns = 1 if narrow else min(len(panels), 2)
-            n_rows = -(-len(panels) // columns)
-            style.fit_rows(figure, n_rows, 0.0, layout.LOWEST_MM, 42.0 if narrow else 56.0)
-            grid = figure.subplots(n_rows, columns, squeeze=False).ravel().tolist()
-        for axes in grid[len(panels) :]:
-            axes.set_axis_off()
+            columns = 1 if width_mm < style.PAGE.width_mm else 2
+            figure, grid = layout.panel_grid([len(panels)], columns, [], width_mm)
         above = 3.4 * style.preset_at(figure).text_size
-        for (letter, id_), axes in zip(panels.items(), grid, strict=False):
+        for (letter, id_), axes in zip(panels.items(), grid, strict=True):
             style.panel_letter(axes, letter, above)
             rows = samples[samples["panel"] == letter].sort_values("time_s", kind="stable")
-            if why := _why_empty(rows):
-                style.say_instead(axes, f"{id_}: {why}")
-            else:
-                _draw_panel(axes, rows)
-        _share_axes([axes for axes in grid if axes.axison], samples)
+            if rows["power_w"].isna().all():
+                style.say_instead(axes, f"{id_}: {_why_empty(rows)}")
+                continue
+            _draw_panel(axes, rows)
+            # The same axes in all panels, so that heights can be compared.
+            power_axis(axes, known[["power_w", *MEANS]].to_numpy().ravel())
+            # A run made elsewhere may not record when training began.
+            unknown = known["configuration"].isin(samples.attrs.get("no_stages", [])).any()
+            begin = "the recording began" if unknown else "training began"
+            time_axis(axes, math.ceil(known["time_s"].max() / 10) * 10, begin)
         style.notes(figure, caption(_drawn(samples), "figure5", **_facts(samples, panels)))
     return figure
 
@@ -65,43 +63,28 @@ def plotted(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _why_empty(rows: pd.DataFrame) -> str:
-    """Say why a panel has no power; nothing where it has."""
-    if rows["power_w"].notna().any():
-        return ""
     if rows.empty:
         return "no run of it has finished, or all are excluded."
     if rows["time_s"].isna().all():
         return "this run never began training."
-    if rows["mean_power_w"].isna().all() or data.options(rows).power_window_s is None:
+    if rows["mean_power_w"].isna().all():
         return "no power of this device was measured or estimated."
     return "the samples cover no window; choose a shorter power_window_s."
 
 
 def _draw_panel(axes: Axes, rows: pd.DataFrame) -> None:
-    first = next(data.each(rows))
+    first = rows.iloc[0]
     setting = f"{first.device}: n = {first.gpus}, LBS {first.local_batch_size}"
     # NaN, where a sample is missing, breaks the line; a sample between two lost ones shows as a marker.
     look: Any = {"color": style.COLOURS[5], "linewidth": 0.8, "marker": ".", "markersize": 1.2}
     look |= {"label": f"{setting}, GBS {first.global_batch_size}", "gid": f"points-{first.panel}"}
     axes.plot(rows["time_s"], rows["power_w"], **look)
-    means = rows[list(MEANS)].iloc[0].drop_duplicates(keep="last")  # of a single device one
-    for name, watts in means.items():
+    for name, watts in first[list(MEANS)].drop_duplicates(keep="last").items():
         words, colour, dashes = MEANS[str(name)]
         line: Any = {"color": colour, "linestyle": (0, dashes), "linewidth": 1.1}
         axes.axhline(watts, **line, label=f"{words}: {watts:.0f} W")
     axes.set_ylabel(f"{KIND_WORDS[first.device_kind]} power (W)")
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), labelspacing=0.25, borderaxespad=0.2)
-
-
-def _share_axes(grid: list[Axes], samples: pd.DataFrame) -> None:
-    """Give all panels the same axes, so that heights can be compared."""
-    known = plotted(samples)
-    # A run made elsewhere may not record when training began.
-    unknown = known["configuration"].isin(samples.attrs.get("no_stages", [])).any()
-    for axes in grid:
-        power_axis(axes, known[["power_w", *MEANS]].to_numpy().ravel())
-        end_s = math.ceil(known["time_s"].max() / 10) * 10
-        time_axis(axes, end_s, "the recording began" if unknown else "training began")
 
 
 def _drawn(samples: pd.DataFrame) -> pd.DataFrame:
@@ -116,5 +99,8 @@ def _facts(samples: pd.DataFrame, panels: dict[str, str]) -> dict[str, Any]:
         if row.energy_origin in (MEASURED, SIMULATED):
             known = row.device_name if row.device_kind == "gpu" else None
             sensors[known or f"the {KIND_WORDS[row.device_kind]}"] = SAMPLES[row.quantity]
-    window_s = data.options(samples).power_window_s
-    return {"panels": panels, "sensors": sensors, "window_s": window_s}
+    return {
+        "panels": panels,
+        "sensors": sensors,
+        "window_s": data.option(samples, "power_window_s"),
+    }

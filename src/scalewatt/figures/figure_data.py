@@ -1,38 +1,31 @@
-"""What figures read of a table: its options, points with what drawing needs of them, and series.
+"""What figures read of a table: numpy columns, the origins of its points, and its series.
 
 Figures draw from `drawable(frame)`: there, a missing number is NaN and a missing text is None.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
 
-PUBLISHED = "published"
-
-
-@dataclass(frozen=True)
-class Options:
-    """The campaign's options for drawing a figure (keys of the same names in its entry)."""
-
-    width_mm: float = 180.0
-    error_bars: str = "interval"
-    power_window_s: float | None = None
-
-
-def options(frame: pd.DataFrame) -> Options:
-    """Options in the table's metadata, with defaults for those that are not there."""
-    stored = frame.attrs.get("options", {})
-    names = Options.__dataclass_fields__
-    return Options(**{name: value for name, value in stored.items() if name in names})
+from scalewatt.results.tables.frames import PUBLISHED
 
 
 def gpu_word(frame: pd.DataFrame) -> str:
-    """Return what n counts, for axis labels: `GPUs` or `processes`."""
+    """What n counts, for axis labels: `GPUs` or `processes`."""
     return str(frame.attrs.get("gpu_word", "GPUs"))
+
+
+def option(frame: pd.DataFrame, name: str, default: Any = None) -> Any:
+    """Option of the campaign's entry for a figure, such as `width_mm`."""
+    return frame.attrs.get("options", {}).get(name, default)
+
+
+def width_mm(frame: pd.DataFrame) -> float:
+    """Width that a figure is drawn in."""
+    return float(option(frame, "width_mm", 180.0))
 
 
 def stored(frame: pd.DataFrame) -> dict[str, Any]:
@@ -56,34 +49,23 @@ def drawable(frame: pd.DataFrame) -> pd.DataFrame:
     return whole
 
 
-def each(frame: pd.DataFrame) -> Iterator[Any]:
-    """Iterate over the rows as named tuples."""
-    return iter(frame.itertuples())
-
-
 def groups(frame: pd.DataFrame, column: str) -> Iterator[tuple[str, pd.DataFrame]]:
     """Iterate over the values of a text column in table order, each with its rows."""
     for value, rows in frame.groupby(column, sort=False):
         yield str(value), rows
 
 
+def each(frame: pd.DataFrame) -> Iterator[Any]:
+    """Iterate over the rows as named tuples."""
+    return iter(frame.itertuples())
+
+
 # --- points ---------------------------------------------------------------------------------------
 
 
 def has_value(points: pd.DataFrame) -> pd.Series:
-    """Return True for rows that are points: those with a place on both axes."""
+    """True for rows that are drawn: points with a place on both axes, and parts of bars."""
     return points["x"].notna() & (points["y"].notna() | points["y_name"].eq("line"))
-
-
-def is_published(points: pd.DataFrame) -> pd.Series:
-    """Return True for points that the paper published."""
-    return points["energy_origin"].eq(PUBLISHED).fillna(False).astype(bool)
-
-
-def points_of(frame: pd.DataFrame) -> pd.DataFrame:
-    """Add to a table of points whether each has a value, and the origin that its marker shows."""
-    points = drawable(frame)
-    return points.assign(valued=has_value(points), drawn_origin=drawn_origins(points))
 
 
 def drawn_origins(points: pd.DataFrame) -> pd.Series:
@@ -91,7 +73,7 @@ def drawn_origins(points: pd.DataFrame) -> pd.Series:
 
     Published points are apart from their series; None where there is no such origin.
     """
-    known = points["energy_origin"].mask(is_published(points), None)
+    known = points["energy_origin"].mask(points["energy_origin"] == PUBLISHED, None)
     by_series = known.groupby(points["series"])
     only = by_series.transform("first").where(by_series.transform("nunique") == 1)
     origins = points["energy_origin"].fillna(only).astype(object)
@@ -116,28 +98,18 @@ def series_origins(points: pd.DataFrame) -> dict[str, str | None]:
 
 
 def series_labels(points: pd.DataFrame) -> dict[str, str]:
-    """Legend labels of series in table order; series that share a label have theirs told apart by name."""
-    first = points.drop_duplicates("series")
-    labels = dict(zip(first["series"], first["label"].fillna(first["series"]), strict=True))
-    sharing: dict[str, list[str]] = {}
-    for series, label in labels.items():
-        sharing.setdefault(label, []).append(series)
+    """Legend labels of series in table order; those that share a label have their names added."""
+    first = points.drop_duplicates("series").set_index("series")["label"]
+    labels = first.fillna(first.index.to_series())
+    shared = labels[labels.duplicated(keep=False)].index
     return {
-        series: label if len(sharing[label]) == 1 else f"{label} ({_apart(series, sharing[label])})"
+        str(series): f"{label} ({series})" if series in shared else str(label)
         for series, label in labels.items()
     }
 
 
-def _apart(series: str, names: Sequence[str]) -> str:
-    """Parts of a series' name that not all of `names` have, or the name where that is unclear."""
-    shared = set.intersection(*(set(name.split("-")) for name in names))
-    short = {name: "-".join(p for p in name.split("-") if p not in shared) for name in names}
-    unclear = not all(short.values()) or len(set(short.values())) < len(names)
-    return series if unclear else short[series]
-
-
 def series_places(points: pd.DataFrame) -> dict[str, int]:
-    """Each series' place in the campaign, by which it has its colour in every figure.
+    """Place of each series in the campaign, by which it has its colour in every figure.
 
     Without a definition it is that in the table.
     """

@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import style
+from scalewatt.results.text.captions import nothing_sentence
 
 Looks = Mapping[str, dict[str, Any]]
 """Colour, line and marker (style.series_style) of each series."""
@@ -23,14 +24,15 @@ LABEL_SIZE = 6.0
 LABEL_ROOM = 0.16, 0.06
 """Part of the axes of a figure of 180 mm that a label at a point takes."""
 FILL_WORDS = {
-    "measured": "filled markers",
-    "estimated": "open markers",
-    "simulated": "half-filled markers",
-    "published": "crosses",
-    "mixed": "markers filled below",
+    "measured": "filled markers: measured",
+    "estimated": "open markers: estimated",
+    "simulated": "half-filled markers: simulated",
+    "published": "crosses: published",
+    "mixed": "markers filled below: mixed",
+    None: "grey markers: energy not known",
 }
 MODEL_WORDS = {"resnet50": "ResNet50", "fourcastnet": "FourCastNet"}
-PHASE_WORDS = {"pretrain": "pre-training", "finetune": "fine-tuning"}
+PHASE_WORDS = {"train": "", "pretrain": "pre-training", "finetune": "fine-tuning"}
 
 
 def panel_grid(
@@ -53,19 +55,18 @@ def panel_grid(
     return figure, panels
 
 
-def nothing(sentence: str, width_mm: float) -> style.Drawing:
-    """Make a figure that says why there is nothing to draw."""
-    figure = style.new_figure(width_mm)
-    style.say_instead(figure.subplots(), sentence)
+def nothing(frame: pd.DataFrame) -> style.Drawing:
+    """Make a figure that says why a table has nothing to draw."""
+    figure = style.new_figure(data.width_mm(frame))
+    style.say_instead(figure.subplots(), nothing_sentence(frame))
     return figure
 
 
-def block_title(points: pd.DataFrame, with_phase: bool = True) -> str:
-    """Model and phase of points."""
+def set_block_title(axes: Axes, points: pd.DataFrame, with_phase: bool = True) -> None:
+    """Write model and phase of points above the first panel of their block."""
     model, phase = points["model"].iloc[0], points["phase"].iloc[0]
-    name = MODEL_WORDS.get(model, str(model))
-    phases = "" if phase == "train" or not with_phase else f", {PHASE_WORDS.get(phase, phase)}"
-    return name + phases
+    words = [MODEL_WORDS.get(model, model), PHASE_WORDS.get(phase, phase) if with_phase else ""]
+    axes.set_title(", ".join(filter(None, words)), loc="left", fontweight="bold")
 
 
 def wrap_labels(figure: Figure) -> None:
@@ -76,11 +77,8 @@ def wrap_labels(figure: Figure) -> None:
         spec = axes.get_subplotspec()
         rows, columns = spec.get_geometry()[:2] if spec else (1, 1)
         across_mm = preset.width_mm / columns - (12 if preset.narrow else 18)
-        for set_label, label, mm in (
-            (axes.set_xlabel, axes.get_xlabel(), across_mm),
-            (axes.set_ylabel, axes.get_ylabel(), height_mm / rows - 16),
-        ):
-            set_label(textwrap.fill(label, int(mm / (0.19 * preset.label_size))))
+        for label, mm in ((axes.xaxis.label, across_mm), (axes.yaxis.label, height_mm / rows - 16)):
+            label.set_text(textwrap.fill(label.get_text(), int(mm / (0.19 * preset.label_size))))
 
 
 # --- legend entries -------------------------------------------------------------------------------
@@ -109,13 +107,10 @@ def series_entries(points: pd.DataFrame, looks: Looks, **more: Any) -> list[Arti
     ]
     present = set(points["drawn_origin"])
     if len(present) > 1:
-        base: dict[str, Any] = {"color": style.GREY, "marker": "o", "linestyle": "none"}
-        base["markersize"] = 5.0
-        words = {origin: f"{fill}: {origin}" for origin, fill in FILL_WORDS.items()}
-        words |= {None: "grey markers: energy not known"}  # type: ignore[dict-item]
+        marker: Any = {"color": style.GREY, "marker": "o", "linestyle": "none", "markersize": 5.0}
         entries += [
-            entry(text, **style.origin_style(base, origin))
-            for origin, text in words.items()
+            entry(words, **style.origin_style(marker, origin))
+            for origin, words in FILL_WORDS.items()
             if origin in present
         ]
     return entries
@@ -129,23 +124,16 @@ def write_labels(axes: Axes, labels: Sequence[tuple[float, float, str]]) -> None
     fraction = axes.transData + axes.transAxes.inverted()
     scale = style.PAGE.width_mm / style.preset_at(axes).width_mm
     width, height = (scale * part for part in LABEL_ROOM)
+    box: Any = {"facecolor": "white", "alpha": 0.6, "linewidth": 0, "pad": 0.2}
+    look: Any = {"textcoords": "offset points", "fontsize": LABEL_SIZE, "bbox": box, "zorder": 6}
     taken: list[tuple[float, float]] = []
     for x, y, text in labels:
         across, up = fraction.transform((x, y))
         if any(abs(across - a) < width and abs(up - b) < height for a, b in taken):
             continue
         taken.append((across, up))
-        right = across < 1 - width
-        axes.annotate(
-            text,
-            (x, y),
-            (4 if right else -4, 4),
-            textcoords="offset points",
-            ha="left" if right else "right",
-            fontsize=LABEL_SIZE,
-            bbox={"facecolor": "white", "alpha": 0.6, "linewidth": 0, "pad": 0.2},
-            zorder=6,
-        ).set_in_layout(False)
+        side, offset = ("left", 4) if across < 1 - width else ("right", -4)
+        axes.annotate(text, (x, y), (offset, 4), ha=side, **look).set_in_layout(False)
 
 
 def write_beside(axes: Axes, x: float, y: float, text: str, **look: Any) -> None:

@@ -12,12 +12,7 @@ from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, style
 from scalewatt.figures.axes import Quantity, quantity, scale_axis
 from scalewatt.results.figures.figure_schema import panel_letter
-from scalewatt.results.text.captions import (
-    caption,
-    larger_is_better,
-    metric_words,
-    nothing_sentence,
-)
+from scalewatt.results.text.captions import caption, larger_is_better, metric_words
 
 COSTS = {"energy_kwh": "energy_kwh", "time_h": "runtime_h"}
 """The table's columns on the horizontal axes, and the quantities that they are."""
@@ -29,11 +24,10 @@ PALEST = 0.35
 """How much white is in the colour of a series' smallest n; its largest has none."""
 
 
-def draw(frame: pd.DataFrame) -> style.Drawing:
+def draw(points: pd.DataFrame) -> style.Drawing:
     """Draw a row of two panels for each model and phase: against energy, and against time."""
-    points = data.drawable(frame)
     points = points.assign(drawn_origin=data.drawn_origins(points))
-    width = data.options(frame).width_mm
+    width = data.width_mm(points)
     looks = layout.looks_of(points, width)
     blocks = [rows for _, rows in points.groupby(["model", "phase"], sort=False)]
     with style.applied(width):
@@ -41,13 +35,13 @@ def draw(frame: pd.DataFrame) -> style.Drawing:
             handles = layout.series_entries(points, looks)
             figure, grid = layout.panel_grid([2] * len(blocks), 2, handles, width)
         else:
-            figure, grid = layout.nothing(nothing_sentence(frame), width), []
+            figure, grid = layout.nothing(points), list[Axes]()
         for index, axes in enumerate(grid):
             rows, cost = blocks[index // 2], list(COSTS)[index % 2]
             style.panel_letter(axes, panel_letter(index))
             _draw_panel(axes, rows, cost, looks)
             if index % 2 == 0:
-                axes.set_title(layout.block_title(rows), loc="left", fontweight="bold")
+                layout.set_block_title(axes, rows)
         layout.wrap_labels(figure)
         style.notes(figure, caption(points, "learning", larger_is_better=larger_is_better(points)))
     return figure
@@ -63,7 +57,7 @@ def curves(points: pd.DataFrame, cost: str) -> pd.DataFrame:
     return points.assign(x=points[cost], y=points["metric"]).dropna(subset=["x", "y"])
 
 
-def means(epochs: pd.DataFrame) -> pd.DataFrame:
+def mean_curves(epochs: pd.DataFrame) -> pd.DataFrame:
     """Average x and y over the runs of each configuration, epoch by epoch, in table order.
 
     A mean curve ends where one of the runs lacks a value.
@@ -74,12 +68,12 @@ def means(epochs: pd.DataFrame) -> pd.DataFrame:
     mean = groups.agg(x=("x", "mean"), y=("y", "mean"), known=("x", "size"), **firsts).reset_index()
     lacks = mean["known"] < mean["configuration"].map(runs)
     mean = mean[~lacks.groupby(mean["configuration"]).cummax()]
-    order = {name: index for index, name in enumerate(epochs["configuration"].unique())}
-    in_order = mean["configuration"].map(order).sort_values(kind="stable").index
-    return mean.loc[in_order]
+    places = {name: place for place, name in enumerate(epochs["configuration"].unique())}
+    return mean.sort_values("configuration", key=lambda names: names.map(places), kind="stable")
 
 
 def _draw_panel(axes: Axes, points: pd.DataFrame, cost: str, looks: layout.Looks) -> None:
+    """Draw mean curves with a marker at the end of each, and thin lines for several repeats."""
     epochs = curves(points, cost)
     if epochs.empty:
         has_metric = points["metric"].notna().any()
@@ -87,34 +81,25 @@ def _draw_panel(axes: Axes, points: pd.DataFrame, cost: str, looks: layout.Looks
         return
     shown = quantity(COSTS[cost], data.gpu_word(points), epochs["x"])
     epochs = epochs.assign(x=epochs["x"] * shown.factor)
-    mean, ends = means(epochs), []
-    for series, rows in mean.groupby("series", sort=False):
+    means, labels = mean_curves(epochs), []
+    for series, rows in means.groupby("series", sort=False):
         look = looks[str(series)]
-        lines = [line for _, line in rows.sort_values("gpus", kind="stable").groupby("gpus")]
-        whites = np.linspace(PALEST, 0.0, len(lines)) if len(lines) > 1 else [0.0]
-        for line, white in zip(lines, whites, strict=True):
-            colour = style.paler(look["color"], white)
-            _draw_runs(axes, epochs[epochs["configuration"].isin(line["configuration"])], colour)
-            _draw_means(axes, line, look | {"color": colour})
-        ends += [line.iloc[-1] for line in (lines[0], lines[-1])]
+        counts = sorted(rows["gpus"].unique())
+        whites = dict(zip(counts, np.linspace(PALEST, 0.0, len(counts)), strict=True))
+        for (gpus, configuration), mean in rows.groupby(["gpus", "configuration"]):
+            colour = style.paler(look["color"], whites[gpus] if len(counts) > 1 else 0.0)
+            runs = epochs[epochs["configuration"] == configuration]
+            if runs["repeat"].nunique() > 1:
+                for _, run in runs.groupby("repeat"):
+                    axes.plot(run["x"], run["y"], color=colour, linewidth=0.4, alpha=0.6)
+            line: Any = {"color": colour, "linestyle": look["linestyle"], "zorder": 3}
+            axes.plot(mean["x"], mean["y"], **line)
+            end = mean.iloc[-1]
+            marker = style.origin_style(look | {"color": colour}, end["drawn_origin"])
+            axes.plot(end["x"], end["y"], **marker, zorder=4)
+            if gpus in (counts[0], counts[-1]):
+                labels.append((end["x"], end["y"], str(gpus)))
     axes.set(xlabel=shown.label, ylabel=metric_words(points))
     scale_axis(axes, "x", shown, epochs["x"].tolist())
     scale_axis(axes, "y", Quantity("metric", ""), epochs["y"].tolist())
-    layout.write_labels(axes, [(end["x"], end["y"], str(end["gpus"])) for end in ends])
-
-
-def _draw_runs(axes: Axes, epochs: pd.DataFrame, colour: str) -> None:
-    """Draw a thin line for each repeat, where there are several."""
-    for _, runs in epochs.groupby("configuration"):
-        if runs["repeat"].nunique() > 1:
-            for _, run in runs.groupby("repeat"):
-                axes.plot(run["x"], run["y"], color=colour, linewidth=0.4, alpha=0.6)
-
-
-def _draw_means(axes: Axes, line: pd.DataFrame, look: dict[str, Any]) -> None:
-    """Draw mean curves with a marker at the end of each."""
-    for _, mean in line.groupby("configuration"):
-        style_ = {"color": look["color"], "linestyle": look["linestyle"], "zorder": 3}
-        axes.plot(mean["x"], mean["y"], **style_)
-        end = mean.iloc[-1]
-        axes.plot(end["x"], end["y"], **style.origin_style(look, end["drawn_origin"]), zorder=4)
+    layout.write_labels(axes, labels)

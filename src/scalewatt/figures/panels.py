@@ -18,11 +18,12 @@ from scalewatt.figures import layout, style
 from scalewatt.figures.axes import Quantity, quantity, room_for, scale_axis
 from scalewatt.results.figures.figure_schema import PANEL_FIGURES
 from scalewatt.results.figures.panel_points import SWEPT, prediction_points
+from scalewatt.results.tables.frames import PUBLISHED
 from scalewatt.results.text.captions import (
     caption,
     larger_is_better,
     metric_words,
-    nothing_sentence,
+    prediction_facts,
 )
 
 FRONT: Any = {"color": style.INK, "linewidth": 0.8, "linestyle": (0, (4, 2)), "zorder": 2}
@@ -40,22 +41,22 @@ PART_WORDS = {
 
 def draw(frame: pd.DataFrame) -> style.Drawing:
     """Draw a grid of panels for each block; panels without points are left out."""
-    figure = PANEL_FIGURES[frame.attrs["figure"]]
-    points, width = data.points_of(points_table(frame)), data.options(frame).width_mm
+    figure, width = PANEL_FIGURES[frame.attrs["figure"]], data.width_mm(frame)
+    points = points_table(frame)
+    points = points.assign(valued=data.has_value(points), drawn_origin=data.drawn_origins(points))
     looks = layout.looks_of(points, width)
     shown = points[points["panel"].isin(points.loc[points["valued"], "panel"])]
     blocks = [block for _, block in shown.groupby(figure.blocks or "figure", sort=False)]
     with style.applied(width):
         if not blocks:
-            drawing = layout.nothing(nothing_sentence(frame), width)
+            drawing = layout.nothing(frame)
         else:
             counts = [block["panel"].nunique() for block in blocks]
             drawing, grid = layout.panel_grid(counts, figure.columns, _handles(shown, looks), width)
         for block in blocks:
             panels, grid = grid[: block["panel"].nunique()], grid[block["panel"].nunique() :]
             if figure.blocks:
-                title = layout.block_title(block, "phase" in figure.blocks)
-                panels[0].set_title(title, loc="left", fontweight="bold")
+                layout.set_block_title(panels[0], block, "phase" in figure.blocks)
             for axes, (letter, rows) in zip(panels, data.groups(block, "panel"), strict=True):
                 style.panel_letter(axes, letter)
                 if rows["y_name"].iloc[0] == "line":
@@ -75,7 +76,7 @@ def points_table(frame: pd.DataFrame) -> pd.DataFrame:
 def plotted(frame: pd.DataFrame) -> pd.DataFrame:
     """Rows of the points that are drawn."""
     points = points_table(frame)
-    return points[data.has_value(points).fillna(False).to_numpy(bool)]
+    return points[data.has_value(points)]
 
 
 # --- one panel ------------------------------------------------------------------------------------
@@ -88,8 +89,7 @@ def _draw_points(axes: Axes, rows: pd.DataFrame, block: pd.DataFrame, looks: lay
         columns = [axis, f"{axis}_low", f"{axis}_high"]
         rows = rows.assign(**{name: rows[name] * shown.factor for name in columns})
     valued = rows[rows["valued"]]
-    _draw_series(axes, rows, looks, x.joined)
-    axes.set(xlabel=x.label, ylabel=y.label)
+    _draw_series(axes, rows, looks, "joined" in x.tags)
     # The same x in all panels of a block.
     same = block[block["valued"] & (block["x_name"] == x.name)]
     extents = {"x": (x, (same["x"] * x.factor).tolist()), "y": (y, valued["y"].tolist())}
@@ -99,11 +99,13 @@ def _draw_points(axes: Axes, rows: pd.DataFrame, block: pd.DataFrame, looks: lay
         extents["y"][1].append(1.0)
         axes.axhline(1.0, **REFERENCE)
     for which, (shown, values) in extents.items():
+        axes.set(**{f"{which}label": shown.label})
         ends = valued[[f"{which}_low", f"{which}_high"]].dropna().to_numpy(float).ravel().tolist()
-        scale_axis(axes, which, shown, room_for(values, ends, log=shown.scale != "linear"))
+        scale_axis(axes, which, shown, room_for(values, ends, log=bool(shown.base)))
     if y.name == "speedup":
         axes.plot(axes.get_xlim(), axes.get_xlim(), **REFERENCE, gid="ideal")
-    _draw_fronts(axes, valued)
+    if x.name not in SWEPT:
+        _draw_fronts(axes, valued)
 
 
 def _quantity(rows: pd.DataFrame, axis: str) -> Quantity:
@@ -120,13 +122,14 @@ def _draw_series(axes: Axes, points: pd.DataFrame, looks: layout.Looks, joined: 
     """
     ordered = points.sort_values(["gpus", "x"], kind="stable")
     ordered = ordered if joined else ordered.dropna(subset=["x", "y"])
-    ordered = ordered.assign(origin=ordered["drawn_origin"].fillna("").astype(str))
-    for key in ordered[["series", "origin"]].drop_duplicates().itertuples(index=False, name=None):
-        series, origin = map(str, key)
-        is_published = origin == data.PUBLISHED
-        rows = ordered[ordered["series"] == series]
-        rows = rows[rows["origin"].eq(data.PUBLISHED) == is_published]
-        look = style.origin_style(looks[series], origin or None)
+    ordered = ordered.assign(
+        origin=ordered["drawn_origin"].fillna("None").astype(str),
+        published=ordered["drawn_origin"] == PUBLISHED,
+    )
+    keys = ordered[["series", "origin", "published"]].drop_duplicates()
+    for series, origin, is_published in keys.itertuples(index=False, name=None):
+        rows = ordered[(ordered["series"] == series) & (ordered["published"] == is_published)]
+        look = style.origin_style(looks[series], origin)
         look |= {} if joined and not is_published else {"linestyle": "none"}
         line, _, _ = axes.errorbar(
             rows["x"].to_numpy(float),
@@ -138,7 +141,7 @@ def _draw_series(axes: Axes, points: pd.DataFrame, looks: layout.Looks, joined: 
             capsize=0.4 * look["markersize"],
             zorder=4 if is_published else 3,
         )
-        line.set_gid(f"points-{rows['panel'].iloc[0]}-{series}-{origin or None}")
+        line.set_gid(f"points-{rows['panel'].iloc[0]}-{series}-{origin}")
 
 
 def _error_lengths(rows: pd.DataFrame, axis: str) -> Any:
@@ -150,8 +153,6 @@ def _error_lengths(rows: pd.DataFrame, axis: str) -> Any:
 
 def _draw_fronts(axes: Axes, points: pd.DataFrame) -> None:
     """Join the Pareto-optimal points of each phase, origin and scope, and label them, then the others."""
-    if points["x_name"].iloc[0] in SWEPT:
-        return
     for _, front in _fronts(points):
         front = front.sort_values("x")
         axes.plot(front["x"], front["y"], **FRONT, gid="front")
@@ -195,7 +196,7 @@ def _part_colour(index: int, count: int) -> str:
 def _handles(points: pd.DataFrame, looks: layout.Looks) -> list[Artist]:
     """Legend entries: series, what the fill of markers means, reference, front, parts of bars."""
     valued = points[points["valued"]]
-    has_lines = any(quantity(name).joined for name in valued["x_name"].unique())
+    has_lines = any("joined" in quantity(name).tags for name in valued["x_name"].unique())
     look = {} if has_lines else {"linestyle": "none"}
     handles = layout.series_entries(valued, looks, **look)
     if valued["y_name"].eq("speedup").any():
@@ -211,18 +212,18 @@ def _handles(points: pd.DataFrame, looks: layout.Looks) -> list[Artist]:
 
 def _caption(frame: pd.DataFrame, points: pd.DataFrame) -> list[str]:
     name, word = frame.attrs["figure"], data.gpu_word(frame)
-    valued = points[points["valued"]]
     text = PANEL_FIGURES[name].text
     if name == "prediction":
-        return caption(frame, name, text=text, **_prediction_facts(data.drawable(frame)))
-    empty = points[~points["panel"].isin(valued["panel"])].drop_duplicates("panel")
-    lacking = points[~points["valued"] & points["n_repeats"].notna()]
-    lacking = lacking[lacking["panel"].isin(valued["panel"])]
+        return caption(frame, name, text=text, **prediction_facts(frame))
+    valued = points[points["valued"]]
+    is_shown = points["panel"].isin(valued["panel"])
+    empty = points[~is_shown].drop_duplicates("panel")
+    lacking = points[is_shown & ~points["valued"] & points["n_repeats"].notna()]
     return caption(
         points,
         name,
         text=text,
-        error_bars=data.options(frame).error_bars if len(valued) else "",
+        error_bars=data.option(frame, "error_bars", "interval") if len(valued) else "",
         larger_is_better=larger_is_better(valued[valued["y_name"] == "metric_last"]),
         empty_panels=[
             f"{row.panel} ({quantity(row.y_name, word, label='metric').label})"
@@ -232,29 +233,3 @@ def _caption(frame: pd.DataFrame, points: pd.DataFrame) -> list[str]:
             panel: list(rows["configuration"]) for panel, rows in data.groups(lacking, "panel")
         },
     )
-
-
-def _prediction_facts(rows: pd.DataFrame) -> dict[str, Any]:
-    """Facts of the caption of `prediction`: how near predictions were, and what was not predicted."""
-    words = {"runtime_h": "Run time", "energy_kwh": "Energy"}
-    rows = rows[rows["quantity"].isin(list(words))]
-    known = rows["calibrated_on"].astype(bool)
-    tested = rows[~known & rows["error"].notna()]
-    reasons = rows[rows["reason"].fillna("") != ""].groupby("reason", sort=False)
-    warnings = [text for text in rows["warnings"].dropna().unique() if text]
-    return {
-        "model": rows.attrs.get("scaling_model"),
-        "sources": rows.attrs.get("sources", []),
-        "accuracy": [
-            {
-                "quantity": words[name],
-                "inside": int(group["in_interval"].sum()),
-                "compared": len(group),
-                "error": 100 * group["error"].abs().mean(),
-            }
-            for name, group in data.groups(tested, "quantity")
-        ],
-        "calibrated_on": list(rows.loc[known, "configuration"].unique()),
-        "not_predicted": {str(why): list(group["configuration"]) for why, group in reasons},
-        "warnings": [text[:1].upper() + text[1:] for text in warnings],
-    }

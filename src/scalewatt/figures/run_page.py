@@ -35,20 +35,15 @@ STAGES: dict[str, tuple[str, str]] = {
 }
 """Colour and hatch of each stage in the strip; panels are shaded in a paler tint."""
 TINT, BAND_ALPHA = 0.82, 0.3
-MOST_FLAGS = 8
 TITLE_SIZE, SMALL_SIZE = 7.5, 6.0
+ENERGY_INTERVAL = ("energy_origin", "energy_low_kwh", "energy_high_kwh")
 
 
-def save_pages(pages: Iterable[RunPage], results: Path) -> list[Path]:
+def save_pages(pages: Iterable[RunPage], results: Path) -> None:
     """Write figures/runs/<configuration>/<repeat>.svg below `results` for each page."""
-    folder = results / "figures" / "runs"
-    return [
-        path
-        for page in pages
-        for path in save(
-            draw(page), folder / page.row["configuration"] / str(page.row["repeat"]), ["svg"]
-        )
-    ]
+    for page in pages:
+        folder = results / "figures" / "runs" / page.row["configuration"]
+        save(draw(page), folder / str(page.row["repeat"]), ["svg"])
 
 
 def draw(page: RunPage) -> style.Drawing:
@@ -83,32 +78,25 @@ def draw(page: RunPage) -> style.Drawing:
 
 
 def title_lines(page: RunPage) -> list[str]:
-    """Lines that say which run it is, its totals with origin and scope, and why it is excluded."""
+    """Name the run in lines, with its energy and time, and why it is excluded."""
     row = page.row
     ranks = "processes" if counts_processes(row) else "GPUs"
+    energy = "Energy not known"
+    if row["energy_kwh"] is not None:
+        words = ORIGIN_WORDS[row["energy_origin"]], f"scope {row['energy_scope']}"
+        interval = interval_words(*(row[name] for name in ENERGY_INTERVAL))
+        energy = f"Energy {with_unit(row['energy_kwh'], 'kWh')} " + ", ".join(
+            filter(None, [*words, interval, f"coverage {percent(row['coverage'])}"])
+        )
     sentences = [
         f"{row['configuration']}, repeat {row['repeat']}: {ranks} {row['gpus']}, nodes {page.nodes}, "
         f"{row['device_name'] or row['device']}",
-        f"{energy_words(page)}; run time {with_unit(row['runtime_s'] / 3600, 'h', 3)}",
+        f"{energy}; run time {with_unit(row['runtime_s'] / 3600, 'h', 3)}",
     ]
     if row["excluded"] is not None:
         sentences.append(f"Excluded from tables and figures: {row['excluded']}")
     # Ids of configurations stay whole.
     return [line for text in sentences for line in textwrap.wrap(text, 118, break_on_hyphens=False)]
-
-
-def energy_words(page: RunPage) -> str:
-    """State the energy with origin, interval, scope and coverage, or what was recorded of an unknown one."""
-    row = page.row
-    if row["energy_scope"] is None:
-        return "No device has a sensor or an estimate, so no energy"
-    words = f"scope {row['energy_scope']}, coverage {percent(row['coverage'])}"
-    if row["energy_kwh"] is None:
-        recorded = with_unit(row["recorded_energy_kwh"] or 0.0, "kWh")
-        return f"Energy not known, {recorded} recorded, {words}"
-    interval = interval_words(row["energy_origin"], row["energy_low_kwh"], row["energy_high_kwh"])
-    energy = f"{with_unit(row['energy_kwh'], 'kWh')} {ORIGIN_WORDS[row['energy_origin']]}"
-    return ", ".join(filter(None, [f"Energy {energy}", interval, words]))
 
 
 def note_sentences(page: RunPage) -> list[str]:
@@ -122,18 +110,14 @@ def note_sentences(page: RunPage) -> list[str]:
         waited = with_unit(page.segments["waited_s"].sum() / 3600, "h", 3)
         sentences.append(f"Segments: {len(page.segments)}; {waited} between them are left out.")
     if lost := page.row["discarded_energy_kwh"]:
-        sentences.append(f"Of it {with_unit(lost, 'kWh')} were lost work, which was repeated.")
+        sentences.append(f"Lost work, which was repeated, used {with_unit(lost, 'kWh')} of it.")
     if page.row["energy_origin"] == SIMULATED:
         sentences.append(ASSUMED)
-    flags = pd.DataFrame(read_flags(page.row["flags"]), columns=["code", "device", "detail"])
-    kinds = [rows for _, rows in flags.groupby("code", sort=False)]
-    for rows in kinds[:MOST_FLAGS]:
-        code, device, detail = rows.iloc[0]
-        words = FLAG_WORDS.get(code, code) + (f" ({device})" if device else "")
-        more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
-        sentences.append(f"{words[:1].upper()}{words[1:]}: {detail}{more}")
-    if len(kinds) > MOST_FLAGS:
-        sentences.append(f"Other kinds of flags, in the energy table: {len(kinds) - MOST_FLAGS}.")
+    codes = dict.fromkeys(flag["code"] for flag in read_flags(page.row["flags"]))
+    if codes:
+        sentences.append(
+            f"Flags (details in the report): {'; '.join(FLAG_WORDS[code] for code in codes)}."
+        )
     return sentences
 
 
@@ -141,18 +125,18 @@ def note_sentences(page: RunPage) -> list[str]:
 
 
 def _draw_strip(axes: Axes, page: RunPage) -> None:
-    """Draw the stages in full colour, with a dashed line and a number where a segment begins."""
+    """Draw the stages in full colour, with a number where a segment begins."""
     for stage, (colour, hatch) in STAGES.items():
         look: Any = {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0}
         axes.broken_barh(_ranges(page, stage), (0, 1), **look)
     axes.set_ylim(0, 1)
     axes.set_axis_off()
+    small: Any = {"fontsize": SMALL_SIZE}
     if page.spans.empty:
-        look = {"color": style.GREY, "fontsize": SMALL_SIZE, "va": "center"}
-        axes.text(0, 0.5, "no stages were recorded", **look)
+        axes.text(0, 0.5, "no stages were recorded", color=style.GREY, va="center", **small)
     for number, start_s in page.segments["start_s"].iloc[1:].items():
-        look = {"fontsize": SMALL_SIZE, "va": "bottom", "ha": "center"}
-        axes.text(start_s, 1, f"segment {number}", **look).set_in_layout(False)
+        text = axes.text(start_s, 1, f"segment {number}", va="bottom", ha="center", **small)
+        text.set_in_layout(False)
 
 
 def _ranges(page: RunPage, stage: str) -> list[tuple[float, float]]:

@@ -161,15 +161,11 @@ def preset_at(artist: Artist) -> Preset:
 
 def add_legend(figure: Figure, handles: Sequence[Artist], length: float = 3.2) -> float:
     """Put a legend above the panels, in as few rows as fit its width; return its height in mm."""
-    for rows in range(1, len(handles) + 1):
-        legend = figure.legend(
-            handles=handles,
-            loc="outside upper center",
-            ncols=-(-len(handles) // rows),
-            handlelength=length,
-        )
+    look: Any = {"loc": "outside upper center", "handlelength": length, "columnspacing": 1.2}
+    for columns in range(len(handles), 0, -1):
+        legend = figure.legend(handles=handles, ncols=columns, **look)
         box = legend.get_window_extent()
-        if box.width <= figure.bbox.width or rows == len(handles):
+        if box.width <= figure.bbox.width or columns == 1:
             return float(box.height / figure.dpi * MM_PER_INCH)
         legend.remove()
     return 0.0

@@ -1,8 +1,9 @@
 """The columns of all tables, from `columns.csv`: schemas, labels with units, and the pages of the tables.
 
-A row of the file is a column of a table. `tags` say of a column of `runs` that it is a `quantity`, which is
-averaged over repeats, an `energy` quantity, which has the origin and scope of `energy_kwh`, a `bound` of an
-energy's interval, or `derived` from what the files of a run say.
+A row of the file is a column of a table. `tags` mark columns of `runs`: a `quantity` is averaged over
+repeats, an `energy` quantity has the origin and scope of `energy_kwh`, a `bound` is one of an energy's
+interval, and `derived` columns follow from what the files of a run have. Rows of `axes` say how figures show
+a quantity.
 """
 
 from __future__ import annotations
@@ -21,13 +22,6 @@ QUANTITY = "<quantity>"
 SEVERAL = "several"
 """Stands for the metric, or the device, of runs that have different ones."""
 METRIC_OF_MODEL = {"resnet50": "top1_error_percent", "fourcastnet": "z500_rmse_m2_s2"}
-_TYPES = {
-    "string": pa.string(),
-    "int32": pa.int32(),
-    "int64": pa.int64(),
-    "float64": pa.float64(),
-    "bool": pa.bool_(),
-}
 
 
 class Column(NamedTuple):
@@ -54,17 +48,17 @@ def _tables() -> dict[str, dict[str, Column]]:
 
 
 def columns(table: str) -> dict[str, Column]:
-    """Map the names of a table's columns to what the file says of them, in the table's order."""
+    """Map the names of a table's columns to their rows of the file, in the table's order."""
     return _tables().get(table, {})
 
 
 def schema(table: str, quantities: Iterable[str] = ()) -> pa.Schema:
     """Arrow schema of a table, with the columns of each of `quantities` at its end."""
     rows = columns(table).values()
-    fields = [(row.name, _TYPES[row.type]) for row in rows if QUANTITY not in row.name]
     summed = [row for row in rows if QUANTITY in row.name]
+    fields = [(row.name, pa.type_for_alias(row.type)) for row in rows if row not in summed]
     fields += [
-        (row.name.replace(QUANTITY, quantity), _TYPES[row.type])
+        (row.name.replace(QUANTITY, quantity), pa.type_for_alias(row.type))
         for quantity in quantities
         for row in summed
     ]
@@ -79,9 +73,7 @@ def tagged(tag: str) -> tuple[str, ...]:
 def label(name: str, gpu_word: str = "GPUs") -> str:
     """Label of a column of `runs`, without its unit; `gpu_word` is what n counts: GPUs or processes."""
     row = columns(RUNS_TABLE).get(name)
-    if row is None or not row.label:
-        return name
-    return in_words(row.label, gpu_word)
+    return in_words(row.label, gpu_word) if row and row.label else name
 
 
 def singular(gpu_word: str) -> str:
@@ -102,7 +94,7 @@ def unit(name: str) -> str:
 
 
 def with_unit_of(name: str, gpu_word: str = "GPUs") -> str:
-    """Label of a column of `runs` with its unit in brackets: the head of a table's column, or of an axis."""
+    """Label of a column of `runs` with its unit in brackets: the head of a table's column."""
     return f"{label(name, gpu_word)} ({unit(name)})" if unit(name) else label(name, gpu_word)
 
 

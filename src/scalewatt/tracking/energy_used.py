@@ -26,7 +26,7 @@ from scalewatt.recordings.journal import journal_files, last_stamps
 from scalewatt.recordings.node_names import same_node
 from scalewatt.recordings.stages import read_stages
 from scalewatt.recordings.terms import DEVICE_KINDS, ESTIMATED, J_PER_KWH, MEASURED, SIMULATED
-from scalewatt.results.tables.read_table import read_checked
+from scalewatt.results.tables.frames import read_checked
 from scalewatt.run_files.inventory import Inventory, Published, began_s, folders, json_object
 from scalewatt.run_files.record import description_path, read_segments
 

@@ -1,7 +1,7 @@
 """The columns of figures' tables and of Table 1 (docs/tables/index.md), and what figures of panels show.
 
-A figure of panels is a line of figures.csv. Of its columns, `lines` is what a line joins (the points of a
-series; one point a configuration; the batches or the clocks and limits of one training), `blocks` what has
+A line of figures.csv describes figures of panels. Of its columns, `lines` is what a line joins (the points of
+a series; one point a configuration; the batches or the clocks and limits of one training), `blocks` what has
 rows of panels of its own, `labels` what is written at points, and `panels` are the quantities `x:y` on their
 axes. A star marks panels with a Pareto front, `a+b` are the parts of bars, and `B2=` is a letter other than
 the next one.
@@ -50,29 +50,20 @@ def _panel(index: int, words: str) -> Panel:
     return Panel(letter or panel_letter(index), x_name, y_name.rstrip("*"), has_front)
 
 
-def _read_figures() -> dict[str, PanelFigure]:
-    path = Path(__file__).with_name("figures.csv")
-    with path.open(encoding="utf-8", newline="") as file:
-        return {
-            row["figure"]: PanelFigure(
-                row["lines"],
-                row["blocks"].split(),
-                int(row["columns"]),
-                row["labels"].split(),
-                [_panel(index, words) for index, words in enumerate(row["panels"].split())],
-                row["text"],
-            )
-            for row in csv.DictReader(file)
-        }
+with Path(__file__).with_name("figures.csv").open(encoding="utf-8", newline="") as _file:
+    PANEL_FIGURES = {
+        name: PanelFigure(
+            row["lines"],
+            row["blocks"].split(),
+            int(row["columns"]),
+            row["labels"].split(),
+            [_panel(index, words) for index, words in enumerate(row["panels"].split())],
+            row["text"],
+        )
+        for row in csv.DictReader(_file)
+        for name in row["figures"].split()
+    }
 
-
-PANEL_FIGURES = _read_figures()
-
-COPIED = (
-    *("configuration", "model", "phase", "device", "device_name", "gpus", "local_batch_size"),
-    *("global_batch_size", "dataset_samples", "n_repeats", "energy_origin", "energy_scope"),
-)
-"""What the rows of a figure's table have of their configuration."""
 TABLE1_QUANTITIES = ("energy_kwh", "energy_per_node_kwh", "runtime_h", "gpu_hours", "metric_last")
 VARIANT_QUANTITIES = (
     *("runtime_h", "energy_kwh", "energy_per_sample_j", "mean_gpu_power_w"),
@@ -104,12 +95,7 @@ LEARNING = schema("learning")
 
 SCHEMAS = {
     **dict.fromkeys(PANEL_FIGURES, POINTS),
-    "figure1": OVERVIEW,
-    "figure5": POWER,
-    "table1": TABLE1,
-    "variants": VARIANTS,
-    "breakdown": BREAKDOWN,
-    "learning": LEARNING,
-    "prediction": PREDICTION,
+    **{"figure1": OVERVIEW, "figure5": POWER, "table1": TABLE1, "variants": VARIANTS},
+    **{"breakdown": BREAKDOWN, "learning": LEARNING, "prediction": PREDICTION},
 }
 """The columns of each figure's table."""

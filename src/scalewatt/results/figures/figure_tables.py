@@ -1,4 +1,4 @@
-"""The tables of figures and of Table 1, from configurations' means."""
+"""The tables of figures, of Table 1 and of variants, from configurations' means."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from scalewatt.results.figures.breakdown_table import breakdown
 from scalewatt.results.figures.figure_schema import (
     OVERVIEW,
     PANEL_FIGURES,
+    RATIOS,
     TABLE1,
     TABLE1_QUANTITIES,
+    VARIANTS,
 )
 from scalewatt.results.figures.learning_table import learning
 from scalewatt.results.figures.panel_points import panel_points
 from scalewatt.results.figures.power_trace import power
-from scalewatt.results.figures.variants_table import variants
 from scalewatt.results.tables.frames import frame_of
 from scalewatt.results.tables.published import is_overlaid, published_lines
-from scalewatt.results.tables.scaling import ENDS, lines_of, points_of
+from scalewatt.results.tables.repeat_statistics import quotients
+from scalewatt.results.tables.scaling import ENDS, energy_quotients, lines_of, points_of
 
 
 def overview(
@@ -32,7 +34,7 @@ def overview(
         for series in definition["series"]
         for point in series["points"]
     ]
-    return frame_of([{name: row[name] for name in OVERVIEW.names} for row in rows], OVERVIEW)
+    return frame_of(rows, OVERVIEW)
 
 
 def table1(
@@ -54,13 +56,28 @@ def table1(
     return rows.rename(columns=names)[TABLE1.names]
 
 
+def variants(
+    definition: dict[str, Any], configurations: pd.DataFrame, _results: Path
+) -> pd.DataFrame:
+    """One training done in several ways: a row per configuration that has runs, with ratios to its baseline.
+
+    The interval of a ratio needs repeats of both, which are independent. Null if a mean is not known, or
+    where two energies are not comparable. A baseline divided by itself is 1, without interval.
+    """
+    rows = pd.DataFrame(definition["variants"]).merge(configurations, on="configuration")
+    by_id = configurations.set_index("configuration", drop=False)
+    baselines = by_id.reindex(rows["baseline"]).set_axis(rows.index)
+    for name, quantity in RATIOS.items():
+        divide = quotients if quantity == "runtime_h" else energy_quotients
+        ratios = divide(rows, baselines, quantity)
+        ends = {name: "mean", f"{name}_low": "low", f"{name}_high": "high"}
+        rows = rows.assign(**{column: ratios[part] for column, part in ends.items()})
+    return rows[VARIANTS.names]
+
+
 BUILDERS = {
     **dict.fromkeys(PANEL_FIGURES, panel_points),
-    "figure1": overview,
-    "figure5": power,
-    "breakdown": breakdown,
-    "learning": learning,
-    "table1": table1,
-    "variants": variants,
+    **{"figure1": overview, "figure5": power, "breakdown": breakdown, "learning": learning},
+    **{"table1": table1, "variants": variants},
 }
 """What builds the table of each figure, from its definition, configurations and the results' folder."""

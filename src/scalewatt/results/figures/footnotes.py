@@ -1,20 +1,30 @@
-"""Notes that a caption has of the runs of a table: published points, simulations, estimates and seeds."""
+"""Metadata of a table for its caption: notes on its runs, what n counts, and why energies are not known."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from scalewatt.campaign.campaign_types import SAME
+from scalewatt.campaign.campaign_types import SAME, VARIED
+from scalewatt.campaign.run_spec import read_spec
+from scalewatt.common.files import read_json_object
 from scalewatt.recordings.terms import SIMULATED
 from scalewatt.results.figures.figure_schema import PANEL_FIGURES
 from scalewatt.results.tables.estimates import is_estimated
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import is_overlaid
-from scalewatt.results.text.flag_labels import read_flags
+from scalewatt.results.tables.run_row import RunFiles
+from scalewatt.results.text.flag_labels import (
+    FLAG_WORDS,
+    NULL_ENERGY,
+    counts_processes,
+    read_flags,
+)
 
+Row = dict[str, Any]
 ASSUMED = (
     "Simulated: run times and whole energies are the scaling model's. Errors that were not published, the "
     "parts of GPUs, CPUs and memory in the energy if the model does not know them, power over time and the "
@@ -25,15 +35,12 @@ _WITH_ERRORS = ("learning", "table1", "variants")
 """Tables that show errors, besides figures with a panel of them."""
 
 
-def notes(
-    definition: Mapping[str, Any], runs: pd.DataFrame, seeds: Mapping[str, str | None]
-) -> list[str]:
-    """Sentences on the runs of a table, as far as they concern any of them; `seeds` as of `seed_notes`."""
+def notes(definition: Mapping[str, Any], runs: pd.DataFrame, results: Path) -> list[str]:
+    """Sentences on the runs of a table, as far as they concern any of them."""
     counted, notes = runs[runs["excluded"].isna()], []
     if is_overlaid(definition):
         notes.append("Published: Huber et al. (2025), where they have the same training.")
-        protocols = sorted({*counted["protocol"]} - {"paper"})
-        if protocols:
+        if protocols := sorted({*counted["protocol"]} - {"paper"}):
             words = ", ".join(protocols)
             notes.append(f"Published runs followed protocol paper, these (also) {words}.")
     if counted["energy_origin"].eq(SIMULATED).any():
@@ -46,7 +53,13 @@ def notes(
                 kinds.setdefault(flag["detail"], {})[kind] = None
     notes += [f"Simulated {', '.join(names)}: {detail}." for detail, names in kinds.items()]
     notes += estimate_notes(counted)
-    return notes + (seed_notes(seeds) if _shows_errors(definition.get("figure")) else [])
+    if _shows_errors(definition.get("figure")):
+        seeds = list(repeat_seeds(runs, results).values())
+        for seed, words in ((SAME, "Repeats share one seed"), (None, "Repeats may share a seed")):
+            if count := seeds.count(seed):
+                some = f" (configurations: {count} of {len(seeds)})" * (count < len(seeds))
+                notes.append(f"{words}{some}: {SCATTER}")
+    return notes
 
 
 def estimate_notes(runs: pd.DataFrame) -> list[str]:
@@ -66,23 +79,51 @@ def estimate_notes(runs: pd.DataFrame) -> list[str]:
     ]
 
 
-def seed_notes(seeds: Mapping[str, str | None]) -> list[str]:
-    """Sentences on repeats that do not tell how errors scatter.
-
-    `seeds` of the repeats' errors, by configuration: same, varied, or null where they are not known.
-    """
-    same, unknown = ([id_ for id_, seed in seeds.items() if seed == kind] for kind in (SAME, None))
-    of_same, of_unknown = (
-        "" if len(ids) == len(seeds) else f" of {len(ids)} of {len(seeds)} configurations"
-        for ids in (same, unknown)
-    )
-    notes = [f"Repeats{of_same} share one seed: {SCATTER}"] if same else []
-    if unknown:
-        notes.append(f"Whether repeats{of_unknown} share a seed is not known; if so, {SCATTER}")
-    return notes
-
-
 def _shows_errors(figure: str | None) -> bool:
     panels = PANEL_FIGURES[figure].panels if figure in PANEL_FIGURES else ()
     shown = any(panel.y_name.startswith("metric_") for panel in panels)
     return figure is None or figure in _WITH_ERRORS or shown
+
+
+def repeat_seeds(runs: pd.DataFrame, results: Path) -> dict[str, str | None]:
+    """Seeds of repeats that count and have an error, by configuration: same, varied, or null if not known."""
+    counted = runs[runs["excluded"].isna() & runs["metric_last"].notna()]
+    seeds: dict[str, str | None] = {}
+    for id_, repeats in counted.groupby("configuration", sort=False)["repeat"]:
+        folders = [RunFiles(results, str(id_), repeat).folder for repeat in repeats]
+        if len(folders) == 1:
+            continue
+        known = {read_spec(folder / "spec.json").seed for folder in folders}
+        words: set[Any] = {SAME if len(known) == 1 else VARIED}
+        if None in known:  # the descriptions that they were registered with may say it
+            paths = [folder / "provenance.json" for folder in folders]
+            words = {read_json_object(path).get("seeds") for path in paths if path.is_file()}
+        seeds[str(id_)] = words.pop() if len(words) == 1 else None
+    return seeds
+
+
+def what_n_counts(definition: Mapping[str, Any], runs: pd.DataFrame) -> str:
+    """`GPUs`, `processes`, or `ranks` of both; by the campaign's devices where no runs tell it."""
+    if "torch_devices" in definition:
+        words = {"cpu": "processes", "cuda": "GPUs"}
+        names = {words.get(device, "ranks") for device in definition["torch_devices"]}
+    else:
+        names = {"processes" if counts_processes(row) else "GPUs" for row in records(runs)}
+    return "ranks" if len(names) > 1 else next(iter(names), "GPUs")
+
+
+def unknown_energies(runs: pd.DataFrame) -> dict[str, str]:
+    """Name why the energy of a configuration is not known, by the flags of its runs that count."""
+    why: dict[str, str] = {}
+    for id_, counted in runs[runs["excluded"].isna()].groupby("configuration", sort=False):
+        words: dict[str, None] = {}
+        unknown = records(counted[counted["energy_kwh"].isna()])
+        for row in unknown:
+            codes = {flag["code"] for flag in read_flags(row["flags"])}
+            usual = "absent" if row["energy_scope"] is None else "not_recorded"
+            known = [code for code in NULL_ENERGY if code in codes] or [usual]
+            words |= dict.fromkeys(FLAG_WORDS[code] for code in known)
+        if unknown:
+            some = f" in {len(unknown)} of {len(counted)} runs" * (len(unknown) < len(counted))
+            why[str(id_)] = "; ".join(words) + some
+    return why

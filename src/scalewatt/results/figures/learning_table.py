@@ -16,15 +16,13 @@ import pandas as pd
 
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.energies.tables import BOUNDS, EPOCHS_SCHEMA, EnergyTotals
-from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.recordings.terms import J_PER_KWH
 from scalewatt.results.columns import SEVERAL
 from scalewatt.results.figures.breakdown_table import counted_repeats
-from scalewatt.results.figures.figure_schema import COPIED, LEARNING
+from scalewatt.results.figures.figure_schema import LEARNING
 from scalewatt.results.tables.estimates import ORIGINS
-from scalewatt.results.tables.frames import to_frame, to_table
-from scalewatt.results.tables.read_table import read_checked
-from scalewatt.results.tables.run_row import RunFiles, read_energy, read_history
+from scalewatt.results.tables.frames import read_checked, to_frame, to_table
+from scalewatt.results.tables.run_row import RunFiles, read_history, read_totals
 from scalewatt.results.tables.scaling import lines_of
 
 _JOULES = {
@@ -51,17 +49,14 @@ def learning(
     ]
     if not epochs:
         return to_frame(LEARNING.empty_table())
-    copied = ["series", "label", *COPIED, "metric_name", "metric_goal"]
-    copied += ["energy_unlike", "torch_device"]
-    rows = chosen[copied].merge(pd.concat(epochs), on="configuration")
+    rows = chosen.merge(pd.concat(epochs), on="configuration").assign(figure=definition["figure"])
     # A curve is the mean over repeats: energies of unlike origin or scope have none, and neither energy nor
     # time has where repeats ran on different kinds of devices.
     elsewhere = rows["torch_device"] == SEVERAL
     energies = list(_JOULES)
     rows[energies] = rows[energies].mask(rows["energy_unlike"].notna() | elsewhere)
     rows["time_h"] = rows["time_h"].mask(elsewhere)
-    rows = rows.assign(figure=definition["figure"])
-    return to_frame(to_table(rows[LEARNING.names], LEARNING))
+    return to_frame(to_table(rows, LEARNING))
 
 
 def run_epochs(files: RunFiles) -> pd.DataFrame:
@@ -71,15 +66,12 @@ def run_epochs(files: RunFiles) -> pd.DataFrame:
     of it where the history has a single row and no epoch was marked, as of a registered run.
     """
     spec = read_spec(files.folder / "spec.json")
-    staged = spec.protocol != "paper"
-    totals = EnergyTotals(read_energy(files), staged)
+    totals = read_totals(files, spec.protocol)
     history = pd.DataFrame(read_history(files.folder / "history.parquet"))
     parts: pd.DataFrame = read_checked(files.epochs, EPOCHS_SCHEMA).to_pandas()
     counted = parts["device_kind"].isin(totals.scope)
-    counted &= staged | (parts["stage"] != "stage_data")
+    counted &= (spec.protocol != "paper") | (parts["stage"] != "stage_data")
     used = _since_start(history, totals, parts[counted], spec.nodes)
-    if not totals.scope:
-        used["time_s"] = _clocked(history, files, staged)
     if totals.origin not in ORIGINS:
         used[list(BOUNDS)] = np.nan
     return history[["epoch", "metric"]].assign(
@@ -122,16 +114,3 @@ def _since_start(
     ends = sums.reset_index().dropna(subset="epoch").set_index("epoch").reindex(history["epoch"])
     ends.loc[:, ends.isna().any()] = np.nan
     return ends[_USED].reset_index(drop=True)
-
-
-def _clocked(history: pd.DataFrame, files: RunFiles, staged: bool) -> list[float | None]:
-    """Seconds to the end of each epoch by the stages' events, for a run without any power or estimate."""
-    events = read_checked(files.folder / "events.parquet", EVENTS_SCHEMA).to_pandas()
-    events = events[staged | (events["stage"] != "stage_data")]
-    ends = events[events["stage"] != "checkpoint"].groupby(["segment", "epoch"])["end_s"].max()
-    seconds: list[float | None] = []
-    for key in zip(history["segment"], history["epoch"], strict=True):
-        begun = events[events["start_s"] < ends.get(key, -np.inf)]
-        until = begun["end_s"].clip(upper=ends.get(key))
-        seconds.append(float((until - begun["start_s"]).sum()) if len(begun) else None)
-    return seconds

@@ -16,11 +16,10 @@ from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL
 from scalewatt.results.figures.figure_schema import PANEL_FIGURES, POINTS, Panel, panel_letter
 from scalewatt.results.figures.training_cost import training_costs
 from scalewatt.results.tables.estimates import is_estimated
-from scalewatt.results.tables.frames import FLOAT, column_of, to_frame, to_table
+from scalewatt.results.tables.frames import FLOAT, PUBLISHED, column_of, to_frame, to_table
 from scalewatt.results.tables.published import is_overlaid, published_lines
-from scalewatt.results.tables.read_table import PUBLISHED
 from scalewatt.results.tables.repeat_statistics import inverse
-from scalewatt.results.tables.scaling import TRAINING, points_of, smallest_of, speedups
+from scalewatt.results.tables.scaling import TRAINING, points_of, speedups
 from scalewatt.results.tables.table_schema import SUMMARY
 
 LARGER_IS_BETTER = "throughput_samples_per_s"
@@ -64,8 +63,7 @@ def planned_lines(series: list[dict[str, Any]], configurations: pd.DataFrame) ->
     lines = planned[["place", "series", "label", "configuration"]].merge(
         configurations, on="configuration", how="left"
     )
-    known = {name: lines[name].fillna(planned[name].astype(lines[name].dtype)) for name in TRAINING}
-    return lines.assign(**known)
+    return lines.assign(**{name: lines[name].fillna(planned[name]) for name in TRAINING})
 
 
 def with_speedups(lines: pd.DataFrame) -> pd.DataFrame:
@@ -75,7 +73,7 @@ def with_speedups(lines: pd.DataFrame) -> pd.DataFrame:
     """
     timed = lines[lines["n_repeats"].notna()]
     timed = timed[~timed["published"] | timed["runtime_h_mean"].notna()]
-    gain = speedups(timed, smallest_of(timed, ["place"]))
+    gain, _ = speedups(timed)
     counts = timed["gpus"].where(gain["mean"].notna()).groupby(timed["place"])
     several = counts.transform("nunique") > 1
     gain = gain[several.fillna(False)].reindex(lines.index)
@@ -86,12 +84,11 @@ def _with_levers(lines: pd.DataFrame) -> pd.DataFrame:
     """Add the time of a sample in s, and to configurations without runs clocks and limits by their ids."""
     rate = lines[[f"samples_per_gpuh_{part}" for part in SUMMARY]].set_axis(list(SUMMARY), axis=1)
     time = inverse(rate.mul(lines["gpus"], axis=0), pd.Series(3600.0, lines.index))
-    planned = {
-        lever: column_of((value_in_id(i, lever) for i in lines["configuration"]), pa.float64())
-        for lever in LEVERS
-    }
-    levers = {lever: lines[lever].fillna(column) for lever, column in planned.items()}
-    return lines.assign(**levers, **{f"time_per_sample_s_{part}": time[part] for part in SUMMARY})
+    columns = {f"time_per_sample_s_{part}": time[part] for part in SUMMARY}
+    for lever in LEVERS:
+        planned = (value_in_id(id_, lever) for id_ in lines["configuration"])
+        columns[lever] = lines[lever].fillna(column_of(planned, pa.float64(), lines.index))
+    return lines.assign(**columns)
 
 
 # --- lines over settings --------------------------------------------------------------------------
@@ -104,23 +101,15 @@ LINE_IDS: dict[str, Callable[[str], str]] = {
 """Id of the line of a configuration: the configuration's without what varies along the line."""
 _WORDS = {
     **{"pretrain": "pre-training", "finetune": "fine-tuning", "tf32": "TF32", "pil": "Pillow"},
-    **{"tf32_convolutions": "TF32 conv.", "synthetic": ""},
+    **{"tf32_convolutions": "TF32 conv.", "synthetic": "", "False": ""},
 }
-_SETTINGS: dict[str, Callable[[Any], str]] = {
-    "phase": str,
-    "device": str,
-    "gpus": "n = {}".format,
-    "local_batch_size": "LBS {}".format,
-    "precision": str,
-    "channels_last": lambda is_set: "NHWC" * is_set,
-    "compile": lambda is_set: "compiled" * is_set,
-    "loader": str,
-    "protocol": str,
-    "epochs": "{} epochs".format,
-    "dataset_samples": "{} samples".format,
-    **{name: f"{lever.words} {{:g}} {lever.unit}".format for name, lever in LEVERS.items()},
+_SETTINGS = {
+    **{"phase": "{}", "device": "{}", "gpus": "n = {}", "local_batch_size": "LBS {}"},
+    **{"precision": "{}", "channels_last": "NHWC", "compile": "compiled", "loader": "{}"},
+    **{"protocol": "{}", "epochs": "{} epochs", "dataset_samples": "{} samples"},
+    **{name: f"{lever.words} {{:g}} {lever.unit}" for name, lever in LEVERS.items()},
 }
-"""A setting in words, by its column; _WORDS has shorter ones."""
+"""A setting in words, by its column; _WORDS has shorter ones for some values."""
 
 
 def join_settings(lines: pd.DataFrame, line_id: Callable[[str], str]) -> pd.DataFrame:
@@ -134,16 +123,19 @@ def join_settings(lines: pd.DataFrame, line_id: Callable[[str], str]) -> pd.Data
     return lines.assign(series=series, label=series.map(labels).astype(object))
 
 
+def _setting_words(template: str, value: Any) -> str:
+    return "" if pd.isna(value) else _WORDS.get(str(value), template.format(value))
+
+
 def _line_labels(block: pd.DataFrame) -> dict[str, str]:
     """Tell the lines of a block apart by settings, and those alike in these by parts of their ids."""
     texts = pd.DataFrame(
         {
-            name: ["" if pd.isna(v) else _WORDS.get(word(v), word(v)) for v in block[name]]
-            for name, word in _SETTINGS.items()
-        },
-        index=block.index,
+            name: [_setting_words(template, value) for value in block[name]]
+            for name, template in _SETTINGS.items()
+        }
     )
-    by_line = texts.groupby(block["series"], sort=False)
+    by_line = texts.groupby(block["series"].to_numpy(), sort=False)
     apart = (by_line.nunique() == 1).all() & (texts.nunique() > 1)
     first = by_line.first().loc[:, apart]
     words = {str(line): ", ".join(filter(None, row)) for line, *row in first.itertuples()}
@@ -172,7 +164,7 @@ def rows_of_panels(name: str, lines: pd.DataFrame, bars: str = "interval") -> pd
                 rows.append(points.assign(panel=letter))
     if not rows:
         return to_frame(POINTS.empty_table())
-    return to_frame(to_table(pd.concat(rows, ignore_index=True)[POINTS.names], POINTS))
+    return to_frame(to_table(pd.concat(rows, ignore_index=True), POINTS))
 
 
 def _panel_rows(panel: Panel, block: pd.DataFrame, bars: str) -> pd.DataFrame:
@@ -197,12 +189,11 @@ def _panel_rows(panel: Panel, block: pd.DataFrame, bars: str) -> pd.DataFrame:
 
 def _axis(axis: str, name: str, lines: pd.DataFrame, bars: str) -> dict[str, Any]:
     """Columns of one coordinate: its value, and the ends of its error bar."""
-    unknown = column_of([None] * len(lines), pa.float64(), lines.index)
-    low = high = unknown
+    low = high = unknown = column_of([None] * len(lines), pa.float64(), lines.index)
     value = lines[name if f"{name}_mean" not in lines else f"{name}_mean"].astype(FLOAT)
     if bars == "interval":
         low, high = (lines.get(f"{name}_{end}", unknown) for end in ("low", "high"))
-    elif bars != "none" and f"{name}_{bars}" in lines:
+    elif f"{name}_{bars}" in lines:
         half = lines[f"{name}_{bars}"]
         low, high = value - half, value + half
     return {f"{axis}_name": name, axis: value, f"{axis}_low": low, f"{axis}_high": high}
@@ -212,21 +203,21 @@ def _bar_rows(parts: list[str], block: pd.DataFrame) -> pd.DataFrame:
     """Make a row for each part of each bar, at the batch that most trainings of a phase have."""
     known = block[block[parts[0]].notna()]
     usual = known.groupby("phase")["local_batch_size"].transform(lambda b: b.mode().max())
-    known = known[known["local_batch_size"] == usual].assign(y_name="line", pareto_optimal=None)
-    unknown = column_of([None] * len(known), pa.float64(), known.index)
-    known = known.assign(**dict.fromkeys(("x_low", "x_high", "y", "y_low", "y_high"), unknown))
+    known = known[known["local_batch_size"] == usual].assign(y_name="line")
+    known = known.assign(
+        **dict.fromkeys(("x_low", "x_high", "y", "y_low", "y_high", "pareto_optimal"))
+    )
     return pd.concat([known.assign(x_name=part, x=known[part]) for part in parts])
 
 
-def _labels(block: pd.DataFrame, names: list[str]) -> pd.Series:
+def _labels(block: pd.DataFrame, names: list[str]) -> list[Any]:
     """What is written at a point: columns, or the clocks and limits that are set."""
-    texts: list[str | None] = [None] * len(block)
     if names == ["levers"]:
-        values = block[list(LEVERS)].astype(object).itertuples(index=False)
-        texts = [", ".join(f"{v:g}" for v in row if not pd.isna(v)) or "default" for row in values]
-    elif names:
-        texts = [", ".join(map(str, row)) for row in block[names].itertuples(index=False)]
-    return column_of(texts, pa.string(), block.index)
+        levers = block[list(LEVERS)].astype(object).itertuples(index=False)
+        return [", ".join(f"{v:g}" for v in row if not pd.isna(v)) or "default" for row in levers]
+    if not names:
+        return [None] * len(block)
+    return [", ".join(map(str, row)) for row in block[names].itertuples(index=False)]
 
 
 def prediction_points(predictions: pd.DataFrame) -> pd.DataFrame:
@@ -236,13 +227,13 @@ def prediction_points(predictions: pd.DataFrame) -> pd.DataFrame:
     for panel in PANEL_FIGURES["prediction"].panels:
         known = predictions[predictions["quantity"] == panel.x_name.removeprefix("predicted_")]
         phase = known["phase"].map(lambda name: "" if name == "train" else f" {name}")
-        series = known["model"] + phase.astype(known["model"].dtype) + " on " + known["device"]
+        series = known["model"] + phase + " on " + known["device"]
         ends = {"y": "predicted", "y_low": "predicted_high", "y_high": "predicted_low"}
         ratios = {name: known["found"] / known[end] for name, end in ends.items()}
         names = {"x_name": panel.x_name, "y_name": panel.y_name, "panel": panel.letter}
         points = known.assign(**names, **ratios, x=known["predicted"], series=series, label=series)
-        rows.append(points.assign(figure="prediction").reindex(columns=POINTS.names))
-    points = to_frame(to_table(pd.concat(rows, ignore_index=True), POINTS))
+        rows.append(points.reindex(columns=POINTS.names))
+    points = pd.concat(rows, ignore_index=True).assign(figure="prediction")
     points.attrs = predictions.attrs
     return points
 
@@ -251,7 +242,7 @@ def prediction_points(predictions: pd.DataFrame) -> pd.DataFrame:
 
 
 def pareto_front(rows: pd.DataFrame) -> pd.Series:
-    """Return True for points of a panel that no comparable one beats on both axes.
+    """Mark points of a panel that no comparable one beats on both axes as True.
 
     Points of one phase and, of energies, of one origin and scope are comparable. Null without a value, of
     published points, and of estimated energies.
@@ -264,10 +255,10 @@ def pareto_front(rows: pd.DataFrame) -> pd.Series:
     y = y.where(~is_metric | compared["metric_goal"].ne("max").fillna(True), -y)
     keys = [compared["phase"], compared["metric_goal"].where(is_metric, "")]
     keys += [compared[name] for name in ("energy_origin", "energy_scope") if is_energy]
-    front = pd.Series(index=rows.index, dtype=object)
+    front = pd.Series(index=rows.index, dtype="boolean[pyarrow]")
     for _, group in x.groupby(keys, dropna=False, sort=False):
         ours, theirs = (values[group.index].to_numpy(dtype=np.float64) for values in (x, y))
         as_good = (ours[:, None] <= ours) & (theirs[:, None] <= theirs)
         better = (ours[:, None] < ours) | (theirs[:, None] < theirs)
         front[group.index] = ~(as_good & better).any(axis=0)
-    return column_of((None if pd.isna(v) else bool(v) for v in front), pa.bool_(), rows.index)
+    return front

@@ -20,8 +20,7 @@ from scalewatt.energies.traces import TRACES_SCHEMA, read_devices, read_samples
 from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.recordings.terms import ALL_KINDS
 from scalewatt.results.tables.derived_quantities import Facility
-from scalewatt.results.tables.frames import records
-from scalewatt.results.tables.read_table import opened_parquet, read_checked
+from scalewatt.results.tables.frames import opened_parquet, read_checked, records
 from scalewatt.results.tables.run_row import RunFiles, run_record, runs_of
 
 BINS = 800

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import pandas as pd
 
 from scalewatt.campaign.exclusions import measurement_of
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.errors import InputError
-from scalewatt.energies.tables import EnergyTotals
+from scalewatt.energies.tables import ENERGY_SCHEMA, EnergyTotals
 from scalewatt.recordings.terms import J_PER_KWH
+from scalewatt.results.tables.frames import read_checked
 from scalewatt.run_files.inventory import RUN, json_object, set_aside_notes
 
 
@@ -59,8 +59,8 @@ def _energy_kwh(kept: Path) -> float | None:
     """Energy of a superseded measurement, as its row of the runs table had it."""
     try:
         staged = read_spec(kept / RUN / "spec.json").protocol != "paper"
-        totals = EnergyTotals(pq.read_table(kept / "energy.parquet").to_pandas(), staged)
-        joules = totals.joules()
-        return None if joules is None else joules / J_PER_KWH
-    except (OSError, pa.ArrowException, InputError, KeyError, TypeError, ValueError):
+        energy: pd.DataFrame = read_checked(kept / "energy.parquet", ENERGY_SCHEMA).to_pandas()
+    except InputError:
         return None
+    joules = EnergyTotals(energy, staged).joules()
+    return None if joules is None else joules / J_PER_KWH

@@ -12,46 +12,47 @@ from typing import Any
 import pandas as pd
 
 from scalewatt.campaign.run_spec import read_spec
-from scalewatt.energies.tables import EnergyTotals, known_sum, one_origin
+from scalewatt.energies.tables import known_sum, one_origin
 from scalewatt.results.columns import SEVERAL
 from scalewatt.results.figures.breakdown_table import counted_repeats
 from scalewatt.results.tables.frames import FLOAT, TEXT
 from scalewatt.results.tables.repeat_statistics import wide_statistics
-from scalewatt.results.tables.run_row import RunFiles, read_energy, read_history
+from scalewatt.results.tables.run_row import RunFiles, read_history, read_totals
+from scalewatt.training.history import PHASES
 
 Row = dict[str, Any]
 MOST_SHORT = 0.05
 """Share of training's time in segments that are too short to be resolved, up to which its energy counts."""
-PHASES = ("data", "copy", "forward", "backward", "optimizer")
 PHASE_COSTS = tuple(f"{phase}_j" for phase in PHASES)
 QUANTITIES = {"train_energy_per_sample_j": "samples", "train_power_w": "device_s"}
 """Means over repeats, and what their energy is divided by."""
+_COLUMNS = {
+    **dict.fromkeys(("configuration", "kind", "origin"), "object"),
+    **dict.fromkeys(("samples", "energy_j", "device_s"), "float64"),
+}
 
 
 def training_costs(lines: pd.DataFrame, definition: Row, results: Path) -> pd.DataFrame:
     """Add means of QUANTITIES over repeats, their origin and scope, and the energy of a sample by phase."""
     repeats = counted_repeats(definition)
-    runs = pd.DataFrame(
-        [
-            {"configuration": id_, **run_cost(RunFiles(results, id_, repeat), device)}
-            for id_, device in zip(lines["configuration"], lines["torch_device"], strict=True)
-            for repeat in repeats.get(id_, [])
-            if device != SEVERAL  # such repeats have no mean
-        ],
-        columns=["configuration", "kind", "samples", "energy_j", "device_s", "origin"],
-    ).astype({name: "float64" for name in ("samples", "energy_j", "device_s")})
+    rows = [
+        {"configuration": id_, **run_cost(RunFiles(results, id_, repeat), device)}
+        for id_, device in zip(lines["configuration"], lines["torch_device"], strict=True)
+        for repeat in repeats.get(id_, [])
+        if device != SEVERAL  # such repeats have no mean
+    ]
+    runs = pd.DataFrame(rows, columns=list(_COLUMNS)).astype(_COLUMNS)
+    # Repeats of unlike origin have no mean either.
     origins = runs["origin"].where(runs["energy_j"].notna()).groupby(runs["configuration"])
     origin = origins.first().where(origins.nunique() == 1)
-    # Repeats of unlike origin have no mean.
     energy_j = runs["energy_j"].where(runs["configuration"].map(origin).notna())
     costs = {name: energy_j / runs[count] for name, count in QUANTITIES.items()}
     means = wide_statistics(runs.assign(**costs), list(QUANTITIES))
     ids = lines["configuration"]
     columns = {name: ids.map(means[name].to_dict()).astype(FLOAT) for name in means}
-    texts = {"energy_origin": origin, "energy_scope": runs.groupby("configuration")["kind"].first()}
-    columns |= {
-        name: ids.map(by_id.dropna().to_dict()).astype(TEXT) for name, by_id in texts.items()
-    }
+    scope = runs.groupby("configuration")["kind"].first()
+    for name, by_id in {"energy_origin": origin, "energy_scope": scope}.items():
+        columns[name] = ids.map(by_id.dropna().to_dict()).astype(TEXT)
     # The energy of a sample by the time of each phase of an update, as if the power were the same.
     times = lines[[f"step_{phase}_s_mean" for phase in PHASES]].astype("float64")
     shares = times.div(times.sum(axis=1, skipna=False), axis=0).set_axis(PHASE_COSTS, axis=1)
@@ -65,8 +66,7 @@ def run_cost(files: RunFiles, torch_device: str) -> Row:
     Work that was lost trained on no sample that counts, so neither its energy nor its time does.
     """
     kind = "gpu" if torch_device == "cuda" else "cpu"
-    spec = read_spec(files.folder / "spec.json")
-    energy = EnergyTotals(read_energy(files), with_staging=spec.protocol != "paper")
+    energy = read_totals(files, read_spec(files.folder / "spec.json").protocol)
     rows = energy.rows
     rows = rows[(rows["device_kind"] == kind) & (rows["stage"] == "train")]
     kept = 1 - (rows["discarded_j"] / rows["energy_j"].where(rows["energy_j"] > 0)).fillna(0.0)

@@ -1,4 +1,4 @@
-"""The table `comparisons`: the same training on two devices, and how many repeats would tell.
+"""The table `comparisons`: the same training on two devices, and how many repeats a verdict would need.
 
 The repeats are counted from the spread of one run: that of these runs, else of other trainings of the same
 model and phase, else the published one.
@@ -29,15 +29,12 @@ _SAME = (
     *LEVERS,
 )
 _NAMES = {
-    "configuration_b": "configuration",
-    "configuration_a": "baseline",
-    "device_b": "device",
-    "device_a": "baseline_device",
-    "n_repeats_b": "n_repeats",
-    "n_repeats_a": "baseline_n_repeats",
+    **{"configuration_b": "configuration", "configuration_a": "baseline"},
+    **{"device_b": "device", "device_a": "baseline_device"},
+    **{"n_repeats_b": "n_repeats", "n_repeats_a": "baseline_n_repeats"},
     "scope_b": "energy_scope",
 }
-"""Columns of the ratios, by what the table calls them: B is the device, A its baseline."""
+"""Columns of the ratios, and their names in the table: B is the device, A its baseline."""
 
 
 def same_training(row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -55,7 +52,7 @@ def comparisons_of(runs: pd.DataFrame, no_energy: Mapping[str, str] | None = Non
     """
     counted = runs[runs["excluded"].isna()]
     trainings = [str(same_training(row)) for row in records(counted)]
-    why = [(no_energy or {}).get(id_) for id_ in counted["configuration"]]
+    why = map((no_energy or {}).get, counted["configuration"])
     counted = counted.assign(
         training=column_of(trainings, pa.string(), counted.index),
         no_energy=column_of(why, pa.string(), counted.index),
@@ -73,7 +70,7 @@ def comparisons_of(runs: pd.DataFrame, no_energy: Mapping[str, str] | None = Non
             "spread_freedom": spread.freedom if spread else None,
             "spread_source": source,
         }
-        rows.append({name: row[name] for name in COMPARISONS.names})
+        rows.append(row)
     return frame_of(rows, COMPARISONS)
 
 
@@ -90,9 +87,9 @@ def _needed(ratio: Row, spread: Spread | None) -> int | None:
 def repeats_needed(spread: float, margin: float, ratio: float = 1.0) -> int | None:
     """Count the repeats of each device that give a verdict with a probability of 80 %.
 
-    Were `ratio` the true one, and `spread` the true relative standard deviation of a single run. The
-    verdict is `equivalent`, or a difference from 1: fewer repeats tell this than that a ratio is beyond the
-    margin, which is what contradicts a claim of equivalence. None for more than MOST_REPEATS.
+    `ratio` is taken for the true one, and `spread` for the true relative standard deviation of a single run.
+    The verdict is `equivalent`, or a difference from 1: fewer repeats tell this than that a ratio is beyond
+    the margin, which is what contradicts a claim of equivalence. None for more than MOST_REPEATS.
     """
     apart, room = math.log(ratio), math.log1p(margin)
 
@@ -105,15 +102,14 @@ def repeats_needed(spread: float, margin: float, ratio: float = 1.0) -> int | No
 
 
 def _spread(ratio: Row, device: Row, runs: pd.DataFrame) -> tuple[Spread | None, str | None]:
-    """Relative standard deviation of one run, and whose it is; None where there is none."""
+    """Relative standard deviation of one run, and its source; None where there is none."""
     name = ratio["quantity"]
     alike = runs[(runs["model"] == device["model"]) & (runs["phase"] == device["phase"])]
     if ratio["scope_b"]:
         alike = alike[(alike["energy_origin"] == ratio["origin_b"]).fillna(False)]
-    groups = (column.tolist() for _, column in alike.groupby("configuration")[name])
     if spread := _pooled([ratio["values_a"], ratio["values_b"]]):
         return spread, "these runs"
-    if spread := _pooled(groups):
+    if spread := _pooled(column.tolist() for _, column in alike.groupby("configuration")[name]):
         return spread, "the campaign's repeats"
     published = published_spread(device["model"], name)
     return published, None if published is None else "published repeats"

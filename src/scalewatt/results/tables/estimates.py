@@ -74,12 +74,12 @@ def relative_bounds(row: Mapping[str, Any], name: str) -> Ends | None:
 
 
 def is_estimated(rows: pd.DataFrame) -> pd.Series:
-    """Return True where an energy is estimated, wholly or in part."""
+    """True where an energy is estimated, wholly or in part."""
     return rows["energy_origin"].isin(ORIGINS).fillna(False).astype(bool)
 
 
 def is_measured(rows: pd.DataFrame, prefix: str) -> pd.Series:
-    """Return True where nothing of an energy of runs is estimated: it is the lower end of its interval."""
+    """True where nothing of an energy of runs is estimated: it is the lower end of its interval."""
     energy, low = rows[f"{prefix}energy_kwh"], rows[f"{prefix}energy_low_kwh"]
     return ~is_estimated(rows) | ((energy - low).abs() <= 1e-12 * energy)
 

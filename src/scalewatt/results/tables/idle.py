@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from scalewatt.common.errors import InputError
-from scalewatt.common.files import read_json, write_table_with_csv
+from scalewatt.common.files import read_json_object
 from scalewatt.energies.account import open_segment
 from scalewatt.energies.checks import gpu_loads
 from scalewatt.energies.estimate import node_utilisation
@@ -37,10 +35,8 @@ from scalewatt.recordings.journal import journal_files
 from scalewatt.recordings.node_names import same_node
 from scalewatt.recordings.terms import Flag, flag
 from scalewatt.results.columns import SEVERAL, schema
-from scalewatt.results.tables.frames import column_of
-from scalewatt.results.tables.read_table import read_checked
+from scalewatt.results.tables.frames import column_of, frame_of, read_checked, write_frame
 from scalewatt.results.tables.repeat_statistics import summarise
-from scalewatt.results.tables.table_schema import table
 from scalewatt.results.text.flag_labels import details_of
 
 Row = dict[str, Any]
@@ -55,26 +51,17 @@ IDLE = schema("idle")
 """One row per device and device kind. `mean_w` is of a node: the sum of its devices of the kind."""
 
 
-@dataclass(frozen=True)
-class KindPower:
-    """One probe's result for one device kind; powers in W of the whole node."""
+class ProbePowers(NamedTuple):
+    """One probe's result for its node.
 
-    devices: int
-    mean_w: float | None
-    """None if it may not be stated; then a flag says why."""
-    within_sd_w: float | None
-    """Sample sd of the means of BIN_S; None with fewer than two."""
-    energy_origin: str | None
-    coverage: float
-
-
-@dataclass(frozen=True)
-class ProbePowers:
-    """One probe's result for its node."""
+    `kinds` has by device kind the number of its `devices`, `energy_origin`, `coverage`, and in W of the whole
+    node `mean_w`, None if it may not be stated (then a flag says why), and `within_sd_w`, the sample sd of
+    the means of BIN_S, None with fewer than two.
+    """
 
     probe: Row
-    kinds: dict[str, KindPower]
-    flags: tuple[Flag, ...]
+    kinds: dict[str, Row]
+    flags: list[Flag]
 
 
 def write_idle(definition: Row, results: Path, out: Path) -> None:
@@ -87,7 +74,7 @@ def write_idle(definition: Row, results: Path, out: Path) -> None:
         folder = results / "idle" / device
         probes = [probe_powers(folder / str(n), entry["powers"]) for n in entry["repeats"]]
         rows += device_rows(definition["campaign"], device, probes)
-    write_table_with_csv(table(rows, IDLE), out)
+    write_frame(frame_of(rows, IDLE), out, IDLE)
 
 
 # --- one probe ------------------------------------------------------------------------------------
@@ -99,35 +86,26 @@ def probe_powers(folder: Path, powers: Row) -> ProbePowers:
     `powers` = {"cpu", "gpu", "ram"}: rated powers for what was not measured, or None. InputError
     if `folder` holds no finished probe.
     """
-    probe = read_json(folder / "probe.json")
-    try:
-        window = float(probe["window"]["start_s"]), float(probe["window"]["end_s"])
-        gpus = dict(probe["gpus"] or {})
-        on_gpu = probe["torch_device"] != "cpu"
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(
-            f"{folder / 'probe.json'}: {error!r}; expected what `scalewatt probe` writes: window, "
-            "gpus, torch_device"
-        ) from error
-    last = max(journal_files(folder / "perun"), default=0)
-    with open_segment(folder / "perun", last) as segment:
+    probe = read_json_object(folder / "probe.json", "window", "gpus", "torch_device")
+    window = float(probe["window"]["start_s"]), float(probe["window"]["end_s"])
+    gpus = probe["gpus"] or {}
+    with open_segment(folder / "perun", max(journal_files(folder / "perun"), default=0)) as segment:
         flags = list(segment.flags)
         if not segment.hosts:
             flags.append(flag("not_recorded", None, "neither a readable HDF5 nor a journal"))
-            return ProbePowers(probe, {}, tuple(flags))
+            return ProbePowers(probe, {}, flags)
         host = segment.hosts[0]
         if len(segment.hosts) > 1:
             detail = f"{', '.join(segment.hosts)} recorded, one expected: {host} is taken"
             flags.append(flag("device_count", None, detail))
         node = replace(segment.node(host), window=window, powers=powers)
+    on_gpu = probe["torch_device"] != "cpu"
     held = gpus.get(same_node(host, gpus, segment.hosts)) if on_gpu else []
     kinds = _kinds(replace(node, held=held, expected_gpus=None if held is None else len(held)))
     flags += [*node.flags, *_busy(node, window)]
     for kind in kinds:
         flags += kind.flags
-    return ProbePowers(
-        probe, {kind.device_kind: _power(kind, window) for kind in kinds}, tuple(flags)
-    )
+    return ProbePowers(probe, {kind.device_kind: _power(kind, window) for kind in kinds}, flags)
 
 
 def _kinds(node: Node) -> list[KindEnergy]:
@@ -147,27 +125,29 @@ def _within(block: Block, window: Window) -> Block:
     return replace(block, time_s=block.time_s[cut], values=np.asfortranarray(block.values[cut]))
 
 
-def _power(kind: KindEnergy, window: Window) -> KindPower:
+def _power(kind: KindEnergy, window: Window) -> Row:
+    """Entry of a device kind in `ProbePowers.kinds`."""
     curves = [device.curve for device in kind.devices]
-    seconds = [float(curve.covered_s(*window)) for curve in curves]
+    covered = [float(curve.covered_s(*window)) for curve in curves]
     mean_w = within_sd_w = None
-    if kind.known and seconds and all(seconds):
-        joules = [float(curve.between(*window)) for curve in curves]
-        mean_w = sum(j / s for j, s in zip(joules, seconds, strict=True))
-        within_sd_w = _within_sd(kind, window)
-    return KindPower(kind.count, mean_w, within_sd_w, kind.origin, kind.coverage or 0.0)
-
-
-def _within_sd(kind: KindEnergy, window: Window) -> float | None:
-    """Sample sd in W of the means over the whole BIN_S that are known throughout."""
-    edges = np.arange(window[0], window[1] + 1e-6, BIN_S)
-    starts, ends = edges[:-1], edges[1:]
-    covered = np.array([device.curve.covered_s(starts, ends) for device in kind.devices])
-    energy = np.array([device.curve.between(starts, ends) for device in kind.devices])
-    whole = (covered >= (1 - MAX_UNCOVERED) * BIN_S).all(axis=0)
-    if np.count_nonzero(whole) < 2:
-        return None
-    return float(np.std((energy / covered)[:, whole].sum(axis=0), ddof=1))
+    if kind.known and covered and all(covered):
+        joules = (float(curve.between(*window)) for curve in curves)
+        mean_w = sum(j / s for j, s in zip(joules, covered, strict=True))
+        # Means over whole bins that are known throughout.
+        edges = np.arange(window[0], window[1] + 1e-6, BIN_S)
+        bins = edges[:-1], edges[1:]
+        seconds = np.array([curve.covered_s(*bins) for curve in curves])
+        whole = (seconds >= (1 - MAX_UNCOVERED) * BIN_S).all(axis=0)
+        energy = np.array([curve.between(*bins) for curve in curves])
+        if np.count_nonzero(whole) > 1:
+            within_sd_w = float(np.std((energy / seconds)[:, whole].sum(axis=0), ddof=1))
+    return {
+        "devices": kind.count,
+        "mean_w": mean_w,
+        "within_sd_w": within_sd_w,
+        "energy_origin": kind.origin,
+        "coverage": kind.coverage or 0.0,
+    }
 
 
 def _busy(node: Node, window: Window) -> Iterator[Flag]:
@@ -187,8 +167,8 @@ def _busy(node: Node, window: Window) -> Iterator[Flag]:
 
 def device_rows(campaign: str, device: str, probes: Sequence[ProbePowers]) -> list[Row]:
     """Make the rows of IDLE of one device."""
-    names = list(dict.fromkeys(name for probe in probes for name in probe.kinds))
-    differences = {name: list(_differences(name, probes)) for name in names}
+    kinds = list(dict.fromkeys(kind for probe in probes for kind in probe.kinds))
+    differences = {kind: list(_differences(kind, probes)) for kind in kinds}
     flags = [
         {**each, "detail": f"repeat {probe.probe['repeat']}: {each['detail']}"}
         for probe in probes
@@ -203,42 +183,43 @@ def device_rows(campaign: str, device: str, probes: Sequence[ProbePowers]) -> li
         "window_s": float(np.mean([probe.probe["seconds"] for probe in probes])),
         "flags": json.dumps(sum(differences.values(), start=flags)),
     }
-    return [common | _kind_row(name, probes, not differences[name]) for name in names]
+    rows = []
+    for kind in kinds:
+        of_probes = [probe.kinds.get(kind) for probe in probes]
+        # Of unlike nodes there is no power.
+        stated = [row if row and not differences[kind] else None for row in of_probes]
+        known = [row for row in stated if row and row["mean_w"] is not None]
+        power = summarise([row["mean_w"] if row else None for row in stated])
+        count = known[0]["devices"] if known else None
+        sds = [row["within_sd_w"] for row in known if row["within_sd_w"] is not None]
+        rows.append(
+            common
+            | {"device_kind": kind, "devices": count, "mean_w": power.mean, "sd_w": power.sd}
+            | {
+                "mean_per_device_w": power.mean / count
+                if count and power.mean is not None
+                else None
+            }
+            | {"low_w": power.low, "high_w": power.high}
+            | {"within_sd_w": math.sqrt(np.mean(np.square(sds))) if sds else None}
+            | {"energy_origin": known[0]["energy_origin"] if known else None}
+            | {"coverage": min(row["coverage"] if row else 0.0 for row in of_probes)}
+        )
+    return rows
 
 
-def _kind_row(name: str, probes: Sequence[ProbePowers], alike: bool) -> Row:
-    """Columns of a device kind; without a power if the probes' nodes are not `alike`."""
-    kinds = [probe.kinds.get(name) for probe in probes]
-    known = [kind for kind in kinds if alike and kind and kind.mean_w is not None]
-    power = summarise([kind.mean_w if alike and kind else None for kind in kinds])
-    devices = known[0].devices if known else None
-    squares = [kind.within_sd_w**2 for kind in known if kind.within_sd_w is not None]
-    return {
-        "device_kind": name,
-        "devices": devices,
-        "mean_w": power.mean,
-        "mean_per_device_w": power.mean / devices if power.mean is not None and devices else None,
-        "sd_w": power.sd,
-        "low_w": power.low,
-        "high_w": power.high,
-        "within_sd_w": math.sqrt(np.mean(squares)) if squares else None,
-        "energy_origin": known[0].energy_origin if known else None,
-        "coverage": min(kind.coverage if kind else 0.0 for kind in kinds),
-    }
-
-
-def _differences(name: str, probes: Sequence[ProbePowers]) -> Iterator[Flag]:
+def _differences(kind: str, probes: Sequence[ProbePowers]) -> Iterator[Flag]:
     """Flag ways in which the probes' nodes are unlike in a device kind."""
-    kinds = [probe.kinds[name] for probe in probes if name in probe.kinds]
-    known = [kind for kind in kinds if kind.mean_w is not None]
-    lacking = [str(p.probe["repeat"]) for p in probes if p.kinds and name not in p.kinds]
-    words = [f"it is absent in repeat {', '.join(lacking)}"] if lacking else []
-    for column in ("devices", "energy_origin"):
-        several = sorted({str(getattr(kind, column)) for kind in known})
+    known = [row for p in probes if (row := p.kinds.get(kind)) and row["mean_w"] is not None]
+    words = []
+    for column in ("energy_origin", "devices"):
+        several = sorted({str(row[column]) for row in known})
         if len(several) > 1:
-            words.insert(0, f"{column} {', '.join(several)}")
+            words.append(f"{column} {', '.join(several)}")
+    if lacking := [str(p.probe["repeat"]) for p in probes if p.kinds and kind not in p.kinds]:
+        words.append(f"it is absent in repeat {', '.join(lacking)}")
     for text in words:
-        yield flag("probes_differ", None, f"{name}: {text}: no mean of unlike nodes")
+        yield flag("probes_differ", None, f"{kind}: {text}: no mean of unlike nodes")
 
 
 # --- the idle baseline of runs --------------------------------------------------------------------
@@ -256,7 +237,7 @@ def idle_energies_j(path: Path | None, parts: pd.DataFrame) -> pd.Series:
     """
     watts = {
         tuple(row[key] for key in _KEYS): row["mean_per_device_w"]
-        for row in _rows_of(path)
+        for row in _read(path)
         if not details_of(row, "not_idle", _FILE)
     }
     keys = parts[_KEYS].itertuples(index=False, name=None)
@@ -264,34 +245,24 @@ def idle_energies_j(path: Path | None, parts: pd.DataFrame) -> pd.Series:
 
 
 def without_baseline(path: Path, runs: pd.DataFrame) -> dict[str, str]:
-    """Say why runs (a table RUNS) with a known energy have no idle energy, by device."""
+    """Name why runs (a table RUNS) with a known energy have no idle energy, by device."""
     lacking = runs[runs["energy_kwh"].notna() & runs["idle_energy_kwh"].isna()]["device"]
-    return {
-        device: _why([row for row in _rows_of(path) if row["device"] == device])
-        for device in sorted(set(lacking))
-    }
+    rows = {row["device"]: row for row in _read(path)}
+    why = {}
+    for device in sorted(set(lacking)):
+        row = rows.get(device, {"flags": None})
+        not_idle, differ = (details_of(row, code, _FILE) for code in ("not_idle", "probes_differ"))
+        if device not in rows:
+            why[device] = "no idle probe of it has finished"
+        elif not_idle:
+            why[device] = f"its nodes were not idle: {not_idle[0]}"
+        elif differ:
+            why[device] = f"its probes found unlike nodes: {differ[0]}"
+        else:
+            why[device] = "its probes state no power of the runs' device kinds and energy origin"
+    return why
 
 
-def _why(rows: Sequence[Mapping[str, Any]]) -> str:
-    if not rows:
-        return "no idle probe of it has finished"
-    for code, words in (
-        ("not_idle", "its nodes were not idle"),
-        ("probes_differ", "its probes found unlike nodes"),
-    ):
-        if details := details_of(rows[0], code, _FILE):
-            return f"{words}: {details[0]}"
-    unknown = [row["device_kind"] for row in rows if row["mean_w"] is None]
-    if unknown:
-        return f"its probes do not state the power of {', '.join(unknown)}"
-    return "its idle power is of another origin than the runs' energy, or of other device kinds"
-
-
-def _rows_of(path: Path | None) -> list[Row]:
-    return _read(path, path.stat().st_mtime_ns) if path is not None and path.exists() else []
-
-
-@lru_cache(maxsize=2)
-def _read(path: Path, _changed_ns: int) -> list[Row]:
-    """Read the table's rows, once for all runs; they are not to be changed."""
-    return read_checked(path, IDLE).to_pylist()
+def _read(path: Path | None) -> list[Row]:
+    """Rows of the table, none where there is no table."""
+    return [] if path is None or not path.exists() else read_checked(path, IDLE).to_pylist()

@@ -1,7 +1,7 @@
 """What Huber et al. (2025) published, as rows of `configurations`, and beside a campaign's own.
 
 Source: reference/published_results.csv. Each number is the paper's or its authors', or follows from
-them: null is what they do not say, and what does not follow.
+them; what they do not say, and what does not follow, is null.
 """
 
 from __future__ import annotations
@@ -18,9 +18,15 @@ from scalewatt.campaign.expansion import configuration_id
 from scalewatt.campaign.model_registry import defaults_of, model_key
 from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.recordings.terms import J_PER_KWH
-from scalewatt.results.tables.derived_quantities import Facility, Work, energy_columns
-from scalewatt.results.tables.frames import column_of, records, to_frame, to_table, values
-from scalewatt.results.tables.read_table import PUBLISHED
+from scalewatt.results.tables.derived_quantities import Facility, energy_columns
+from scalewatt.results.tables.frames import (
+    PUBLISHED,
+    column_of,
+    records,
+    to_frame,
+    to_table,
+    values,
+)
 from scalewatt.results.tables.repeat_statistics import half_width, inverse
 from scalewatt.results.tables.scaling import TRAINING
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, ESTIMATE_BOUNDS
@@ -51,7 +57,7 @@ def published_lines(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def is_overlaid(definition: Mapping[str, Any]) -> bool:
-    """Return True if a table's definition asks for the published points."""
+    """True if a table's definition asks for the published points."""
     return definition.get("options", {}).get("overlay") == PUBLISHED
 
 
@@ -69,16 +75,11 @@ def _merged() -> pd.DataFrame:
 def _id(row: Row) -> str:
     """Id of a row's configuration, as a campaign of the paper's names it."""
     key = model_key(row["model"], row["phase"])
-    whole = row["dataset_samples"] == FULL_SAMPLES[row["model"]]
-    changed = row["epochs"] != defaults_of(key)["epochs"]
-    return configuration_id(
-        key,
-        row["device"],
-        row["gpus"],
-        row["local_batch_size"],
-        None if whole else row["dataset_samples"],
-        {"epochs": row["epochs"]} if changed else {},
-    )
+    samples, epochs = row["dataset_samples"], row["epochs"]
+    samples = None if samples == FULL_SAMPLES[row["model"]] else samples
+    changed = {} if epochs == defaults_of(key)["epochs"] else {"epochs": epochs}
+    size = row["gpus"], row["local_batch_size"], samples
+    return configuration_id(key, row["device"], *size, changed)
 
 
 @cache
@@ -114,26 +115,28 @@ def _quantities(published: pd.DataFrame, nodes: pd.Series) -> dict[str, pd.DataF
     A quotient of energy and time has none: both were of the same runs, and how they vary together
     is not published.
     """
-    n = published["repeats"]
+    n, gpus, epochs = published["repeats"], published["gpus"], published["epochs"]
     hours = from_population_sd(n, published["gpu_hours"], published["gpu_hours_popstd"])
     energy = from_population_sd(n, published["energy_kwh"], published["energy_popstd_kwh"])
-    runtime = around(hours.mul(1 / published["gpus"], axis=0), published["runtime_h"])
-    samples, updates = (
-        column_of(counts, pa.int64())
-        for counts in zip(*map(_work, records(published)), strict=True)
-    )
+    # A run time is that of each GPU; one that was printed itself counts, with the same spread.
+    runtime = hours.mul(1 / gpus, axis=0)
+    printed = published["runtime_h"].fillna(runtime["mean"])
+    shift = (printed - runtime["mean"]).fillna(0.0)
+    runtime = runtime.assign(mean=printed, low=runtime["low"] + shift, high=runtime["high"] + shift)
+
+    sizes = zip(published["dataset_samples"], gpus, published["local_batch_size"], strict=True)
+    per_epoch = zip(*(epoch_work(*size) for size in sizes), strict=True)
+    samples, updates = (column_of(counts, pa.int64()) * epochs for counts in per_epoch)
     seconds = 3600 * runtime["mean"].fillna(0.0)
+    work = pd.DataFrame(
+        {
+            **{"gpu_hours": published["gpu_hours"], "samples": samples, "updates": updates},
+            **{"nodes": nodes, "gpu_s": seconds * gpus},
+            **{"socket_s": seconds * SOCKETS_PER_NODE * nodes, "node_s": seconds * nodes},
+        }
+    )
     joules = {kind: published[f"{kind}_energy_kwh"] * J_PER_KWH for kind in ("gpu", "cpu")}
     joules["ram"] = column_of([None] * len(published), pa.float64(), published.index)
-    work = Work(
-        gpu_hours=published["gpu_hours"],
-        nodes=nodes,
-        samples=samples,
-        updates=updates,
-        gpu_s=seconds * published["gpus"],
-        socket_s=seconds * SOCKETS_PER_NODE * nodes,
-        node_s=seconds * nodes,
-    )
     derived = energy_columns(joules, published["energy_kwh"] * J_PER_KWH, work, Facility())
     per_unit = ("energy_per_sample_j", "energy_per_update_j", "energy_per_node_kwh")
     quantities = {name: column.to_frame("mean") for name, column in derived.items()} | {
@@ -143,7 +146,7 @@ def _quantities(published: pd.DataFrame, nodes: pd.Series) -> dict[str, pd.DataF
         **{name: energy.mul(derived[name] / energy["mean"], axis=0) for name in per_unit},
         "energy_per_model_kwh": energy.where(published["phase"] != "finetune"),
         "samples_per_gpuh": inverse(hours, samples),
-        "passes_per_gpuh": inverse(hours, updates * published["gpus"]),
+        "passes_per_gpuh": inverse(hours, updates * gpus),
         "metric_last": published[["metric_value"]].set_axis(["mean"], axis=1),
     }
     population = ((n - 1) / n) ** 0.5
@@ -159,16 +162,3 @@ def from_population_sd(n: pd.Series, mean: pd.Series, population_sd: pd.Series) 
     sd = population_sd.where(mean.notna()) * (several / (several - 1)) ** 0.5
     half = column_of((half_width(k or 1) for k in values(several)), pa.float64(), n.index) * sd
     return pd.DataFrame({"mean": mean, "sd": sd, "low": mean - half, "high": mean + half})
-
-
-def around(summary: pd.DataFrame, mean: pd.Series) -> pd.DataFrame:
-    """Put spreads (columns SUMMARY) around other means where these are known."""
-    by = (mean - summary["mean"]).fillna(0.0)
-    ends = {end: summary[end] + by for end in ("low", "high")}
-    return summary.assign(mean=mean.fillna(summary["mean"]), **ends)
-
-
-def _work(row: Row) -> tuple[int, int]:
-    """Samples and updates of the whole training."""
-    samples, updates = epoch_work(row["dataset_samples"], row["gpus"], row["local_batch_size"])
-    return samples * row["epochs"], updates * row["epochs"]

@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from scalewatt.results.columns import SEVERAL
+from scalewatt.results.tables.derived_quantities import ratio
+from scalewatt.results.tables.frames import to_frame, to_table
 from scalewatt.results.tables.table_schema import (
     CONFIGURATIONS,
     ESTIMATE_BOUNDS,
     OF_ENERGY,
-    PARTS,
     QUANTITIES,
     SUMMARY,
 )
-
-if TYPE_CHECKING:
-    import pandas as pd
+from scalewatt.statistics import quantile, relative_halves
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,6 @@ def summarise(values: Sequence[float | None]) -> Summary:
 
 def half_width(n: int) -> float:
     """Half the interval of a mean of n values, over their standard deviation."""
-    from scalewatt.statistics import quantile  # numpy takes long to import
-
     return quantile(n - 1) / math.sqrt(n) if n > 1 else math.nan
 
 
@@ -62,54 +62,32 @@ def summary_of(row: Mapping[str, Any], name: str) -> Summary:
 # --- of many configurations, as DataFrames --------------------------------------------------------
 
 
-def statistics_of(runs: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """Statistics of columns over the runs of each configuration, one row per configuration and quantity.
-
-    Columns n, known and PARTS; a mean is null if one of its values is, a spread of a single run too.
-    """
-    import numpy as np
-    import pandas as pd
-
-    tidy = runs[["configuration"]].join(runs[list(names)].astype("float64"))
-    tidy = tidy.melt("configuration", var_name="quantity")
-    groups = tidy.groupby(["configuration", "quantity"], sort=False)["value"]
-    table = pd.DataFrame(
-        groups.agg(n="size", known="count", mean="mean", sd="std", least="min", most="max")
-    )
-    # Rounding would give equal values another mean than themselves, and so a spread.
-    alike = table["least"] == table["most"]
-    table["mean"] = table["mean"].where(~alike, table["least"])
-    table["sd"] = table["sd"].where(~alike | table["sd"].isna(), 0.0)
-    half = table["n"].map(half_width) * table["sd"]
-    table["low"], table["high"] = table["mean"] - half, table["mean"] + half
-    table["population_sd"] = table["sd"] * np.sqrt((table["n"] - 1) / table["n"])
-    parts = list(PARTS)
-    table[parts] = table[parts].where(table["known"] == table["n"])
-    return table
-
-
 def wide_statistics(runs: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """Means and spreads of columns in a row per configuration, as columns `<name>_<part>`."""
-    import pandas as pd
+    """Means and spreads of columns over the runs of each configuration, as columns `<name>_<part>` (PARTS).
 
-    statistics = statistics_of(runs, names)
-    parts = [
-        statistics[part].unstack("quantity").reindex(columns=list(names)).add_suffix(f"_{part}")
-        for part in PARTS
-    ]
-    return pd.concat(parts, axis=1)
+    A mean is null if one of its values is, and so is the spread of a single run.
+    """
+    groups = runs[list(names)].astype("float64").groupby(runs["configuration"], sort=False)
+    n, least = groups.size(), groups.min()
+    # Rounding would give equal values another mean than themselves, and so a spread.
+    alike = least == groups.max()
+    mean, sd = groups.mean(), groups.std()
+    mean, sd = mean.where(~alike, least), sd.where(~alike | sd.isna(), 0.0)
+    half = sd.mul(n.map(half_width), axis=0)
+    parts = {
+        **{"mean": mean, "sd": sd, "low": mean - half, "high": mean + half},
+        "population_sd": sd.mul(np.sqrt((n - 1) / n), axis=0),
+    }
+    known = groups.count().eq(n, axis=0)
+    return pd.concat([table.where(known).add_suffix(f"_{p}") for p, table in parts.items()], axis=1)
 
 
 def configurations_of(runs: pd.DataFrame) -> pd.DataFrame:
     """Make one row per configuration from the table of runs; runs that are excluded do not count.
 
     Energies of repeats that differ in origin or scope have no mean, and neither is named (see
-    `unlike_energies`); of repeats on different kinds of devices nothing has.
+    `unlike_energies`). Repeats on different kinds of devices have no mean of anything.
     """
-    import pandas as pd
-
-    from scalewatt.results.tables.frames import to_frame, to_table
-
     counted = runs[runs["excluded"].isna()]
     if counted.empty:
         return to_frame(CONFIGURATIONS.empty_table())
@@ -123,25 +101,24 @@ def configurations_of(runs: pd.DataFrame) -> pd.DataFrame:
     counted = counted.assign(**{name: counted[name].mask(rows) for name, rows in masked.items()})
     # A run whose energy is unknown may have no origin and scope.
     by_energy = counted.sort_values("energy_kwh", key=lambda e: e.isna(), kind="stable")
-    first = by_energy.drop_duplicates("configuration").set_index("configuration").loc[known.index]
+    first = by_energy.drop_duplicates("configuration").set_index("configuration", drop=False)
+    first = first.loc[known.index]
     for name in ("device_name", "precision_used", "torch_device"):
         differs = counted.groupby("configuration")[name].nunique(dropna=False) > 1
         first[name] = first[name].mask(differs.reindex(first.index), SEVERAL)
-    bounds = wide_statistics(counted, ESTIMATE_BOUNDS)[[f"{name}_mean" for name in ESTIMATE_BOUNDS]]
-    bounds = bounds.set_axis(list(ESTIMATE_BOUNDS), axis=1)
-    wide = pd.concat([bounds, wide_statistics(counted, QUANTITIES)], axis=1)
+    wide = wide_statistics(counted, [*ESTIMATE_BOUNDS, *QUANTITIES])
+    wide = wide.rename(columns={f"{name}_mean": name for name in ESTIMATE_BOUNDS})
     first = first.drop(columns=[*QUANTITIES, *ESTIMATE_BOUNDS]).assign(
         n_repeats=groups.size(),
         n_energies=known["energy_kwh"],
         n_metrics=known["metric_last"],
         energy_unlike=pd.Series(unlike, first.index, dtype=object),
     )
-    table = first.join(wide).reset_index().reindex(columns=CONFIGURATIONS.names)
-    return to_frame(to_table(table, CONFIGURATIONS))
+    return to_frame(to_table(first.join(wide), CONFIGURATIONS))
 
 
 def unlike_energies(runs: pd.DataFrame) -> dict[str, str]:
-    """Say of configurations whose energies have no mean in what their repeats differ.
+    """Name in what repeats differ, of configurations whose energies have no mean for that reason.
 
     A sensor that one node lacks makes a repeat's energy `mixed` next to `measured` ones. Neither excluded
     runs count, nor energies that are not known.
@@ -177,24 +154,20 @@ def quotients(
     SUMMARY. The spread needs repeats of both, which are independent; a configuration divided by
     itself has none. Null if a mean is, or the divisor is 0.
     """
-    import numpy as np
-    import pandas as pd
-
-    from scalewatt.results.tables.derived_quantities import ratio
-    from scalewatt.statistics import relative_halves
-
     mean = ratio(factor * top[f"{name}_mean"], bottom[f"{name}_mean"])
     known = (top["configuration"] != bottom["configuration"]).fillna(False)
     known |= (top["campaign"] != bottom["campaign"]).fillna(False)
-    sides = {}
+    squares = {}
     for side, rows in {"top": top, "bottom": bottom}.items():
         spread = ratio(rows[f"{name}_sd"], rows[f"{name}_mean"]).astype("float64").to_numpy()
         known &= np.isfinite(spread) & (rows[f"{name}_mean"] > 0).fillna(False)
-        sides[side] = spread, rows["n_repeats"].astype("float64")
+        squares[side] = spread**2, rows["n_repeats"].astype("float64")
     where = known.to_numpy(bool)
-    n = {side: np.where(where, count, 2.0) for side, (_, count) in sides.items()}
-    squares = {side: np.where(where, spread, 0.0) ** 2 for side, (spread, _) in sides.items()}
-    halves = relative_halves({side: (squares[side] / n[side], n[side] - 1.0) for side in sides})
+    parts = {}
+    for side, (square, count) in squares.items():
+        n = np.where(where, count, 2.0)
+        parts[side] = np.where(where, square, 0.0) / n, n - 1.0
+    halves = relative_halves(parts)
     low, high = ((mean * np.exp(sign * halves)).where(where) for sign in (-1, 1))
-    sd = mean.abs() * np.sqrt(squares["top"] + squares["bottom"])
+    sd = mean.abs() * np.sqrt(squares["top"][0] + squares["bottom"][0])
     return pd.DataFrame({"mean": mean, "sd": sd.where(low.notna()), "low": low, "high": high})

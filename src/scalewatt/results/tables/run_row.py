@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from scalewatt.campaign.operating_points import LEVERS
-from scalewatt.campaign.run_spec import RunSpec, read_spec
+from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json_object
 from scalewatt.energies.node import UNUSED_GPU
@@ -23,22 +22,20 @@ from scalewatt.energies.tables import (
     flags_of_run,
     known_sum,
 )
-from scalewatt.recordings.terms import DEVICE_KINDS, J_PER_KWH, NODE, Flag, flag
+from scalewatt.recordings.terms import DEVICE_KINDS, J_PER_KWH, NODE
 from scalewatt.results.columns import tagged
 from scalewatt.results.tables.derived_quantities import (
     Facility,
-    Work,
     energy_columns,
     ratio,
     total_in_scope,
     with_model_energies,
 )
 from scalewatt.results.tables.estimates import estimate_bounds
-from scalewatt.results.tables.frames import frame_of, records
+from scalewatt.results.tables.frames import frame_of, read_checked, records
 from scalewatt.results.tables.idle import idle_energies_j
-from scalewatt.results.tables.read_table import read_checked
-from scalewatt.results.tables.script_flags import script_flags
-from scalewatt.results.tables.table_schema import NET_ENERGY, RUNS, STEP_PHASES
+from scalewatt.results.tables.run_flags import script_flags, shared_gpus, simulation_flags
+from scalewatt.results.tables.table_schema import RUNS, STEP_PHASES
 from scalewatt.results.text.flag_labels import left_out
 from scalewatt.run_files.inventory import run_folder
 from scalewatt.training.history import HISTORY_SCHEMA
@@ -61,7 +58,7 @@ _BY_KIND = {
     **{"j": "energy_j", "low_j": "energy_low_j", "high_j": "energy_high_j"},
     **{"s": "device_s", "origin": "energy_origin"},
 }
-"""Columns of a device kind, and what they are of `EnergyTotals.kinds`."""
+"""Ends of the columns of a device kind, and the columns of `EnergyTotals.kinds` that they are."""
 _OTHER_ENERGIES = ("recorded", "discarded", "unused_gpu", "stage_data", "node")
 _RECORD = pa.schema(
     [
@@ -78,43 +75,18 @@ _RECORD = pa.schema(
 """What is read of a run: the columns of RUNS that are not derived, and energies in J."""
 
 
-@dataclass(frozen=True)
 class RunFiles:
-    """The paths of a run's files."""
+    """The paths of a run's files: its run folder, the tables of its energy, and its power traces."""
 
-    results: Path
-    configuration: str
-    repeat: int
-
-    @property
-    def folder(self) -> Path:
-        """The run folder."""
-        return run_folder(self.results, (self.configuration, self.repeat))
-
-    @property
-    def energy(self) -> Path:
-        """Its energy table."""
-        return self.results / "energy" / self.configuration / f"{self.repeat}.parquet"
-
-    @property
-    def epochs(self) -> Path:
-        """The table of its energy by epoch."""
-        return self.energy.with_name(f"{self.repeat}.epochs.parquet")
-
-    @property
-    def devices(self) -> Path:
-        """The table of its energy by device."""
-        return self.energy.with_name(f"{self.repeat}.devices.parquet")
-
-    @property
-    def flags(self) -> Path:
-        """The table of its quality flags."""
-        return self.energy.with_name(f"{self.repeat}.flags.parquet")
-
-    @property
-    def traces(self) -> Path:
-        """The table of its power traces."""
-        return self.results / "traces" / self.configuration / f"{self.repeat}.parquet"
+    def __init__(self, results: Path, configuration: str, repeat: int) -> None:
+        self.results, self.configuration, self.repeat = results, configuration, repeat
+        self.folder = run_folder(results, (configuration, repeat))
+        self.energy = results / "energy" / configuration / f"{repeat}.parquet"
+        self.epochs, self.devices, self.flags, self.cross_checks = (
+            self.energy.with_name(f"{repeat}.{table}.parquet")
+            for table in ("epochs", "devices", "flags", "cross-checks")
+        )
+        self.traces = results / "traces" / configuration / f"{repeat}.parquet"
 
 
 # --- rows -----------------------------------------------------------------------------------------
@@ -145,16 +117,19 @@ def runs_of(rows: Iterable[Row], facility: Facility, idle: Path | None = None) -
     in_scope = {kind: scopes.str.contains(f"+{kind}+", regex=False) for kind in DEVICE_KINDS}
     by_node = runs["energy_scope"].fillna("") == NODE
     total_j = total_in_scope(joules, in_scope).where(~by_node, runs["node_j"])
+
+    # The idle baseline of each kind, and what was used above it.
     idle_j = {}
     for kind in DEVICE_KINDS:
-        parts = runs[["device", f"{kind}_origin", f"{kind}_s"]].assign(device_kind=kind)
-        parts = parts.rename(columns={f"{kind}_origin": "energy_origin", f"{kind}_s": "device_s"})
-        idle_j[kind] = idle_energies_j(idle, parts).where(in_scope[kind] & total_j.notna())
+        named = {"energy_origin": runs[f"{kind}_origin"], "device_s": runs[f"{kind}_s"]}
+        kind_j = idle_energies_j(idle, runs.assign(device_kind=kind, **named))
+        idle_j[kind] = kind_j.where(in_scope[kind] & total_j.notna())
     net_j = {kind: joules[kind] - idle_j[kind] for kind in DEVICE_KINDS}
+
+    # Work, and what follows from energy and work.
     hours = runs["runtime_s"] / 3600
     gpu_hours = runs["gpus"] * hours
-    done = ("nodes", "samples", "updates", "gpu_s", "cpu_s", "ram_node_s")
-    work = Work(gpu_hours, *(runs[name] for name in done))
+    work = runs.rename(columns={"cpu_s": "socket_s", "ram_node_s": "node_s"})
     replicas = runs["gpus"] // runs["gpus_per_replica"]
     passes = runs["updates"] * replicas * runs["gradient_accumulation_steps"]
     step_s = runs[list(STEP_PHASES)].sum(axis=1, skipna=False)
@@ -166,17 +141,17 @@ def runs_of(rows: Iterable[Row], facility: Facility, idle: Path | None = None) -
         "passes_per_gpuh": ratio(passes, gpu_hours),
         "throughput_samples_per_s": ratio(runs["samples"], runs["train_s"]),
         "step_data_share": ratio(runs["step_data_s"], step_s),
-        **energy_columns(joules, total_j, work, facility),
+        **energy_columns(joules, total_j, work.assign(gpu_hours=gpu_hours), facility),
         **estimate_bounds(runs, in_scope, total_j, by_node),
         "idle_energy_kwh": total_in_scope(idle_j, in_scope) / J_PER_KWH,
-        NET_ENERGY: total_in_scope(net_j, in_scope) / J_PER_KWH,
+        "net_energy_kwh": total_in_scope(net_j, in_scope) / J_PER_KWH,
         **{f"{name}_energy_kwh": runs[f"{name}_j"] / J_PER_KWH for name in _OTHER_ENERGIES},
     }
     return with_model_energies(runs.assign(**derived))[RUNS.names]
 
 
 def run_record(files: RunFiles, campaign: str, excluded: str | None = None) -> Row:
-    """Read what a run's files say of it: a record of which `runs_of` makes its row.
+    """Read a run's files into a record, of which `runs_of` makes its row.
 
     `excluded`: why the run is left out of everything else; so is one that did not run as its spec says,
     such as without the clock it asked for. InputError if its files belong to another spec.
@@ -193,7 +168,7 @@ def run_record(files: RunFiles, campaign: str, excluded: str | None = None) -> R
         *flags_of_run(read_checked(files.flags, FLAGS_SCHEMA).to_pandas()),
         *shared_gpus(spec, provenance),
         *script_flags(spec, provenance, history),
-        *_simulation_flags(provenance),
+        *simulation_flags(provenance),
     ]
     start = spec.initial_weights
     return {
@@ -210,21 +185,19 @@ def run_record(files: RunFiles, campaign: str, excluded: str | None = None) -> R
         "initial_weights": f"{start.configuration}/{start.repeat}" if start else None,
         "excluded": excluded or left_out(flags),
         **_work(provenance, history),
-        **_energies(EnergyTotals(read_energy(files), with_staging=spec.protocol != "paper")),
+        **_energies(read_totals(files, spec.protocol)),
     }
 
 
-def read_energy(files: RunFiles) -> pd.DataFrame:
-    """Read a run's energy table. InputError if it is damaged, or lacks the tables beside it."""
-    if files.energy.is_file() and not files.flags.is_file():
-        raise InputError(
-            f"{files.energy}: has no {files.flags.name} beside it; delete it, and run the target again"
-        )
+def read_totals(files: RunFiles, protocol: str) -> EnergyTotals:
+    """Read a run's energy table; protocol `paper` does not count staging. InputError if it is damaged."""
     energy: pd.DataFrame = read_checked(files.energy, ENERGY_SCHEMA).to_pandas()
-    return energy
+    return EnergyTotals(energy, with_staging=protocol != "paper")
 
 
-def read_provenances(runs: Iterable[Row], results: Path) -> dict[tuple[str, int], Row]:
+def read_provenances(
+    runs: Iterable[Mapping[str, Any]], results: Path
+) -> dict[tuple[str, int], Row]:
     """Read the provenance of each of these rows' runs that has one, by configuration and repeat."""
     keys = [(run["configuration"], run["repeat"]) for run in runs]
     paths = {key: RunFiles(results, *key).folder / "provenance.json" for key in keys}
@@ -243,11 +216,13 @@ def read_history(path: Path) -> list[Row]:
 def _work(provenance: Row, history: list[Row]) -> Row:
     """Work, metrics and times of a run, from its history."""
     last, reports = history[-1], provenance.get("reports")
+    columns = {name: [row[name] for row in history] for name in ("updates", "samples", "train_s")}
     metrics = [row["metric"] for row in history if row["metric"] is not None]
     best = max if provenance.get("metric_goal") == "max" else min
-    peaks = [row["peak_memory_bytes"] for row in history if row.get("peak_memory_bytes")]
+    peaks = [row["peak_memory_bytes"] for row in history if row["peak_memory_bytes"]]
     return {
-        **{name: _total(history, name) for name in ("updates", "samples", "train_s")},
+        # Null if the value of one epoch is.
+        **{name: None if None in each else sum(each) for name, each in columns.items()},
         "epochs_done": int(last["epoch"]) + 1 if reports is None else reports["epochs"],
         "metric_last": last["metric"],
         "metric_best": best(metrics, default=None),
@@ -258,44 +233,21 @@ def _work(provenance: Row, history: list[Row]) -> Row:
     }
 
 
-def _total(history: list[Row], name: str) -> float | None:
-    """Sum of a column; None if one value is."""
-    values = [row[name] for row in history]
-    return None if None in values else sum(values)
-
-
 def _mean_over_updates(history: list[Row], name: str) -> float | None:
     """Mean per update over the epochs that have a value, weighted by their updates."""
-    known = [row for row in history if row.get(name) is not None]
+    known = [row for row in history if row[name] is not None]
     updates = sum(row["updates"] for row in known)
     return sum(row[name] * row["updates"] for row in known) / updates if updates else None
-
-
-def shared_gpus(spec: RunSpec, provenance: Row) -> list[Flag]:
-    """Flag that several ranks shared a GPU: n then counts processes."""
-    held = [len(gpus) for gpus in (provenance.get("gpus") or {}).values() if gpus is not None]
-    if not held or min(held) >= spec.ranks_per_node:
-        return []
-    detail = f"{spec.ranks_per_node} ranks a node on {min(held)} GPUs"
-    return [flag("gpus_shared", None, detail)]
-
-
-def _simulation_flags(provenance: Row) -> list[Flag]:
-    """Flags on what the scaling model did not know of a simulated run, by its provenance."""
-    simulated = provenance.get("simulated") or {}
-    assumed = [flag("cost_assumed", None, simulated["assumed"])] if simulated.get("assumed") else []
-    return assumed + [flag("extrapolated", None, text) for text in simulated.get("warnings") or []]
 
 
 def _energies(energy: EnergyTotals) -> Row:
     """Energies of a run in J by device kind, its scope, and how long it was recorded."""
     staged = energy.staging.loc[energy.staging["device_kind"].isin(energy.scope), "energy_j"]
-    kinds = energy.kinds.reindex(DEVICE_KINDS).fillna({"device_s": 0.0})
-    by_kind = zip(DEVICE_KINDS, records(kinds), strict=True)
+    kinds = records(energy.kinds.reindex(DEVICE_KINDS).fillna({"device_s": 0.0}))
     return {
         **{
             f"{kind}_{name}": row[column]
-            for kind, row in by_kind
+            for kind, row in zip(DEVICE_KINDS, kinds, strict=True)
             for name, column in _BY_KIND.items()
         },
         "runtime_s": energy.runtime_s,

@@ -11,7 +11,7 @@ import pyarrow as pa
 from scalewatt.results.tables.estimates import is_estimated
 from scalewatt.results.tables.frames import equal, frame_of
 from scalewatt.results.tables.repeat_statistics import quotients
-from scalewatt.results.tables.table_schema import SCALING
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, SCALING
 
 Row = dict[str, Any]
 
@@ -24,7 +24,7 @@ _POINTS = pa.schema(
     [
         ("place", pa.int32()),
         *((name, pa.string()) for name in ("series", "label", "configuration")),
-        *((name, pa.string() if i < 3 else pa.int64()) for i, name in enumerate(TRAINING)),
+        *(CONFIGURATIONS.field(name) for name in TRAINING),
     ]
 )
 ENDS = {"": "mean", "_sd": "sd", "_low": "low", "_high": "high"}
@@ -32,58 +32,48 @@ ENDS = {"": "mean", "_sd": "sd", "_low": "low", "_high": "high"}
 
 
 def points_of(series: Iterable[Row]) -> pd.DataFrame:
-    """Return the points of a definition's series: place and words of the series, id, and training."""
+    """List the points of a definition's series: place, name and label of the series, id, and training."""
     rows = [
-        {
-            "place": index,
-            "series": line["name"],
-            "label": line["label"],
-            "configuration": point["configuration"],
-            **{key: point.get(key, line.get(key)) for key in TRAINING},
-        }
-        for index, line in enumerate(series)
+        {**dict.fromkeys(TRAINING), **line, **point}
+        | {"place": place, "series": line["name"], "label": line["label"]}
+        for place, line in enumerate(series)
         for point in line["points"]
     ]
     return frame_of(rows, _POINTS)
 
 
 def lines_of(series: Iterable[Row], configurations: pd.DataFrame) -> pd.DataFrame:
-    """Return the configurations along each series that have runs, with `place`, `series` and `label`."""
-    words = points_of(series)[["place", "series", "label", "configuration"]]
-    return words.merge(configurations, on="configuration")
+    """List the configurations along each series that have runs, with `place`, `series` and `label`."""
+    names = points_of(series)[["place", "series", "label", "configuration"]]
+    return names.merge(configurations, on="configuration")
 
 
-def smallest_of(lines: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Return for each row the first one of its line: that of the smallest n that has runs."""
-    first = pd.Series(range(len(lines)), index=lines.index)
-    first = first.groupby([lines[name] for name in by]).transform("min")
-    return lines.iloc[first].set_axis(lines.index)
+def speedups(lines: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Compute S(n) = n₀·T(n₀)/T(n) with sd and interval; n₀ is the smallest n of the series with runs.
 
-
-def speedups(lines: pd.DataFrame, smallest: pd.DataFrame) -> pd.DataFrame:
-    """Return S(n) = n₀·T(n₀)/T(n) with sd and interval; n₀ is the smallest n of the line with runs.
-
-    Null if datasets differ. sd and interval (`quotients`) need repeats at both ends.
+    Null if datasets differ. sd and interval (`quotients`) need repeats at both ends. Returns the row of n₀ of
+    each row, too: the first of its series.
     """
+    place = pd.Series(range(len(lines)), lines.index)
+    smallest = lines.iloc[place.groupby(lines["place"]).transform("min")].set_axis(lines.index)
     gain = quotients(smallest, lines, "runtime_h", factor=smallest["gpus"])
-    return gain[equal(lines["dataset_samples"], smallest["dataset_samples"])].reindex(lines.index)
+    same = equal(lines["dataset_samples"], smallest["dataset_samples"])
+    return gain[same].reindex(lines.index), smallest
 
 
 def scaling_of(series: Iterable[Row], configurations: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per series and point that has runs, compared with the series' smallest such n.
+    """Make one row per series and point that has runs, compared with the series' smallest such n.
 
     efficiency is speedup/n; the ratios are those of GPU hours and of energy to n₀'s. Their sd and 95 %
     interval (`quotients`) need repeats of both.
     """
     lines = lines_of(series, configurations)
-    smallest = smallest_of(lines, ["place"])
-    gain = speedups(lines, smallest)
-    energy = quotients(lines, smallest, "energy_kwh")
+    gain, smallest = speedups(lines)
     ratios = {
         "speedup": gain,
         "efficiency": gain.mul(1 / lines["gpus"], axis=0),
         "gpu_hours_ratio": quotients(lines, smallest, "gpu_hours"),
-        "energy_ratio": energy[comparable(lines, smallest)].reindex(lines.index),
+        "energy_ratio": energy_quotients(lines, smallest, "energy_kwh"),
     }
     columns = {
         f"{name}{end}": ratio[part] for name, ratio in ratios.items() for end, part in ENDS.items()
@@ -92,7 +82,8 @@ def scaling_of(series: Iterable[Row], configurations: pd.DataFrame) -> pd.DataFr
     return lines.assign(**columns)[SCALING.names]
 
 
-def comparable(a: pd.DataFrame, b: pd.DataFrame) -> pd.Series:
-    """Return where the energies of two tables' rows are of the same origin and scope, and not estimated."""
-    alike = [equal(a[name], b[name]) for name in ("energy_origin", "energy_scope")]
-    return alike[0] & alike[1] & ~is_estimated(a)
+def energy_quotients(top: pd.DataFrame, bottom: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Divide a quantity of energy; null unless both are of one origin and scope, and not estimated."""
+    origin, scope = (equal(top[key], bottom[key]) for key in ("energy_origin", "energy_scope"))
+    ratios = quotients(top, bottom, name)
+    return ratios[origin & scope & ~is_estimated(top)].reindex(top.index)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, Template
 
 from scalewatt.results.columns import SEVERAL, metric_label
 from scalewatt.results.tables.estimates import ORIGINS
-from scalewatt.results.text.number_format import MISSING, with_unit
+from scalewatt.results.text.number_format import MISSING, listed, with_unit
 
 UNEQUAL_SCOPES = "Totals of unequal scope are not comparable."
 ORIGIN_WORDS = {
@@ -31,7 +31,7 @@ BARS = {
 }
 """What error bars may be, by the campaign's word for it; `none` is the fourth."""
 MOST_NAMED = 4
-"""Entries of a list of configurations; of more, the others are counted."""
+"""Configurations of a list; of more, the others are counted."""
 _COLUMNS = (
     *("configuration", "n_repeats", "device", "device_name"),
     *("energy_kwh", "energy_origin", "energy_scope"),
@@ -52,7 +52,7 @@ def caption(rows: pd.DataFrame, figure: str = "", **facts: Any) -> list[str]:
 def _template() -> Template:
     loader = FileSystemLoader(Path(__file__).parent)
     environment = Environment(loader=loader, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["named"] = named
+    environment.filters["named"] = lambda ids: listed(dict.fromkeys(ids), MOST_NAMED)
     environment.globals |= {"UNEQUAL_SCOPES": UNEQUAL_SCOPES, "BARS": BARS}
     return environment.get_template("captions.j2")
 
@@ -67,11 +67,7 @@ def _facts(table: pd.DataFrame) -> dict[str, Any]:
         known = known[known["energy_kwh"].notna()]
     names = rows.dropna(subset="device_name").groupby("device", sort=False)["device_name"]
     why = metadata.get("no_energy", {})
-    unknown = [(why[id_], id_) for id_ in rows["configuration"].unique() if id_ in why]
-    excluded = [
-        (run["reason"].rstrip("."), f"{run['configuration']}/{run['repeat']}")
-        for run in metadata.get("excluded", [])
-    ]
+    excluded = metadata.get("excluded", [])
     repeats = rows["n_repeats"].dropna()
     return {
         "has_runs": len(rows) > 0,
@@ -87,9 +83,12 @@ def _facts(table: pd.DataFrame) -> dict[str, Any]:
         "devices": {device: list(column.unique()) for device, column in names},
         "has_repeats": bool((repeats > 1).any()),
         "has_single": bool((repeats == 1).any()),
-        "no_energy": _grouped(unknown),
+        "no_energy": _grouped((why[i], i) for i in rows["configuration"].unique() if i in why),
         "missing": metadata.get("missing", []),
-        "excluded": _grouped(excluded),
+        "excluded": _grouped(
+            (run["reason"].rstrip("."), f"{run['configuration']}/{run['repeat']}")
+            for run in excluded
+        ),
         "notes": metadata.get("notes", []),
     }
 
@@ -102,24 +101,30 @@ def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     return groups
 
 
-def named(ids: Sequence[str]) -> str:
-    """Ids of configurations; those that differ only in n share an entry, `…-n{004,008}-…`.
-
-    Of more than MOST_NAMED + 1 entries the others are counted.
-    """
-    counts: dict[tuple[str, str], list[str]] = {}
-    for id_ in dict.fromkeys(ids):
-        match = re.fullmatch(r"(.*-n)(\d{3,})(-.*)", id_)
-        before, n, after = match.groups() if match else (id_, "", "")
-        counts.setdefault((before, after), []).append(n)
-    entries = [
-        before + (ns[0] if len(ns) == 1 else "{" + ",".join(sorted(ns, key=int)) + "}") + after
-        for (before, after), ns in counts.items()
-    ]
-    if len(entries) <= MOST_NAMED + 1:
-        return ", ".join(entries)
-    more = sum(map(len, list(counts.values())[MOST_NAMED:]))
-    return f"{', '.join(entries[:MOST_NAMED])} and {more} more"
+def prediction_facts(rows: pd.DataFrame) -> dict[str, Any]:
+    """Facts of the figure `prediction`: how near predictions were, and what was not predicted."""
+    words = {"runtime_h": "Run time", "energy_kwh": "Energy"}
+    rows = rows[rows["quantity"].isin(list(words))]
+    known = rows["calibrated_on"].astype(bool)
+    tested = rows[~known & rows["error"].notna()]
+    reasons = zip(rows["reason"].fillna(""), rows["configuration"], strict=True)
+    warnings = [text for text in rows["warnings"].dropna().unique() if text]
+    return {
+        "model": rows.attrs.get("scaling_model"),
+        "sources": rows.attrs.get("sources", []),
+        "accuracy": [
+            {
+                "quantity": words[str(name)],
+                "inside": int(group["in_interval"].sum()),
+                "compared": len(group),
+                "error": 100 * group["error"].abs().mean(),
+            }
+            for name, group in tested.groupby("quantity", sort=False)
+        ],
+        "calibrated_on": list(rows.loc[known, "configuration"]),
+        "not_predicted": _grouped(pair for pair in reasons if pair[0]),
+        "warnings": [text[:1].upper() + text[1:] for text in warnings],
+    }
 
 
 def metric_words(rows: pd.DataFrame) -> str:

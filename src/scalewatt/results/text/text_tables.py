@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,25 +73,23 @@ def table1_cells(rows: pd.DataFrame) -> pd.DataFrame:
 
 def variants_part(rows: pd.DataFrame) -> str:
     """Variants of one model and phase as Markdown, under its name."""
-    names = rows["label"].where(
-        rows["configuration"] != rows["baseline"], "baseline: " + rows["label"]
-    )
+    is_baseline = rows["configuration"] == rows["baseline"]
     cells: dict[str, Any] = {
-        "Variant": names,
+        "Variant": rows["label"].where(~is_baseline, "baseline: " + rows["label"]),
         "Computed in": rows["precision_used"].fillna(MISSING),
+        "Runs": rows["n_repeats"].astype(str),
     }
-    cells["Runs"] = rows["n_repeats"].astype(str)
     for name in VARIANT_QUANTITIES:
         means, highs = values(rows[f"{name}_mean"]), values(rows[f"{name}_high"])
-        if any(mean is not None for mean in means):
-            suited = unit_for(means, "" if name.startswith("metric") else unit(name))
-            head = f"{label(name)} ({suited.name})" if suited.name else label(name)
-            cells[head] = [
-                plus_minus(*pair, suited.factor) for pair in zip(means, highs, strict=True)
-            ]
+        suited = unit_for(means, "" if name.startswith("metric") else unit(name))
+        head = label(name) + (f" ({suited.name})" if suited.name else "")
+        pairs = zip(means, highs, strict=True)
+        cells[head] = [plus_minus(*pair, suited.factor) for pair in pairs]
     for name, quantity in RATIOS.items():
         ends = (values(rows[f"{name}{end}"]) for end in ("", "_low", "_high"))
         cells[f"{label(quantity)} ÷ baseline"] = list(map(with_interval, *ends))
+    table = pd.DataFrame(cells)
+    table = table.loc[:, (table != MISSING).any()]  # nothing of what is known of no variant
     model, phase = rows[["model", "phase"]].iloc[0]
     known = rows[["metric_name", "metric_goal"]].dropna().drop_duplicates()
     metrics = "; ".join(
@@ -99,20 +97,16 @@ def variants_part(rows: pd.DataFrame) -> str:
         for name, goal in known.itertuples(index=False, name=None)
     )
     title = f"**{model}{'' if phase == 'train' else f' {phase}'}**"
-    return f"{title}{f' (metric: {metrics})' if metrics else ''}\n\n{markdown(pd.DataFrame(cells))}"
+    return f"{title}{f' (metric: {metrics})' if metrics else ''}\n\n{markdown(table)}"
 
 
 # --- Markdown and LaTeX ---------------------------------------------------------------------------
 
 
-def _rows(cells: pd.DataFrame) -> Iterable[tuple[str, ...]]:
-    return cells.itertuples(index=False, name=None)
-
-
 def markdown(cells: pd.DataFrame) -> str:
     """Markdown table of texts."""
     rules = ["---" if head in WORDS else "--:" for head in cells]
-    rows = [map(str, cells), rules, *_rows(cells)]
+    rows = [map(str, cells), rules, *cells.itertuples(index=False, name=None)]
     return "\n".join(
         "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows
     )
@@ -121,13 +115,10 @@ def markdown(cells: pd.DataFrame) -> str:
 def latex(cells: pd.DataFrame, sentences: Sequence[str]) -> str:
     """Booktabs table for a `table` environment, with sentences below in a box of the same width."""
     # Units below the words keep columns narrow.
-    broken = (escaped_latex(str(head)).replace(" (", r"\\(") for head in cells)
-    heads = [rf"\shortstack{{{head}}}" if r"\\" in head else head for head in broken]
-    rows = [
-        heads,
-        *([escaped_latex(cell) for cell in row] for row in _rows(cells)),
-    ]
-    head, *lines = (" & ".join(row) + r" \\" for row in rows)
+    heads = [escaped_latex(str(head)).replace(" (", r"\\(") for head in cells]
+    heads = [rf"\shortstack{{{head}}}" if r"\\" in head else head for head in heads]
+    rows = [map(escaped_latex, row) for row in cells.itertuples(index=False, name=None)]
+    head, *lines = (" & ".join(row) + r" \\" for row in (heads, *rows))
     alignment = "".join("l" if name in WORDS else "r" for name in cells)
     return "\n".join(
         [
@@ -135,13 +126,10 @@ def latex(cells: pd.DataFrame, sentences: Sequence[str]) -> str:
             r"\begingroup\setlength{\tabcolsep}{3pt}",
             rf"\begin{{tabular}}{{{alignment}}}",
             *(r"\toprule", head, r"\midrule", *lines, r"\bottomrule"),
-            r"\end{tabular}\endgroup",
-            "",
-            r"\smallskip",
+            *(r"\end{tabular}\endgroup", "", r"\smallskip"),
             r"\begin{minipage}{\linewidth}\footnotesize",
             *map(escaped_latex, sentences),
-            r"\end{minipage}",
-            "",
+            *(r"\end{minipage}", ""),
         ]
     )
 

@@ -21,9 +21,8 @@ _RUN = ["campaign", "configuration", "model", "device", "gpus", "nodes", "repeat
 
 def cross_checks_of(runs: pd.DataFrame, files: Iterable[RunFiles]) -> pd.DataFrame:
     """Make the table CROSS_CHECKS of runs (a table RUNS) from their energy tables."""
-    paths = [run.energy.with_name(f"{run.repeat}.cross-checks.parquet") for run in files]
-    parts = [read_frame(path, CROSS_CHECKS_SCHEMA) for path in paths if path.is_file()]
-    parts = [part for part in parts if len(part)]
+    paths = [run.cross_checks for run in files if run.cross_checks.is_file()]
+    parts = [part for path in paths if len(part := read_frame(path, CROSS_CHECKS_SCHEMA))]
     if not parts:
         return to_frame(CROSS_CHECKS.empty_table())
     checks = pd.concat(parts, ignore_index=True).merge(runs[_RUN], on=_KEYS[:2])
@@ -56,4 +55,4 @@ def sums_of(checks: pd.DataFrame) -> pd.DataFrame:
         difference=energy / recorded.where(recorded != 0) - 1,
         recorded_scope=scope,
         extra_w=((energy - recorded) / node_s.where(node_s > 0)).where(scope.notna()),
-    ).reset_index()[CROSS_CHECKS.names]
+    ).reset_index()
