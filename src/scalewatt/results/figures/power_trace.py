@@ -106,6 +106,7 @@ def _samples(traces: Path, kind: str, segment: int, node: str, index: int) -> pd
 
 def _window_means(samples: pd.DataFrame, window_s: float, period_s: float) -> pd.DataFrame:
     """Means of the samples in equal windows, at their middles; null where LEAST_COVERED of one is unknown."""
+    samples = samples[samples["time_s"] < POWER_TRACE_S]
     number = (samples["time_s"] // window_s).astype(int)
     powers = samples["power_w"].groupby(number)
     enough = powers.count() * period_s >= LEAST_COVERED * window_s * (1 - 1e-9)
