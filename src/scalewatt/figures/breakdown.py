@@ -85,8 +85,8 @@ def bars_of(parts: pd.DataFrame, error_bars: str) -> pd.DataFrame:
     error bar.
     """
     bars = parts.drop_duplicates("configuration").set_index("configuration")
-    places, _ = pd.factorize(bars["series"])
-    bars = bars.iloc[np.argsort(places, kind="stable")]
+    order, _ = pd.factorize(bars["series"])
+    bars = bars.iloc[np.argsort(order, kind="stable")]
     sums = parts.groupby("configuration")[["energy_kwh", "discarded_energy_kwh"]].sum(skipna=False)
     total = sums["energy_kwh"].reindex(bars.index)
     if error_bars == "interval":
@@ -97,7 +97,7 @@ def bars_of(parts: pd.DataFrame, error_bars: str) -> pd.DataFrame:
     has_bar = (bars["n_repeats"] > 1) & total.notna()
     several = parts.loc[parts["energy_kwh"].notna(), "energy_origin"].nunique() > 1
     return bars.assign(
-        y=-(np.arange(len(bars)) + np.sort(places) + 1.0),  # with a line for each heading
+        y=-(np.arange(len(bars)) + np.sort(order) + 1.0),  # with a line for each heading
         text=[
             f"n = {row.gpus}, LBS {row.local_batch_size}" + f", {row.energy_origin}" * several
             for row in data.each(bars)

@@ -89,7 +89,7 @@ def _draw_panel(axes: Axes, rows: pd.DataFrame) -> None:
     axes.set(xlim=(-2.1, MOST_COUNTS + 0.9), ylim=(-len(QUANTITIES) + 0.7, 1.4))
     name = textwrap.shorten(rows["label"].iloc[0] or rows["series"].iloc[0], 62, placeholder=" …")
     axes.text(-2.1, 1.1, name, fontsize=6.2)
-    places = np.arange(len(rows)) * MOST_COUNTS / len(rows)
+    centres = np.arange(len(rows)) * MOST_COUNTS / len(rows)
     ranks = data.gpu_word(rows)
     look: Any = {"fontsize": 6, "ha": "center", "va": "bottom"}
     for index, (column, (words, colour)) in enumerate(QUANTITIES.items()):
@@ -100,9 +100,9 @@ def _draw_panel(axes: Axes, rows: pd.DataFrame) -> None:
             axes.text(0, 0.2 - index, "unknown", va="center", color=style.GREY)
             continue
         heights = _heights(values)
-        axes.bar(places, heights, BAR_WIDTH, -index, color=colour, linewidth=0, gid=column)
-        for place, height, value in zip(places, heights, values, strict=True):
-            axes.text(place, height - index + 0.04, style.plain_number(value), **look)
+        axes.bar(centres, heights, BAR_WIDTH, -index, color=colour, linewidth=0, gid=column)
+        for centre, height, value in zip(centres, heights, values, strict=True):
+            axes.text(centre, height - index + 0.04, style.plain_number(value), **look)
         if column != "gpus":
             change = trend(rows["gpus"].iloc[-1] / rows["gpus"].iloc[0], values[0], values[-1])
             axes.text(MOST_COUNTS - 0.4, 0.2 - index, change, va="center", fontweight="bold")

@@ -68,8 +68,8 @@ def mean_curves(epochs: pd.DataFrame) -> pd.DataFrame:
     mean = groups.agg(x=("x", "mean"), y=("y", "mean"), known=("x", "size"), **firsts).reset_index()
     lacks = mean["known"] < mean["configuration"].map(runs)
     mean = mean[~lacks.groupby(mean["configuration"]).cummax()]
-    places = {name: place for place, name in enumerate(epochs["configuration"].unique())}
-    return mean.sort_values("configuration", key=lambda names: names.map(places), kind="stable")
+    order = {name: index for index, name in enumerate(epochs["configuration"].unique())}
+    return mean.sort_values("configuration", key=lambda names: names.map(order), kind="stable")
 
 
 def _draw_panel(axes: Axes, points: pd.DataFrame, cost: str, looks: layout.Looks) -> None:

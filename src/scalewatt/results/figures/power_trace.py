@@ -80,16 +80,16 @@ def _points(files: RunFiles, window_s: float | None, expected_kind: str) -> list
     known = devices.assign(before=~trains)[in_segment & (devices["covered_s"] > 0)]
     if known.empty:
         return [unknown | {"time_s": 0.0 if trains.any() else None}]
-    segment, *place = known.sort_values(["before", *_DEVICE], kind="stable")[_DEVICE].iloc[0]
+    segment, *device = known.sort_values(["before", *_DEVICE], kind="stable")[_DEVICE].iloc[0]
 
-    samples = _samples(files.traces, kind, segment, *place)
+    samples = _samples(files.traces, kind, segment, *device)
     in_training = samples["time_s"][samples["stage"] == "train"]
     begin_s = in_training.iloc[0] if len(in_training) else samples["time_s"].iloc[0]
     shown = samples.assign(time_s=samples["time_s"] - begin_s)[["time_s", "power_w"]]
     shown = shown[shown["time_s"].between(0, POWER_TRACE_S)]
     if window_s is not None:
         shown = _window_means(shown, window_s, sampling_period(samples["time_s"].to_numpy()))
-    is_chosen = (devices[_DEVICE[1:]] == place).all(axis=1)
+    is_chosen = (devices[_DEVICE[1:]] == device).all(axis=1)
     first = records(samples[_OF_SENSOR].head(1))[0]
     first |= {"mean_power_w": _mean_w(devices[is_chosen]), "mean_power_all_w": _mean_w(devices)}
     return [first | row for row in records(shown)]

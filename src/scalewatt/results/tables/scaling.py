@@ -35,8 +35,8 @@ def points_of(series: Iterable[Row]) -> pd.DataFrame:
     """List the points of a definition's series: place, name and label of the series, id, and training."""
     rows = [
         {**dict.fromkeys(TRAINING), **line, **point}
-        | {"place": place, "series": line["name"], "label": line["label"]}
-        for place, line in enumerate(series)
+        | {"place": index, "series": line["name"], "label": line["label"]}
+        for index, line in enumerate(series)
         for point in line["points"]
     ]
     return frame_of(rows, _POINTS)
@@ -54,8 +54,8 @@ def speedups(lines: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     Null if datasets differ. sd and interval (`quotients`) need repeats at both ends. Returns the row of n₀ of
     each row, too: the first of its series.
     """
-    place = pd.Series(range(len(lines)), lines.index)
-    smallest = lines.iloc[place.groupby(lines["place"]).transform("min")].set_axis(lines.index)
+    row = pd.Series(range(len(lines)), lines.index)
+    smallest = lines.iloc[row.groupby(lines["place"]).transform("min")].set_axis(lines.index)
     gain = quotients(smallest, lines, "runtime_h", factor=smallest["gpus"])
     same = equal(lines["dataset_samples"], smallest["dataset_samples"])
     return gain[same].reindex(lines.index), smallest
