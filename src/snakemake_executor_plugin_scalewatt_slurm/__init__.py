@@ -9,23 +9,24 @@
 - NODE_FAIL excludes no nodes: the parent excludes all nodes of the job from then on.
 - Ctrl-C also cancels the jobs that are just being polled: the parent's list is empty then (issue 397).
 - The workflow's `end_of_retries(job)` may give a reason why a job is not submitted again.
+- Variables such as SQUEUE_FORMAT and SACCT_FORMAT, a user's own, are not in effect.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import suppress
-from dataclasses import field, make_dataclass
-from typing import Any, Optional
+from typing import Any
 
 from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 
 from scalewatt.slurm.job_queue import queued_jobs
-from scalewatt.slurm.slurm_commands import NoAnswerError, ended_states, may_pass
+from scalewatt.slurm.slurm_commands import NoAnswerError, ended_states, may_pass, users_variables
 
 try:
     import snakemake_executor_plugin_slurm as slurm
@@ -34,25 +35,19 @@ try:
 except ImportError:  # Snakemake imports every plugin at each call, whichever it uses
     from snakemake.executors import dryrun as slurm
     from snakemake.executors.dryrun import common_settings
-    from snakemake_interface_executor_plugins.settings import ExecutorSettingsBase
 
     get_job_wildcards = None
-    _NAMES = (
-        *("init_seconds_before_status_checks", "delete_logfiles_older_than"),
-        *("qos", "reservation"),
-    )
-    _HELP = {"help": "Needs snakemake-executor-plugin-slurm, which is not installed."}
-    # The profiles' settings, so that Snakemake comes to the refusal.
-    ExecutorSettings = make_dataclass(
-        "ExecutorSettings",
-        [(name, Optional[str], field(default=None, metadata=_HELP)) for name in _NAMES],  # noqa: UP045
-        bases=(ExecutorSettingsBase,),
-    )
 
 __all__ = ["Executor", "ExecutorSettings", "common_settings"]
 
 WAIT_S, MOST_WAIT_S = 5.0, 60.0
 """Time before a job is offered again; each further one is twice as long, up to the second."""
+
+
+class _Constant(set[str]):
+    """A set that ignores what the parent adds."""
+
+    def add(self, node: str) -> None: ...
 
 
 class Executor(slurm.Executor):
@@ -64,19 +59,14 @@ class Executor(slurm.Executor):
                 "the executor scalewatt-slurm needs snakemake-executor-plugin-slurm: "
                 "pip install 'scalewatt[workflow]'"
             )
+        for name in users_variables(os.environ):  # the parent would ask with them
+            del os.environ[name]
         self._live: dict[str, SubmittedJobInfo] = {}
         self._offers: Counter[JobExecutorInterface] = Counter()
         self._is_cancelled = False
         self._end_of_retries = workflow.globals.get("end_of_retries", lambda _: None)
         super().__init__(workflow, logger)
-
-    @property
-    def _failed_nodes(self) -> set[str]:
-        return set(self._excluded)  # a copy: what the parent adds has no effect
-
-    @_failed_nodes.setter
-    def _failed_nodes(self, nodes: set[str]) -> None:
-        self._excluded = frozenset(nodes)
+        self._failed_nodes = _Constant(self._failed_nodes)
 
     def report_job_submission(self, job_info: SubmittedJobInfo, *args: Any, **kwargs: Any) -> None:
         """Remember the job until it has ended."""
@@ -100,16 +90,15 @@ class Executor(slurm.Executor):
         try:
             queue = queued_jobs().values()
         except NoAnswerError as error:
-            self._offer_later(job, str(error))
-            return
+            return self._offer_later(job, str(error))
         wildcards = get_job_wildcards(job)
         comment = f"rule_{job.name}" + (f"_wildcards_{wildcards}" if wildcards else "")
         for queued in queue:  # slurmctld may have accepted it without an answer
             is_same = (queued.name, queued.comment) == (self.run_uuid, comment)
             if is_same and queued.id not in self._live:
                 log = self.slurm_logdir / f"rule_{job.name}" / wildcards / f"{queued.id}.log"
-                self.report_job_submission(SubmittedJobInfo(job, queued.id, {"slurm_logfile": log}))
-                return
+                info = SubmittedJobInfo(job, queued.id, {"slurm_logfile": log})
+                return self.report_job_submission(info)
         self.run_job(job)
 
     async def check_active_jobs(
@@ -118,9 +107,8 @@ class Executor(slurm.Executor):
         """Yield the jobs of which neither success nor error was reported."""
         async for _ in super().check_active_jobs(active_jobs):
             pass
-        live = {
-            id_: info for info in active_jobs if (id_ := str(info.external_jobid)) in self._live
-        }
+        ids = {str(info.external_jobid): info for info in active_jobs}
+        live = {id_: info for id_, info in ids.items() if id_ in self._live}
         with suppress(NoAnswerError):  # the parent takes some for running that have left the queue
             queue = queued_jobs() if live else {}
             for id_, state in ended_states([id_ for id_ in live if id_ not in queue]).items():
@@ -157,10 +145,7 @@ class Executor(slurm.Executor):
                 message += f" Not submitted again: {reason}."
         if job.attempt > job.restart_times:
             return super().report_job_error(job_info, message, **kwargs)
-        ended, log = (
-            message.partition(". ")[0].rstrip("."),
-            (job_info.aux or {}).get("slurm_logfile"),
-        )
+        ended, log = message.partition(". ")[0].rstrip("."), job_info.aux.get("slurm_logfile")
         self.logger.warning(f"{_label(job)}: {ended}; submitted again; log: {log}")
         return self.workflow.scheduler.error_callback(job)
 

@@ -85,7 +85,7 @@ class Project:
         process = subprocess.Popen(
             self.command,
             cwd=self.folder,
-            env=self.slurm.environment(),
+            env={**self.slurm.environment(), "SACCT_FORMAT": "JobName", "SQUEUE_STATES": "PENDING"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -175,6 +175,10 @@ def test_snakemake_fails_in_the_end_without_a_traceback(campaign: Ended) -> None
 
 def test_after_a_node_failed_no_node_is_excluded(campaign: Ended) -> None:
     assert all("--exclude" not in call for call in campaign.slurm.calls("sbatch"))
+
+
+def test_what_a_user_has_slurm_print_for_people_changes_no_answer(campaign: Ended) -> None:
+    assert not (campaign.slurm.root / "blinded").exists()
 
 
 def test_a_limit_that_slurm_does_not_name_holds_up_no_other_job(tmp_path: Path) -> None:

@@ -50,16 +50,13 @@ def snakemake(packages: Path, *arguments: str) -> subprocess.CompletedProcess[st
 
 
 def test_other_workflows_run(packages: Path) -> None:
-    done = snakemake(packages, "--version")
-    assert done.returncode == 0, done.stdout
     done = snakemake(packages, "--cores", "1")
     assert done.returncode == 0, done.stdout
     assert (packages.parent / "made.txt").read_text() == "other\n"
 
 
 def test_the_executor_for_slurm_is_refused_in_one_sentence(packages: Path) -> None:
-    polls = "--scalewatt-slurm-init-seconds-before-status-checks=40"  # as the profiles have it
-    done = snakemake(packages, "--executor", "scalewatt-slurm", "--jobs", "1", polls)
+    done = snakemake(packages, "--executor", "scalewatt-slurm", "--jobs", "1")
     assert done.returncode == 1, done.stdout
     assert "executor scalewatt-slurm needs snakemake-executor-plugin-slurm" in done.stdout
     assert "pip install 'scalewatt[workflow]'" in done.stdout
