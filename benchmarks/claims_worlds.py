@@ -42,8 +42,7 @@ from scalewatt.results.tables.repeat_statistics import summarise
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, SUMMARY
 from scalewatt.scaling.model import kind_of_spec
 from scalewatt.scaling.predict import read_model
-from scalewatt.scaling.simulation.learning_curves import final_metric
-from scalewatt.scaling.simulation.run import draw_run
+from scalewatt.scaling.simulation.simulate import draw_run, final_metric
 
 ERROR_SPREAD = 0.005
 """Relative standard deviation of a model's error between seeds: assumed, as nothing is published."""

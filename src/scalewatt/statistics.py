@@ -1,10 +1,10 @@
-"""Student's t: numbers with a spread, intervals of what is made of them, how many repeats would decide.
+"""Student's t: numbers with standard errors, intervals of what follows from them, repeats that would decide.
 
-A number is an estimate with a standard error that `freedom` degrees of freedom tell. It is said to lie
-within bounds where its whole 95 % interval does, outside of them where its whole interval is on the
-other side of one, and else nothing is said. For a truth on a bound the former is wrong with a probability
-of 2.5 % at most (two one-sided tests: Schuirmann 1987), the latter of 5 %: 2.5 % beyond each bound, the
-farther of which counts only where both are close.
+The standard error of a number is itself an estimate, with `freedom` degrees of freedom. A number lies within
+bounds where its whole 95 % interval does, and outside where the whole interval lies beyond one of them;
+otherwise nothing is decided. For a truth on a bound the former is wrong with a probability of 2.5 % at most
+(two one-sided tests: Schuirmann 1987), the latter of 5 %: 2.5 % beyond each bound, the farther of which
+counts only where both are close.
 """
 
 from __future__ import annotations
@@ -26,21 +26,15 @@ POWER = 0.8
 """Probability of a verdict for which repeats are counted."""
 MOST_REPEATS = 1000
 _PROBABILITIES = (np.arange(400) + 0.5) / 400
-"""Those of the standard errors that stand for their distribution."""
+"""Equally probable quantiles that stand for the distribution of an estimated standard error."""
 _MANY = 1e6
-"""Degrees of freedom from which the normal distribution is meant."""
-
+"""Degrees of freedom from which Student's t is taken for normal."""
 
 Floats = npt.NDArray[np.float64]
 
 
-def quantile(freedom: float) -> float:
-    """Half the width of a 95 % interval, over its standard error."""
-    return float(_quantiles(freedom, CONFIDENCE))
-
-
-def _quantiles(freedom: npt.ArrayLike, confidence: float) -> Floats:
-    """Half the widths of intervals of this confidence, over their standard errors."""
+def quantile(freedom: npt.ArrayLike, confidence: float = CONFIDENCE) -> Floats:
+    """Half the width of an interval, over its standard error."""
     from scipy.special import stdtrit  # scipy.stats takes a second to import
 
     return np.asarray(stdtrit(np.minimum(freedom, _MANY), (1 + confidence) / 2))
@@ -55,40 +49,42 @@ class Source:
 
     name: str
     pool: str = field(default="", compare=False)
-    """The source whose estimate these repeats are a part of, if they are."""
+    """The source whose estimate includes these repeats, if any."""
     words: str = field(default="", compare=False)
-    """On what the interval rests, where it is not on a number's repeats."""
+    """What the interval rests on, where that is not a number's repeats."""
 
 
 class Part(NamedTuple):
-    """Squares of standard errors by one source, an array each with an item per number."""
+    """Variances of numbers from one source; arrays with an item per number."""
 
     square: Floats
+    """Squared standard error."""
     freedom: Floats
     single: Floats
-    """The part that repeats would divide, as of single runs."""
+    """The part that repeats would divide, for a single run."""
     fixed: Floats
-    """The part of `square` that no further run changes: that of a published number, or of an estimate."""
+    """The part of `square` that no further run changes: of a published number, or of an estimate."""
 
     def times(self, factor: npt.ArrayLike) -> Part:
-        """Multiply the squares by a factor; 0 gives 0, whatever they are."""
+        """Multiply the variances by a factor; 0 gives 0, even for unknown (infinite) ones."""
         factor = np.asarray(factor, float)
-
-        def scaled(squares: Floats) -> Floats:
-            return np.where(factor == 0, 0.0, squares * np.where(factor == 0, 1.0, factor))
-
-        return Part(scaled(self.square), self.freedom, scaled(self.single), scaled(self.fixed))
+        with np.errstate(invalid="ignore"):
+            square, single, fixed = (
+                np.where(factor == 0, 0.0, variance * factor)
+                for variance in (self.square, self.single, self.fixed)
+            )
+        return Part(square, self.freedom, single, fixed)
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """Numbers with the squares of their standard errors, by the sources of spread that tell them.
+    """Numbers with their variances by source.
 
-    Numbers that share a source are independent of each other, but how much they scatter is told by the same
-    runs, which count once: two single runs by the three repeats of a third have two degrees of freedom, not
-    four. So have an energy and a time by these, whose scatter may be common to both.
+    Numbers that share a source are independent, but the same runs tell how much they scatter, and count
+    once: two single runs judged by the three repeats of a third have two degrees of freedom, not four. So
+    have an energy and a time judged by them, whose scatter may be common to both.
 
-    The numbers are the last axis of all arrays; others before it, as of many campaigns, are kept.
+    The numbers are the last axis of all arrays; axes before it, such as many campaigns, are kept.
     """
 
     values: Floats
@@ -135,46 +131,39 @@ class Numbers:
     @cached_property
     def errors(self) -> Floats:
         """Standard errors."""
-        total = sum((part.square for part in self.parts.values()), np.zeros(self.values.shape))
-        return np.asarray(np.sqrt(total))
+        zeros = np.zeros(self.values.shape)
+        return np.asarray(np.sqrt(sum((part.square for part in self.parts.values()), zeros)))
 
     @cached_property
     def spreads(self) -> Floats:
-        """Standard deviations, were each number that they are made of a single run."""
-        parts = self.parts.values()
-        none = np.zeros(self.values.shape)
-        return np.asarray(np.sqrt(sum((p.single + p.fixed for p in parts), none)))
+        """Standard deviations, were all that the numbers are made of single runs."""
+        zeros = np.zeros(self.values.shape)
+        return np.asarray(np.sqrt(sum((p.single + p.fixed for p in self.parts.values()), zeros)))
 
     @cached_property
     def freedom(self) -> Floats:
-        """Degrees of freedom of the errors (Welch 1947, Satterthwaite 1946)."""
-        return np.broadcast_to(_freedom_of(self._apart()), self.values.shape)
+        """Degrees of freedom of the errors (Welch 1947, Satterthwaite 1946).
 
-    def _apart(self) -> list[tuple[Floats, Floats]]:
-        """Squares and degrees of freedom of the independent estimates that the errors are made of.
-
-        A pool's estimate is the mean of its repeats' ones, weighted by their degrees of freedom: of repeats
-        that are a source next to their pool, their part of it is one estimate with their own.
+        A pool's estimate is the mean of its repeats' estimates, weighted by their degrees of freedom. Where
+        repeats are a source next to their pool, their share of it forms one estimate with their own.
         """
         by_name = {source.name: part for source, part in self.parts.items()}
-        rest: dict[str, list[Floats]] = {
-            name: [part.square, part.freedom] for name, part in by_name.items()
-        }
+        estimates = {name: (part.square, part.freedom) for name, part in by_name.items()}
         for source, part in self.parts.items():
-            whole = by_name.get(source.pool)
-            if whole is None:
+            if source.pool not in by_name:
                 continue
-            both = (part.square > 0) & (whole.square > 0) & np.isfinite(part.square + whole.square)
+            pool = by_name[source.pool]
+            both = (part.square > 0) & (pool.square > 0) & np.isfinite(part.square + pool.square)
             taken = np.where(both, part.freedom, 0.0)
-            share = np.minimum(1.0, taken / np.where(both, whole.freedom, 1.0))
-            common = np.where(both, whole.square, 0.0) * share
-            square, freedom = rest[source.pool]
-            rest[source.name][0] = part.square + common
-            rest[source.pool] = [
-                np.where(both, np.maximum(square - common, 0.0), square),
-                np.where(both, np.maximum(freedom - taken, 0.0), freedom),
-            ]
-        return [(square, freedom) for square, freedom in rest.values()]
+            share = np.minimum(1.0, taken / np.where(both, pool.freedom, 1.0))
+            common = np.where(both, pool.square, 0.0) * share
+            square, freedom = estimates[source.pool]
+            estimates[source.name] = part.square + common, part.freedom
+            estimates[source.pool] = (
+                np.maximum(square - common, 0.0),
+                np.maximum(freedom - taken, 0.0),
+            )
+        return np.broadcast_to(_summed_freedom([*estimates.values()]), self.values.shape)
 
     @cached_property
     def halves(self) -> Floats:
@@ -183,28 +172,39 @@ class Numbers:
 
     def halves_at(self, confidence: float) -> Floats:
         """Half the widths of intervals of this confidence; 0 for exact numbers."""
-        errors = self.errors
-        quantiles = _quantiles(self.freedom, confidence)
-        return np.where(errors > 0, quantiles * np.where(errors > 0, errors, 1.0), 0.0)
+        half, exact = np.zeros(self.errors.shape), self.errors == 0
+        return np.multiply(quantile(self.freedom, confidence), self.errors, out=half, where=~exact)
 
     def with_repeats(self, count: int) -> tuple[float, float]:
         """Error and freedom of the only number, were all it is made of means of so many repeats."""
-        estimates = [
-            pair
-            for part in self.parts.values()
-            for pair in (
-                (part.fixed, part.freedom),
-                (part.single / count, np.maximum(part.freedom, count - 1)),
-            )
-        ]
-        square = sum((square for square, _ in estimates), np.zeros(len(self)))
-        return math.sqrt(float(square[0])), float(_freedom_of(estimates)[0])
+        estimates = []
+        for part in self.parts.values():
+            estimates.append((part.fixed, part.freedom))
+            estimates.append((part.single / count, np.maximum(part.freedom, count - 1)))
+        square = sum(float(square[0]) for square, _ in estimates)
+        return math.sqrt(square), float(np.ravel(_summed_freedom(estimates))[0])
 
     def words(self, at: int) -> str:
         """What the interval of a number rests on, if not on repeats of what it is made of."""
         known = {s.words for s, part in self.parts.items() if s.words and part.square[at] > 0}
         unbounded = {s.words for s, part in self.parts.items() if np.isinf(part.square[at])}
         return min(unbounded) if unbounded else " and ".join(sorted(known))
+
+
+def _summed_freedom(estimates: Sequence[tuple[Floats, Floats]]) -> Floats:
+    """Degrees of freedom of sums of variances, each with its own (Satterthwaite 1946).
+
+    Those of an unknown variance are 1, those of an exact number infinite.
+    """
+    if not estimates:
+        return np.array(np.inf)
+    variances, freedom = map(np.array, zip(*estimates, strict=True))
+    variances = np.where(freedom > 0, variances, 0.0)
+    total = variances.sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares = variances / total
+        combined = 1 / (shares**2 / np.where(freedom > 0, freedom, 1.0)).sum(axis=0)
+    return np.where(np.isinf(total), 1.0, np.where(total > 0, combined, np.inf))
 
 
 def exact(values: npt.ArrayLike) -> Numbers:
@@ -220,7 +220,7 @@ def estimate(
     single: float | None = None,
     fixed: float = 0.0,
 ) -> Numbers:
-    """One number with the square of its error; `single`: that of a single run, by default the same."""
+    """One number with its variance; `single`: that of a single run, by default the same."""
     parts = (square, freedom, square if single is None else single, fixed)
     return replace(exact(value), parts={source: Part(*(np.array([float(p)]) for p in parts))})
 
@@ -230,30 +230,13 @@ def joined(numbers: Sequence[Numbers]) -> Numbers:
     ends = np.cumsum([0, *map(len, numbers)])
     shape = (*numbers[0].values.shape[:-1], ends[-1])
     parts: dict[Source, Part] = {}
-    for start, these in zip(ends[:-1], numbers, strict=True):
-        for source, part in these.parts.items():
-            blank = (0.0, np.inf, 0.0, 0.0)
-            whole = parts.setdefault(source, Part(*(np.full(shape, fill) for fill in blank)))
-            for array, piece in zip(whole, part, strict=True):
-                array[..., start : start + len(these)] = piece
-    values = np.concatenate([these.values for these in numbers], axis=-1)
-    return Numbers(values, parts, frozenset().union(*(these.origins for these in numbers)))
-
-
-def _freedom_of(parts: Sequence[tuple[Floats, Floats]]) -> Floats:
-    """Degrees of freedom of sums of squares, each with its own (Satterthwaite 1946)."""
-    if not parts:
-        return np.array(np.inf)
-    squares = np.array([square for square, _ in parts])
-    freedom = np.array([freedom for _, freedom in parts])
-    squares = np.where(freedom > 0, squares, 0.0)
-    total = squares.sum(axis=0)
-    known = (total > 0) & np.isfinite(total)
-    with np.errstate(invalid="ignore"):
-        shares = np.where(squares > 0, squares / np.where(known, total, 1.0), 0.0)
-    weights = (shares**2 / np.where(freedom > 0, freedom, 1.0)).sum(axis=0)
-    freedom = np.where(weights > 0, 1 / np.where(weights > 0, weights, 1.0), np.inf)
-    return np.where(np.isinf(total), 1.0, np.where(known, freedom, np.inf))
+    for start, end, group in zip(ends[:-1], ends[1:], numbers, strict=True):
+        for source, part in group.parts.items():
+            blank = (np.full(shape, fill) for fill in (0.0, np.inf, 0.0, 0.0))
+            for array, piece in zip(parts.setdefault(source, Part(*blank)), part, strict=True):
+                array[..., start:end] = piece
+    values = np.concatenate([group.values for group in numbers], axis=-1)
+    return Numbers(values, parts, frozenset().union(*(group.origins for group in numbers)))
 
 
 def slope_weights(x: npt.ArrayLike) -> Floats:
@@ -291,7 +274,7 @@ def holm(tests: Sequence[float], level: float = 2 * LEVEL) -> list[bool]:
     return stands
 
 
-# --- ratios of means, and repeats that would tell ---------------------------------------------------
+# --- ratios of means ------------------------------------------------------------------------------
 
 
 def log_mean_of(values: Sequence[float], name: str) -> Numbers | None:
@@ -307,12 +290,15 @@ def log_mean_of(values: Sequence[float], name: str) -> Numbers | None:
 def relative_halves(sides: Mapping[str, tuple[Floats, Floats]]) -> Floats:
     """Half the widths of 95 % intervals of log-ratios, an item for each pair of independent means.
 
-    Of each side of the ratios the relative standard error of its means to the square, and its degrees of
-    freedom. A t interval of the difference of logarithms: spreads may differ (Welch 1947), the degrees of
-    freedom are Satterthwaite's (1946): the interval of every ratio in tables, figures and advice.
+    `sides`: the squared relative standard errors of the means on each side, and their degrees of freedom.
+    The interval of every ratio in tables, figures and advice: Student's t of the difference of logarithms,
+    whose spreads may differ.
     """
     parts = {Source(side): Part(*pair, *pair) for side, pair in sides.items()}
     return Numbers(np.zeros(len(next(iter(sides.values()))[0])), parts).halves
+
+
+# --- verdicts, and repeats that would give one ----------------------------------------------------
 
 
 def below(value: float, bound: float, error: float, freedom: float) -> float:
@@ -329,62 +315,35 @@ def below(value: float, bound: float, error: float, freedom: float) -> float:
     return float(stdtr(min(freedom, _MANY), (value - bound) / error))
 
 
-def chance_inside(truth: float, low: float, high: float, error: float, freedom: float) -> float:
-    """Probability that an estimate's whole interval lies within bounds, for this truth.
-
-    `error` is the true standard error; the one estimated varies about it as `freedom` says. An estimate whose
-    error is not known (infinite, or NaN) decides nothing: 0.
-    """
-    if not error:
-        return float(low <= truth <= high)
-    return float(np.mean(_chances(truth, low, high, error, freedom)[0]))
-
-
-def chance_outside(truth: float, low: float, high: float, error: float, freedom: float) -> float:
-    """Probability that an estimate's whole interval lies outside of bounds; arguments as `chance_inside`."""
-    if not error:
-        return float(not low <= truth <= high)
-    return float(np.mean(_chances(truth, low, high, error, freedom)[1]))
-
-
-def chance_equivalent_or_different(
-    truth: float, room: float, error: float, freedom: float
-) -> float:
-    """Probability that an estimate's 95 % interval is within ± room or leaves out 0.
-
-    Either will do: an interval that is beyond 0, but not beyond `room`, tells a difference.
-    """
-    if not error:
-        return float(truth != 0.0 or room > 0.0)
-    inside, _ = _chances(truth, -room, room, error, freedom)
-    _, apart = _chances(truth, 0.0, 0.0, error, freedom)
-    # For each standard error both together are all estimates, or they exclude each other.
-    return float(np.mean(np.minimum(inside + apart, 1.0)))
-
-
-def _chances(
+def chances(
     truth: float, low: float, high: float, error: float, freedom: float
 ) -> tuple[Floats, Floats]:
-    """Probabilities that an interval lies within and outside of bounds, for each standard error estimated.
+    """Probabilities that an estimate's whole interval lies within bounds, and outside, for this truth.
 
-    These are chi-distributed, each as probable.
+    `error` is the true standard error. The estimated one varies about it, chi-distributed as `freedom` says:
+    an item for each of many equally probable ones. If the error is not known (infinite or NaN), nothing is
+    decided: 0.
     """
     from scipy.special import ndtr
 
+    if not error:
+        is_inside = float(low <= truth <= high)
+        return np.array([is_inside]), np.array([1 - is_inside])
     if not math.isfinite(error):
         return np.zeros(1), np.zeros(1)
-    half = _relative_halves(min(freedom, _MANY)) * error
+    half = _estimated_halves(min(freedom, _MANY)) * error
     inside = ndtr((high - half - truth) / error) - ndtr((low + half - truth) / error)
     outside = ndtr((low - half - truth) / error) + ndtr((truth - high - half) / error)
     return np.maximum(inside, 0.0), np.asarray(outside)
 
 
 @lru_cache(maxsize=256)
-def _relative_halves(freedom: float) -> Floats:
+def _estimated_halves(freedom: float) -> Floats:
+    """Half the widths of intervals over the true standard error, for each standard error estimated."""
     from scipy.special import gammaincinv
 
     spreads = np.sqrt(gammaincinv(freedom / 2, _PROBABILITIES) * 2 / freedom)
-    return np.asarray(quantile(freedom) * spreads)
+    return quantile(freedom) * np.asarray(spreads)
 
 
 def first_with_power(chance: Callable[[int], float], least: int = 2) -> int | None:

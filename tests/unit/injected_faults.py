@@ -20,14 +20,17 @@ from scalewatt.common.files import read_json, write_json
 from scalewatt.recordings.journal import beside, journal_files, last_sample_s
 from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.run_files.record import segment_name
-from scalewatt.scaling.simulation.run import Course, Simulation, Stage
-from scalewatt.scaling.simulation.sensors import (
+from scalewatt.scaling.simulation.simulate import (
+    Course,
     NodeSamples,
+    Simulation,
+    Stage,
     averaged_s,
     gpu_shares,
     sample_nodes,
+    write_run,
+    write_samples,
 )
-from scalewatt.scaling.simulation.write import write_run, write_samples
 
 BETWEEN_S = 3600.0
 """Time between two segments."""

@@ -21,8 +21,7 @@ from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.run_row import RunFiles, run_row
 from scalewatt.scaling.predict import read_model
-from scalewatt.scaling.simulation.run import Simulation, simulation
-from scalewatt.scaling.simulation.write import write_run
+from scalewatt.scaling.simulation.simulate import Simulation, simulation, write_run
 
 MODEL = PROJECT_ROOT / "reference" / "scaling_model.json"
 J_PER_KWH = 3.6e6

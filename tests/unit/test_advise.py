@@ -23,8 +23,7 @@ def settings(folder: Path, clocks: tuple[int, ...] = CLOCKS) -> pd.DataFrame:
     of = campaign(clocks, repeats=3)
     made(folder, of, 0.004)
     definition = runs_definition(of, [[run.configuration.id, run.repeat] for run in of.runs()])
-    facility = {"facility": {"pue": 1.0, "carbon_g_per_kwh": 400.0}}
-    write_runs(definition | facility, folder, folder / "tables")
+    write_runs(definition, folder, folder / "tables")
     return read_settings(folder)
 
 
@@ -51,19 +50,14 @@ def test_the_least_energy_within_a_slowdown_is_that_of_the_law(
     assert best["energy_kwh_low"] < best["energy_kwh_mean"] < best["energy_kwh_high"]
 
 
-def test_a_deadline_and_a_carbon_budget_are_kept_or_none_is_advised(tmp_path: Path) -> None:
+def test_a_deadline_is_kept_or_none_is_advised(tmp_path: Path) -> None:
     known = settings(tmp_path)
     deadline_h = train_s(1005, 1) / 3600 * 1.001
     assert clocks_of(of_line(advise(known, deadline_h=deadline_h)))[0] == 1005
-    carbon_kg = energy_j(930, 1) / 3.6e6 * 0.4 * 1.001
-    limits = {"carbon_kg": carbon_kg, "deadline_h": train_s(930, 1) / 3600 * 1.001}
-    assert clocks_of(of_line(advise(known, **limits)))[0] == 930
     assert advise(known, deadline_h=1e-3).empty
-    with pytest.raises(InputError, match="no carbon is known"):
-        advise(known.assign(carbon_kg_mean=None), carbon_kg=1.0)
 
 
-@pytest.mark.parametrize("limits", [{}, {"slowdown": -0.1}, {"carbon_kg": float("nan")}])
+@pytest.mark.parametrize("limits", [{}, {"slowdown": -0.1}, {"deadline_h": float("nan")}])
 def test_limits_that_are_none_are_refused(tmp_path: Path, limits: dict[str, float]) -> None:
     with pytest.raises(InputError, match="expected"):
         advise(settings(tmp_path), **limits)

@@ -25,16 +25,18 @@ from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import published_configurations
 from scalewatt.results.tables.table_schema import CONFIGURATIONS
 from scalewatt.scaling.calibrate import calibrate_sources, read_points
-from scalewatt.scaling.fit import (
+from scalewatt.scaling.model import (
     DRAWS,
     HALF_WIDTH,
     SEED,
+    Kind,
+    Point,
     by_kind,
     calibrate,
     lacking,
+    load_of_spec,
     pretraining_of,
 )
-from scalewatt.scaling.model import Kind, Point, load_of_spec
 from scalewatt.scaling.predict import ScalingModel, estimate, predict, read_model
 
 Row = dict[str, Any]
@@ -197,23 +199,6 @@ def test_a_model_is_written_with_its_points_its_scores_and_its_provenance(
     path = Path(source) / "tables" / "configurations.parquet"
     assert sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     assert (printed["seed"], printed["draws"]) == (SEED, DRAWS)
-
-
-def test_the_command_prints_the_errors_of_its_validation(written: tuple[Path, str]) -> None:
-    assert "image_size=32.0: 4 configurations" in written[1]
-    assert "energy at known time" in written[1] and f"{written[0]}: written" in written[1]
-
-
-def test_a_model_that_is_read_predicts_as_the_one_that_was_written(
-    written: tuple[Path, str],
-) -> None:
-    (kept,) = read_model(written[0]).kinds
-    ((kind, points),) = by_kind(read_points(written[0].parent)).items()
-    again = calibrate(kind, points)
-    assert (kept.kind, kept.points) == (kind, again.points)
-    loads = [point.load for point in points]
-    for of_file, fitted in zip(predict(kept, loads), predict(again, loads), strict=True):
-        assert of_file == pytest.approx(fitted, rel=1e-4)
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"version": 4, "sources": []}', "[1]"])

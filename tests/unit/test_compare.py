@@ -18,11 +18,9 @@ from run_files import make_spec
 
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.cli import main
-from scalewatt.comparison.compare import COMPARED, Comparison, compared
+from scalewatt.comparison.compare import COMPARED, Comparison, Source, compared, make_source
 from scalewatt.comparison.compare_text import comparison_text, verdict_text
-from scalewatt.comparison.sources import Source, make_source
 from scalewatt.results.tables.frames import frame_of, records
-from scalewatt.results.tables.ratios import ratio_of
 from scalewatt.results.tables.table_schema import RUNS
 
 Run = tuple[RunSpec, dict[str, Any]]
@@ -125,18 +123,6 @@ def test_errors_over_repeats_of_one_seed_tell_nothing_and_over_several_they_do()
     assert verdict_text(row_of(varied, "metric_last")).startswith("A is lower by 33.2 % (")
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "whose"),
-    [([1.0], [2.0], "each"), ([1.0, 1.1], [2.0], "B"), ([1.0], [2.0, 2.1], "A")],
-)
-def test_single_runs_have_a_ratio_without_an_interval_and_it_is_said(
-    a: list[float], b: list[float], whose: str
-) -> None:
-    result = ratio_of(a, b)
-    assert result["ratio"] and "ratio_low" not in result
-    assert (result["verdict"], result["reason"]) == ("no_interval", f"a single run of {whose}")
-
-
 # --- origin and scope -----------------------------------------------------------------------------
 
 
@@ -172,13 +158,6 @@ def test_what_is_measured_against_what_is_simulated_is_named() -> None:
     assert "A measured, B simulated. Energy of gpu+cpu." in comparison_text(result)
 
 
-@pytest.mark.parametrize("origin", ["estimated", "mixed"])
-def test_estimated_energies_are_not_compared(origin: str) -> None:
-    estimated = repeats([1.2, 1.21], energy_origin=origin)
-    row = row_of(beside(repeats([1.0, 1.01]), estimated), "energy_kwh")
-    assert (row["verdict"], row["ratio"], row["reason"]) == ("not_compared", None, "estimated")
-
-
 def test_an_energy_that_is_not_known_says_why() -> None:
     unknown = run(1, energy_kwh=None, energy_origin=None, energy_scope=None)
     metadata = {unknown[0].configuration: "a node that was not recorded"}
@@ -186,17 +165,6 @@ def test_an_energy_that_is_not_known_says_why() -> None:
     row = row_of(result, "energy_kwh")
     assert row["reason"] == "not known of B (a node that was not recorded)"
     assert (row["mean_a"], row["mean_b"]) == (1.0, None)
-
-
-def test_energies_of_repeats_with_unlike_sensors_are_not_compared() -> None:
-    runs = [run(1), run(2, energy_origin="mixed")]
-    metadata = {runs[0][0].configuration: "repeats differ in origin (measured, mixed)"}
-    result = compared(
-        source(repeats([1.0, 1.1])), source(runs, "results/other", no_energy=metadata)
-    )
-    row = row_of(result, "energy_kwh")
-    assert (row["verdict"], row["mean_b"]) == ("not_compared", None)
-    assert row["reason"] == "not known of B (repeats differ in origin (measured, mixed))"
 
 
 def test_totals_of_unlike_work_are_not_compared_and_energies_per_sample_are() -> None:
@@ -260,12 +228,17 @@ def seeded(id_: str, device: str, seeds: Sequence[int]) -> list[Run]:
     ]
 
 
-def test_a_missing_repeat_of_another_seed_is_no_other_training_and_no_other_setting() -> None:
+@pytest.mark.parametrize(
+    ("seeds", "listed_seeds"),
+    [([0, 1, 2], []), ([3, 4], [("settings", "seeds", "0, 1, 2", "3, 4")])],
+)
+def test_seeds_make_no_other_training_and_are_listed_where_the_campaigns_have_others(
+    seeds: Sequence[int], listed_seeds: list[tuple[Any, ...]]
+) -> None:
     a = [*seeded("a1", "a100", [0, 1, 2]), *seeded("a2", "h100", [0, 1])]
-    b = [*seeded("b1", "a100", [0, 1, 2]), *seeded("b2", "h100", [0, 1, 2])]
-    result = beside(a, b)
+    result = beside(a, [*seeded("b1", "a100", seeds), *seeded("b2", "h100", seeds)])
     assert pairs(result) == [("a1", "b1"), ("a2", "b2")]
-    assert result.differences.empty
+    assert listed(result) == listed_seeds
 
 
 def test_settings_software_machines_and_cluster_that_differ_are_listed_by_their_keys() -> None:
@@ -319,7 +292,7 @@ def test_a_campaign_is_compared_with_a_copy_by_names_of_folders(
     assert main(given) == 0
     text = capsys.readouterr().out
     assert "The same measurements in both, whose ratios say nothing: 2." in text
-    assert "Nothing differs in settings, software, machines and cluster." in text
+    assert "Nothing differs in settings, seeds, software, machines and cluster." in text
     assert "Configurations in both: 2" in text
     assert "Energy: no interval: 2\n  Both simulated." in text
     stored = pq.read_table("ratios.parquet")

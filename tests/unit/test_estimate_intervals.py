@@ -11,12 +11,10 @@ from scalewatt.claims.outcomes import beside_one, decide
 from scalewatt.claims.quantities import log_ratio
 from scalewatt.energies.estimate import FACTOR
 from scalewatt.results.figures.footnotes import estimate_notes
-from scalewatt.results.figures.panel_points import pareto_front
-from scalewatt.results.tables.comparisons import comparisons_of
 from scalewatt.results.tables.estimates import (
     relative_bounds,
 )
-from scalewatt.results.tables.frames import frame_of, records, values
+from scalewatt.results.tables.frames import frame_of, records
 from scalewatt.results.tables.scaling import scaling_of
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, RUNS
 
@@ -130,49 +128,6 @@ def test_figures_say_within_what_true_energies_lie() -> None:
 
 
 # --- statements -----------------------------------------------------------------------------------
-
-
-def compared(origin: str) -> Row:
-    rows = []
-    for device, energy in (("a100", 1.0), ("h100", 2.0)):
-        for repeat, scatter in enumerate((0.99, 1.0, 1.01), 1):
-            kwh = scatter * energy
-            rows.append(
-                dict.fromkeys(RUNS.names)
-                | {"configuration": f"resnet50-{device}-n001", "device": device, "repeat": repeat}
-                | {"model": "resnet50", "phase": "train", "energy_scope": "cpu", "gpus": 1}
-                | {"energy_origin": origin, "gpu_hours": 1.0}
-                | {"cpu_energy_kwh": kwh, "energy_kwh": kwh}
-            )
-    (result,) = [
-        row
-        for row in records(comparisons_of(frame_of(rows, RUNS)))
-        if row["quantity"] == "energy_kwh"
-    ]
-    return result
-
-
-def test_devices_are_not_compared_by_estimated_energies() -> None:
-    assert compared("measured")["verdict"] == "higher"
-    result = compared("estimated")
-    assert (result["verdict"], result["reason"]) == ("not_compared", "estimated")
-    assert result["ratio"] is result["ratio_low"] is result["repeats_needed"] is None
-
-
-def front(points: list[Row]) -> list[bool | None]:
-    whole = frame_of(points, CONFIGURATIONS)
-    names = {"x_name": "energy_kwh", "y_name": "metric_last", "published": False}
-    rows = whole.assign(**names, x=whole["energy_kwh_mean"], y=range(len(points)))
-    return values(pareto_front(rows))
-
-
-def test_estimated_energies_are_on_no_front() -> None:
-    assert front([configuration("a", 1.0), configuration("b", 20.0)]) == [None, None]
-    measured = {"energy_origin": "measured"}
-    assert front([configuration("a", 1.0, **measured), configuration("b", 2.0, **measured)]) == [
-        True,
-        False,
-    ]
 
 
 @pytest.mark.parametrize(

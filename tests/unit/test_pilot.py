@@ -16,10 +16,11 @@ from scalewatt.campaign.load import check_devices, load_campaign
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
-from scalewatt.scaling.fit import by_kind, calibrate
 from scalewatt.scaling.model import (
     Kind,
     Point,
+    by_kind,
+    calibrate,
     energy_columns,
     kind_of_spec,
     load_of_spec,

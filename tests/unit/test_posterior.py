@@ -12,13 +12,17 @@ from campaign_files import ROOT
 from scipy import stats
 
 from scalewatt.scaling.calibrate import read_points
-from scalewatt.scaling.fit import PRIOR_POINTS, PRIOR_SPREAD, by_kind, calibrate, draw
 from scalewatt.scaling.model import (
+    PRIOR_POINTS,
+    PRIOR_SPREAD,
     Array,
     Draws,
     Kind,
     KindModel,
     Point,
+    by_kind,
+    calibrate,
+    draw,
     energy_columns,
     time_columns,
 )
@@ -129,7 +133,7 @@ def test_the_shipped_model_is_made_again_from_the_published_points(
 
 DRAWN = """
 import numpy as np
-from scalewatt.scaling.fit import draw
+from scalewatt.scaling.model import draw
 n = np.tile([1.0, 2.0, 4.0, 8.0], 3)
 columns = np.column_stack([n, 1 / n, np.repeat([16.0, 32.0, 64.0], 4) / n, np.log2(2 * n), 4 * n])
 values = columns @ [0.1, 30.0, 0.2, 1.0, 0.02] * (1 + 0.02 * np.sin(np.arange(12)))

@@ -16,7 +16,6 @@ from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.expansion import expand
 from scalewatt.campaign.load import load_campaign
-from scalewatt.campaign.model_registry import phases_of
 from scalewatt.campaign.table_definitions import table_definition
 from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.common.yaml_files import read_yaml
@@ -24,7 +23,6 @@ from scalewatt.results.figures.figure_schema import TABLE1
 from scalewatt.results.figures.figure_tables import table1
 from scalewatt.results.figures.footnotes import notes
 from scalewatt.results.figures.panel_points import panel_points
-from scalewatt.results.tables import published
 from scalewatt.results.tables.frames import frame_of, records, to_frame, to_table
 from scalewatt.results.tables.published import (
     REFERENCE,
@@ -253,14 +251,3 @@ def test_table1_has_the_published_row_under_each_of_ours(paper: Campaign) -> Non
     assert "published (gpu+cpu+ram)" in text and "115.63" in text
     alone = table1({**definition, "options": {}}, ours(paper, "table1"), Path())
     assert list(alone["energy_origin"]) == ["measured"] * 6
-
-
-def test_the_reference_names_known_trainings_and_positive_numbers() -> None:
-    rows = published._merged()
-    assert set(rows["device"]) == set(published.SCOPES)
-    for (model, phase), group in rows.groupby(["model", "phase"]):
-        assert phase in phases_of(model) and group["configuration"].is_unique
-    numbers = rows.select_dtypes("number")
-    spreads = [name for name in numbers if name.endswith(("popstd", "popstd_kwh"))]
-    assert (numbers[spreads].fillna(0) >= 0).all(axis=None)
-    assert (numbers.drop(columns=spreads).fillna(1) > 0).all(axis=None)

@@ -26,8 +26,7 @@ from scalewatt.scaling.calibrate import (
     score,
     validate,
 )
-from scalewatt.scaling.fit import by_kind
-from scalewatt.scaling.model import Kind, Point, load_of
+from scalewatt.scaling.model import Kind, Point, by_kind, load_of
 from scalewatt.scaling.predict import (
     NEAR,
     UNSEEN,
@@ -109,12 +108,7 @@ NAMES = {
     "FourCastNet, A100": "fourcastnet.pretrain on a100",
     "FourCastNet, H100": "fourcastnet.pretrain on h100",
 }
-SCHEME_OF = {
-    "each of": POINT,
-    "each series": SERIES,
-    "upper half": UPPER,
-    "largest n": LARGEST,
-}
+SCHEMES = {"each of": POINT, "each series": SERIES, "upper half": UPPER, "largest n": LARGEST}
 
 
 def percent(part: float) -> str:
@@ -124,27 +118,17 @@ def percent(part: float) -> str:
 def test_the_errors_in_the_document_are_those_in_the_file_that_ships(
     shipped_scores: Scores,
 ) -> None:
-    lines = (
-        (ROOT / "docs" / "paper" / "scaling-model.md")
-        .read_text()
-        .split("| left out |")[1]
-        .splitlines()
-    )
-    body = [line.strip("|").split("|") for line in lines[2:] if line.startswith("|")]
+    page = (ROOT / "docs" / "paper" / "scaling-model.md").read_text()
+    body = [line for line in page.split("| left out |")[1].splitlines()[2:] if line[:1] == "|"]
     assert len(body) == 9
-    for label, *cells in ([cell.strip() for cell in line] for line in body):
+    for label, *cells in ([cell.strip() for cell in line.strip("|").split("|")] for line in body):
         name, _, left_out = label.rpartition(", ")
-        (scheme,) = (s for start, s in SCHEME_OF.items() if left_out.startswith(start))
+        (scheme,) = (scheme for start, scheme in SCHEMES.items() if left_out.startswith(start))
         rows = [shipped_scores[NAMES[name], scheme, q] for q in (TIME, ENERGY, ENERGY_AT_TIME)]
         assert str(rows[0]["points"]) in left_out
-        expected = [
-            (
-                f"{percent(row['mean_error'])}, up to {percent(row['largest_error'])}",
-                percent(row["covered"]),
-            )
-            for row in rows
-        ]
-        assert cells == [cell for pair in expected for cell in pair], label
+        for row, errors, covered in zip(rows, cells[::2], cells[1::2], strict=True):
+            mean, largest = percent(row["mean_error"]), percent(row["largest_error"])
+            assert (errors, covered) == (f"{mean}, up to {largest}", percent(row["covered"])), label
 
 
 # --- far from all points --------------------------------------------------------------------------

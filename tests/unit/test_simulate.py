@@ -27,19 +27,18 @@ from simulated_runs import (
 from scalewatt.campaign.load import check_devices, is_results_only, load_campaign
 from scalewatt.common.errors import InputError
 from scalewatt.common.tabular_files import csv_rows
-from scalewatt.results.tables.frames import records
-from scalewatt.results.tables.published import REFERENCE, published_configurations
-from scalewatt.scaling.model import kind_of_spec, load_of_spec
-from scalewatt.scaling.predict import ScalingModel, estimate, predict, read_model, write_model
-from scalewatt.scaling.simulation.learning_curves import (
+from scalewatt.results.tables.published import REFERENCE
+from scalewatt.scaling.model import kind_of_spec
+from scalewatt.scaling.predict import ScalingModel, read_model, write_model
+from scalewatt.scaling.simulation.simulate import (
     ASSUMED,
     PUBLISHED,
-    curve,
+    check_simulations,
+    draw_run,
     final_metric,
-    published_errors,
+    learning_curve,
+    sample_nodes,
 )
-from scalewatt.scaling.simulation.run import check_simulations, draw_run
-from scalewatt.scaling.simulation.sensors import sample_nodes
 
 FULL_1, FULL_4 = "resnet50-a100-n001-lbs0256-full", "resnet50-a100-n004-lbs0256-full"
 SHORT = "resnet50-a100-n008-lbs0256-s0040036"
@@ -135,35 +134,7 @@ def test_repeats_scatter_as_the_published_ones_do(configuration: str) -> None:
         assert np.abs(values / median - 1).max() < 2.8 * expected
 
 
-def test_every_published_time_and_energy_is_reproduced_within_the_models_interval() -> None:
-    model = read_model(MODEL)
-    checked = 0
-    for row in records(published_configurations()):
-        if row["runtime_h_mean"] is None:
-            continue
-        spec = spec_of(row["configuration"])
-        of_kind = model.find(kind_of_spec(spec))
-        predicted = predict(of_kind, [load_of_spec(spec)])
-        repeats = [
-            draw_run(replace(spec, repeat=r), of_kind, cluster().devices[spec.device])
-            for r in range(1, row["n_repeats"] + 1)
-        ]
-        time = np.mean([draw.runtime_s for draw in repeats])
-        energy = np.mean([sum(draw.joules.values()) for draw in repeats])
-        for value, published, draws in (
-            (time, row["runtime_h_mean"] * 3600, predicted.runtime_s),
-            (energy, row["energy_kwh_mean"] * J_PER_KWH, predicted.energy_j),
-        ):
-            assert draws is not None
-            interval = estimate(draws[:, 0])
-            assert interval.holds(float(value)), row["configuration"]
-            assert interval.holds(published), row["configuration"]
-            checked += 1
-    assert checked == 2 * 26
-
-
 def test_learning_curves_end_at_the_published_errors() -> None:
-    assert published_errors() == {256: 28.0, 1024: 28.0, 65536: 42.0}
     for gpus, error, source in (
         (1, 28.0, PUBLISHED),
         (8, 28.0, ASSUMED),
@@ -173,7 +144,7 @@ def test_learning_curves_end_at_the_published_errors() -> None:
         spec = spec_of(f"resnet50-a100-n{gpus:03d}-lbs0256-full")
         assert final_metric(spec).source == source
         repeats = [replace(spec, repeat=repeat) for repeat in range(1, 6)]
-        ends = [curve(repeat, simulated(repeat).draw)[-1] for repeat in repeats]
+        ends = [learning_curve(repeat, simulated(repeat).draw)[-1] for repeat in repeats]
         assert np.mean(ends) == pytest.approx(error, abs=0.5)
         assert np.std(ends) > 0
 
@@ -182,7 +153,7 @@ def test_learning_curves_end_at_the_published_errors() -> None:
 def test_a_metric_gets_better_whichever_way_is_better(goal: str) -> None:
     spec = spec_of(FULL_1)
     other = {"metric_name": "accuracy", "metric_goal": goal}
-    values = curve(replace(spec, model="mine", settings=other), simulated(spec).draw)
+    values = learning_curve(replace(spec, model="mine", settings=other), simulated(spec).draw)
     assert (values[-1] > values[0]) == (goal == "max")
     assert values[-1] == pytest.approx(0.5, rel=0.05)
 

@@ -12,7 +12,7 @@ from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json
 from scalewatt.common.project_files import PROJECT_ROOT
-from scalewatt.scaling.simulation.write import simulate_run
+from scalewatt.scaling.simulation.simulate import simulate_run
 
 RUN = "resnet50-a100-n001-lbs0256-s0005004"
 MEASURED = b"a recording of a real run"
@@ -58,7 +58,7 @@ def test_a_simulation_that_was_broken_off_is_not_finished_and_is_refused_until_i
         raise OSError("no space left")
 
     with monkeypatch.context() as patched, pytest.raises(OSError, match="no space"):
-        patched.setattr("scalewatt.scaling.simulation.write.write_table", broken)
+        patched.setattr("scalewatt.scaling.simulation.simulate.write_table", broken)
         simulated_into(finished.folder)
     assert not (finished.folder / "provenance.json").exists()
     with pytest.raises(InputError, match=r"expected nothing but spec\.json"):

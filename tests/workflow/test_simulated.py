@@ -124,18 +124,6 @@ def test_a_run_folder_has_what_a_training_leaves_but_for_weights(played: Workspa
     }
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    "file", ["reference/scaling_model.json", "reference/published_results.csv"]
-)
-def test_what_decides_the_numbers_makes_a_simulation_run_again(
-    changeable: Workspace, file: str
-) -> None:
-    path = changeable.path / file
-    path.write_text(path.read_text() + "\n")
-    assert changeable.jobs("all", *CHOSEN, profile="simulate")["simulate"] == 4
-
-
 def test_a_campaign_that_the_model_does_not_know_is_refused_before_anything_starts(
     planned: Workspace, tmp_path: Path
 ) -> None:
@@ -151,10 +139,3 @@ def test_a_campaign_that_the_model_does_not_know_is_refused_before_anything_star
     assert "is not calibrated for resnet50 on a100, corrected" in output
     assert "scalewatt pilot" in output and "Traceback" not in output
     assert not (workspace.path / "results").exists()
-
-
-def test_a_campaign_on_devices_that_the_profile_lacks_is_refused(planned: Workspace) -> None:
-    demo = ("--config", "campaign=campaigns/demo.yaml")
-    code, output = planned.snakemake("-n", "all", *demo, profile="simulate")
-    assert code == 1
-    assert "'local' is not on the cluster 'simulate'" in output

@@ -31,8 +31,7 @@ from scalewatt.statistics import (
     MOST_REPEATS,
     Numbers,
     below,
-    chance_inside,
-    chance_outside,
+    chances,
     first_with_power,
 )
 
@@ -273,10 +272,8 @@ def repeats_to_tell(number: Numbers, low: float, high: float) -> int | None:
     truth = float(number.values[0])
 
     def chance(count: int) -> float:
-        error, freedom = number.with_repeats(count)
-        return max(
-            decide(truth, low, high, error, freedom) for decide in (chance_inside, chance_outside)
-        )
+        inside, outside = chances(truth, low, high, *number.with_repeats(count))
+        return float(max(inside.mean(), outside.mean()))
 
     return first_with_power(chance)
 

@@ -98,11 +98,10 @@ def plan(arguments: argparse.Namespace) -> None:
     *PLACE,
     option("--slowdown", "PERCENT", "how much more time than the fastest", float),
     option("--deadline-h", "H", "the longest that a run may take", float),
-    option("--carbon-kg", "KG", "the most that a run may emit, in CO2e", float),
     flag("--json", "one JSON object"),
 )
 def advise(arguments: argparse.Namespace) -> int:
-    """Name the settings of least energy within a limit of time or CO2e.
+    """Name the settings of least energy within a limit of time.
 
     They are compared by finished runs. Exit code 1 if there is nothing to choose from, or no setting
     keeps the limits.
@@ -114,8 +113,7 @@ def advise(arguments: argparse.Namespace) -> int:
     slowdown = None if arguments.slowdown is None else arguments.slowdown / 100
     folders = arguments.campaign, arguments.results, arguments.work
     settings = read_settings(CampaignFolders.find(arguments.site, *folders).results)
-    limits = {"deadline_h": arguments.deadline_h, "carbon_kg": arguments.carbon_kg}
-    kept = advise(settings, slowdown=slowdown, **limits)
+    kept = advise(settings, slowdown=slowdown, deadline_h=arguments.deadline_h)
     if unknown := settings.loc[settings["energy_kwh_mean"].isna(), "configuration"].tolist():
         print(f"scalewatt: energy not known, not compared: {', '.join(unknown)}", file=sys.stderr)
     if arguments.json:

@@ -103,12 +103,12 @@ def compare(arguments: argparse.Namespace) -> int:
 
     Differences have intervals and verdicts. Exit code 1 if no configuration is in both.
     """
-    from scalewatt.comparison.compare import compare, write_compared
+    from scalewatt.comparison.compare import compare
     from scalewatt.comparison.compare_text import comparison_text
 
     compared = compare(arguments.a, arguments.b, arguments.results)
     if arguments.out is not None:
-        write_compared(compared, arguments.out)
+        compared.write(arguments.out)
     if arguments.json:
         print(json.dumps(compared.as_json(), indent=1, allow_nan=False))
     else:

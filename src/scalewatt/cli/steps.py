@@ -125,7 +125,7 @@ def simulate(arguments: argparse.Namespace) -> None:
     """Write a run's files from the scaling model, without training."""
     from scalewatt.campaign.cluster import device_of_run, load_site
     from scalewatt.campaign.run_spec import read_spec
-    from scalewatt.scaling.simulation.write import simulate_run
+    from scalewatt.scaling.simulation.simulate import simulate_run
 
     cluster, spec = load_site(arguments.site), read_spec(arguments.spec)
     device_of_run(cluster, spec.device, spec.configuration)

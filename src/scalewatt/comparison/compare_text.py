@@ -31,7 +31,18 @@ def comparison_text(comparison: Comparison) -> str:
         lines.append(
             f"The same measurements in both, whose ratios say nothing: {comparison.same_runs}."
         )
-    blocks = ["\n".join(lines), *_difference_blocks(comparison)]
+    blocks = ["\n".join(lines)]
+    for section, rows in comparison.differences.groupby("section", sort=False):
+        table = [("", "A", "B", "")]
+        for row in records(rows):
+            a, b = (
+                textwrap.shorten(row[s] or MISSING, _LONGEST_VALUE, placeholder=" …") for s in "ab"
+            )
+            pairs = "" if row["pairs"] is None else f"pairs: {row['pairs']:.0f}"
+            table.append((row["name"], a, b, pairs))
+        blocks.append("\n".join([f"What differs in {section}", *_align(table)]))
+    if comparison.differences.empty:
+        blocks.append("Nothing differs in settings, seeds, software, machines and cluster.")
     blocks.append(f"Configurations in both: {len(comparison.pairs)}")
     quantities = comparison.table.groupby("quantity", sort=False)
     blocks += [_quantity_block(str(name), records(rows), comparison) for name, rows in quantities]
@@ -39,7 +50,7 @@ def comparison_text(comparison: Comparison) -> str:
         if only := comparison.only(side):
             ids = listed(only, _MOST_ALONE).replace(", ", "\n  ")
             blocks.append(f"Configurations only in {side.upper()}: {len(only)}\n  {ids}")
-    return "\n\n".join([*blocks, "\n".join(textwrap.wrap(NOTE, _WIDTH))])
+    return "\n\n".join([*blocks, textwrap.fill(NOTE, _WIDTH)])
 
 
 def _source_line(side: str, facts: Row) -> str:
@@ -53,22 +64,8 @@ def _source_line(side: str, facts: Row) -> str:
     )
 
 
-def _difference_blocks(comparison: Comparison) -> list[str]:
-    blocks = []
-    for section, rows in comparison.differences.groupby("section", sort=False):
-        table = [("", "A", "B", "")]
-        for row in records(rows):
-            sides = (
-                textwrap.shorten(row[s] or MISSING, _LONGEST_VALUE, placeholder=" …") for s in "ab"
-            )
-            pairs = "" if row["pairs"] is None else f"pairs: {row['pairs']:.0f}"
-            table.append((row["name"], *sides, pairs))
-        blocks.append("\n".join([f"What differs in {section}", *_columns(table)]))
-    return blocks or ["Nothing differs in settings, software, machines and cluster."]
-
-
-def _columns(table: Sequence[tuple[str, ...]]) -> list[str]:
-    """Lines of rows of equal length, indented, without spaces at their ends."""
+def _align(table: Sequence[tuple[str, ...]]) -> list[str]:
+    """Indented lines of rows of equal length, without spaces at their ends."""
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return [
         ("  " + "  ".join(f"{c:<{w}}" for c, w in zip(row, widths, strict=True))).rstrip()
@@ -77,7 +74,7 @@ def _columns(table: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def _quantity_block(name: str, rows: Sequence[Row], comparison: Comparison) -> str:
-    """Table of a quantity, under its name, the tally of verdicts and where its values are from."""
+    """Table of a quantity, under its name, the count of each verdict and where its values are from."""
     is_metric = name == "metric_last"
     metrics = {*comparison.a.runs["metric_name"], *comparison.b.runs["metric_name"]}
     words = label(name, comparison.a.gpu_word)
@@ -90,12 +87,17 @@ def _quantity_block(name: str, rows: Sequence[Row], comparison: Comparison) -> s
         means = (with_unit(row[f"mean_{side}"], "" if is_metric else unit(name)) for side in "ab")
         ids = dict.fromkeys((row["configuration_a"], row["configuration_b"]))
         table.append((" | ".join(ids), *means, _ratio_text(row), verdict_text(row)))
-    origins = _origins_text(rows)
-    lines = [f"{words}: {', '.join(counts)}", *([f"  {origins}"] if origins else [])]
-    return "\n".join(lines + _columns(table))
+    return "\n".join([f"{words}: {', '.join(counts)}", *_origin_lines(rows), *_align(table)])
 
 
-# --- ratios in words ------------------------------------------------------------------------------
+def _origin_lines(rows: Sequence[Row]) -> list[str]:
+    """Where the values of a quantity are from, and of what its energies are; none without a ratio."""
+    known = [row for row in rows if row["ratio"] is not None]
+    pairs = dict.fromkeys((row["origin_a"], row["origin_b"]) for row in known)
+    origins = "; ".join(f"both {a}" if a == b else f"A {a}, B {b}" for a, b in pairs)
+    scopes = ", ".join(sorted({row["scope_a"] for row in known if row["scope_a"]}))
+    energy = f" Energy of {scopes}." if scopes else ""
+    return [f"  {origins[:1].upper()}{origins[1:]}.{energy}"] if origins else []
 
 
 def _ratio_text(row: Row) -> str:
@@ -114,18 +116,8 @@ def verdict_text(row: Row) -> str:
     if verdict not in (LOWER, HIGHER):
         return f"{'no interval' if verdict == NO_INTERVAL else 'not compared'}: {row['reason']}"
     ratios = [row[name] for name in ("ratio", "ratio_low", "ratio_high")]
-    # By how much the lower one is lower, of the higher one.
+    # By how much the lower one is lower, relative to the higher one.
     share, *ends = (100 * (1 - (1 / ratio if verdict == HIGHER else ratio)) for ratio in ratios)
     low, high = (number(end, 3) for end in sorted(ends))
     side = "A" if verdict == HIGHER else "B"
     return f"{side} is lower by {number(share, 3)} % ({low} to {high} %){same}"
-
-
-def _origins_text(rows: Sequence[Row]) -> str:
-    """Where the values of a quantity are from, and of what its energies are."""
-    known = [row for row in rows if row["ratio"] is not None]
-    pairs = dict.fromkeys((row["origin_a"], row["origin_b"]) for row in known)
-    origins = "; ".join(f"both {a}" if a == b else f"A {a}, B {b}" for a, b in pairs)
-    scopes = ", ".join(sorted({row["scope_a"] for row in known if row["scope_a"]}))
-    energy = f" Energy of {scopes}." if scopes else ""
-    return f"{origins[:1].upper()}{origins[1:]}.{energy}" if origins else ""

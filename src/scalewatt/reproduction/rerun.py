@@ -238,5 +238,5 @@ def prediction_interval(earlier: Sequence[float]) -> tuple[float, float] | None:
     known = summarise(earlier)
     if known.n < 2 or known.mean is None or known.sd is None:
         return None
-    half = quantile(known.n - 1) * known.sd * math.sqrt(1 + 1 / known.n)
+    half = float(quantile(known.n - 1)) * known.sd * math.sqrt(1 + 1 / known.n)
     return known.mean - half, known.mean + half

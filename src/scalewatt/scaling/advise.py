@@ -21,12 +21,11 @@ COLUMNS = {
     "energy_kwh_mean": "kWh",
     "energy_kwh_low": "from",
     "energy_kwh_high": "to",
-    "carbon_kg_mean": "kg CO2e",
     "slower": "more time",
     "saved": "less energy",
 }
 """Columns of advice, with their headings; the ends of the energy are of its 95 % interval over repeats."""
-LIMITED = {"slowdown": "slower", "deadline_h": "runtime_h_mean", "carbon_kg": "carbon_kg_mean"}
+LIMITED = {"slowdown": "slower", "deadline_h": "runtime_h_mean"}
 """What each limit is a limit of; a slowdown is a share of the fastest setting's time."""
 
 
@@ -41,20 +40,16 @@ def read_settings(results: Path) -> pd.DataFrame:
 def advise(settings: pd.DataFrame, **limits: float | None) -> pd.DataFrame:
     """COLUMNS of the settings that keep the limits by their means, of each training the least energy first.
 
-    Exchanged are the operating points of a training; trainings of a single one are left out. `limits` are
-    those of LIMITED; InputError without any, for one below 0, and for one of carbon that no setting states.
+    Operating points of one training are compared; a training with only one is left out. `limits` are
+    those of LIMITED; InputError without any, and for one below 0.
     """
     given = {name: value for name, value in limits.items() if value is not None}
     if not given:
-        raise InputError("advise: no limit given; expected --slowdown, --deadline-h or --carbon-kg")
+        raise InputError("advise: no limit given; expected --slowdown or --deadline-h")
     for name, value in given.items():
         if not 0 <= value < math.inf:
             raise InputError(f"--{name.replace('_', '-')}: {value:g}; expected a number from 0")
     known = settings.dropna(subset=["runtime_h_mean", "energy_kwh_mean"])
-    if "carbon_kg" in given and known["carbon_kg_mean"].isna().all():
-        raise InputError(
-            "--carbon-kg: no carbon is known; expected pue and carbon_intensity in the cluster file"
-        )
     known = known.assign(training=known["configuration"].map(without_point))
     groups = known.groupby(["training", "energy_scope"], sort=False, dropna=False)
     trainings = [_compare(rows) for _, rows in groups if len(rows) > 1]

@@ -1,6 +1,6 @@
 """`scalewatt calibrate`: the scaling model from a campaign's configurations, or the published ones.
 
-It is validated where it is made: points are left out, the rest calibrated, and what was left out predicted.
+It is validated at once: points are left out, the rest calibrated, and what was left out predicted.
 """
 
 from __future__ import annotations
@@ -25,24 +25,23 @@ from scalewatt.recordings.terms import J_PER_KWH
 from scalewatt.results.tables.frames import read_frame, records
 from scalewatt.results.tables.published import REFERENCE, published_configurations
 from scalewatt.results.tables.table_schema import CONFIGURATIONS
-from scalewatt.scaling.fit import DRAWS, MIN_POINTS, SEED, by_kind, calibrate, lacking
 from scalewatt.scaling.model import (
+    DRAWS,
+    MIN_POINTS,
+    SEED,
     Kind,
     KindModel,
     Load,
     Point,
+    by_kind,
+    calibrate,
     kind_of_published,
     kind_of_spec,
+    lacking,
     load_of,
     load_of_spec,
 )
-from scalewatt.scaling.predict import (
-    ScalingModel,
-    estimate,
-    predict,
-    predict_energy,
-    write_model,
-)
+from scalewatt.scaling.predict import ScalingModel, estimate, predict, predict_energy, write_model
 
 Row = Mapping[str, Any]
 
@@ -107,7 +106,18 @@ def read_points(source: Path) -> list[tuple[Kind, Point]]:
     for row in rows:
         where = f"{source}: {row['configuration']}"
         kind, load = _published(row) if is_published else _measured(source, row, where)
-        points.append((kind, _point(where, row, load)))
+        hours, kwh = row["runtime_h_mean"], row["energy_kwh_mean"]
+        for name, value in (("runtime_h_mean", hours), ("energy_kwh_mean", kwh)):
+            if value is not None and not 0 < value < math.inf:
+                raise InputError(f"{where}: {name} is {value}; expected more than 0, or null")
+        point = Point(
+            **{name: row[name] for name in ("campaign", "configuration")},
+            **{name: row[f"energy_{name}"] for name in ("origin", "scope")},
+            load=load,
+            runtime_s=hours * 3600,
+            energy_j=None if kwh is None else kwh * J_PER_KWH,
+        )
+        points.append((kind, point))
     return points
 
 
@@ -130,7 +140,7 @@ def _published(row: Row) -> tuple[Kind, Load]:
 
 
 def _measured(source: Path, row: Row, where: str) -> tuple[Kind, Load]:
-    # Repeats differ in their number only.
+    # Repeats differ only in their number.
     specs = sorted((source / "runs" / row["configuration"]).glob("*/spec.json"))
     if not specs:
         raise InputError(f"{where}: its runs have no spec.json; expected a whole folder of results")
@@ -155,27 +165,11 @@ def _load_to_target(row: Row, where: str) -> Load:
     )
 
 
-def _point(where: str, row: Row, load: Load) -> Point:
-    hours, kwh = row["runtime_h_mean"], row["energy_kwh_mean"]
-    for name, value in (("runtime_h_mean", hours), ("energy_kwh_mean", kwh)):
-        if value is not None and not (math.isfinite(value) and value > 0):
-            raise InputError(f"{where}: {name} is {value}; expected more than 0, or null")
-    return Point(
-        campaign=row["campaign"],
-        configuration=row["configuration"],
-        load=load,
-        runtime_s=hours * 3600,
-        energy_j=None if kwh is None else kwh * J_PER_KWH,
-        origin=row["energy_origin"],
-        scope=row["energy_scope"],
-    )
-
-
 # --- validation -----------------------------------------------------------------------------------
 
 
 def folds(points: Sequence[Point]) -> Iterator[tuple[str, list[Point]]]:
-    """Which points are left out together, with the scheme."""
+    """Yield the points that are left out together, with the scheme."""
     for point in points:
         yield POINT, [point]
     series: dict[tuple[str, int], list[Point]] = {}
@@ -195,7 +189,7 @@ def folds(points: Sequence[Point]) -> Iterator[tuple[str, list[Point]]]:
 def validate(
     kind: Kind, points: Sequence[Point], schemes: Iterable[str] = (POINT, SERIES, UPPER, LARGEST)
 ) -> pd.DataFrame:
-    """A row for each prediction of a point that was left out: scheme, quantity, error, covered.
+    """A row for each prediction of a left-out point: scheme, quantity, error, covered.
 
     The terms are selected anew from the rest.
     """

@@ -62,8 +62,7 @@ def make_pilot(path: Path) -> tuple[dict[str, Any], list[str]]:
     kinds: dict[Kind, list[Configuration]] = {}
     for point in campaign.configurations.values():
         kinds.setdefault(kind_of_spec(run_spec(campaign, point.id, 1)), []).append(point)
-    series: dict[str, dict[str, Any]] = {}
-    left_out = []
+    series, left_out, used = {}, [], set()
     for number, (kind, points) in enumerate(kinds.items(), 1):
         template = content["series"][campaign.series_of(points[0].id)[0]]
         try:
@@ -71,18 +70,16 @@ def make_pilot(path: Path) -> tuple[dict[str, Any], list[str]]:
         except InputError as error:
             left_out.append(f"{kind.name}: {error}")
             continue
+        used |= {template["model"], model_key(template["model"], template.get("phase", "train"))}
         for gpus, local_batch_size, epochs in runs:
             name = f"{kind.key.replace('.', '-')}-{kind.device}-{number}"
-            name += f"-n{gpus:03d}-lbs{local_batch_size:04d}-epochs{epochs}"
-            series[name] = {
+            series[f"{name}-n{gpus:03d}-lbs{local_batch_size:04d}-epochs{epochs}"] = {
                 **{key: template[key] for key in _KEPT_OF_SERIES if key in template},
                 **{"gpus": [gpus], "local_batch_size": local_batch_size},
                 "settings": {**template.get("settings", {}), "epochs": epochs},
             }
     if not series:
         raise InputError(f"{path}: nothing of it can be calibrated: {'; '.join(left_out)}")
-    used = {model_key(entry["model"], entry.get("phase", "train")) for entry in series.values()}
-    used |= {entry["model"] for entry in series.values()}
     pilot = {
         **{name: value for name, value in content.items() if name not in _DROPPED},
         "name": f"{content['name']}-pilot",
@@ -93,24 +90,20 @@ def make_pilot(path: Path) -> tuple[dict[str, Any], list[str]]:
     return json.loads(json.dumps(pilot)), left_out  # copied: no aliases in the file
 
 
-# --- which runs -----------------------------------------------------------------------------------
-
-
 def choose_runs(points: Sequence[Configuration]) -> list[tuple[int, int, int]]:
     """(n, LBS, epochs) of the runs that calibrate one kind of training.
 
-    Two n × two LBS for one epoch, and two runs of two epochs, one of them with an LBS between. The second LBS
-    to a campaign's only one is its half, which fits wherever that fits. InputError if there is no second n,
-    if the samples are not known, or of a fine-tuning.
+    Two n × two LBS for one epoch, and two runs of two epochs, one of them with an LBS between. If the
+    campaign has only one LBS, the second is its half, which fits wherever that fits. InputError if there is
+    no second n, if the samples are not known, or of a fine-tuning.
     """
     first = points[0]
     if first.initial_weights:
         raise InputError("is predicted from its pre-training; calibrate on its own results later")
     if first.dataset_samples is None:
         raise InputError(f"its samples are not known; allowed: `samples` in models.{first.model}")
-    counts, sizes = (
-        sorted({getattr(point, name) for point in points}) for name in ("gpus", "local_batch_size")
-    )
+    counts = sorted({point.gpus for point in points})
+    sizes = sorted({point.local_batch_size for point in points})
     # No n of the campaign is more than FAR times the larger one.
     if not (larger := [n for n in counts[1:] if FAR * n >= counts[-1]]):
         raise InputError(f"its only number of GPUs is {counts[0]}; expected another one as well")

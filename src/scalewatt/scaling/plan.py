@@ -30,16 +30,8 @@ from scalewatt.results.tables.derived_quantities import Facility, facility_of
 from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.tables.frames import frame_of, records, write_frame
 from scalewatt.results.text.number_format import MISSING, number
-from scalewatt.scaling.fit import DRAWS, pretraining_of
-from scalewatt.scaling.model import Array, KindModel, kind_of_spec
-from scalewatt.scaling.predict import (
-    DEVIATIONS,
-    INTERVAL,
-    Predicted,
-    ScalingModel,
-    check_any,
-    model_for,
-)
+from scalewatt.scaling.model import DRAWS, Array, KindModel, kind_of_spec, pretraining_of
+from scalewatt.scaling.predict import DEVIATIONS, INTERVAL, ScalingModel, check_any, model_for
 from scalewatt.scheduling.job_request import usable_s, wall_time_min
 
 Row = dict[str, Any]
@@ -58,10 +50,7 @@ PLAN = schema("plan")
 def load_plan(
     cluster: Cluster, campaign: Path | None, model: Path | None
 ) -> tuple[Campaign, ScalingModel]:
-    """Campaign and scaling model of a plan; by default those that the cluster names.
-
-    InputError if the files are wrong, or there is no scaling model.
-    """
+    """Load the campaign and the scaling model of a plan, by default those that the cluster names."""
     planned = load_campaign(campaign or campaign_path(cluster), cluster)
     check_devices(planned, cluster)
     return planned, model_for(planned, cluster, model)
@@ -72,14 +61,14 @@ def make_plan(
 ) -> pd.DataFrame:
     """Plan a campaign on a cluster: a table of the schema PLAN, with what it rests on as `attrs`.
 
-    `deadline_h`: the cheapest points are sought among those that keep it. InputError if nothing of it can
-    be predicted.
+    `deadline_h`: the cheapest points are sought among those that meet it. InputError if nothing can be
+    predicted.
     """
     if deadline_h is not None and not 0 < deadline_h < math.inf:
         raise InputError(f"--deadline-h: {deadline_h:g}; expected a number above 0")
     check_any(campaign, model)
-    ids, facility = campaign.configurations, facility_of(cluster)
-    forecasts = {id_: _forecast(campaign, cluster, model, id_) for id_ in ids}
+    facility = facility_of(cluster)
+    forecasts = {id_: _forecast(campaign, cluster, model, id_) for id_ in campaign.configurations}
     points = _points(campaign, forecasts, facility, deadline_h)
     rows = [
         {name: row.get(name) for name in PLAN.names}
@@ -111,7 +100,7 @@ def write_plan(plan: pd.DataFrame, stem: Path) -> None:
 
 
 class _Forecast(NamedTuple):
-    """Forecast of a configuration's runs; draws (2, draws, runs) of hours and kWh, NaN where not known."""
+    """Draws of a configuration's runs, (2, draws, runs): hours and kWh, NaN where not known."""
 
     row: Row
     """What all its rows state."""
@@ -122,6 +111,7 @@ class _Forecast(NamedTuple):
 
 
 def _forecast(campaign: Campaign, cluster: Cluster, model: ScalingModel, id_: str) -> _Forecast:
+    """Draw one run and all repeats of a configuration; NaN with the reason if it has no model."""
     spec, repeats = run_spec(campaign, id_, 1), len(campaign.repeats_of(id_))
     row = {
         "configuration": id_,
@@ -129,24 +119,22 @@ def _forecast(campaign: Campaign, cluster: Cluster, model: ScalingModel, id_: st
         **dict.fromkeys(("energy_origin", "energy_scope", "reason")),
         **_job(spec, cluster, model),
     }
+    draws = [np.full((2, DRAWS * DEVIATIONS, count), np.nan) for count in (1, repeats)]
     try:
         kind = model.find_for(spec)
     except InputError as error:
-        unknown = np.full((2, DRAWS * DEVIATIONS, repeats), np.nan)
-        return _Forecast({**row, "reason": str(error)}, unknown[..., :1], unknown)
+        return _Forecast({**row, "reason": str(error)}, *draws)
     row["warnings"] = [*model.warnings(spec), *row["warnings"]]
     if kind.energy:
         row |= {"energy_origin": PREDICTED, "energy_scope": kind.energy_facts[1]}
     else:
         row["warnings"].append("its energy is not known")
-    point, runs = (_hours_and_kwh(model.predict_runs(spec, count)) for count in (1, repeats))
-    return _Forecast(row, point, runs)
-
-
-def _hours_and_kwh(predicted: Predicted) -> Array:
-    joules = predicted.energy_j
-    unknown = np.full_like(predicted.runtime_s, np.nan)
-    return np.stack([predicted.runtime_s / 3600, unknown if joules is None else joules / J_PER_KWH])
+    for array in draws:
+        predicted = model.predict_runs(spec, array.shape[-1])
+        array[0] = predicted.runtime_s / 3600
+        if predicted.energy_j is not None:
+            array[1] = predicted.energy_j / J_PER_KWH
+    return _Forecast(row, *draws)
 
 
 def _job(spec: RunSpec, cluster: Cluster, model: ScalingModel) -> Row:
@@ -181,7 +169,7 @@ def _intervals(amounts: Mapping[str, Array], facility: Facility) -> pd.DataFrame
     for name, draws in amounts.items():
         for end, values in zip(ENDS, np.quantile(draws, [0.5, *INTERVAL], axis=0), strict=True):
             columns[f"{name}{end}"] = np.round(values) if name == "segments" else values
-    # Constant factors, so those of the quantiles too.
+    # Constant factors are those of the quantiles, too.
     pue, carbon, price = (math.nan if value is None else value for value in astuple(facility))
     for end in ENDS:
         columns[f"facility_energy_kwh{end}"] = columns[f"energy_kwh{end}"] * pue
@@ -201,21 +189,22 @@ def _points(
 ) -> pd.DataFrame:
     """A row for each point of each series: one run, and its gain over the next smaller n.
 
-    All of it is predicted, also where runs have finished: so both ends of a difference are comparable.
+    Runs that have finished are predicted as well, so that both ends of a difference are comparable.
     """
     points = [(s.name, s.points[n]) for s in campaign.series.values() for n in sorted(s.points)]
-    rows = [
+    table = pd.DataFrame(
         {**forecasts[id_].row, "level": POINT, "series": series, "runs": campaign.repeats[id_]}
         for series, id_ in points
-    ]
-    table = pd.DataFrame(rows)
+    )
     hours, kwh = np.concatenate([forecasts[id_].point for _, id_ in points], axis=-1)
     amounts = _amounts(table, hours, kwh)
-    # The next smaller n that is known; none where a dataset grows with n: those trainings are not alike.
-    counts = table.groupby("series")["dataset_samples"].transform("nunique", dropna=False)
-    is_same_work = counts == 1
+    # The next smaller n that is known; none if a dataset grows with n: those trainings are not alike.
+    by_series = table["series"]
+    is_same_work = (
+        table.groupby(by_series)["dataset_samples"].transform("nunique", dropna=False) == 1
+    )
     known = table.index.to_series().where(is_same_work & table["reason"].isna())
-    smaller = known.groupby(table["series"]).transform(lambda index: index.shift().ffill())
+    smaller = known.groupby(by_series).transform(lambda index: index.shift().ffill())
     before = smaller.fillna(0).astype(int).to_numpy()
 
     def at_smaller(draws: Array) -> Array:
@@ -227,49 +216,54 @@ def _points(
         "extra_energy_kwh": kwh - at_smaller(kwh),
     }
     table = table.join(_intervals(amounts | gains, facility))
-    table["smaller_gpus"] = table["gpus"].iloc[before].where(smaller.notna().to_numpy()).to_numpy()
+    table["smaller_gpus"] = np.where(smaller.notna(), table["gpus"].to_numpy()[before], np.nan)
     # The least energy of those that are surely in time.
     late = table["runtime_h_high"] > (deadline_h or math.inf)
     choices = table[is_same_work & ~late & table["energy_kwh"].notna()]
     best = choices.groupby("series")["energy_kwh"].idxmin()
-    cheapest = pd.Series(table.index.isin(best), dtype=object)
-    return table.assign(cheapest=cheapest.where(is_same_work))
+    table["cheapest"] = pd.Series(table.index.isin(best), dtype=object).where(is_same_work)
+    return table
 
 
 def _sums(forecasts: Mapping[str, _Forecast], facility: Facility) -> pd.DataFrame:
     """A row for each device and one for the campaign: sums over the runs that are known."""
-    each = forecasts.values()
-    runs = pd.DataFrame([forecast.row for forecast in each for _ in forecast.runs[0].T])
-    hours, kwh = np.concatenate([forecast.runs for forecast in each], axis=-1)
+    runs = pd.DataFrame(f.row for f in forecasts.values() for _ in range(f.runs.shape[-1]))
+    hours, kwh = np.concatenate([forecast.runs for forecast in forecasts.values()], axis=-1)
     amounts = _amounts(runs, hours, kwh)
     del amounts["runtime_h"]
-    known = {name: ~np.isnan(kwh[0] if name == "energy_kwh" else hours[0]) for name in amounts}
     rows: list[Row] = []
     sums: dict[str, list[Array]] = {name: [] for name in amounts}
     for device in [*runs["device"].unique(), None]:
         chosen = (runs["device"] == (device or runs["device"])).to_numpy()
-        of_device = runs[chosen]
-        origins, scopes = (
-            ", ".join(sorted(of_device[name].dropna().unique())) or None
-            for name in ("energy_origin", "energy_scope")
-        )
-        warned = of_device["warnings"].explode().value_counts(sort=False)
-        warnings = [f"{text} (runs: {count})" for text, count in warned.items()]
-        if ", " in (scopes or ""):
-            warnings.append(f"over unequal scopes of energy: {scopes}")
         rows.append(
             {
                 **{"level": DEVICE if device else CAMPAIGN, "device": device},
-                **{"runs": len(of_device), "unknown_runs": int(np.isnan(hours[0, chosen]).sum())},
-                **{"energy_origin": origins, "energy_scope": scopes, "warnings": warnings},
+                "unknown_runs": int(np.isnan(hours[0, chosen]).sum()),
+                **_facts_of_sum(runs[chosen]),
             }
         )
         for name, draws in amounts.items():
-            summed = draws[:, chosen & known[name]]
-            unknown = np.full(len(draws), np.nan)
-            sums[name].append(summed.sum(axis=1) if summed.size else unknown)
+            known = chosen & ~np.isnan((kwh if name == "energy_kwh" else hours)[0])
+            summed = draws[:, known].sum(axis=1) if known.any() else np.full(len(draws), np.nan)
+            sums[name].append(summed)
     drawn = {name: np.column_stack(columns) for name, columns in sums.items()}
     return pd.DataFrame(rows).join(_intervals(drawn, facility))
+
+
+def _facts_of_sum(runs: pd.DataFrame) -> Row:
+    """What a row of sums states of its runs besides amounts."""
+    origins, scopes = (
+        ", ".join(sorted(runs[name].dropna().unique())) or None
+        for name in ("energy_origin", "energy_scope")
+    )
+    counts = runs["warnings"].explode().value_counts(sort=False)
+    warnings = [f"{text} (runs: {count})" for text, count in counts.items()]
+    if ", " in (scopes or ""):
+        warnings.append(f"over unequal scopes of energy: {scopes}")
+    return {
+        **{"runs": len(runs), "warnings": warnings},
+        **{"energy_origin": origins, "energy_scope": scopes},
+    }
 
 
 # --- what it rests on -----------------------------------------------------------------------------
@@ -279,8 +273,8 @@ def notes_of(campaign: Campaign, cluster: Cluster, model: ScalingModel) -> list[
     """What a plan's numbers rest on, and what is not in them."""
     asked = {kind_of_spec(run_spec(campaign, id_, 1)) for id_ in campaign.configurations}
     asked |= {before for kind in asked if (before := pretraining_of(kind))}
-    of_campaign = [kind for kind in model.kinds if kind.kind in asked]
-    origins = {kind.kind.name: kind.energy_facts[0] for kind in of_campaign if kind.energy}
+    kinds = [kind for kind in model.kinds if kind.kind in asked]
+    origins = {kind.kind.name: kind.energy_facts[0] for kind in kinds if kind.energy}
     energies = ", ".join(sorted({*map(str, origins.values())})) or "none"
     notes = [
         *(f"{sentence}." for sentence in campaign.left_out),
@@ -288,15 +282,14 @@ def notes_of(campaign: Campaign, cluster: Cluster, model: ScalingModel) -> list[
         f"{energies}): medians and nominal 90 % intervals, which no real run has confirmed. Waiting "
         "in a queue and preparing data are not in it.",
         "Mean errors of run times of points that were left out of the calibration: "
-        f"{'; '.join(map(_errors, of_campaign)) or 'not known'}.",
+        f"{'; '.join(map(_errors, kinds)) or 'not known'}.",
     ]
     if estimated := [name for name, origin in origins.items() if origin in ORIGINS]:
         notes.append(
             f"Energies of {', '.join(estimated)} rest on estimates: the true ones lie within × or ÷ "
             f"{FACTOR:g}, which the intervals leave out (docs/guide/energy.md)."
         )
-    # What rated powers would estimate has no part in a prediction.
-    notes += basis(cluster, [])
+    notes += basis(cluster, [])  # what rated powers would estimate has no part in a prediction
     if campaign.idle_probe is not None:
         notes.append("The campaign's idle probes are not in it.")
     return notes
@@ -328,7 +321,7 @@ WIDTH = 100
 _POINT_HEADINGS = {
     **{"n": "gpus", "LBS": "local_batch_size", "hours": "runtime_h", "GPUh": "gpu_hours"},
     **{"kWh": "energy_kwh", "jobs": "segments", "faster": "speedup"},
-    **{"+GPUh": "extra_gpu_hours", "+kWh": "extra_energy_kwh", "cheapest": "cheapest"},
+    **{"+GPUh": "extra_gpu_hours", "+kWh": "extra_energy_kwh"},
 }
 _SUM_HEADINGS = {
     **{"runs": "runs", "unknown": "unknown_runs"},
@@ -336,8 +329,8 @@ _SUM_HEADINGS = {
     **{"kWh with PUE": "facility_energy_kwh", "kg CO2e": "carbon_kg", "cost": "cost"},
     "jobs": "segments",
 }
-_SINGLE = ("gpu_hours", "segments", "speedup", "extra_gpu_hours", "extra_energy_kwh")
-"""Quantities of points that are printed without their intervals."""
+_WITHOUT_INTERVAL = ("GPUh", "jobs", "faster", "+GPUh", "+kWh")
+"""Columns of points that are printed without their intervals."""
 
 
 def select_levels(plan: pd.DataFrame, *levels: str) -> pd.DataFrame:
@@ -355,16 +348,17 @@ def plan_json(plan: pd.DataFrame) -> Row:
 def plan_text(plan: pd.DataFrame) -> str:
     """The plan for people, as Markdown: its totals, a table for each series, and what it rests on."""
     points, sums = select_levels(plan, POINT), select_levels(plan, DEVICE, CAMPAIGN)
-    totals = _table(sums, _SUM_HEADINGS)
-    totals.index = pd.Index(sums["device"].fillna("all"))
+    totals = _cells(sums, _SUM_HEADINGS).set_axis(sums["device"].fillna("all"), axis=0)
     totals = totals.rename(columns={"cost": f"cost, {plan.attrs['currency']}"})
     totals = totals.loc[:, (totals != MISSING).any()].T.reset_index(names="sum of")
-    tables = [(f"Plan of {plan.attrs['campaign']}", totals)]
+    tables = {f"Plan of {plan.attrs['campaign']}": totals}
     for series, rows in points.groupby("series", sort=False):
         first = rows.iloc[0]
-        title = f"{series} ({first['model']} {first['phase']} on {first['device']}, runs of each: "
-        tables.append((f"{title}{first['runs']})", _table(rows, _POINT_HEADINGS, _SINGLE)))
-    texts = plan.loc[points.index, ["reason", "warnings"]].stack().value_counts(sort=False)
+        training = f"{first['model']} {first['phase']} on {first['device']}"
+        cells = _cells(rows, _POINT_HEADINGS, _WITHOUT_INTERVAL)
+        cells["cheapest"] = ["*" if is_best else "" for is_best in rows["cheapest"].fillna(False)]
+        tables[f"{series} ({training}, runs of each: {first['runs']})"] = cells
+    texts = points[["reason", "warnings"]].stack().value_counts(sort=False)
     sentences = [
         "One run of each point; faster, +GPUh, +kWh: than the next smaller n; cheapest: the least energy.",
         *plan.attrs["notes"],
@@ -373,25 +367,18 @@ def plan_text(plan: pd.DataFrame) -> str:
     ]
     blocks = [
         f"## {title}\n\n{textwrap.indent(table.to_string(index=False), '    ')}"
-        for title, table in tables
+        for title, table in tables.items()
     ]
     return "\n\n".join([*blocks, *(textwrap.fill(sentence, WIDTH) for sentence in sentences)])
 
 
-def _table(
-    rows: pd.DataFrame, headings: Mapping[str, str], single: tuple[str, ...] = ()
+def _cells(
+    rows: pd.DataFrame, headings: Mapping[str, str], without_interval: tuple[str, ...] = ()
 ) -> pd.DataFrame:
-    """Columns as text, with their intervals but for those in `single`."""
-    return pd.DataFrame(
-        {
-            heading: [_cell(row, name, name not in single) for row in records(rows)]
-            for heading, name in headings.items()
-        }
-    )
+    """Quantities as text, by their headings: the median, and the interval if it is not one value."""
 
+    def cell(row: Row, heading: str) -> str:
+        value, low, high = (number(row.get(f"{headings[heading]}{end}"), 3) for end in ENDS)
+        return value if low == high or heading in without_interval else f"{value} ({low}–{high})"
 
-def _cell(row: Row, name: str, with_interval: bool) -> str:
-    if name == "cheapest":
-        return "*" if row[name] else ""
-    value, low, high = (number(row.get(f"{name}{end}"), 3) for end in ENDS)
-    return value if low == high or not with_interval else f"{value} ({low}–{high})"
+    return pd.DataFrame({name: [cell(row, name) for row in records(rows)] for name in headings})

@@ -7,7 +7,6 @@ sum within each draw; summing ends of intervals would overstate the uncertainty.
 from __future__ import annotations
 
 import json
-import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,23 +23,25 @@ from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_text
 from scalewatt.common.project_files import given_file, project_path
-from scalewatt.scaling.fit import LEAST_FACTOR, assumed_finetuning, pretraining_of
 from scalewatt.scaling.model import (
+    LEAST_FACTOR,
     Array,
     Draws,
     Kind,
     KindModel,
     Load,
+    assumed_finetuning,
     energy_columns,
     kind_of_spec,
     load_of_spec,
+    pretraining_of,
     time_columns,
 )
 
 INTERVAL = (0.05, 0.95)
 """Quantiles of the nominal 90 % intervals."""
 FAR = 4
-"""Beyond so many times the calibrated n a prediction carries a warning."""
+"""Beyond this multiple of the calibrated n a prediction carries a warning."""
 NEAR = 1.0
 """Doublings of n or LBS within which a calibrated point determines the uncertainty of a time."""
 UNSEEN = 0.05
@@ -64,19 +65,19 @@ class Estimate(NamedTuple):
 
 def estimate(draws: Array) -> Estimate:
     """Median and nominal 90 % interval of draws (draws,)."""
-    low, median, high = np.quantile(draws, [INTERVAL[0], 0.5, INTERVAL[1]])
-    return Estimate(float(median), float(low), float(high))
+    low, median, high = np.quantile(draws, [INTERVAL[0], 0.5, INTERVAL[1]]).tolist()
+    return Estimate(median, low, high)
 
 
 # --- single runs ----------------------------------------------------------------------------------
 
 
 class Predicted(NamedTuple):
-    """Draws (draws, loads) of single runs, their deviations from the model included."""
+    """Draws (draws, loads) of single runs, including their deviations from the model."""
 
     runtime_s: Array
     energy_j: Array | None
-    """None if no energy was known."""
+    """None if no energy is known."""
 
 
 def predict(model: KindModel, loads: Sequence[Load], seed: int = _SEED) -> Predicted:
@@ -90,7 +91,7 @@ def predict(model: KindModel, loads: Sequence[Load], seed: int = _SEED) -> Predi
 def predict_energy(
     model: KindModel, loads: Sequence[Load], runtimes_s: Array, random: np.random.Generator
 ) -> Array | None:
-    """Draw energies at known run times, (loads,) or (draws, loads); None if no energy was known."""
+    """Draw energies at known run times, (loads,) or (draws, loads); None if no energy is known."""
     if model.energy is None:
         return None
     return _draw_runs(model.energy, energy_columns(loads, runtimes_s), random)
@@ -117,23 +118,17 @@ def unseen(model: KindModel, loads: Sequence[Load]) -> Array:
 
 def doublings_apart(model: KindModel, load: Load) -> float:
     """Doublings of n or LBS, the larger, between a load and the nearest calibrated point."""
-    return min(
-        max(
-            abs(math.log2(load.gpus / point.load.gpus)),
-            abs(math.log2(load.pass_size / point.load.pass_size)),
-        )
-        for point in model.points
-    )
+    points = np.array([(p.load.gpus, p.load.pass_size) for p in model.points])
+    return float(np.abs(np.log2([load.gpus, load.pass_size] / points)).max(axis=1).min())
 
 
 def extrapolation_warnings(model: KindModel, load: Load) -> list[str]:
-    """Warnings about a prediction that is extrapolated."""
+    """Warn of an extrapolated prediction."""
     largest = max(point.load.gpus for point in model.points)
-    if load.gpus <= FAR * largest:
-        return []
-    return [
+    warning = (
         f"n = {load.gpus} is more than {FAR} times the largest calibrated ({largest}): extrapolated"
-    ]
+    )
+    return [warning] if load.gpus > FAR * largest else []
 
 
 # --- all kinds ------------------------------------------------------------------------------------
@@ -150,11 +145,11 @@ class ScalingModel:
 
     @property
     def name(self) -> str:
-        """What results and messages call it: its path, of a shipped one within the project."""
+        """Its path, within the project that of a shipped one."""
         return "scaling model" if self.path is None else str(project_path(Path(self.path)))
 
     def find(self, kind: Kind) -> KindModel:
-        """Model of a kind; InputError, with what would make it possible, where it has none.
+        """Model of a kind; InputError, with the remedy, if it has none.
 
         A fine-tuning that was not calibrated is assumed to be like its pre-training.
         """
@@ -171,8 +166,8 @@ class ScalingModel:
         )
 
     def find_for(self, spec: RunSpec) -> KindModel:
-        """Model of a spec's kind; InputError if there is none, or all its points are of one other LBS."""
-        load = load_of_spec(spec)  # a command need not say its samples
+        """Model of a spec's kind; InputError if there is none, or all its points have one other LBS."""
+        load = load_of_spec(spec)
         model = self.find(kind_of_spec(spec))
         sizes = {point.load.pass_size for point in model.points}
         if len(sizes) == 1 and load.pass_size not in sizes:
@@ -188,11 +183,11 @@ class ScalingModel:
         They are the same each time, whatever is predicted before.
         """
         loads = [load_of_spec(spec)] * repeats
-        return predict(self.find_for(spec), loads, _seed_of(spec.configuration))
+        return predict(self.find_for(spec), loads, _seed_of(spec))
 
     def predict_energy(self, spec: RunSpec, runtime_s: float) -> Array | None:
         """Draws (draws, 1) of the energy in J of a run whose time is known; None if no energy is."""
-        random = np.random.default_rng(_seed_of(spec.configuration))
+        random = np.random.default_rng(_seed_of(spec))
         load, times_s = load_of_spec(spec), np.array([runtime_s])
         return predict_energy(self.find_for(spec), [load], times_s, random)
 
@@ -212,12 +207,12 @@ class ScalingModel:
         return [*warnings, model.assumed] if model.assumed else warnings
 
 
-def _seed_of(configuration: str) -> int:
-    return _SEED_OF_CONFIGURATIONS + zlib.crc32(configuration.encode())
+def _seed_of(spec: RunSpec) -> int:
+    return _SEED_OF_CONFIGURATIONS + zlib.crc32(spec.configuration.encode())
 
 
 def check_any(campaign: Campaign, model: ScalingModel) -> None:
-    """Raise InputError, with what would make it possible, where no run of a campaign can be predicted."""
+    """Raise InputError, with the remedy, if no run of a campaign can be predicted."""
     reasons = []
     for id_ in campaign.configurations:
         try:
@@ -229,7 +224,7 @@ def check_any(campaign: Campaign, model: ScalingModel) -> None:
 
 
 def model_for(campaign: Campaign, cluster: Cluster, path: Path | None = None) -> ScalingModel:
-    """Model in a file, by default the cluster's; InputError without both."""
+    """Read the model in a file, by default the cluster's; InputError without both."""
     if file := path or cluster.scaling_model:
         return read_model(file)
     raise no_model(f"the cluster '{cluster.name}'", campaign)
@@ -262,7 +257,7 @@ def write_model(path: Path, model: ScalingModel, provenance: Mapping[str, Any]) 
 
 
 def read_model(path: str | Path) -> ScalingModel:
-    """Read a model, a relative path from here or from the project; InputError if the file is not one."""
+    """Read a model, a relative path from here or from the project; InputError for another file."""
     path = given_file(path)
     content = read_json(path)
     try:

@@ -22,7 +22,7 @@ from scalewatt.scaling.predict import ScalingModel, estimate, model_for
 Row = dict[str, Any]
 
 TIME, ENERGY, ENERGY_AT_TIME = "runtime_h", "energy_kwh", "energy_at_time_kwh"
-"""Quantities: run time, energy, and energy predicted for the run time that was measured."""
+"""Quantities: run time, energy, and energy predicted for the measured run time."""
 
 
 def write_prediction(results: Path, campaign: Path, cluster: Cluster, out: Path) -> None:
@@ -39,7 +39,7 @@ def write_prediction(results: Path, campaign: Path, cluster: Cluster, out: Path)
 def prediction_table(results: Path, campaign: Campaign, model: ScalingModel) -> pd.DataFrame:
     """A row for each configuration with results and each quantity, of the schema PREDICTION.
 
-    Simulated results have no rows: the model made them. InputError if the table of configurations is
+    Simulated results are left out: the model made them. InputError if the table of configurations is
     missing or damaged.
     """
     configurations = read_frame(results / "tables" / "configurations.parquet", CONFIGURATIONS)
@@ -61,7 +61,7 @@ def prediction_table(results: Path, campaign: Campaign, model: ScalingModel) -> 
 
 
 def _predictions(row: Row, campaign: Campaign, model: ScalingModel) -> Iterator[Row]:
-    """What a row of configurations is compared with, by quantity."""
+    """Compare a row of configurations with its prediction, by quantity."""
     spec = run_spec(campaign, row["configuration"], 1)
     draws: Row = dict.fromkeys((TIME, ENERGY, ENERGY_AT_TIME))
     common: Row = {"calibrated_on": False}
@@ -77,22 +77,20 @@ def _predictions(row: Row, campaign: Campaign, model: ScalingModel) -> Iterator[
         draws[TIME] = predicted.runtime_s / 3600
         scope, hours = kind.energy_facts[1], row["runtime_h_mean"]
         if row["energy_scope"] not in (None, scope):
-            reason = (
-                f"the model's energies are of {scope or 'no scope'}, these of {row['energy_scope']}"
-            )
-            of_energy["reason"] = reason
+            words = f"{scope or 'no scope'}, these of {row['energy_scope']}"
+            of_energy["reason"] = f"the model's energies are of {words}"
         elif predicted.energy_j is not None:
             draws[ENERGY] = predicted.energy_j / J_PER_KWH
             at_time = None if hours is None else model.predict_energy(spec, hours * 3600)
             draws[ENERGY_AT_TIME] = None if at_time is None else at_time / J_PER_KWH
     for quantity, drawn in draws.items():
-        column = TIME if quantity == TIME else ENERGY
-        mean, low, high = (row[f"{column}_{end}"] for end in ("mean", "low", "high"))
-        result = {**common, **({} if quantity == TIME else of_energy), "quantity": quantity}
-        result |= {"found": mean, "found_low": low, "found_high": high}
+        is_time = quantity == TIME
+        measured = [row[f"{TIME if is_time else ENERGY}_{end}"] for end in ("mean", "low", "high")]
+        result = {**common, **({} if is_time else of_energy), "quantity": quantity}
+        result |= dict(zip(("found", "found_low", "found_high"), measured, strict=True))
         if drawn is not None:
             median, low, high = interval = estimate(drawn[:, 0])
             result |= {"predicted": median, "predicted_low": low, "predicted_high": high}
-            if mean is not None:
+            if (mean := measured[0]) is not None:
                 result |= {"error": median / mean - 1, "in_interval": interval.holds(mean)}
         yield result

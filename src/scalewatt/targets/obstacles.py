@@ -26,7 +26,7 @@ def check_campaign(results: ResultSet, cluster_file: str, work: Path) -> list[st
     sentences = notices(results, cluster_file)
     if not cluster.simulates:
         return [*sentences, *changed_files(campaign, Path(results.folder), work)]
-    from scalewatt.scaling.simulation.run import check_simulations
+    from scalewatt.scaling.simulation.simulate import check_simulations
 
     assert results.model is not None  # `mode: simulate` needs one
     check_simulations(campaign, cluster, results.model)

@@ -96,7 +96,10 @@ def repeats_needed(spread: float, margin: float, ratio: float = 1.0) -> int | No
     def chance(n: int) -> float:
         error = spread * math.sqrt(2 / n)
         freedom = 2 * n * (n - 1) / (n + 1)  # what Welch's test finds where spreads are equal
-        return statistics.chance_equivalent_or_different(apart, room, error, freedom)
+        inside, _ = statistics.chances(apart, -room, room, error, freedom)
+        _, different = statistics.chances(apart, 0.0, 0.0, error, freedom)
+        # For each standard error both together are all estimates, or they exclude each other.
+        return float(np.minimum(inside + different, 1.0).mean())
 
     return statistics.first_with_power(chance)
 

@@ -51,7 +51,7 @@ def summarise(values: Sequence[float | None]) -> Summary:
 
 def half_width(n: int) -> float:
     """Half the interval of a mean of n values, over their standard deviation."""
-    return quantile(n - 1) / math.sqrt(n) if n > 1 else math.nan
+    return float(quantile(n - 1)) / math.sqrt(n) if n > 1 else math.nan
 
 
 def summary_of(row: Mapping[str, Any], name: str) -> Summary:

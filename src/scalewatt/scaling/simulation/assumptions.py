@@ -1,7 +1,7 @@
-"""Assumptions of simulated recordings, where the scaling model states nothing.
+"""Assumptions of simulated runs where the scaling model states nothing, each with its source.
 
-Each number has its source. None of them changes a run's time or its whole energy, which are the
-model's: they divide it among devices and over time.
+None of them changes a run's time or its whole energy, which are the model's: they divide it among devices
+and over time.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from scalewatt.campaign.run_spec import RunSpec
 class Training:
     """Assumptions of one model's trainings.
 
-    A CPU socket draws idle + (rated - idle) * busy, busy = `cpu_base` + `cpu_gpus` * share of the
-    node's GPUs that are held. Memory draws `ram_base_w` + `ram_gpus_w` * that share.
+    A CPU socket draws idle + (rated - idle) * busy, with busy = `cpu_base` + `cpu_gpus` * share of the
+    node's GPUs that are used. Memory draws `ram_base_w` + `ram_gpus_w` * that share.
     """
 
     cpu_base: float
@@ -27,11 +27,11 @@ class Training:
     runtime_sd: float
     """Relative standard deviation of repeats of one configuration from its first."""
     energy_sd: float
-    """As `runtime_sd`, of the energy at a given time."""
+    """Like `runtime_sd`, of the energy at a given time."""
     metric_sd: float
     checkpoint_s: float
     first_batch_s: float
-    """Seconds a sample of the local batch that GPUs wait at the start of a stage."""
+    """How long GPUs wait at the start of a stage, in s for each sample of the local batch."""
 
 
 MODELS = {
@@ -137,3 +137,24 @@ def waits(spec: RunSpec) -> float:
 def counter_range_uj(kind: str, device: Device) -> int:
     """Range in µJ of a counter of CPU or memory: an EPYC's where the device names one."""
     return (AMD_RANGES_UJ if "EPYC" in device.description else INTEL_RANGES_UJ)[kind]
+
+
+# --- learning curves ------------------------------------------------------------------------------
+
+TOP1_ERRORS = {8192: 28.0}
+"""ResNet50's, in percent by GBS, next to the published ones: 28 % at GBS 256 and 1024, and 42 % at 65 536,
+all on the full dataset (Huber et al. 2025, section 3.2.2). Its text says "about constant up to 32 GPUs"; the
+number is not published. Between two of them a run's error is interpolated along log2 GBS."""
+ERROR_PER_HALVING, WORST_ERROR = 8.0, 99.0
+"""Percentage points that halving the samples costs ResNet50, assumed; and its largest error."""
+FORECAST = {"pretrain": 150.0, "finetune": 240.0}
+"""FourCastNet's Z500 RMSE in m²/s² at GBS 4, after 6 and 12 hours, assumed: published only as a figure."""
+SLIGHT, STEEP, SLIGHT_DOUBLINGS = 0.02, 0.15, 4
+"""Its relative growth with each doubling of GBS, up to GBS 64 and beyond, assumed."""
+OTHER_METRIC = 0.5
+FIRST_METRIC = {"resnet50": 98.0, "fourcastnet": 900.0}
+"""Before the first epoch."""
+LEARNING_SPEED = 5.0
+"""Number of e-foldings by which a curve falls over the training."""
+METRIC_NOISE = 0.02
+"""Noise of a curve before its end, relative to what is left to learn."""
