@@ -12,7 +12,7 @@ from typing import Any
 
 from simulated_runs import simulate
 
-from scalewatt.archive.export_archive import ExportOptions, export_campaign
+from scalewatt.archive.export_archive import export_campaign
 from scalewatt.archive.import_archive import import_archive
 from scalewatt.campaign.cluster import load_cluster, powers
 from scalewatt.campaign.load import load_campaign
@@ -88,7 +88,7 @@ class Project:
     def messages(self, out: Path, **wanted: Any) -> list[str]:
         """Export it; what the export prints."""
         files = self.campaign, self.path / "cluster.yaml", self.path / "results"
-        return export_campaign(*files, ExportOptions(out=out, **wanted))
+        return export_campaign(*files, out, **wanted)
 
     def import_(self, archive: Path, name: str | None = None) -> list[str]:
         """Import an archive here; what the import prints."""

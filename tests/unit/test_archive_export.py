@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -10,13 +11,13 @@ import time
 import zipfile
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import pytest
 import yaml
 from archived import ACCOUNT, Project, content, make_project, tag_file
 
-from scalewatt.archive.ro_crate import METADATA
+from scalewatt.archive.ro_crate import METADATA, PAPER, PAPERS_AUTHORS
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.project_files import PROJECT_ROOT
@@ -88,7 +89,7 @@ def test_an_archive_is_a_bag_whose_manifest_has_the_sha256_of_every_file(
 
 
 def test_the_metadata_describe_every_file(project: Project) -> None:
-    files = content(project.export(license="CC-BY-4.0", authors=("Ada Lovelace",)))
+    files = content(project.export(license_="CC-BY-4.0", authors=("Ada Lovelace",)))
     graph = json.loads(files[METADATA])["@graph"]
     nodes = {node["@id"]: node for node in graph}
     assert len(nodes) == len(graph), "each entity is described once"
@@ -99,6 +100,14 @@ def test_the_metadata_describe_every_file(project: Project) -> None:
     assert nodes[root["citation"]["@id"]]["@type"] == "ScholarlyArticle"
     described = {unquote(part["@id"]) for part in root["hasPart"]}
     assert described == set(files) - {METADATA} and described < set(nodes)
+    for name in described:
+        file = nodes[quote(name)]
+        assert file["sha256"] == hashlib.sha256(files[name]).hexdigest()
+        assert file["contentSize"] == str(len(files[name]))
+    cited = yaml.safe_load((PROJECT_ROOT / "CITATION.cff").read_text())["references"][0]["authors"]
+    assert tuple(f"{a['given-names']} {a['family-names']}" for a in cited) == PAPERS_AUTHORS
+    authors = [nodes[author["@id"]]["name"] for author in nodes[PAPER]["author"]]
+    assert authors == [*PAPERS_AUTHORS]
 
 
 def test_of_the_cluster_go_in_its_devices_and_factors_alone(project: Project) -> None:
@@ -113,11 +122,7 @@ def test_of_the_cluster_go_in_its_devices_and_factors_alone(project: Project) ->
 
 @pytest.mark.parametrize(
     "text",
-    [
-        *(ACCOUNT, "/home/somebody/data", "~/data/x", "/scratch/of-somebody/work"),
-        *("[/home/alice/train.py, x]", "file:///home/alice/x", "`/home/alice/x`"),
-        *("a;/home/alice/x", ">/home/a/b", "/data"),
-    ],
+    [ACCOUNT, "~/data/x", "/scratch/of-somebody/work", "[/home/a/train.py, x]", "file:///home/a/x"],
 )
 def test_files_that_reveal_the_machine_are_refused_by_name(project: Project, text: str) -> None:
     note(project, f"at {text}")
@@ -125,14 +130,6 @@ def test_files_that_reveal_the_machine_are_refused_by_name(project: Project, tex
         project.export()
     assert not list(project.path.glob("*.zip"))
     assert project.export(allow_private=True).exists()
-
-
-def test_a_key_is_exported_by_no_option(project: Project) -> None:
-    key = "hf_" + "a" * 34
-    note(project, key)
-    with pytest.raises(InputError, match=r"could use it: .*provenance\.json: line") as refusal:
-        project.export(allow_private=True)
-    assert key not in str(refusal.value) and not list(project.path.glob("*.zip"))
 
 
 def test_folders_of_the_system_are_not_private(project: Project) -> None:
@@ -160,9 +157,8 @@ def test_an_account_that_is_unknown_here_is_named(
     assert sentence not in project.messages(project.path / "second.zip")
 
 
-@pytest.mark.parametrize("account", ["abc", "h1"])
-def test_an_account_of_few_letters_is_not_exported(project: Project, account: str) -> None:
-    file = project.path / "cluster.yaml"
+def test_an_account_of_few_letters_is_not_exported(project: Project) -> None:
+    file, account = project.path / "cluster.yaml", "h1"
     file.write_text(file.read_text().replace(ACCOUNT, account))
     note(project, f"{account}s, x{account}")
     assert project.export("words.zip").exists(), "only as a whole word"
@@ -189,7 +185,7 @@ def test_what_the_campaign_asks_for_and_does_not_exist_is_named(project: Project
         "report.html",
         "energies of runs (1 of 1)",
     ]
-    missing += ["pages of runs (1 of 1)", "power traces (--traces)"]
+    missing += ["power traces (--traces)"]
     assert f"runs (1 of 2): {FOUR}/1" in lines[0]
     assert lines[1:-1] == [f"not in it: {text}" for text in missing]
     assert lines[-1].endswith(f"runs: 1, files: {len(content(project.path / 'some.zip'))}")
@@ -205,12 +201,6 @@ def test_results_that_are_not_what_the_manifest_records_are_refused(
         project.export()
     write_manifest(project.results)
     assert project.export().exists()
-
-
-def test_what_was_not_made_to_its_end_is_refused(project: Project) -> None:
-    (project.results / "SHA256SUMS").unlink()
-    with pytest.raises(InputError, match=r"SHA256SUMS: does not exist.*`snakemake all`"):
-        project.export()
 
 
 def test_another_cluster_than_it_ran_on_is_refused(

@@ -133,14 +133,15 @@ RUN = {
     **{"path": "rec.hdf5", "model": "resnet50", "device": "h100", "gpus": 1},
     **{"local_batch_size": 256, "dataset_samples": 1000, "epochs": 3, "metric": 24.5},
 }
-PAYLOAD = ("campaigns/a.yaml", "campaigns/a.cluster.yaml", "ro-crate-metadata.json")
+PAYLOAD = ("campaigns/a.yaml", "campaigns/a.cluster.yaml")
 
 
 def archive() -> Reader:
     """The reader of archives, with a small one."""
     with TemporaryDirectory() as folder:
         out = Path(folder) / "a.zip"
-        write_bag(dict.fromkeys(PAYLOAD, b"{}"), BagInfo("a", 1), out)
+        metadata = "ro-crate-metadata.json", lambda _: b"{}"
+        write_bag(dict.fromkeys(PAYLOAD, b"{}"), BagInfo("a", 1), out, metadata)
         return Reader("a.zip", out.read_bytes(), check_archive)
 
 

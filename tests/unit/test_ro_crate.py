@@ -20,8 +20,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:ConjunctiveGraph is deprecated")
 
 SCHEMA_ORG = (
     *("CreativeWork", "Dataset", "Person", "ScholarlyArticle", "about", "author", "citation"),
-    *("datePublished", "description", "hasPart", "identifier"),
-    *("license", "name"),
+    *("contentSize", "datePublished", "description", "hasPart", "identifier"),
+    *("license", "name", "sha256"),
 )
 TERMS = {name: f"http://schema.org/{name}" for name in SCHEMA_ORG} | {
     "File": "http://schema.org/MediaObject",
@@ -60,7 +60,7 @@ def issues(crate: Path, recommended: bool = False) -> list[str]:
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An archive with all that may be given to its metadata."""
     project = make_project(tmp_path_factory.mktemp("made") / "project")
-    return project.export(traces=True, authors=("Ada Lovelace",), license="CC-BY-4.0")
+    return project.export(traces=True, authors=("Ada Lovelace",), license_="CC-BY-4.0")
 
 
 def unpacked(archive: Path, crate: Path) -> Path:

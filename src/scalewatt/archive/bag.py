@@ -7,15 +7,14 @@ file is compared with its SHA-256.
 from __future__ import annotations
 
 import hashlib
-import os
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from scalewatt import __version__
 from scalewatt.common.errors import InputError
@@ -30,11 +29,18 @@ _PACKED = (".parquet", ".png", ".pdf")
 """Suffixes of files that are already compressed."""
 _TIME = (1980, 1, 1, 0, 0, 0)
 """The earliest time in ZIP: the time of writing is not part of the content."""
-_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError)
+_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, KeyError)
 """Errors of zipfile for damaged content, and for kinds of packing that no export uses."""
 _EXPECTED = "expected an archive that `scalewatt export` wrote"
 _MOST_NAMED = 3
 _BLOCK_BYTES = 1 << 20
+
+
+class Packed(NamedTuple):
+    """Hash and size of a file in an archive."""
+
+    sha256: str
+    size: int
 
 
 @dataclass(frozen=True)
@@ -54,43 +60,30 @@ class Bag:
 
     path: Path
     info: BagInfo
-    sha256: Mapping[str, str]
-    sizes: Mapping[str, int]
-    """Sizes in bytes as the ZIP states them."""
+    files: Mapping[str, Packed]
+    """Files by path, with their hashes by the manifest and their sizes by the ZIP."""
     archive: zipfile.ZipFile
 
-    def unpack(self, targets: Mapping[str, Path]) -> None:
-        """Write files to `targets`; InputError for one that differs from its SHA-256."""
-        for name, target in targets.items():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with open(target, "xb") as out:
-                self._copy(name, out)
-
-    def check(self) -> None:
-        """Compare every file with its SHA-256; InputError names the first that differs."""
-        with open(os.devnull, "wb") as nowhere:
-            for name in self.sha256:
-                self._copy(name, nowhere)
-
-    def _copy(self, name: str, out: IO[bytes]) -> None:
-        digest = hashlib.sha256()
-        for block in self._blocks(name):
-            digest.update(block)
-            out.write(block)
-        sha256 = digest.hexdigest()
-        if sha256 != self.sha256[name]:
-            raise InputError(
-                f"{self.path}: {name}: differs from the manifest (SHA-256 {sha256[:12]}…, expected "
-                f"{self.sha256[name][:12]}…): the archive is damaged or was changed"
-            )
-
-    def _blocks(self, name: str) -> Iterator[bytes]:
+    def copy(self, name: str, out: IO[bytes]) -> None:
+        """Write a file to `out`; InputError if it is damaged, or differs from its SHA-256."""
         try:
             with self.archive.open(f"{self.info.name}/data/{name}") as source:
-                while block := source.read(_BLOCK_BYTES):
-                    yield block
-        except (*_DAMAGED, OSError) as error:
+                sha256 = _copy(source, out).sha256
+        except _DAMAGED as error:
             raise InputError(f"{self.path}: {name}: is damaged ({error})") from error
+        if sha256 != self.files[name].sha256:
+            raise InputError(
+                f"{self.path}: {name}: differs from the manifest: the archive is damaged or was changed"
+            )
+
+
+def _copy(source: IO[bytes], target: IO[bytes]) -> Packed:
+    digest, size = hashlib.sha256(), 0
+    while block := source.read(_BLOCK_BYTES):
+        digest.update(block)
+        size += len(block)
+        target.write(block)
+    return Packed(digest.hexdigest(), size)
 
 
 @contextmanager
@@ -102,38 +95,27 @@ def open_bag(path: Path) -> Iterator[Bag]:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{path}: is not a readable archive ({reason}); {_EXPECTED}") from error
     with archive:
-        sizes = {
-            entry.filename: entry.file_size for entry in archive.infolist() if not entry.is_dir()
-        }
+        sizes = {e.filename: e.file_size for e in archive.infolist() if not e.is_dir()}
         top = next(iter(sizes), "").partition("/")[0]
         try:
-            texts = {
-                tag: archive.read(f"{top}/{tag}").decode() for tag in (_DECLARED, _INFO, _SUMS)
-            }
-            info = _parse_info(texts[_INFO])
-            lines = [line.split("  ", 1) for line in texts[_SUMS].splitlines()]
+            tags = {tag: archive.read(f"{top}/{tag}").decode() for tag in (_DECLARED, _INFO, _SUMS)}
+            pairs = [line.split(": ", 1) for line in tags[_INFO].splitlines()]
+            fields, missing = dict(pairs), tuple(value for key, value in pairs if key == "Missing")
+            info = BagInfo(fields["External-Identifier"], int(fields["Runs"]), missing)
+            lines = [line.split("  ", 1) for line in tags[_SUMS].splitlines()]
             sha256 = {name.removeprefix("data/"): digest for digest, name in lines}
             if info.name != top:
                 raise ValueError(f"{top} is not the folder of {info.name}")
-        except (*_DAMAGED, OSError, KeyError) as error:
+        except (*_DAMAGED, OSError) as error:
             raise InputError(f"{path}: is not a bag of a campaign; {_EXPECTED}") from error
-        payload = {
-            name.removeprefix(f"{top}/data/"): size
-            for name, size in sizes.items()
-            if name.removeprefix(f"{top}/") not in texts
-        }
+        names = {name.removeprefix(f"{top}/"): size for name, size in sizes.items()}
+        payload = {k.removeprefix("data/"): v for k, v in names.items() if k not in tags}
         outside = (name for name in payload | sha256 if not _is_plain(name))
         _refuse(path, outside, "outside of its folder")
         _refuse(path, sha256.keys() - payload.keys(), "in the manifest, but missing")
         _refuse(path, payload.keys() - sha256.keys(), "not in the manifest")
-        yield Bag(path, info, sha256, payload, archive)
-
-
-def _parse_info(text: str) -> BagInfo:
-    pairs = [line.split(": ", 1) for line in text.splitlines()]
-    fields = dict(pairs)
-    missing = tuple(value for key, value in pairs if key == "Missing")
-    return BagInfo(fields["External-Identifier"], int(fields["Runs"]), missing)
+        files = {name: Packed(sha256[name], size) for name, size in payload.items()}
+        yield Bag(path, info, files, archive)
 
 
 def _refuse(path: Path, names: Iterable[str], what: str) -> None:
@@ -149,36 +131,42 @@ def _is_plain(path: str) -> bool:
 # --- writing --------------------------------------------------------------------------------------
 
 
-def write_bag(files: Mapping[str, Source], info: BagInfo, out: Path) -> int:
+def write_bag(
+    files: Mapping[str, Source],
+    info: BagInfo,
+    out: Path,
+    metadata: tuple[str, Callable[[Mapping[str, Packed]], bytes]],
+) -> int:
     """Write an archive of `files` by path; return its size in bytes. InputError if it exists already.
 
-    Each file is read once, so that hashes are those of what is packed.
+    Each file is read once, so that hashes are those of what is packed. `metadata`: path and content of a
+    file that describes all others.
     """
     _check_absent(out)
     with atomic_path(out, lambda: _check_absent(out)) as temporary:
         with zipfile.ZipFile(temporary, "w") as archive:
-            written = {
-                name: _add(archive, f"{info.name}/data/{name}", source)
-                for name, source in sorted(files.items())
-            }
-            for name, text in _tags(info, written).items():
-                _add(archive, f"{info.name}/{name}", text.encode())
+            payload = f"{info.name}/data"
+            packed = {n: _add(archive, f"{payload}/{n}", s) for n, s in sorted(files.items())}
+            name, describe = metadata
+            packed[name] = _add(archive, f"{payload}/{name}", describe(packed))
+            for tag, text in _tags(info, packed).items():
+                _add(archive, f"{info.name}/{tag}", text.encode())
         return temporary.stat().st_size
 
 
-def _tags(info: BagInfo, written: Mapping[str, tuple[str, int]]) -> dict[str, str]:
+def _tags(info: BagInfo, packed: Mapping[str, Packed]) -> dict[str, str]:
     """Texts beside the payload, by name."""
     fields = [
         ("External-Identifier", info.name),
         ("Bag-Software-Agent", f"scalewatt {__version__}"),
-        ("Payload-Oxum", f"{sum(size for _, size in written.values())}.{len(written)}"),
+        ("Payload-Oxum", f"{sum(file.size for file in packed.values())}.{len(packed)}"),
         ("Runs", str(info.runs)),
         *(("Missing", text) for text in info.missing),
     ]
     return {
         _DECLARED: _DECLARATION,
         _INFO: "".join(f"{key}: {value}\n" for key, value in fields),
-        _SUMS: "".join(f"{sha256}  data/{name}\n" for name, (sha256, _) in written.items()),
+        _SUMS: "".join(f"{file.sha256}  data/{name}\n" for name, file in packed.items()),
     }
 
 
@@ -187,16 +175,11 @@ def _check_absent(out: Path) -> None:
         raise InputError(f"{out}: exists already; allowed: another --out, or remove it")
 
 
-def _add(archive: zipfile.ZipFile, name: str, content: Source) -> tuple[str, int]:
-    """Pack a file; return its SHA-256 and its size in bytes."""
+def _add(archive: zipfile.ZipFile, name: str, content: Source) -> Packed:
+    """Pack a file."""
     entry = zipfile.ZipInfo(name, _TIME)
     entry.external_attr = 0o100644 << 16
     entry.compress_type = zipfile.ZIP_STORED if name.endswith(_PACKED) else zipfile.ZIP_DEFLATED
-    digest, size = hashlib.sha256(), 0
     opened = BytesIO(content) if isinstance(content, bytes) else content.open("rb")
     with opened as source, archive.open(entry, "w", force_zip64=True) as target:
-        while block := source.read(_BLOCK_BYTES):
-            digest.update(block)
-            size += len(block)
-            target.write(block)
-    return digest.hexdigest(), size
+        return _copy(source, target)

@@ -13,14 +13,13 @@ import yaml
 
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import Cluster, parse_cluster
-from scalewatt.campaign.load import SIMULATED
 from scalewatt.campaign.registered_campaign import facility_cluster, registered_devices
 from scalewatt.common.errors import InputError, one_of
 from scalewatt.common.yaml_files import read_yaml
 
 SUFFIX = ".cluster.yaml"
 _KEYS = (
-    *("cluster", "campaign", "results_only", "launcher", "mode", "devices"),
+    *("cluster", "campaign", "results_only", "launcher", "devices"),
     *("pue", "carbon_intensity", "price"),
 )
 ELSEWHERE = "elsewhere"
@@ -40,10 +39,9 @@ def facts_text(campaign: Campaign, cluster: Cluster) -> str:
     devices = registered_devices(campaign, cluster) if campaign.registered else cluster.devices
     content: dict[str, Any] = {
         "cluster": ELSEWHERE if lacking else cluster.name,
-        "campaign": f"campaigns/{campaign.name.removesuffix(SIMULATED)}.yaml",
+        "campaign": f"campaigns/{campaign.name}.yaml",
         "results_only": True,
         "launcher": "false",
-        "mode": cluster.mode,
         "devices": {
             name: devices[name].model_dump(mode="json", exclude=_ACCESS, exclude_defaults=True)
             for name in sorted(campaign.devices())

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -38,27 +37,25 @@ RESULTS = re.compile(
 """Files of an archive, by their paths below the campaign's results."""
 
 
-@dataclass(frozen=True)
-class ExportOptions:
-    """The options of an export."""
-
-    traces: bool = False
-    license: str | None = None
-    authors: tuple[str, ...] = ()
-    allow_private: bool = False
-    out: Path | None = None
-    """Default: <campaign>.crate.zip."""
-
-
 def export_campaign(
-    file: Path, cluster_file: Path, results: Path, options: ExportOptions
+    file: Path,
+    cluster_file: Path,
+    results: Path,
+    out: Path | None = None,
+    *,
+    traces: bool = False,
+    license_: str | None = None,
+    authors: Sequence[str] = (),
+    allow_private: bool = False,
 ) -> list[str]:
     """Write the archive of a campaign's results below `results`; return what to print, in lines.
 
-    InputError if there are no results, if they are not what the manifest records, if something in them
-    reveals this machine, or if the archive exists already.
+    `out`: by default <campaign>.crate.zip. InputError if there are no results, if they are not what the
+    manifest records, if something in them reveals this machine, or if the archive exists already.
     """
     cluster = load_cluster(cluster_file)
+    if cluster.simulates:
+        raise InputError(f"{cluster_file}: simulates, and anybody can; expected the site of runs")
     campaign = load_campaign(file, cluster, to_run=False).whole
     folder = results / campaign.name
     # What the manifest records, as it records it: else who imports it would find the difference.
@@ -76,21 +73,21 @@ def export_campaign(
     planned = [(run.configuration.id, run.repeat) for run in campaign.runs()]
     runs = [run for run in planned if f"runs/{run[0]}/{run[1]}/{PROVENANCE}" in recorded]
     files: dict[str, Source] = {
-        f"results/{campaign.name}/{name}": folder / name
-        for name in _select(folder, runs, options.traces)
+        f"results/{campaign.name}/{name}": folder / name for name in _select(folder, runs, traces)
     }
     files |= campaign_files(campaign, facts_text(campaign, cluster).encode())
     # Nothing that reveals this machine leaves it; what is missing is named, here and in the archive.
-    check_texts(files, private_words(cluster), options.allow_private)
-    missing = tuple(_missing(campaign, folder, runs, planned, options.traces))
+    check_texts(files, private_words(cluster), allow_private)
+    missing = tuple(_missing(campaign, folder, runs, planned, traces))
     info = BagInfo(campaign.name, len(runs), missing)
-    out = options.out or Path(f"{campaign.name}{SUFFIX}")
-    files[METADATA] = _metadata(files, campaign, folder, runs, options)
-    size = write_bag(files, info, out)
+    out = out or Path(f"{campaign.name}{SUFFIX}")
+    about = _description(campaign, folder, runs)
+    terms = license_, authors
+    size = write_bag(files, info, out, (METADATA, lambda packed: metadata(packed, *about, *terms)))
     return [
         *(f"not in it: {text}" for text in missing),
-        *([] if options.allow_private else not_searched_for(cluster)),
-        f"{out}: {size / 1e6:.3g} MB, runs: {len(runs)}, files: {len(files)}",
+        *([] if allow_private else not_searched_for(cluster)),
+        f"{out}: {size / 1e6:.3g} MB, runs: {len(runs)}, files: {len(files) + 1}",
     ]
 
 
@@ -129,33 +126,21 @@ def _missing(
     ]
     wanted += ["tables/claims.csv"] if campaign.has_papers_models else []
     yield from (path for path in (*wanted, "report.html") if not (results / path).exists())
-    of_runs = {"energies": "energy/{}/{}.parquet", "pages": "figures/runs/{}/{}.svg"}
-    of_runs |= {"traces": "traces/{}/{}.parquet"} if traces else {}
-    for what, path in of_runs.items():
-        lacking = sum(not (results / path.format(*run)).exists() for run in runs)
-        if lacking:
-            yield f"{what} of runs ({lacking} of {len(runs)})"
+    lacking = sum(not (results / "energy" / id_ / f"{n}.parquet").exists() for id_, n in runs)
+    if lacking:
+        yield f"energies of runs ({lacking} of {len(runs)})"
     if not traces:
         yield "power traces (--traces)"
 
 
-def _metadata(
-    files: Iterable[str],
-    campaign: Campaign,
-    results: Path,
-    runs: list[RunName],
-    options: ExportOptions,
-) -> bytes:
-    """Metadata of the archive, dated by the end of the last run or, if none records that, by today."""
+def _description(campaign: Campaign, results: Path, runs: list[RunName]) -> tuple[str, str, str]:
+    """Name, description and date of an archive: the end of the last run or, if none records that, today."""
     records = [read_json_object(RunFiles(results, *run).folder / PROVENANCE) for run in runs]
     segments = [segment for record in records for segment in record.get("segments") or ()]
     times = [s["ended_s"] for s in segments if s.get("ended_s") is not None]
     last = datetime.fromtimestamp(max(times, default=time.time()), UTC)
-    simulated = sum(bool(record.get("simulated")) for record in records)
     description = (
-        f"Specs, energies, tables, figures and provenance of {len(runs)} runs (simulated with a scaling "
-        f"model, not trained: {simulated}) on {', '.join(sorted(campaign.devices()))}. The study follows "
-        f"{PAPER}. `scalewatt import` imports it."
+        f"Specs, energies, tables, figures and provenance of {len(runs)} runs on "
+        f"{', '.join(sorted(campaign.devices()))}. The study follows {PAPER}. `scalewatt import` imports it."
     )
-    name = f"scalewatt: results of the campaign {campaign.name}"
-    return metadata(files, name, description, f"{last:%Y-%m-%d}", options.license, options.authors)
+    return f"scalewatt: results of the campaign {campaign.name}", description, f"{last:%Y-%m-%d}"

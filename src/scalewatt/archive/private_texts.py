@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from scalewatt.archive.bag import Source
 from scalewatt.campaign.cluster import Cluster
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import parse_json
 from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.common.redaction import absolute_paths, known_keys
 from scalewatt.results.text.number_format import listed
@@ -26,14 +23,14 @@ _MOST_NAMED = 5
 
 def private_words(cluster: Cluster) -> dict[str, str]:
     """Map each text that must not be exported to what it is."""
+    of_cluster = [cluster.work_root, cluster.scratch or ""]
+    of_cluster += [*cluster.data_roots.values(), *cluster.sources.values()]
     folders = {
         str(Path.home()): "the home folder",
         str(PROJECT_ROOT): "the folder of scalewatt",
         str(Path.cwd()): "the working folder",
+        **dict.fromkeys(of_cluster, "a folder of the cluster file"),
     }
-    named = [cluster.work_root, cluster.scratch or "", *cluster.data_roots.values()]
-    named += _strings(cluster.model_dump()["sources"])
-    folders |= dict.fromkeys(map(str, named), "a folder of the cluster file")
     words = {
         folder: what
         for folder, what in folders.items()
@@ -45,9 +42,12 @@ def private_words(cluster: Cluster) -> dict[str, str]:
 
 def not_searched_for(cluster: Cluster) -> list[str]:
     """Sentences on what cannot be searched for here: an account whose variable is not set."""
-    if not cluster.account or _account(cluster):
-        return []
-    return [f"not searched for: the account, as {cluster.account} is not set here"]
+    is_unknown = cluster.account and not _account(cluster)
+    return (
+        [f"not searched for: the account, as {cluster.account} is not set here"]
+        if is_unknown
+        else []
+    )
 
 
 def _account(cluster: Cluster) -> str:
@@ -87,20 +87,5 @@ def _private(name: str, text: str, words: Mapping[str, str]) -> Iterator[str]:
             yield f"{what}: {word}"
     # Pages and drawings are full of texts that look like paths: end tags, and encoded images.
     if name.endswith((".json", ".csv", ".yaml")):
-        texts = [text]
-        if name.endswith(".json"):
-            with suppress(ValueError):
-                texts = list(_strings(parse_json(text)))
-        yield from (path for each in texts for path in absolute_paths(each))
-
-
-def _strings(value: Any) -> Iterator[str]:
-    """Yield the texts in a value of JSON, keys included."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from (str(key), *_strings(item))
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _strings(item)
+        # JSON writes the end of a line as \\n, which would hide the path after it.
+        yield from absolute_paths(re.sub(r"\\[nrt]", " ", text))

@@ -224,18 +224,20 @@ def _given_run(
 )
 def export(arguments: argparse.Namespace) -> None:
     """Write a campaign's results as one archive (BagIt, RO-Crate)."""
-    from scalewatt.archive.export_archive import ExportOptions, export_campaign
+    from scalewatt.archive.export_archive import export_campaign
     from scalewatt.campaign.cluster import site_file
 
-    options = ExportOptions(
-        arguments.traces,
-        arguments.license,
-        tuple(arguments.author),
-        arguments.allow_private,
+    lines = export_campaign(
+        arguments.campaign,
+        site_file(arguments.site),
+        arguments.results,
         arguments.out,
+        traces=arguments.traces,
+        license_=arguments.license,
+        authors=arguments.author,
+        allow_private=arguments.allow_private,
     )
-    cluster = site_file(arguments.site)
-    print("\n".join(export_campaign(arguments.campaign, cluster, arguments.results, options)))
+    print("\n".join(lines))
 
 
 @command(
