@@ -99,12 +99,6 @@ def test_a_run_is_compared_with_what_made_it_and_not_with_the_clone(
     assert row.detail == "src, workflow, envs, Snakefile differ between the commits: other code"
 
 
-def test_what_a_run_does_not_record_is_not_checked(tmp_path: Path) -> None:
-    rows = findings(tmp_path, commit=None, lock=None)
-    unknown = [name for name, row in rows.items() if row.outcome == NOT_CHECKED]
-    assert unknown == ["lock", "packages", "commit"]
-
-
 @pytest.mark.parametrize("lock", [None, LOCK])
 def test_a_lock_is_compared_where_both_have_one(
     lock: str | None, monkeypatch: pytest.MonkeyPatch

@@ -53,30 +53,26 @@ def frame(findings: Iterable[Finding]) -> pd.DataFrame:
     return pd.DataFrame(list(findings), columns=Finding._fields, dtype=object)
 
 
-def counts(findings: pd.DataFrame) -> pd.DataFrame:
+def _counts(findings: pd.DataFrame) -> pd.DataFrame:
     """Number of findings of each check (rows) by outcome (columns)."""
     numbers = findings.groupby(["check", "outcome"]).size().unstack(fill_value=0)
     return numbers.reindex(index=list(CHECKS), columns=list(OUTCOMES), fill_value=0)
 
 
-def exit_code(findings: pd.DataFrame) -> int:
-    """0 if nothing differs, and a stored and a regenerated file are as recorded; else 1."""
-    numbers = counts(findings)
-    is_enough = numbers.loc[[STORED, REGENERATED], SAME].all()
-    return 0 if is_enough and not numbers[DIFFERS].any() else 1
+def verdict(findings: pd.DataFrame) -> tuple[str, int]:
+    """The result in one sentence, and the exit code.
 
-
-def verdict(findings: pd.DataFrame) -> str:
-    """The result in one sentence, with how much could not be checked."""
-    total = counts(findings).sum()
-    made = total[SAME] + total[DIFFERS]
-    sentence = f"nothing differs in {made} checks"
-    if total[DIFFERS]:
-        sentence = f"differences: {total[DIFFERS]} in {made} checks"
-    elif exit_code(findings):
-        sentence = "too little was checked: no stored, or no regenerated, file is as recorded"
-    left = total[NOT_CHECKED]
-    return f"{sentence}; {left} could not be made" if left else sentence
+    0 if nothing differs, and a stored and a regenerated file are as recorded; else 1.
+    """
+    counts = _counts(findings)
+    same, differ, left = (counts[outcome].sum() for outcome in (SAME, DIFFERS, NOT_CHECKED))
+    rest = f"; {left} could not be made" if left else ""
+    if differ:
+        return f"differences: {differ} in {same + differ} checks{rest}", 1
+    if not counts.loc[[STORED, REGENERATED], SAME].all():
+        why = "too little was checked: no stored, or no regenerated, file is as recorded"
+        return f"{why}{rest}", 1
+    return f"nothing differs in {same} checks{rest}", 0
 
 
 def as_text(campaign: str, findings: pd.DataFrame) -> str:
@@ -88,7 +84,8 @@ def as_text(campaign: str, findings: pd.DataFrame) -> str:
         f"{outcome}: {check}: {listed(rows['what'], _MOST_NAMED)}: {why}"
         for (outcome, check, why), rows in loud.groupby(["outcome", "check", "why"])
     ]
-    return "\n".join([f"{campaign}: {verdict(findings)}", counts(findings).to_string(), *reasons])
+    head = f"{campaign}: {verdict(findings)[0]}"
+    return "\n".join([head, _counts(findings).to_string(), *reasons])
 
 
 def _shown(value: Any) -> str:

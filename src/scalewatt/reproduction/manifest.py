@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from scalewatt import __version__
@@ -50,9 +50,14 @@ def write_manifest(results: Path) -> None:
     ]
     files = {path: file_sha256(results / path) for path in [*made, *runs]}
     write_text(results / SUMS, "".join(f"{sha256}  {path}\n" for path, sha256 in files.items()))
-    name, python = results.resolve().name, platform.python_version()
-    manifest = Manifest(name, __version__, source_commit(), python, current_lock_sha256(), {})
-    write_json(results / MANIFEST, {k: v for k, v in asdict(manifest).items() if k != "files"})
+    made_by = {
+        "campaign": results.resolve().name,
+        "scalewatt": __version__,
+        "commit": source_commit(),
+        "python": platform.python_version(),
+        "lock_sha256": current_lock_sha256(),
+    }
+    write_json(results / MANIFEST, made_by)
 
 
 def read_manifest(results: Path) -> Manifest:

@@ -40,8 +40,7 @@ def environment_findings(manifest: Manifest) -> Iterator[Finding]:
     """Compare Python, the lock and the installed packages with those of the results."""
     python = platform.python_version()
     is_same = python.split(".")[:2] == manifest.python.split(".")[:2]  # the patch does not count
-    outcome = SAME if is_same else DIFFERS
-    yield Finding(ENVIRONMENT, "Python", outcome, manifest.python, python)
+    yield Finding(ENVIRONMENT, "Python", SAME if is_same else DIFFERS, manifest.python, python)
     sha256 = current_lock_sha256()
     if manifest.lock_sha256 is None or sha256 is None:
         where = "the manifest" if manifest.lock_sha256 is None else "this checkout"
@@ -68,11 +67,18 @@ def run_findings(manifest: Manifest, results: Path) -> Iterator[Finding]:
         name = f"{path.parent.parent.name}/{path.parent.name}"
         record = json_object(path)
         lock = record.get("lock") or {}
+        packages = None
+        if "differences" in lock:
+            others = (
+                f"{row['package']} {row['installed']} ({row['locked'] or 'none'})"
+                for row in lock["differences"]
+            )
+            packages = listed(others, _MOST) or "as locked"
         values = {
             "spec": (_spec_sha256(path.parent), record.get("spec_sha256")),
             "data": (_dataset_sha256(path.parent, results), record.get("dataset_sha256")),
             "lock": (manifest.lock_sha256, lock.get("sha256")),
-            "packages": ("as locked", _packages(lock)),
+            "packages": ("as locked", packages),
         }
         for what, (expected, actual) in values.items():
             if actual is None and expected is not None:
@@ -84,17 +90,6 @@ def run_findings(manifest: Manifest, results: Path) -> Iterator[Finding]:
             yield compare_code(PROVENANCE, f"{name}: commit", commits[:1], commits)
         else:
             yield skip(PROVENANCE, f"{name}: commit", f"{FILE} does not record it")
-
-
-def _packages(lock: Mapping[str, Any]) -> str | None:
-    """Packages of a run that are not as locked, and in parentheses the lock's; None if not recorded."""
-    if "differences" not in lock:
-        return None
-    names = [
-        f"{row['package']} {row['installed']} ({row['locked'] or 'none'})"
-        for row in lock["differences"]
-    ]
-    return listed(names, _MOST) or "as locked"
 
 
 def _spec_sha256(folder: Path) -> str | None:

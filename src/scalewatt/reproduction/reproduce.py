@@ -11,11 +11,10 @@ from typing import Any
 from scalewatt.campaign.cluster import campaign_path, parse_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.common.files import write_text
-from scalewatt.reproduction.files import regenerated_findings, stored_findings
-from scalewatt.reproduction.findings import as_text, exit_code, frame
+from scalewatt.reproduction.files import file_findings, regenerate
+from scalewatt.reproduction.findings import as_text, frame, verdict
 from scalewatt.reproduction.manifest import read_manifest
 from scalewatt.reproduction.provenance import environment_findings, run_findings
-from scalewatt.reproduction.regenerate import regenerate
 from scalewatt.reproduction.rerun import rerun_findings
 from scalewatt.reproduction.run_choice import FOLDER
 
@@ -45,12 +44,11 @@ def reproduce(
         findings = frame(
             [
                 *environment_findings(manifest),
-                *stored_findings(manifest, folder, remade),
-                *regenerated_findings(manifest, folder, remade, failure),
+                *file_findings(manifest, folder, remade, failure),
                 *run_findings(manifest, folder),
                 *rerun_findings(loaded, cluster, folder),
             ]
         )
     table = folder / FOLDER / TABLE
     write_text(table, findings.to_csv(index=False))
-    return f"{as_text(loaded.name, findings)}\n{table}", exit_code(findings)
+    return f"{as_text(loaded.name, findings)}\n{table}", verdict(findings)[1]

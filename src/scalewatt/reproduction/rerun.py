@@ -47,7 +47,6 @@ _CONTEXT = ("device_name", "cuda", "mpi", "precision_used")
 """Keys of the provenance that may explain a difference, besides packages."""
 _BASIS = ("energy_origin", "energy_scope", "device_name")
 """Energies are comparable where these are equal."""
-_MOST = 3
 Row = Mapping[str, Any]
 
 
@@ -56,18 +55,23 @@ def rerun_findings(campaign: Campaign, cluster: Cluster, results: Path) -> Itera
     runs = sorted(published_runs(results / FOLDER))
     for run in runs:
         name = f"{run[0]}/{run[1]}"
-        first, again = (
-            json_object(run_folder(folder, run) / "provenance.json")
-            for folder in (results, results / FOLDER)
-        )
+        folders = run_folder(results, run), run_folder(results / FOLDER, run)
+        first, again = (json_object(folder / "provenance.json") for folder in folders)
         if first.get("spec_sha256") != again.get("spec_sha256"):
             why = "the run itself is gone, or has another spec now: repeat it"
             yield from (skip(check, name, why) for check in (HISTORY, ENERGY))
             continue
         yield from made_alike(name, first, again)
-        yield from _compare_history(name, run, results, first, again)
+        # A simulation computes on the CPU alone, whatever its device.
+        simulated = "simulated" in first and "simulated" in again
+        on_gpu = not simulated and "cuda" in (first.get("torch_device"), again.get("torch_device"))
         try:
-            yield from _compare_energy(name, run, results, campaign)
+            before, now = (pd.read_parquet(folder / "history.parquet") for folder in folders)
+            yield from history_findings(name, before, now, on_gpu, first.get("metric_name"))
+        except (OSError, ValueError, pa.ArrowException) as error:
+            yield Finding(HISTORY, name, DIFFERS, detail=f"not a readable table ({error})")
+        try:
+            yield from energy_findings(name, *_energies(run, results, campaign))
         except InputError as error:
             yield skip(ENERGY, name, str(error))
     if not runs:
@@ -87,33 +91,12 @@ def made_alike(name: str, first: Row, again: Row) -> Iterator[Finding]:
     before, now = commits_of(first), commits_of(again)
     if before and now:
         yield compare_code(HISTORY, f"{name}: commit", before, now)
-    if others := _other_circumstances(first, again):
+    # What may explain a difference, and is none itself.
+    old, new = (record.get("packages") or {} for record in (first, again))
+    pairs = [(package, old.get(package), new.get(package)) for package in sorted({*old, *new})]
+    pairs += [(key, first.get(key), again.get(key)) for key in _CONTEXT]
+    if others := "; ".join(f"{key}: {a}, then {b}" for key, a, b in pairs if a != b):
         yield skip(HISTORY, f"{name}: circumstances", f"unlike the first time: {others}")
-
-
-# --- histories ------------------------------------------------------------------------------------
-
-
-def _compare_history(
-    name: str, run: RunName, results: Path, first: Row, again: Row
-) -> list[Finding]:
-    paths = [run_folder(folder, run) / "history.parquet" for folder in (results, results / FOLDER)]
-    try:
-        before, now = map(pd.read_parquet, paths)
-    except (OSError, ValueError, pa.ArrowException) as error:
-        return [Finding(HISTORY, name, DIFFERS, detail=f"not a readable table ({error})")]
-    # A simulation computes on the CPU alone, whatever its device.
-    simulated = "simulated" in first and "simulated" in again
-    on_gpu = not simulated and "cuda" in (first.get("torch_device"), again.get("torch_device"))
-    return history_findings(name, before, now, on_gpu, first.get("metric_name"))
-
-
-def _other_circumstances(first: Row, again: Row) -> str:
-    """Differences between the provenances of a run and its re-run."""
-    before, now = first.get("packages") or {}, again.get("packages") or {}
-    pairs = [(name, before.get(name), now.get(name)) for name in sorted({*before, *now})]
-    pairs += [(name, first.get(name), again.get(name)) for name in _CONTEXT]
-    return "; ".join(f"{name}: {old}, then {new}" for name, old, new in pairs if old != new)
 
 
 def history_findings(
@@ -125,21 +108,39 @@ def history_findings(
 ) -> list[Finding]:
     """Compare each column of learning of two histories, and their number of epochs.
 
-    If both have no value of anything learnt, nothing is checked: counts alone prove nothing.
+    On a GPU within a tolerance, else bit by bit, where -0 is not 0. If both have no value of anything
+    learnt, nothing is checked: counts alone prove nothing.
     """
     findings = [compare(HISTORY, f"{run}: epochs", len(first), len(again))]
-    for name in dict.fromkeys([*first, *again]):
-        if name.endswith("_s") or name in OF_THE_MACHINE:
-            continue
+    columns = [name for name in dict.fromkeys([*first, *again]) if not name.endswith("_s")]
+    rows = min(len(first), len(again))
+    for name in (name for name in columns if name not in OF_THE_MACHINE):
         what = f"{run}: {name}"
         if name not in first or name not in again:
             findings.append(Finding(HISTORY, what, DIFFERS, detail="only one of them has it"))
             continue
-        # The metric's columns do not have its name; what a model reports besides does.
-        named = metric_name or "" if name in ("metric", "train_metric") else name
-        points = GPU_POINTS if "percent" in named.split("_") else 0.0
-        tolerances = (GPU_RELATIVE, points) if on_gpu and name not in _COUNTS else None
-        findings.append(_compare_column(what, first[name], again[name], tolerances))
+        before, now = (frame[name][:rows].to_numpy(dtype=float) for frame in (first, again))
+        if np.isnan([before, now]).all():
+            findings.append(skip(HISTORY, what, "it is null in every row of both"))
+            continue
+        if on_gpu and name not in _COUNTS:
+            # The metric's columns do not have its name; what a model reports besides does.
+            named = metric_name or "" if name in ("metric", "train_metric") else name
+            points = GPU_POINTS if "percent" in named.split("_") else 0.0
+            alike = np.isclose(now, before, GPU_RELATIVE, 0.0, equal_nan=True)
+            alike |= np.isclose(now, before, 0.0, points, equal_nan=True)
+            asked = "within the tolerance for GPUs"
+        else:
+            alike, asked = before.view(np.int64) == now.view(np.int64), "bit by bit"
+        if alike.all():
+            findings.append(Finding(HISTORY, what, SAME, detail=f"{rows} values, {asked}"))
+            continue
+        at = int(np.argmin(alike))
+        why = (
+            f"{(~alike).sum()} of {rows} values are not the same {asked}: first in row {at + 1}: "
+            f"{before[at]}, then {now[at]}"
+        )
+        findings.append(Finding(HISTORY, what, DIFFERS, detail=why))
     counts = {f"{run}: {name}" for name in ("epochs", *_COUNTS)}
     learnt = [row for row in findings if row.what not in counts and row.outcome == SAME]
     if learnt or any(row.outcome == DIFFERS for row in findings):
@@ -147,37 +148,11 @@ def history_findings(
     return [skip(HISTORY, run, "what it learnt is unknown: no epochs, or only nulls")]
 
 
-def _compare_column(
-    what: str,
-    first: pd.Series[Any],
-    again: pd.Series[Any],
-    tolerances: tuple[float, float] | None,
-) -> Finding:
-    """Compare two columns bit by bit (-0 is not 0), or within a relative and an absolute tolerance."""
-    rows = min(len(first), len(again))
-    before, now = (column[:rows].to_numpy(dtype=float) for column in (first, again))
-    if np.isnan(before).all() and np.isnan(now).all():
-        return skip(HISTORY, what, "it is null in every row of both")
-    if tolerances is None:
-        alike = before.view(np.int64) == now.view(np.int64)
-    else:
-        near = [(tolerances[0], 0.0), (0.0, tolerances[1])]
-        alike = np.any(
-            [np.isclose(now, before, rtol, atol, equal_nan=True) for rtol, atol in near], axis=0
-        )
-    asked = "bit by bit" if tolerances is None else "within the tolerance for GPUs"
-    differing = np.flatnonzero(~alike)
-    if not differing.size:
-        return Finding(HISTORY, what, SAME, detail=f"{rows} values, {asked}")
-    named = "; ".join(f"row {at + 1}: {before[at]}, then {now[at]}" for at in differing[:_MOST])
-    why = f"{differing.size} of {rows} values are not the same {asked}: {named}"
-    return Finding(HISTORY, what, DIFFERS, detail=why)
-
-
 # --- energies -------------------------------------------------------------------------------------
 
 
-def _compare_energy(name: str, run: RunName, results: Path, campaign: Campaign) -> list[Finding]:
+def _energies(run: RunName, results: Path, campaign: Campaign) -> tuple[Sequence[Row], Row]:
+    """Rows of the runs table of a configuration's runs that count, and of the re-run."""
     again = run_row(RunFiles(results / FOLDER, *run), results.name, Facility())
     excluded = excluded_runs(read_exclusions(campaign), results)
     left_out = {(row["configuration"], row["repeat"]) for row in excluded}
@@ -186,10 +161,10 @@ def _compare_energy(name: str, run: RunName, results: Path, campaign: Campaign) 
         for other in sorted(published_runs(results))
         if other[0] == run[0] and other not in left_out
     ]
-    return energy_findings(name, earlier, again)
+    return earlier, again
 
 
-def energy_findings(run: str, earlier: Sequence[Row], again: Row) -> list[Finding]:
+def energy_findings(run: str, earlier: Sequence[Row], again: Row) -> Iterator[Finding]:
     """Compare the whole energy of a re-run, and that of each device kind that it knows.
 
     `earlier`: rows of the runs table of the same configuration, without excluded runs. Those of another
@@ -197,34 +172,28 @@ def energy_findings(run: str, earlier: Sequence[Row], again: Row) -> list[Findin
     """
     alike = [row for row in earlier if all(row[key] == again[key] for key in _BASIS)]
     kinds = [name for kind in DEVICE_KINDS if again[name := f"{kind}_energy_kwh"] is not None]
-    findings = []
     for name in ("energy_kwh", *kinds):
+        what, energy = f"{run}: {name}", again[name]
+        if energy is None:
+            yield skip(ENERGY, what, "the energy of the re-run is unknown")
+            continue
         known = [row[name] for row in alike if row[name] is not None]
-        others = len(earlier) - len(known)
-        note = f"; of another origin, scope or machine, or unknown: {others}" if others else ""
-        findings.append(_compare_with_interval(f"{run}: {name}", known, again[name], note))
-    return findings
-
-
-def _compare_with_interval(
-    what: str, earlier: Sequence[float], energy: float | None, note: str
-) -> Finding:
-    """Compare an energy in kWh with what earlier ones predict."""
-    if energy is None:
-        return skip(ENERGY, what, "the energy of the re-run is unknown")
-    interval = prediction_interval(earlier)
-    mean = sum(earlier) / len(earlier) if earlier else None
-    ratio = f", ratio {number(energy / mean)}" if mean else ""
-    if interval is None:
-        why = f"earlier runs to compare with: {len(earlier)}, which have no scatter{ratio}{note}"
-        return Finding(ENERGY, what, NOT_CHECKED, mean, energy, why)
-    is_within = interval[0] <= energy <= interval[1]
-    where = "within" if is_within else "outside"
-    detail = f"{where} the 95 % prediction interval of {len(earlier)} earlier runs{ratio}{note}"
-    if not is_within:
-        detail += "; to measure again, on an idle machine, remove reproduction/ and its work"
-    outcome, expected = SAME if is_within else DIFFERS, f"{interval[0]:.6g} to {interval[1]:.6g}"
-    return Finding(ENERGY, what, outcome, expected, energy, detail)
+        mean = sum(known) / len(known) if known else None
+        note = f", ratio {number(energy / mean)}" if mean else ""
+        if others := len(earlier) - len(known):
+            note += f"; of another origin, scope or machine, or unknown: {others}"
+        interval = prediction_interval(known)
+        if interval is None:
+            why = f"earlier runs to compare with: {len(known)}, which have no scatter{note}"
+            yield Finding(ENERGY, what, NOT_CHECKED, mean, energy, why)
+            continue
+        expected = f"{interval[0]:.6g} to {interval[1]:.6g}"
+        detail = f"the 95 % prediction interval of {len(known)} earlier runs{note}"
+        if interval[0] <= energy <= interval[1]:
+            yield Finding(ENERGY, what, SAME, expected, energy, f"within {detail}")
+        else:
+            remedy = "to measure again, on an idle machine, remove reproduction/ and its work"
+            yield Finding(ENERGY, what, DIFFERS, expected, energy, f"outside {detail}; {remedy}")
 
 
 def prediction_interval(earlier: Sequence[float]) -> tuple[float, float] | None:

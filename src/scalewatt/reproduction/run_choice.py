@@ -35,19 +35,17 @@ def choose_run(campaign: Campaign, cluster: Cluster, results: Path) -> tuple[Run
             f"{KEY}: {asked}: is not a finished run (CONFIGURATION/REPEAT) of {results}; allowed: "
             f"{listed(runs, _MOST_NAMED) or 'none'}"
         )
-    candidates = runs if asked is None else {asked: runs[asked]}
-    obstacles = {name: _obstacle(campaign, cluster, results, runs[name]) for name in candidates}
-    costs = {
-        name: gpu_hours(results, runs[name]) for name in runs if obstacles.get(name, "") is None
-    }
-    if asked is not None and obstacles[asked]:
-        raise InputError(f"{KEY}: {asked}: {obstacles[asked]}")
+    obstacles = {name: _obstacle(campaign, cluster, results, run) for name, run in runs.items()}
+    if asked is not None:
+        if obstacles[asked]:
+            raise InputError(f"{KEY}: {asked}: {obstacles[asked]}")
+        return runs[asked], "asked for"
+    costs = {n: gpu_hours(results, run) for n, run in runs.items() if obstacles[n] is None}
     if not costs:
         reasons = listed(dict.fromkeys(filter(None, obstacles.values())), _MOST_NAMED)
         return None, reasons or f"{results} has no finished run"
     name = min(costs, key=lambda name: (costs[name], runs[name]))
-    why = f"the fewest GPU hours ({costs[name]:.3g}) of {len(costs)} possible runs"
-    return runs[name], why if asked is None else "asked for"
+    return runs[name], f"the fewest GPU hours ({costs[name]:.3g}) of {len(costs)} possible runs"
 
 
 def gpu_hours(results: Path, run: RunName) -> float:
@@ -97,23 +95,20 @@ def _obstacle(campaign: Campaign, cluster: Cluster, results: Path, run: RunName)
         return f"the cluster '{cluster.name}' has fewer than {spec.gpus} of device '{spec.device}'"
     if spec.ranks_per_node != min(spec.gpus, device.gpus_per_node):
         return f"nodes of {device.name} have {device.gpus_per_node} GPUs on '{cluster.name}'"
-    return _lacking_data(campaign, cluster, spec)
 
-
-def _lacking_data(campaign: Campaign, cluster: Cluster, spec: RunSpec) -> str | None:
-    """Which data are missing, as downloading or converting them may take days; None if none are."""
-    name = spec.dataset["name"]
-    dataset = campaign.datasets().get(name)
+    # Downloading or converting data may take days.
+    dataset = campaign.datasets().get(spec.dataset["name"])
     if cluster.simulates or is_command_spec(spec) or (dataset and is_made_here(dataset)):
         return None
     if dataset is None:
-        return f"{campaign.path} no longer has the dataset {name}"
-    folder = Path(cluster.data_folder(dataset))
+        return f"{campaign.path} no longer has the dataset {spec.dataset['name']}"
+    data = Path(cluster.data_folder(dataset))
     try:
-        content_of_prepared(folder)
+        content_of_prepared(data)
     except InputError:
         return (
-            f"its dataset {name} is not prepared here, in {folder}; allowed: another folder in data_roots "
-            f"of the cluster file, or snakemake --profile PROFILE prepare_{dataset['format']} -R dataset"
+            f"its dataset {dataset['name']} is not prepared here, in {data}; allowed: another folder in "
+            "data_roots of the cluster file, or snakemake --profile PROFILE "
+            f"prepare_{dataset['format']} -R dataset"
         )
     return None
