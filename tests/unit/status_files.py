@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import yaml
 from energy_files import gpu, write_journal
 from run_files import WHOLE, write_energy
 
@@ -24,62 +25,33 @@ from scalewatt.run_files.inventory import Inventory
 from scalewatt.run_files.record import (
     note_position,
     note_progress,
-    read_progress,
     read_segments,
 )
 from scalewatt.tracking.energy_used import energy_sums, energy_used
-from scalewatt.tracking.status import Status, campaign_status, status_text
+from scalewatt.tracking.status import campaign_status, status_text
 
 ONE, TWO = "resnet50-a100-n001-lbs0016-full", "resnet50-a100-n002-lbs0016-full"
-CAMPAIGN = {
-    "name": "made",
-    "protocol": "corrected",
-    "datasets": {
-        "scans": {
-            "format": "imagenet",
-            "source": "embedded",
-            "train_samples": 320,
-            "validation_samples": 31,
-            "classes": 10,
-        }
-    },
-    "models": {
-        "resnet50": {
-            "dataset": "scans",
-            "epochs": 10,
-            "image_size": 32,
-            "base_learning_rate": 0.02,
-            "warmup_epochs": 1,
-            "warmup_start": 0.001,
-            "loader_workers": 0,
-        }
-    },
-    "series": {
-        "images": {
-            "model": "resnet50",
-            "device": "a100",
-            "gpus": [1, 2],
-            "local_batch_size": 16,
-            "repeats": 2,
-        }
-    },
-    "figures": {"figure2": {"series": ["images"]}},
-}
-CLUSTER = {
-    "cluster": "made",
-    "launcher": "srun --mpi=pmi2 --ntasks={gpus}",
-    "devices": {
-        "a100": {
-            "gpus_per_node": 4,
-            "cpus_per_rank": 1,
-            "torch_device": "cuda",
-            "partition": "accelerated",
-            "gres": "gpu",
-            "time_limit_min": 600,
-            "cpu": {"sockets": 2, "idle_w": 50, "rated_w": 150},
-        }
-    },
-}
+CAMPAIGN = yaml.safe_load("""
+name: made
+protocol: corrected
+datasets:
+  scans: {format: imagenet, source: embedded, train_samples: 320, validation_samples: 31, classes: 10}
+models:
+  resnet50:
+    {dataset: scans, epochs: 10, image_size: 32, base_learning_rate: 0.02, warmup_epochs: 1,
+     warmup_start: 0.001, loader_workers: 0}
+series:
+  images: {model: resnet50, device: a100, gpus: [1, 2], local_batch_size: 16, repeats: 2}
+figures: {figure2: {series: [images]}}
+""")
+CLUSTER = yaml.safe_load("""
+cluster: made
+launcher: srun --mpi=pmi2 --ntasks={gpus}
+devices:
+  a100:
+    {gpus_per_node: 4, cpus_per_rank: 1, torch_device: cuda, partition: accelerated, gres: gpu,
+     time_limit_min: 600, cpu: {sockets: 2, idle_w: 50, rated_w: 150}}
+""")
 
 
 @dataclass(frozen=True)
@@ -140,17 +112,13 @@ class Made:
         write_json(folder / "holder.json", holder)
         os.utime(folder / "holder.json", (time.time() - silent_s,) * 2)
 
-    def look(self) -> Status:
-        return campaign_status(
-            self.campaign, self.cluster, self.folder / "results", self.folder / "work"
-        )
-
     def status(self) -> dict[str, Any]:
         """What the command prints with --json."""
-        return self.look().as_json()
+        folders = self.folder / "results", self.folder / "work"
+        return campaign_status(self.campaign, self.cluster, *folders)
 
     def text(self, every_run: bool = False) -> str:
-        return status_text(self.look(), every_run)
+        return status_text(self.status(), every_run)
 
     def run(self, configuration: str = TWO, repeat: int = 1) -> dict[str, Any]:
         """A run's row of the status."""
@@ -269,35 +237,11 @@ def running(made: Made, updates: int = 40, **changes: Any) -> Path:
     return folder
 
 
-def marks(folder: Path, *stages: tuple[int, str, int, float]) -> None:
-    """Stages as (segment, stage, epoch, seconds before the note of progress)."""
-    note = read_progress(folder)
-    assert note is not None
-    now = note["written_s"]
-    rows = [
-        {"segment": segment, "stage": stage, "epoch": epoch, "start_s": now - ago_s}
-        for segment, stage, epoch, ago_s in stages
-    ]
-    (folder / "events.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
-def epochs_of_14_s(folder: Path, epochs: int, step_s: float) -> None:
-    """Marks of epochs of 10 s of training, 3 s of validation and 1 s of checkpoint."""
-    stages: list[tuple[int, str, int, float]] = [(0, "startup", 0, 14 * epochs + step_s + 30)]
-    for epoch in range(epochs):
-        ago_s = 14 * (epochs - epoch) + step_s
-        stages += [
-            (0, "train", epoch, ago_s),
-            (0, "validate", epoch, ago_s - 10),
-            (0, "checkpoint", epoch + 1, ago_s - 13),
-        ]
-    marks(folder, *stages, (0, "train", epochs, step_s))
-
-
 def everything(made: Made) -> None:
     """Runs in four states."""
     folder = running(made, 45)
-    epochs_of_14_s(folder, 4, step_s=5.0)
+    mark = {"segment": 0, "stage": "train", "epoch": 4, "start_s": time.time() - 5}
+    (folder / "events.jsonl").write_text(json.dumps(mark) + "\n")
     record(folder, {"CUDA:0_POWER": gpu(100), "CUDA:1_POWER": gpu(100), "CPU_BUSY": [9.0] * 100})
     made.publish(ONE)
     made.account(ONE)

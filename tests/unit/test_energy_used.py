@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from energy_files import NO_POWERS, T0, counter, gpu, write_journal
+from energy_files import NO_POWERS, T0, counter, gpu
 from run_files import WHOLE, absent, part
 from status_files import CAMPAIGN, ONE, TWO, Made, add_up, begin_segment, describe, record
 
@@ -102,12 +102,6 @@ def test_a_copy_that_lost_the_times_says_what_the_original_says(made: Made) -> N
     assert (used["gpu_hours"], used["energy_unknown_runs"]) == (pytest.approx(2), [])
 
 
-def test_what_a_finished_run_used_is_unknown_without_table_and_journal(made: Made) -> None:
-    made.publish()
-    used = made.used()
-    assert (used["energy_kwh"], used["energy_unknown_runs"]) == (0, [f"{TWO} repeat 1"])
-
-
 @pytest.mark.parametrize("damaged", [False, True])
 def test_results_without_a_readable_table_count_by_their_own_journals(
     made: Made, damaged: bool
@@ -122,24 +116,15 @@ def test_runs_that_the_campaign_has_no_more_were_paid_for(tmp_path: Path) -> Non
     made = Made.create(tmp_path)
     begin_segment(made.work_folder(), 0, "finished")
     record(made.work_folder(), watts(100))
-    series = CAMPAIGN["series"]["images"] | {"gpus": [1]}  # type: ignore[index]
+    series = CAMPAIGN["series"]["images"] | {"gpus": [1]}
     fewer = Made.create(tmp_path, series={"images": series})
     used = fewer.used()
     assert used["energy_kwh"] == used["superseded_energy_kwh"] == pytest.approx(kwh(36_000))
     assert made.used()["superseded_energy_kwh"] == 0
 
 
-def test_the_same_run_of_two_datasets_counts_twice(made: Made) -> None:
-    for folder in (made.work_folder(), Path(f"{str(made.work_folder())[:-1]}1")):
-        (folder / "perun").mkdir(parents=True, exist_ok=True)
-        (folder / "spec.json").write_text((made.work_folder() / "spec.json").read_text())
-        begin_segment(folder)
-        record(folder, watts(100))
-    assert made.used()["energy_kwh"] == pytest.approx(kwh(72_000))
-
-
 def test_a_node_that_recorded_nothing_makes_the_run_unknown(tmp_path: Path) -> None:
-    series = CAMPAIGN["series"]["images"] | {"gpus": [8]}  # type: ignore[index]
+    series = CAMPAIGN["series"]["images"] | {"gpus": [8]}
     made = Made.create(tmp_path, series={"images": series})
     name = "resnet50-a100-n008-lbs0016-full"
     folder = made.work_folder(name)
@@ -190,57 +175,6 @@ def test_each_segment_of_published_results_counts_the_gpus_and_nodes_that_it_hel
     used = made.used()
     assert used["energy_kwh"] == pytest.approx(kwh(2 * 18_000))
     assert not used["energy_unknown_runs"]
-
-
-def test_what_is_known_of_the_gpus_counts_as_soon_as_it_is_known(made: Made) -> None:
-    folder = made.work_folder(ONE)
-    begin_segment(folder)
-    (folder / "segment-000.json").unlink()
-    record(folder, watts(100))
-    assert made.used()["energy_kwh"] == pytest.approx(kwh(36_000))
-    describe(folder, [("n1", 0)])
-    assert made.used()["energy_kwh"] == pytest.approx(kwh(18_000))
-
-
-# --- idle probes --------------------------------------------------------------------------------
-
-
-def test_a_probe_that_was_killed_counts_as_well(tmp_path: Path) -> None:
-    made = Made.create(tmp_path, idle_probe={"seconds": 60, "repeats": 1})
-    folder = made.results / "idle" / "a100" / "1" / ".work" / "run" / "perun"
-    write_journal(folder / "segment-000.n1.csv", "n1", watts(60, 50))
-    assert made.used()["probes_energy_kwh"] == pytest.approx(kwh(6000))
-
-
-def test_idle_probes_count_where_the_campaign_has_them(tmp_path: Path) -> None:
-    made = Made.create(tmp_path, idle_probe={"seconds": 60, "repeats": 1})
-    folder = made.results / "idle" / "a100" / "1"
-    path = folder / "perun" / "segment-000.n1.csv"
-    write_journal(path, "n1", watts(60, 50))
-    write_json(folder / "probe.json", {"gpus": {"n1": [0, 1]}, "torch_device": "cuda"})
-    used = made.used()
-    assert used["energy_kwh"] == used["probes_energy_kwh"] == pytest.approx(kwh(6000))
-    assert used["gpu_hours"] == pytest.approx(2 * 60 / 3600)
-    assert Made.create(tmp_path).used()["energy_kwh"] == 0, (
-        "another campaign's probes are none of this one"
-    )
-
-
-# --- asking again -------------------------------------------------------------------------------
-
-
-def test_what_changed_is_counted_anew(made: Made) -> None:
-    folder = made.work_folder()
-    begin_segment(folder)
-    path = record(folder, watts(100))
-    made.publish(ONE)
-    made.account(ONE)
-    first = made.used()["energy_kwh"]
-    path.unlink()
-    record(folder, watts(200))
-    table = made.account(ONE, rows=WHOLE[:2])
-    os.utime(table)
-    assert made.used()["energy_kwh"] == pytest.approx(first + kwh(36_000) - 0.45 + 0.28)
 
 
 # --- running totals -----------------------------------------------------------------------------

@@ -10,19 +10,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from energy_files import gpu
-from hypothesis import given
-from hypothesis import strategies as st
-from status_files import CAMPAIGN, CLUSTER, ONE, TWO, Made, queue, record, submitted
+from status_files import CAMPAIGN, CLUSTER, ONE, TWO, Made, queue, submitted
 
 from scalewatt.campaign.exclusions import (
-    EXCLUDE,
-    Exclusion,
     excluded_runs,
     exclusions_path,
     measurement_of,
     read_exclusions,
-    write_exclusions,
 )
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
@@ -96,29 +90,6 @@ def excluded(finished: Made) -> list[dict[str, object]]:
 
 
 # --- the table ----------------------------------------------------------------------------------
-
-
-@given(
-    st.lists(
-        st.builds(
-            Exclusion,
-            configuration=st.sampled_from([ONE, TWO]),
-            repeat=st.integers(1, 2),
-            action=st.just(EXCLUDE),
-            reason=st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1),
-            date=st.sampled_from(["2026-01-31", "2024-02-29T23:59:59Z"]),
-            measurement=st.sampled_from(["", "0123456789ab", "ffffffffffff"]),
-        ),
-        unique_by=lambda row: (row.run, row.measurement),
-    )
-)
-def test_what_is_written_is_read_again_in_order(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[Exclusion]
-) -> None:
-    made = Made.create(tmp_path_factory.mktemp("made"))
-    campaign = replace(made.campaign, path=made.folder / "made.yaml")
-    write_exclusions(campaign, rows)
-    assert read_exclusions(campaign) == tuple(rows)
 
 
 WRONG = {
@@ -318,27 +289,6 @@ def test_what_was_set_aside_was_used_all_the_same(finished: Made, command: Comma
     assert before.pop("superseded_energy_kwh") == 0
     assert after == before
     assert finished.run(TWO, 1)["energy_kwh"] is None
-
-
-def test_without_its_energy_table_what_was_set_aside_is_counted_from_its_journals(
-    finished: Made, command: Command
-) -> None:
-    (finished.results / "energy" / TWO / "1.parquet").unlink()
-    record(finished.results / "runs" / TWO / "1", {"CUDA:0_POWER": gpu(9), "CUDA:1_POWER": gpu(9)})
-    assert command("remeasure", TWO, 1, "--reason", "a")[0] == 0
-    assert not any(
-        "superseded measurement 1" in name for name in finished.used()["energy_unknown_runs"]
-    )
-    (finished.results / "superseded" / TWO / "1" / "1" / "run" / "spec.json").unlink()
-    assert any(
-        "superseded measurement 1" in name for name in finished.used()["energy_unknown_runs"]
-    )
-
-
-def test_a_run_that_is_measured_again_is_excluded_no_more(finished: Made, command: Command) -> None:
-    command("exclude", TWO, 1, "--reason", "noisy")
-    command("remeasure", TWO, 1, "--reason", "noisy")
-    assert excluded(finished) == []
 
 
 def test_remeasure_refuses_what_is_not_finished_given_or_free(

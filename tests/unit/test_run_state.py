@@ -13,7 +13,7 @@ from status_files import Made, begin_segment, queue, running, stopped, submitted
 from scalewatt.common.files import NO_ROOM, write_json
 from scalewatt.run_files.lock import SILENT_S
 from scalewatt.run_files.record import note_outcome, note_position
-from scalewatt.tracking.run_state import GONE_SILENT_S
+from scalewatt.tracking.status import GONE_SILENT_S
 
 
 def state(made: Made) -> tuple[str, str | None]:
@@ -144,12 +144,6 @@ def test_the_last_segment_tells_how_a_run_stands_and_why(
     assert time.time() - (run["since_s"] or 0) < 60
 
 
-def test_a_stopped_run_waits_at_its_checkpoint(made: Made) -> None:
-    stopped(made)
-    run = made.run()
-    assert (run["state"], run["updates"], run["segment"]) == ("stopped", 40, 0)
-
-
 def test_a_run_that_was_refused_before_any_rank_says_why(made: Made) -> None:
     folder = made.work_folder()
     refused = {"since": 0, "segments": [], "refusal": "the budget is used up"}
@@ -167,12 +161,3 @@ def test_a_launcher_that_was_killed_leaves_what_its_ranks_have_recorded(made: Ma
     assert state(made) == ("failed", KILLED), "it goes on from its checkpoint"
     note_outcome(folder, 3, {"outcome": "stopped", "losses": []}, lambda: None)
     assert state(made) == ("stopped", None)
-
-
-def test_a_trained_run_without_results_waits_for_the_next_start(made: Made) -> None:
-    folder = made.work_folder()
-    begin_segment(folder, 0, "finished")
-    write_json(folder / "result.json", {})
-    run = made.run()
-    assert (run["state"], run["updates"]) == ("stopped", 100)
-    assert "publishes" in (run["reason"] or "")

@@ -86,7 +86,7 @@ LOGS = f"{RESULTS}/logs"
 WORK = f"{CLUSTER.work_root}/{CAMPAIGN.name}"
 WORKS = {RESULTS: WORK, AGAIN: f"{WORK}.reproduce"}
 if not IN_JOB:
-    for sentence in checked(check_campaign, RESULT_SET, CLUSTER_FILE, Path(WORK)):
+    for sentence in checked(check_campaign, RESULT_SET, CLUSTER_FILE):
         say(sentence)
 # Written before the first job; no input, so that a change of the machine makes no finished run again, and
 # among the logs, so that no archive takes it: it has paths.

@@ -12,10 +12,10 @@ from scalewatt.targets.result_set import ResultSet
 from scalewatt.tracking.changed_files import changed_files
 
 
-def check_campaign(results: ResultSet, cluster_file: str, work: Path) -> list[str]:
+def check_campaign(results: ResultSet, cluster_file: str) -> list[str]:
     """Refuse what could not be trained or simulated; return what else a user is told, in sentences.
 
-    InputError with the first problem. `work`: the campaign's folder of working directories.
+    InputError with the first problem.
     """
     campaign, cluster = results.campaign, results.cluster
     if results.finished_only:
@@ -25,7 +25,7 @@ def check_campaign(results: ResultSet, cluster_file: str, work: Path) -> list[st
     check_commands(campaign)
     sentences = notices(results, cluster_file)
     if not cluster.simulates:
-        return [*sentences, *changed_files(campaign, Path(results.folder), work)]
+        return [*sentences, *changed_files(campaign, Path(results.folder))]
     from scalewatt.scaling.simulation.simulate import check_simulations
 
     assert results.model is not None  # `mode: simulate` needs one

@@ -2,12 +2,14 @@
 
 A finished run counts by its energy table, staging included, whatever the protocol. What has none yet counts
 by its samplers' running totals, lost work too, or is accounted for as the energy step will do it. Working
-directories whose spec the campaign no longer has count as well, and so do measurements that were set aside.
+directories whose spec the campaign no longer has count as well, and so do measurements that were set aside;
+idle probes do not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,14 +29,14 @@ from scalewatt.recordings.node_names import same_node
 from scalewatt.recordings.stages import read_stages
 from scalewatt.recordings.terms import DEVICE_KINDS, ESTIMATED, J_PER_KWH, MEASURED, SIMULATED
 from scalewatt.results.tables.frames import read_checked
-from scalewatt.run_files.inventory import Inventory, Published, began_s, folders, json_object
+from scalewatt.run_files.inventory import Inventory, Published, began_s, json_object
 from scalewatt.run_files.record import description_path, read_segments
 
 if TYPE_CHECKING:
     from scalewatt.energies.read import Powers
 
 ORIGINS = [MEASURED, ESTIMATED, SIMULATED]
-CURRENT, SUPERSEDED, PROBE = "current", "superseded", "probe"
+CURRENT, SUPERSEDED = "current", "superseded"
 DAMAGED = (OSError, pa.ArrowException, InputError)
 MOST_BEHIND, MOST_BEHIND_S = 0.01, 2 * TOTAL_EVERY_S
 """By how much a total may be older than its journal, as a share of it and in s; else the journal counts."""
@@ -51,13 +53,11 @@ def energy_used(
     """Energy that each measurement of a campaign has used so far, as far as it was recorded.
 
     `results` is the campaign's folder, `rated` gives the rated powers of a spec's device. Nodes that two
-    runs shared count for both. Columns: `key` and `name` of the run, `part` (current, superseded or probe),
+    runs shared count for both. Columns: `key` and `name` of the run, `part` (current or superseded),
     `kwh` and its parts by energy origin (NaN: nothing was recorded), `gpu_h`, and `known`, false if more was
     used than was recorded.
     """
     rows = [*_runs(results, inventory, rated)]
-    if campaign.idle_probe is not None:
-        rows += _probes(results, rated)
     used = pd.DataFrame(rows, columns=["key", "name", "part", "known", "gpu_h", *ORIGINS])
     used = used.astype({"known": bool, "gpu_h": float, **dict.fromkeys(ORIGINS, float)})
     is_left = ~used["key"].isin(_current_keys(campaign, inventory.published))
@@ -67,13 +67,11 @@ def energy_used(
 
 def energy_sums(used: pd.DataFrame) -> dict[str, Any]:
     """Sums over all measurements, by their keys in the status."""
-    parts = used.groupby("part")["kwh"].sum()
     return {
         "energy_kwh": float(used["kwh"].sum()),
         "energy_kwh_by_origin": used[ORIGINS].sum(min_count=1).dropna().to_dict(),
         "energy_unknown_runs": [*used.loc[~used["known"], "name"].unique()],
-        "superseded_energy_kwh": float(parts.get(SUPERSEDED, 0.0)),
-        "probes_energy_kwh": float(parts.get(PROBE, 0.0)),
+        "superseded_energy_kwh": float(used.loc[used["part"] == SUPERSEDED, "kwh"].sum()),
         "gpu_hours": float(used["gpu_h"].sum()),
     }
 
@@ -113,13 +111,11 @@ def _current_keys(campaign: Campaign, published: Mapping[tuple[str, int], Publis
 
 def _runs(results: Path, inventory: Inventory, rated: Powers) -> Iterator[Use]:
     """Yield what finished, unfinished and superseded measurements have used, each once."""
-    finished = set()
+    finished = {run.work_name for run in inventory.published.values()}
     for run in inventory.published.values():
-        finished.add(run.work_name)
         table = results / "energy" / run.configuration / f"{run.repeat}.parquet"
         name = f"{run.configuration} repeat {run.repeat}"
-        use = _finished_use(run, table, rated)
-        yield {"key": run.key, "name": name, "part": CURRENT, **use}
+        yield {"key": run.key, "name": name, "part": CURRENT, **_use(run.folder, rated, table)}
 
     at_work = set()
     for key, path in ((key, path) for key, paths in inventory.working.items() for path in paths):
@@ -127,39 +123,24 @@ def _runs(results: Path, inventory: Inventory, rated: Powers) -> Iterator[Use]:
         if path.name not in finished:
             configuration, repeat, _ = key.rsplit("-", 2)
             name = f"{configuration} repeat {repeat}"
-            yield {"key": key, "name": name, "part": CURRENT, **_recorded_use(path, rated)}
+            yield {"key": key, "name": name, "part": CURRENT, **_use(path, rated)}
 
     for run in inventory.superseded:
         # What still has its working directory was counted by that.
         if run.began_s is None or (run.work_name, run.began_s) not in at_work:
-            number = run.folder.parent.name
-            name = f"{run.configuration} repeat {run.repeat}, superseded measurement {number}"
-            use = _finished_use(run, run.folder.parent / "energy.parquet", rated)
+            kept = run.folder.parent
+            name = f"{run.configuration} repeat {run.repeat}, superseded measurement {kept.name}"
+            use = _use(run.folder, rated, kept / "energy.parquet")
             yield {"key": run.key, "name": name, "part": SUPERSEDED, **use}
 
 
-def _finished_use(run: Published, table: Path, rated: Powers) -> Use:
-    """Use of a finished run by its energy table; by its recordings if there is none yet."""
-    try:
-        gpus = read_spec(run.folder / "spec.json").gpus
-        return _accounted_use(read_checked(table, ENERGY_SCHEMA).to_pandas(), gpus)
-    except DAMAGED:
-        return _recorded_use(run.folder, rated)
-
-
-def _accounted_use(energy: pd.DataFrame, gpus: int) -> Use:
-    """Use by a table of energies; of an energy that may not be stated, what was recorded counts."""
-    totals = EnergyTotals(energy, with_staging=True)
-    joules = totals.in_scope.groupby("energy_origin")["recorded_j"].sum()
-    kwh = {str(origin): float(j) / J_PER_KWH for origin, j in joules.items()}
-    gpu_h = gpus * totals.runtime_s / 3600
-    return {"known": totals.joules() is not None, "gpu_h": gpu_h, **kwh}
-
-
-def _recorded_use(folder: Path, rated: Powers) -> Use:
-    """Use by the recordings in a run's folder."""
+def _use(folder: Path, rated: Powers, table: Path | None = None) -> Use:
+    """Use of a run by its energy table; by the recordings in its folder if there is none yet."""
     try:
         spec = read_spec(folder / "spec.json")
+        if table is not None:
+            with suppress(*DAMAGED):
+                return _accounted_use(read_checked(table, ENERGY_SCHEMA).to_pandas(), spec.gpus)
         run = recorded_run(folder, spec, rated)
         is_published = (folder / "provenance.json").exists()
         if not (is_published or segment_numbers(run.recordings)):
@@ -171,43 +152,33 @@ def _recorded_use(folder: Path, rated: Powers) -> Use:
         return UNKNOWN
 
 
+def _accounted_use(energy: pd.DataFrame, gpus: int) -> Use:
+    """Use by a table of energies; of an energy that may not be stated, what was recorded counts."""
+    totals = EnergyTotals(energy, with_staging=True)
+    joules = totals.in_scope.groupby("energy_origin")["recorded_j"].sum()
+    kwh = {str(origin): float(j) / J_PER_KWH for origin, j in joules.items()}
+    gpu_h = gpus * totals.runtime_s / 3600
+    return {"known": totals.joules() is not None, "gpu_h": gpu_h, **kwh}
+
+
 def recorded_run(folder: Path, spec: RunSpec, rated: Powers) -> Run:
     """A run's folder as the accounting reads it, published or not."""
-    if provenance := json_object(folder / "provenance.json"):
-        events = folder / "events.parquet"
-    else:
-        provenance, events = _described(folder), folder / "events.jsonl"
+    provenance, events = json_object(folder / "provenance.json"), folder / "events.parquet"
+    if not provenance:  # as far as the accounting needs it
+        numbers = [row["segment"] for row in read_segments(folder)]
+        notes = [json_object(description_path(folder, number)) for number in numbers]
+        ranks = zip(numbers, (note.get("ranks") for note in notes), strict=True)
+        devices = [note["torch_device"] for note in notes if "torch_device" in note]
+        provenance = {
+            "torch_device": devices[-1] if devices else None,
+            "segments": [{"segment": number, "ranks": of_segment} for number, of_segment in ranks],
+        }
+        events = folder / "events.jsonl"
     try:
         stages = read_stages(events, unended=True) if events.exists() else None
     except DAMAGED:
         stages = None
     return Run(folder, spec.as_json(), rated(spec.device, spec.name), provenance, stages)
-
-
-def _described(folder: Path) -> dict[str, Any]:
-    """The provenance of a run that is not published, as far as the accounting needs it."""
-    numbers = [row["segment"] for row in read_segments(folder)]
-    notes = {number: json_object(description_path(folder, number)) for number in numbers}
-    segments = [{"segment": number, "ranks": note.get("ranks")} for number, note in notes.items()]
-    devices = [note["torch_device"] for note in notes.values() if "torch_device" in note]
-    return {"torch_device": devices[-1] if devices else None, "segments": segments}
-
-
-def _probes(results: Path, rated: Powers) -> Iterator[Use]:
-    """Yield what idle probes have used, also those that run, or were killed."""
-    for folder in (each for device in folders(results / "idle") for each in folders(device)):
-        name = f"idle probe of {folder.parent.name} repeat {folder.name}"
-        probe = json_object(folder / "probe.json")
-        held = {key: probe.get(key) for key in ("gpus", "gpu_uuids", "torch_device")}
-        recorded = (path for path in (folder, *folder.glob(".work/*")) if (path / "perun").exists())
-        run = Run(next(recorded, folder), {}, rated(folder.parent.name, name), held, None)
-        try:
-            gpus = sum(len(indices) for indices in (held["gpus"] or {}).values())
-            is_recorded = segment_numbers(run.recordings)
-            use = _accounted_use(account(run).energy, gpus) if is_recorded else NOTHING
-        except DAMAGED:
-            use = UNKNOWN
-        yield {"key": name, "name": name, "part": PROBE, **use}
 
 
 # --- the samplers' totals -------------------------------------------------------------------------

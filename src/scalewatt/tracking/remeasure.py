@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import Cluster, campaign_path, load_site
@@ -116,11 +117,10 @@ def exclude(folders: CampaignFolders, run: RunName, reason: str | None) -> list[
             raise InputError(f"{_name(run)}: is excluded already")
         row = exclusion(run, EXCLUDE, reason, measurement)
         write_exclusions(folders.campaign, (*rows, row))
-    return [f"excluded: {_name(run)}: {row.reason}", _noted(folders)]
-
-
-def _noted(folders: CampaignFolders) -> str:
-    return f"  noted in {exclusions_path(folders.campaign)}: keep it with the campaign file"
+    return [
+        f"excluded: {_name(run)}: {row.reason}",
+        f"  noted in {exclusions_path(folders.campaign)}: keep it with the campaign file",
+    ]
 
 
 def _name(run: RunName) -> str:
@@ -133,10 +133,20 @@ def _name(run: RunName) -> str:
 def remeasure(folders: CampaignFolders, run: RunName, reason: str | None) -> list[str]:
     """Set a run's measurement aside; InputError if nothing would measure it again, or it is in use."""
     folders.measurement(run)  # a refusal leaves nothing behind, not even a lock
+    if is_results_only(folders.campaign, folders.cluster):
+        raise InputError(
+            f"{_name(run)}: on '{folders.cluster.name}' nothing trains it (results_only, or registered); "
+            "expected the site that does, or scalewatt exclude"
+        )
     started_from = folders.started_from(run)
     with changing(folders.results):
         measurement = folders.measurement(run)
-        _check_trainable(folders, run)
+        published = published_run(folders.folder(run), *run)
+        if published is None or published.spec_sha256 != folders.spec(run).sha256:
+            raise InputError(
+                f"{folders.folder(run)}: its results are of another spec; the next start trains it again "
+                "anyway"
+            )
         for each in (run, *started_from):
             _check_unused(folders, each)
         row = exclusion(run, REMEASURE, reason, measurement)
@@ -147,22 +157,8 @@ def remeasure(folders: CampaignFolders, run: RunName, reason: str | None) -> lis
         f"{_name(run)}: set aside: {kept}",
         f"  the next start of Snakemake trains it again ({row.reason})",
         *(f"  {_name(other)} started from its weights and stays as it is" for other in stay),
-        _noted(folders),
+        f"  noted in {exclusions_path(folders.campaign)}: keep it with the campaign file",
     ]
-
-
-def _check_trainable(folders: CampaignFolders, run: RunName) -> None:
-    """Raise InputError if nothing would train the run, or it will be trained anyway."""
-    if is_results_only(folders.campaign, folders.cluster):
-        raise InputError(
-            f"{_name(run)}: on '{folders.cluster.name}' nothing trains it (results_only, or registered); "
-            "expected the site that does, or scalewatt exclude"
-        )
-    published = published_run(folders.folder(run), *run)
-    if published is None or published.spec_sha256 != folders.spec(run).sha256:
-        raise InputError(
-            f"{folders.folder(run)}: its results are of another spec; the next start trains it again anyway"
-        )
 
 
 def _check_unused(folders: CampaignFolders, run: RunName) -> None:
@@ -222,8 +218,7 @@ def _leave(kept: Path, target: Path) -> None:
 # --- what Snakemake replaces ------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ToTrain:
+class ToTrain(NamedTuple):
     """A run that Snakemake is going to train."""
 
     run: RunName

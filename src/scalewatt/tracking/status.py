@@ -10,9 +10,8 @@ import json
 import math
 import textwrap
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,9 +30,16 @@ from scalewatt.events import EVENTS_FILE, HISTORY_FILE
 from scalewatt.recordings.journal import journal_files
 from scalewatt.recordings.stage_log import final_reports, read_json_lines
 from scalewatt.results.text.number_format import MISSING, listed, with_unit
-from scalewatt.run_files.inventory import Inventory, last_used_s, run_folder
-from scalewatt.run_files.record import read_position, read_progress, read_segments
-from scalewatt.slurm.job_queue import Queue, job_of_run, never_starts, queued_jobs
+from scalewatt.run_files.inventory import Inventory, Published, last_used_s, run_folder
+from scalewatt.run_files.lock import BEAT_S, is_alive, read_holder, silence_s
+from scalewatt.run_files.record import (
+    read_ended_run,
+    read_position,
+    read_progress,
+    read_segments,
+    reason_to_end,
+)
+from scalewatt.slurm.job_queue import Queue, QueuedJob, job_of_run, never_starts, queued_jobs
 from scalewatt.slurm.slurm_commands import NoAnswerError
 from scalewatt.tracking.changed_files import changed_files
 from scalewatt.tracking.energy_used import (
@@ -45,11 +51,16 @@ from scalewatt.tracking.energy_used import (
     powers_of,
     recorded_run,
 )
-from scalewatt.tracking.run_state import STATES, Row, run_state
 
 if TYPE_CHECKING:
     from scalewatt.energies.read import Powers
 
+Row = dict[str, Any]
+STATES = (
+    *("done", "running", "queued", "stopped", "failed", "refused"),
+    *("out_of_date", "not_started"),
+)
+GONE_SILENT_S = 4 * BEAT_S
 STALE_S = 30.0
 """A running total that is older than this, or than ten sampling periods, says nothing of now."""
 _CLEAR = "\x1b[2J\x1b[H"
@@ -69,44 +80,20 @@ UNDER_WAY = (
 """Columns that mostly a running run has values of."""
 
 
-@dataclass(frozen=True, eq=False)
-class Status:
-    """State of a campaign, by the keys of docs/guide/status.md: times in Unix s, null where unknown."""
+def campaign_status(campaign: Campaign, cluster: Cluster, results: Path, work_root: Path) -> Row:
+    """State of a campaign whose results and working directories are in folders of its name.
 
-    campaign: dict[str, Any]
-    """What is of the campaign as a whole."""
-    runs: pd.DataFrame
-    """A row for each run."""
-
-    def series(self) -> list[Row]:
-        """Runs by state and updates of each series, in the order of the campaign."""
-        by_series = self.runs.explode("series").groupby("series", sort=False)
-        return [{"series": name, **_sums(runs)} for name, runs in by_series]
-
-    def as_json(self) -> dict[str, Any]:
-        """All of it, ready for JSON."""
-        runs = records(self.runs)
-        return {**self.campaign, **_sums(self.runs), "series": self.series(), "runs": runs}
-
-
-def _sums(runs: pd.DataFrame) -> dict[str, Any]:
-    """Number of runs, by state too, and updates of those whose number of updates is known."""
-    counts = runs["state"].value_counts()
-    known = runs[runs["updates_total"].notna()]
-    return {
-        "runs_total": len(runs),
-        "counts": {state: int(counts.get(state, 0)) for state in STATES},
-        "updates": sum(known["updates"].dropna()),
-        "updates_total": sum(known["updates_total"]),
-    }
-
-
-def campaign_status(campaign: Campaign, cluster: Cluster, results: Path, work_root: Path) -> Status:
-    """Look at a campaign whose results and working directories are in folders of its name."""
+    By the keys of docs/guide/status.md, ready for JSON: times in Unix s, null where unknown.
+    """
     results, work = results / campaign.name, work_root / campaign.name
     inventory, rated = Inventory.of(results, work), powers_of(cluster.devices)
     used = energy_used(campaign, results, inventory, rated)
-    queue = _ask_queue(cluster)
+    queue: Queue | None = {}  # None: no answer
+    if any(device.partition for device in cluster.devices.values()):
+        try:
+            queue = queued_jobs()
+        except NoAnswerError:
+            queue = None
     rows = list(_rows(campaign, cluster, results, inventory, queue or {}, rated))
     runs = pd.DataFrame(rows, dtype=object)
 
@@ -122,7 +109,8 @@ def campaign_status(campaign: Campaign, cluster: Cluster, results: Path, work_ro
     names = zip(runs["configuration"], runs["repeat"], strict=True)
     runs["excluded"] = [excluded.get(name) for name in names]
 
-    facts = {
+    by_series = runs.explode("series").groupby("series", sort=False)
+    return {
         "campaign": campaign.name,
         "campaign_file": str(campaign.path),
         "cluster": cluster.name,
@@ -133,19 +121,23 @@ def campaign_status(campaign: Campaign, cluster: Cluster, results: Path, work_ro
         "energy_budget_kwh": campaign.energy_budget_kwh,
         **energy_sums(used),
         "left_out": list(campaign.left_out),
-        "changed_files": changed_files(campaign, results, work),
+        "changed_files": [*changed_files(campaign, results)],
+        **_sums(runs),
+        "series": [{"series": name, **_sums(rows)} for name, rows in by_series],
+        "runs": records(runs),
     }
-    return Status(facts, runs)
 
 
-def _ask_queue(cluster: Cluster) -> Queue | None:
-    """The user's jobs in Slurm's queue; None without an answer, empty on a machine without Slurm."""
-    if not any(device.partition for device in cluster.devices.values()):
-        return {}
-    try:
-        return queued_jobs()
-    except NoAnswerError:
-        return None
+def _sums(runs: pd.DataFrame) -> dict[str, Any]:
+    """Number of runs, by state too, and updates of those whose number of updates is known."""
+    counts = runs["state"].value_counts()
+    known = runs[runs["updates_total"].notna()]
+    return {
+        "runs_total": len(runs),
+        "counts": {state: int(counts.get(state, 0)) for state in STATES},
+        "updates": sum(known["updates"].dropna()),
+        "updates_total": sum(known["updates_total"]),
+    }
 
 
 # --- a run ----------------------------------------------------------------------------------------
@@ -184,6 +176,85 @@ def _rows(
             **({"updates": spec.updates} if is_done else {}),
             **(_position(spec, state, rated) if state["work_folder"] else {}),
         }
+
+
+def run_state(
+    spec: RunSpec,
+    published: Published | None,
+    is_current: bool,
+    folders: Sequence[Path],
+    job: QueuedJob | None,
+    crash_retries: int,
+) -> Row:
+    """State of a run, the first of guide/status.md that holds, since when, where and why; None if unknown.
+
+    `is_current`: what is published is of the campaign's spec; `folders`: its working directories, the last
+    used first; `job`: its job in the queue. `since_s` of a run that is not under way is when it ended.
+    """
+    folder = folders[0] if folders else None
+    if published is not None and is_current:
+        log = str(published.folder / "train.log")
+        return _row("done", folder, since_s=published.mtime_ns / 1e9, log=log)
+    for path in folders:
+        holder = read_holder(path)
+        if holder is not None and is_alive(path, holder):
+            silent_s = silence_s(path) or 0.0
+            row = _row("running", path, since_s=holder.since_s, host=holder.host, job=holder.job)
+            return {**row, "silent_s": silent_s if silent_s > GONE_SILENT_S else None}
+    if job is not None:
+        return _queued(job, folder)
+    if folder is not None and (ended := _ended(folder, spec, crash_retries)):
+        return ended
+    if published is not None:
+        reason = "its results are of another spec; the next start trains it again"
+        return _row("out_of_date", since_s=published.mtime_ns / 1e9, reason=reason)
+    return _row("not_started")
+
+
+def _row(state: str, folder: Path | None = None, **facts: Any) -> Row:
+    """State of a run with a working directory, and what is known of it."""
+    log = folder / "train.log" if folder else None
+    return {
+        "state": state,
+        **dict.fromkeys(("since_s", "host", "job", "silent_s", "reason")),
+        "log": str(log) if log and log.exists() else None,
+        "work_folder": str(folder) if folder else None,
+        **facts,
+    }
+
+
+def _queued(job: QueuedJob, folder: Path | None) -> Row:
+    """State of a run whose job has not come to its training, or waits."""
+    if not job.is_waiting:
+        return _row("running", folder, host=job.nodes or None, job=job.id)
+    reason = job.waits_for
+    if folder is not None and any(s.get("job") == job.id for s in read_segments(folder)):
+        reason = f"its job was put back into the queue{f' ({reason})' if reason else ''}"
+    return _row("queued", folder, job=job.id, reason=reason)
+
+
+def _ended(folder: Path, spec: RunSpec, crash_retries: int) -> Row | None:
+    """State of a run by what its last start left; None if it left nothing."""
+    run = read_ended_run(folder, spec)
+    if run["refusal"]:
+        return _row("refused", folder, reason=run["refusal"])
+    if not run["segments"]:
+        return None
+    last = run["segments"][-1]
+    ended_s, no_further = last.get("ended_s"), reason_to_end(run, spec, crash_retries)
+    since = {"since_s": ended_s or last_used_s(folder), "job": last.get("job")}
+    detail = last.get("detail")
+    match last["outcome"]:
+        case "finished" if no_further is None:
+            reason = "it is trained; the next start publishes its results"
+            return _row("stopped", folder, reason=reason, **since)
+        case "stopped" | "monitor_lost" if no_further is None:
+            return _row("stopped", folder, reason=detail, **since)
+        case "refused":
+            return _row("refused", folder, reason=no_further, **since)
+        case "killed":
+            detail = detail or "it was killed, or its node was lost"
+    return _row("failed", folder, reason=no_further or detail, **since)
 
 
 def _position(spec: RunSpec, state: Row, rated: Powers) -> Row:
@@ -268,18 +339,18 @@ def show_status(
     cluster = load_site(site)
     loaded = load_campaign(campaign or campaign_path(cluster), cluster, max_gpus, to_run=False)
     while True:
-        status = campaign_status(loaded, cluster, results, work or Path(cluster.work_root))
-        text = json.dumps(status.as_json(), indent=1, allow_nan=False) if as_json else ""
-        print(text or status_text(status, every_run), flush=True)
+        facts = campaign_status(loaded, cluster, results, work or Path(cluster.work_root))
+        text = json.dumps(facts, indent=1, allow_nan=False) if as_json else ""
+        print(text or status_text(facts, every_run), flush=True)
         if watch_s is None:
             return
         time.sleep(watch_s)
         print(_CLEAR, end="")
 
 
-def status_text(status: Status, every_run: bool = False) -> str:
+def status_text(facts: Row, every_run: bool = False) -> str:
     """The status as text: a line for each series, or for each run, and what needs attention."""
-    runs = status.runs
+    runs = pd.DataFrame(facts["runs"], dtype=object)
     shown = runs.assign(
         run=runs["configuration"] + " " + runs["repeat"].astype(str),
         state=runs["state"].str.replace("_", " "),
@@ -287,57 +358,55 @@ def status_text(status: Status, every_run: bool = False) -> str:
         left=[_duration(seconds) for seconds in runs["left_s"]],
         energy=[with_unit(kwh, "kWh", 3) for kwh in runs["energy_kwh"]],
         at_least=["yes" if not known else MISSING for known in runs["energy_known"]],
-        progress=[_share(row["updates"], row["updates_total"]) for row in records(runs)],
+        progress=[_share(row["updates"], row["updates_total"]) for row in facts["runs"]],
     ).set_index("run", drop=False)
+    series = pd.DataFrame(
+        [
+            {
+                "runs": row["runs_total"],
+                **{
+                    state.replace("_", " "): count or None for state, count in row["counts"].items()
+                },
+                "progress": _share(row["updates"], row["updates_total"]),
+            }
+            for row in facts["series"]
+        ],
+        pd.Index([row["series"] for row in facts["series"]]),
+        dtype=object,
+    )
     running = shown.loc[shown["state"] == "running", _RUNNING]
     parts = [
-        [*_head(status.as_json())],
-        [_aligned(shown[_EVERY], "run") if every_run else _series_table(status)],
+        [*_head(facts)],
+        [_aligned(shown[_EVERY], "run") if every_run else _aligned(series, "series")],
         [] if running.empty else [_aligned(running, "run")],
         [*_problems(shown)],
-        [*_remarks(status)],
+        [*_remarks(facts)],
     ]
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
 
 
-def _head(facts: Mapping[str, Any]) -> Iterator[str]:
+def _head(facts: Row) -> Iterator[str]:
     """The campaign as a whole: its progress, runs by state, and energy."""
     asked = _clock(facts["asked_s"])
     yield f"{facts['campaign']} ({facts['campaign_file']}) on {facts['cluster']}, {asked}"
-    for name, done, total in (
-        ("runs", facts["counts"]["done"], facts["runs_total"]),
-        ("updates", facts["updates"], facts["updates_total"]),
-    ):
-        if total:
-            yield f"{name:<7}  {done} of {total} ({_share(done, total)})"
+    done, total = facts["counts"]["done"], facts["runs_total"]
+    yield f"runs     {done} of {total} ({_share(done, total)})"
+    if total := facts["updates_total"]:
+        yield f"updates  {facts['updates']} of {total} ({_share(facts['updates'], total)})"
     states = facts["counts"].items()
     shown = (f"{count} {state.replace('_', ' ')}" for state, count in states if count)
     yield f"         {', '.join(shown)}"
 
-    used = with_unit(facts["energy_kwh"], "kWh", 3)
+    at_least = "at least " if facts["energy_unknown_runs"] else ""
     by_origin = sorted(facts["energy_kwh_by_origin"].items())
     origins = ", ".join(f"{with_unit(kwh, 'kWh', 3)} {origin}" for origin, kwh in by_origin)
     budget_kwh = facts["energy_budget_kwh"]
     yield (
-        f"energy   {'at least ' if facts['energy_unknown_runs'] else ''}{used} so far"
+        f"energy   {at_least}{with_unit(facts['energy_kwh'], 'kWh', 3)} so far"
         + (f" ({origins})" if origins else "")
         + (f" of {budget_kwh:g} kWh" if budget_kwh is not None else "")
         + f", {facts['gpu_hours']:.1f} GPUh"
     )
-
-
-def _series_table(status: Status) -> str:
-    rows = [
-        {
-            "runs": row["runs_total"],
-            **row["counts"],
-            "progress": _share(row["updates"], row["updates_total"]),
-        }
-        for row in status.series()
-    ]
-    table = pd.DataFrame(rows, pd.Index([row["series"] for row in status.series()]), dtype=object)
-    table = table.replace(0, np.nan).rename(columns=lambda name: name.replace("_", " "))
-    return _aligned(table, "series")
 
 
 def _aligned(table: pd.DataFrame, name: str) -> str:
@@ -350,10 +419,10 @@ def _aligned(table: pd.DataFrame, name: str) -> str:
 def _problems(runs: pd.DataFrame) -> Iterator[str]:
     """Yield what needs attention: runs that failed, and those that do not begin or go on by themselves."""
     for run in records(runs):
-        is_stuck = run["state"] == "queued" and never_starts(run["reason"])
         if run["silent_s"] is not None:
             silence = _duration(run["silent_s"])
             yield f"no sign of life for {silence}: {run['run']}; its process or node may be dead"
+        is_stuck = run["state"] == "queued" and never_starts(run["reason"])
         if is_stuck or run["state"] in ("failed", "refused"):
             reason = textwrap.shorten(run["reason"] or "it did not say why", 300)
             state = "queued, and not to start by itself" if is_stuck else run["state"]
@@ -362,13 +431,13 @@ def _problems(runs: pd.DataFrame) -> Iterator[str]:
             yield f"{state}: {run['run']}{job}: {reason}{log}"
 
 
-def _remarks(status: Status) -> Iterator[str]:
+def _remarks(facts: Row) -> Iterator[str]:
     """What else there is to say: points and runs left out, energies of no current run."""
-    facts, runs = status.campaign, status.runs
     yield from (f"not shown: {points}" for points in facts["left_out"])
     excluded = [
         f"{run['configuration']} repeat {run['repeat']} ({run['excluded']})"
-        for run in records(runs[runs["excluded"].notna()])
+        for run in facts["runs"]
+        if run["excluded"] is not None
     ]
     if excluded:
         yield f"excluded from tables and figures: {listed(excluded, _NAMED)}"
@@ -378,8 +447,6 @@ def _remarks(status: Status) -> Iterator[str]:
     if kwh := facts["superseded_energy_kwh"]:
         energy = with_unit(kwh, "kWh", 3)
         yield f"energy of runs no longer in the campaign, or measured again: {energy}"
-    if kwh := facts["probes_energy_kwh"]:
-        yield f"energy of idle probes: {with_unit(kwh, 'kWh', 3)}"
     if unknown := facts["energy_unknown_runs"]:
         yield f"more was used than was recorded by (all: --json): {listed(unknown, _NAMED)}"
 
