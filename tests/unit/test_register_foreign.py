@@ -13,7 +13,6 @@ from campaign_files import ROOT
 
 from scalewatt.common.errors import InputError
 from scalewatt.energies.account import write_energy
-from scalewatt.energies.estimate import FACTOR
 from scalewatt.registration.register import register
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.run_row import RunFiles, run_row
@@ -116,30 +115,6 @@ def test_a_folder_is_one_run_of_one_file_for_each_node(tmp_path: Path) -> None:
     row = row_of(tmp_path)
     assert row["nodes"] == 2
     assert row["gpu_energy_kwh"] == pytest.approx(500 * 59 / 3.6e6, rel=1e-6)
-
-
-def codecarbon(path: Path, *gpu_kwh: float) -> Path:
-    """Write rows of runs with a GPU that was measured, a CPU and memory that were estimated."""
-    heading = (
-        "timestamp,project_name,run_id,duration,emissions,cpu_power,gpu_power,ram_power,"
-        "cpu_energy,gpu_energy,ram_energy,energy_consumed,codecarbon_version,tracking_mode,pue,gpu_count"
-    )
-    rows = [
-        f"2024-07-01T12:00:0{i},vit,run-{i},60,0.1,40,{gpu},10,0.01,{gpu},0.002,0.3,2.5.0,machine,1.0,2"
-        for i, gpu in enumerate(gpu_kwh)
-    ]
-    path.write_text("\n".join([heading, *rows]) + "\n")
-    return path
-
-
-def test_which_row_of_codecarbon_it_is_can_be_told(tmp_path: Path) -> None:
-    path = codecarbon(tmp_path / "emissions.csv", 0.005, 0.01)
-    registered(tmp_path, described(path, run="run-0", time_zone="UTC"))
-    row = row_of(tmp_path)
-    assert row["gpu_energy_kwh"] == pytest.approx(0.005)
-    # An estimate of which the file states no interval has that of our own estimates.
-    assert row["energy_low_kwh"] == pytest.approx(0.005 + 0.012 / FACTOR)
-    assert row["energy_high_kwh"] == pytest.approx(0.005 + 0.012 * FACTOR)
 
 
 @pytest.mark.parametrize(

@@ -79,11 +79,6 @@ class Recorded:
         gpus = self.devices[self.devices["kind"] == "gpu"].groupby("host")["index"].unique()
         return {str(host): sorted(map(int, indices)) for host, indices in gpus.items()}
 
-    @property
-    def kinds(self) -> list[str]:
-        """Kinds of the devices that were recorded."""
-        return sorted(self.devices["kind"].dropna().unique())
-
 
 def read_recording(about: Description) -> Recorded:
     """Read the recording that a description is of: a file, or a folder of the files of one run.

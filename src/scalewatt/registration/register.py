@@ -30,7 +30,6 @@ from scalewatt.campaign.registered_campaign import (
 )
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
-from scalewatt.common.file_locks import waiting_lock
 from scalewatt.common.files import file_sha256, write_json, write_table, write_text
 from scalewatt.common.redaction import Redaction
 from scalewatt.common.settings import validated
@@ -64,6 +63,10 @@ class _Run:
     """What its provenance says of it."""
 
 
+_Entry = tuple[str, str, TrainingDefinition, dict[str, Any]]
+"""A run, registered or new: where it is described, its configuration with its id, and facts of it."""
+
+
 def register(
     name: str, paths: list[Path], table: Path | None, results: Path, campaigns: Path
 ) -> list[str]:
@@ -84,16 +87,18 @@ def register(
     if runs_folder(file, path).resolve() != folder.resolve():
         raise InputError(f"{path}: its runs are not in {folder}; expected --results of its `runs`")
     runs = [_read_run(about) for about in read_descriptions(paths, table)]
-    results.mkdir(parents=True, exist_ok=True)
-    lock = results / f".register-{name}.lock"  # other calls number repeats of the same campaign
-    with waiting_lock(lock, f"{results / name}: in use by another; waiting"):
-        known = registered_runs(folder)
-        if known:
-            expand(content, path, {})  # whether labels and figures are those of its series
-        new, lines = _unregistered(runs, known)
-        _check_alike(new, known)
-        _check_apart(new, known)
-        lines += _write(new, known, folder)
+    known = registered_runs(folder)
+    if known:
+        expand(content, path, {})  # whether labels and figures are those of its series
+    new, lines = _unregistered(runs, known)
+    entries: list[_Entry] = [
+        (str(run.folder), run.configuration, read_spec(run.folder / "spec.json"), run.provenance)
+        for run in known
+    ]
+    entries += [(r.about.where, r.configuration.id, r.configuration, r.facts) for r in new]
+    _check_alike(entries)
+    _check_apart(entries)
+    lines += _write(new, known, folder)
     if not path.exists():
         write_text(path, text)
     where = "" if Path("Snakefile").is_file() else ", in a clone"
@@ -146,7 +151,7 @@ def _read_run(about: Description) -> _Run:
         "samples": samples,
         "updates": updates,
         "gpus": _held_gpus(about, recorded, configuration.ranks_per_node),
-        "kinds": recorded.kinds,
+        "kinds": sorted(recorded.devices["kind"].dropna().unique()),
         "windows": list(recorded.windows),
         "window": given.window and given.window.model_dump(),
         "events_sha256": file_sha256(events) if events else None,
@@ -230,15 +235,8 @@ def _unregistered(
     return new, lines
 
 
-def _check_alike(runs: Iterable[_Run], known: Iterable[RegisteredRun]) -> None:
+def _check_alike(entries: Iterable[_Entry]) -> None:
     """Raise InputError if repeats are unlike, or a series is of two things or two points on as many GPUs."""
-    entries: list[tuple[str, str, TrainingDefinition, dict[str, Any]]] = [
-        ("", run.configuration, read_spec(run.folder / "spec.json"), run.provenance)
-        for run in known
-    ]
-    entries += [
-        (run.about.where, run.configuration.id, run.configuration, run.facts) for run in runs
-    ]
     common: dict[tuple[str, str], Any] = {}
     for where, id_, point, facts in entries:
         same = {key: facts[key] for key in _ALIKE} | {"series": facts["lines"][0]["series"]}
@@ -247,27 +245,24 @@ def _check_alike(runs: Iterable[_Run], known: Iterable[RegisteredRun]) -> None:
         of_series |= {"metric_name": facts["metric_name"], f"{point.gpus} GPUs": id_}
         groups += [(f"series '{each['series']}'", "series", of_series) for each in facts["lines"]]
         for group, remedy, values in groups:
-            for key, value in values.items():  # what is not known does not differ
-                if (
-                    value is not None
-                    and (shared := common.setdefault((group, key), value)) != value
-                ):
+            for key, value in values.items():
+                if value is None:  # what is not known does not differ
+                    continue
+                if (shared := common.setdefault((group, key), value)) != value:
                     raise InputError(
                         f"{where}: {key}: {value}, but {group} has {shared}; expected the same, or another "
                         f"{remedy}"
                     )
 
 
-def _check_apart(runs: Iterable[_Run], known: Iterable[RegisteredRun]) -> None:
+def _check_apart(entries: Iterable[_Entry]) -> None:
     """Raise InputError if two runs were recorded on one host at one time, which no energy tells apart.
 
     Only where both state wall-clock times.
     """
-    entries = [(str(run.folder), run.provenance) for run in known]
-    entries += [(run.about.where, run.facts) for run in runs]
     windows = [
-        {**window, "entry": i, "where": where, "node": window["host"].partition(".")[0]}
-        for i, (where, facts) in enumerate(entries)
+        {**window, "entry": number, "where": where, "node": window["host"].partition(".")[0]}
+        for number, (where, _, _, facts) in enumerate(entries)
         for window in facts["windows"]
     ]
     spans = pd.DataFrame(windows, columns=["entry", "where", "node", "host", "start_s", "end_s"])

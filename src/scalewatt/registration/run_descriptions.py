@@ -44,8 +44,7 @@ Name = Annotated[
 Key = Annotated[str, matching(r"[a-z0-9][a-z0-9_]{0,99}", "lower-case letters, digits and '_'")]
 Gpus = Annotated[int, Field(ge=1, le=100_000)]
 Indices = Annotated[list[Annotated[int, Field(ge=0, le=65_535)]], Field(min_length=1), EachOnce]
-LARGEST_BATCH = 10**9
-Batch = Annotated[int, Field(ge=1, le=LARGEST_BATCH)]
+Batch = Annotated[int, Field(ge=1, le=10**9)]
 
 
 class RunWindow(Settings):
@@ -239,9 +238,6 @@ def _contradictions(given: RunDescription) -> Iterator[str]:
             f"a multiple of {replicas}" if local is None else f"{local * replicas}, or one key"
         )
         yield f"global_batch_size: {total}; expected {expected}"
-    if given.batch * replicas > LARGEST_BATCH:
-        expected = f"at most {LARGEST_BATCH} samples per update"
-        yield f"local_batch_size: {given.batch} times {replicas}; expected {expected}"
 
     keys = ("dataset_samples", "epochs", "samples")
     names = [key for key in keys if getattr(given, key) is not None]
@@ -262,42 +258,32 @@ def _contradictions(given: RunDescription) -> Iterator[str]:
 def read_descriptions(paths: Iterable[Path], table: Path | None) -> list[Description]:
     """Read and check the descriptions of all runs: rows of a table, or the YAML file beside each path.
 
-    InputError names the file, the row and the key.
+    InputError names the file, the row and the key. In a table, an empty cell is a key not given.
     """
-    paths = list(paths)
+    paths, described = list(paths), []
     if bool(paths) is bool(table):
         raise InputError("expected either paths of recordings, or --table TABLE")
-    if table:
-        return [*_table_rows(table)]
-    # With `runs/*` a shell names the descriptions as well.
-    if not (recordings := [path for path in paths if path.suffix != ".yaml"]):
-        raise InputError(f"{paths[0]}: is a description; expected the recording beside it")
-    return [_described_beside(path) for path in recordings]
-
-
-def _described_beside(path: Path) -> Description:
-    """Description in the YAML file of a recording's name."""
-    file = path.parent / f"{path.name}.yaml"
-    if not path.exists() or not file.is_file():
-        missing = file if path.exists() else path
-        raise InputError(f"{missing}: does not exist; expected a recording and its description")
-    content = read_yaml(file)
-    if "path" in content:
-        raise InputError(f"{file}: path: only in tables; this file describes {path}")
-    return describe(str(file), path.parent, path, content)
-
-
-def _table_rows(table: Path) -> Iterator[Description]:
-    """Descriptions in the rows of a CSV table; an empty cell is a key not given."""
-    rows = csv_rows(table)
-    if not rows:
-        raise InputError(f"{table}: has no row; expected one for each run")
-    for line, row in rows.items():
+    for line, row in csv_rows(table).items() if table else ():
         where = f"{table}: line {line}"
         if not row.get("path"):
             raise InputError(f"{where}: missing key 'path'; expected a recording's path")
         values = {key: _typed(key, cell) for key, cell in row.items() if cell}
-        yield describe(where, table.parent, table.parent / row["path"], values)
+        folder = Path(str(table)).parent
+        described.append(describe(where, folder, folder / row["path"], values))
+    # With `runs/*` a shell names the descriptions as well.
+    for path in (path for path in paths if path.suffix != ".yaml"):
+        file = path.parent / f"{path.name}.yaml"
+        if missing := [each for each in (path, file) if not each.exists()]:
+            raise InputError(
+                f"{missing[0]}: does not exist; expected a recording and its description"
+            )
+        content = read_yaml(file)
+        if "path" in content:
+            raise InputError(f"{file}: path: only in tables; this file describes {path}")
+        described.append(describe(str(file), path.parent, path, content))
+    if not described:
+        raise InputError(f"{table or paths[0]}: names no recording; expected one for each run")
+    return described
 
 
 def _typed(key: str, cell: str) -> Any:
