@@ -32,7 +32,7 @@ from scalewatt.campaign.run_spec import run_spec
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.report.build_report import write_report
-from scalewatt.report.definition import Definition
+from scalewatt.report.results import Definition
 from scalewatt.results.tables.frames import records, write_frame
 from scalewatt.results.tables.published import published_configurations
 from scalewatt.scaling.model import SENTENCE
@@ -317,7 +317,7 @@ def test_the_text_of_a_plan_reads_as_before(snapshot: SnapshotAssertion) -> None
 def test_a_plan_is_in_the_report_before_any_run(tmp_path: Path) -> None:
     write_frame(paper_plan(), tmp_path / "tables" / "plan.parquet", PLAN)
     out = tmp_path / "report.html"
-    write_report(tmp_path, out, Definition("paper", "snakemake --profile profiles/horeka {}"))
+    write_report(tmp_path, out, Definition("paper"))
     page = out.read_text()
     assert 'id="plan"' in page and 'id="plan-sums"' in page
     assert "No run has finished" in page

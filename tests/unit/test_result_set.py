@@ -12,7 +12,7 @@ from campaign_files import DEMO, replaced
 from scalewatt.campaign.cluster import known_devices, load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.common.project_files import PROJECT_ROOT
-from scalewatt.report.definition import report_definition
+from scalewatt.report.results import report_definition
 from scalewatt.targets.obstacles import notices, obstacle
 from scalewatt.targets.result_set import ROW_FILES, ResultSet
 

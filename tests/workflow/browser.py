@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -94,19 +93,6 @@ class Browser:
         for kind in ("keyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code,
                       **({"text": typed} if typed and kind == "keyDown" else {}))  # fmt: skip
-
-    def prefer(self, scheme: str) -> None:
-        """Let the reader prefer a light or a dark page."""
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
-        self.call("Emulation.setEmulatedMedia", features=features)
-
-    def until(self, expression: str) -> Any:
-        """Wait until an expression on the page is true, and return its value."""
-        for _ in range(300):
-            if value := self.evaluate(expression):
-                return value
-            time.sleep(0.1)
-        raise AssertionError(f"is never true: {expression}")
 
     def complaints(self) -> list[str]:
         """Errors and warnings of the console, and exceptions."""

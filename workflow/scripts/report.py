@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from scalewatt.report.build_report import write_report
-from scalewatt.report.definition import Definition
+from scalewatt.report.results import Definition
 from scalewatt.targets.step import logged
 
 with logged(snakemake.log[0]):

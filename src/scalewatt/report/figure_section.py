@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -18,24 +17,6 @@ from scalewatt.report.results import Results
 from scalewatt.results.columns import metric_label
 from scalewatt.results.text.number_format import number
 
-TITLES = {
-    "figure1": "The campaign's scaling procedures",
-    "figure2": "speed-up, metric and energy",
-    "figure3": "dataset growing with n",
-    "figure4": "speed-up, metric and energy",
-    "figure5": "Power against time",
-    "figure6": "power and throughput",
-    "figure7": "power and throughput",
-    "speedup": "speed-up, metric and energy",
-    "power": "power and throughput",
-    "breakdown": "Where the energy went",
-    "learning": "Learning against energy and time",
-    "pareto": "Quality against energy and run time",
-    "cost_per_sample": "What a sample costs",
-    "operating_points": "What clocks and power limits cost and save",
-    "prediction": "Measured and predicted",
-}
-"""Titles in the order of the page; one in lower case follows the names of the figure's models."""
 _ESCAPE = re.compile(r"\\([!-/:-@[-`{-~])")
 """A sign that would mean something in Markdown."""
 _POINT = ["panel", "series", "energy_origin", "x", "y"]
@@ -45,48 +26,30 @@ _Groups = Mapping[str, Sequence[ElementTree.Element]]
 """Groups of a drawing by id, which several may have."""
 
 
-@dataclass(frozen=True)
-class FigureEntry:
-    """A figure as the page shows it."""
+def figure_entry(name: str, title: str, results: Results) -> dict[str, Any]:
+    """Make the entry of a figure of the campaign; its drawing is None if nothing was drawn.
 
-    name: str
-    label: str
-    title: str
-    caption: str
-    drawing: Markup | None
-    """None if nothing was drawn."""
-
-
-def figure_entry(name: str, results: Results) -> FigureEntry:
-    """Make the entry of a figure of the campaign."""
+    A title in lower case follows the names of the figure's models.
+    """
     table = results.table(name)
     svg = results.folder / "figures" / f"{name}.svg"
-    return FigureEntry(
-        name,
-        figure_label(name),
-        _title(name, table),
-        _caption(svg.with_name(f"{name}.caption.md")),
-        _inline(svg, name, table) if svg.is_file() else None,
-    )
+    models = [] if table is None or not title[0].islower() else list(table["model"].unique())
+    caption = svg.with_name(f"{name}.caption.md")
+    text = caption.read_text(encoding="utf-8") if caption.is_file() else ""
+    return {
+        "name": name,
+        "label": figure_label(name),
+        "title": f"{', '.join(models)}: {title}" if models else title[0].upper() + title[1:],
+        # Without Markdown's escapes.
+        "caption": _ESCAPE.sub(r"\1", " ".join(text.splitlines())),
+        "drawing": _inline(svg, name, table) if svg.is_file() else None,
+    }
 
 
 def figure_label(name: str) -> str:
     """Name of a figure: `Figure 2`, `Breakdown`."""
     digits = name.removeprefix("figure")
     return f"Figure {digits}" if digits != name else name.capitalize().replace("_", " ")
-
-
-def _title(name: str, table: pd.DataFrame | None) -> str:
-    title = TITLES[name]
-    models = [] if table is None or not title[0].islower() else list(table["model"].unique())
-    return f"{', '.join(models)}: {title}" if models else title[0].upper() + title[1:]
-
-
-def _caption(path: Path) -> str:
-    """Sentences of a caption file without Markdown's escapes; empty if there is none."""
-    if not path.is_file():
-        return ""
-    return _ESCAPE.sub(r"\1", " ".join(path.read_text(encoding="utf-8").splitlines()))
 
 
 # --- drawings -------------------------------------------------------------------------------------

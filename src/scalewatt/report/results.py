@@ -1,7 +1,8 @@
-"""What the report reads: a campaign's tables, and its runs' provenance."""
+"""What the report reads: a campaign's tables, its runs' provenance, and what the campaign asks for."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,16 +12,51 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.cluster import Cluster
 from scalewatt.common.errors import InputError
 from scalewatt.figures import figure_data as data
-from scalewatt.report.definition import Definition
 from scalewatt.results.figures.superseded import Replaced, replaced_measurements
 from scalewatt.results.tables.frames import records, to_frame
 from scalewatt.results.tables.run_row import read_provenances
 from scalewatt.results.tables.table_schema import RUNS
 from scalewatt.results.text.flag_labels import read_flags
 
-Row = dict[str, Any]
+
+@dataclass(frozen=True)
+class Definition:
+    """The part of a campaign and its cluster that the page names."""
+
+    campaign: str
+    figures: tuple[str, ...] = ()
+    """Keys of the campaign's `figures`; the page offers no others."""
+    planned: tuple[tuple[str, int], ...] = ()
+    """Configuration and repeat of each run, finished or not."""
+    currency: str = ""
+    basis: tuple[str, ...] = ()
+    """Sentences on the numbers that come from the cluster file."""
+    remeasured: tuple[dict[str, Any], ...] = ()
+    """Rows of `remeasure` of the campaign's table of exclusions."""
+    claims: bool = True
+    """True if the campaign has a model of the paper, so that the page shows the paper's claims."""
+
+
+def report_definition(
+    campaign: Campaign,
+    cluster: Cluster,
+    basis: Sequence[str],
+    remeasured: Sequence[dict[str, Any]] = (),
+) -> Definition:
+    """Definition of a campaign's report."""
+    return Definition(
+        campaign=campaign.name,
+        figures=tuple(campaign.figures),
+        planned=tuple((run.configuration.id, run.repeat) for run in campaign.runs()),
+        currency=cluster.currency,
+        basis=tuple(basis),
+        remeasured=tuple(remeasured),
+        claims=campaign.has_papers_models,
+    )
 
 
 @dataclass(frozen=True)
@@ -34,10 +70,9 @@ class Results:
         """Table with numpy columns, None if it has not been made; InputError if the file is damaged."""
         path = self.folder / "tables" / f"{name}.parquet"
         try:
-            frame = to_frame(pq.read_table(path)) if path.is_file() else None
+            return data.drawable(to_frame(pq.read_table(path))) if path.is_file() else None
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"{path}: is damaged ({error}); delete it to make it again") from error
-        return None if frame is None else data.drawable(frame)
 
     @cached_property
     def runs(self) -> pd.DataFrame:
@@ -45,10 +80,8 @@ class Results:
         table = self.table("runs")
         runs = data.drawable(to_frame(RUNS.empty_table())) if table is None else table
         run = runs["configuration"] + "/" + runs["repeat"].astype(str)
-        parsed = [
-            read_flags(flags, f"report: {name}")
-            for name, flags in zip(run, runs["flags"], strict=True)
-        ]
+        names = zip(run, runs["flags"], strict=True)
+        parsed = [read_flags(flags, f"report: {name}") for name, flags in names]
         return runs.assign(run=run, parsed=pd.Series(parsed, runs.index, dtype=object))
 
     @cached_property
@@ -69,7 +102,7 @@ class Results:
         return replaced_measurements(self.folder, self.definition.remeasured)
 
     @cached_property
-    def provenance(self) -> dict[tuple[str, int], Row]:
+    def provenance(self) -> dict[tuple[str, int], dict[str, Any]]:
         """Provenance of each run in the table of runs that has one, by configuration and repeat."""
         return read_provenances(records(self.runs[["configuration", "repeat"]]), self.folder)
 
