@@ -32,6 +32,28 @@ COPIED = (
     "envs",
 )
 TINY = Path(__file__).parent / "tiny.yaml"
+SIMULATED = """
+name: small
+protocol: paper
+sampling_period_s: 1
+idle_probe: {seconds: 10, repeats: 1}
+datasets:
+  imagenet:
+    {format: imagenet, source: data_root, train_samples: 1281167, validation_samples: 50000, classes: 1000}
+models:
+  resnet50: {dataset: imagenet, epochs: 100}
+series:
+  lbs256:
+    {model: resnet50, device: a100, gpus: [2, 4], local_batch_size: 256, dataset_fraction: n/256, repeats: 3}
+figures:
+  figure2: {overlay: published, series: [lbs256]}
+  figure5: {points: [{series: lbs256, gpus: 4}]}
+  breakdown: {series: [lbs256]}
+  learning: {series: [lbs256]}
+  pareto: {series: [lbs256]}
+"""
+"""A campaign on the paper's devices, which is simulated."""
+CHOSEN = ("--config", "campaign=campaigns/small.yaml")
 
 
 def environment() -> dict[str, str]:

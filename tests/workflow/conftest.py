@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from training import prepare
-from workspace import Workspace
+from workspace import CHOSEN, SIMULATED, Workspace
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -30,3 +30,20 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def again(finished_workspace: Workspace, tmp_path: Path) -> Workspace:
     """A copy of the finished campaign, to be changed."""
     return finished_workspace.copy(tmp_path / "project")
+
+
+@pytest.fixture(scope="session")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A copy of the workflow with the small campaign that is simulated, of which nothing was made."""
+    workspace = Workspace.create(tmp_path_factory.mktemp("simulated") / "project")
+    (workspace.path / "campaigns" / "small.yaml").write_text(SIMULATED)
+    return workspace
+
+
+@pytest.fixture(scope="session")
+def played(planned: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """The small campaign, simulated to its end."""
+    workspace = planned.copy(tmp_path_factory.mktemp("played") / "project")
+    code, output = workspace.snakemake("all", *CHOSEN, profile="simulate")
+    assert code == 0, output
+    return workspace

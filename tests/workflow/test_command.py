@@ -51,10 +51,24 @@ figures:
 
 
 def workspace_of(path: Path) -> Workspace:
+    """A copy of the workflow with the campaign, whose cluster file loads a module for the scripts.
+
+    The module has something for a script, and other copies of our packages, which break.
+    """
     workspace = Workspace.create(path)
+    modules = path.parent / "modules"
+    (modules / "perun").mkdir(parents=True)
+    (modules / "brought.py").touch()
+    for name in ("perun/__init__.py", "psutil.py"):
+        (modules / name).write_text(f"raise ImportError('{name} of a module')\n")
+    cluster = workspace.path / "config.yaml"
+    load = "'export PYTHONPATH=" + str(modules) + "${PYTHONPATH:+:$PYTHONPATH}'"
+    cluster.write_text(f"{cluster.read_text()}\nsetup: [{load}]\n")
     (workspace.path / "scripts").mkdir()
     for name, text in SCRIPTS.items():
         (workspace.path / "scripts" / f"{name}.py").write_text(text)
+    with (workspace.path / "scripts" / "plain.py").open("a") as script:
+        script.write("import brought\nsay('brought from', brought.__file__)\n")
     (workspace.path / "campaigns" / "own.yaml").write_text(CAMPAIGN)
     workspace.edit("config.yaml", "campaigns/tiny.yaml", "campaigns/own.yaml")
     return workspace
@@ -87,6 +101,14 @@ def test_a_plain_ddp_script_finds_its_world_and_its_numbers(finished: Workspace)
     log = (run_folder(finished, PLAIN_2) / "train.log").read_text()
     assert "rank 0 of 2 0 2 0 32" in log
     assert "rank 1 of 2 1 2 0 32" in log
+
+
+def test_a_pythonpath_of_setup_reaches_the_script_and_not_the_recorder(finished: Workspace) -> None:
+    folder = run_folder(finished, PLAIN_2)
+    modules = finished.path.parent / "modules"
+    assert (folder / "train.log").read_text().count(f"from {modules / 'brought.py'}\n") == 2
+    assert list(folder.glob("perun/*.hdf5")) and list(folder.glob("perun/*.sensors.json"))
+    assert json.loads((folder / "provenance.json").read_text())["packages"]["perun"] is not None
 
 
 def test_a_script_that_says_nothing_trains_from_its_start_to_its_end(finished: Workspace) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import subprocess
 from pathlib import Path
 
 import psutil
@@ -14,16 +13,6 @@ import pytest
 from commands import PATIENCE_S, Direct, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
-
-
-def ranks_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    """The ranks of a run, which have a command as a child."""
-    return [
-        p
-        for p in psutil.Process(process.pid).children(recursive=True)
-        if "scalewatt.execution.rank" in p.cmdline()
-        and any("scripts" in Path(child.cwd()).parts for child in p.children())
-    ]
 
 
 def test_a_failing_rank_ends_the_run_with_its_exit_code_and_its_words(
@@ -69,22 +58,6 @@ def test_a_rank_that_runs_on_after_rank_0_is_ended_and_the_trained_run_counts(
     assert pq.read_table(tmp_path / "out" / "history.parquet").num_rows == 4
     reports = json.loads((tmp_path / "out" / "provenance.json").read_text())["reports"]
     assert reports["ended"] == [1]
-
-
-def test_a_request_to_stop_loses_no_training_that_rank_0_has_finished(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    process = Direct(tmp_path, "lingering", monkeypatch).start()
-    try:
-        wait_for(lambda: list(tmp_path.glob("work/*/*.ended")))
-        for rank in ranks_of(process):
-            rank.send_signal(signal.SIGUSR1)  # as Slurm does
-        output, _ = process.communicate(timeout=PATIENCE_S)
-    finally:
-        process.kill()
-        process.wait()
-    assert process.returncode == 0, output
-    assert (tmp_path / "out" / "provenance.json").exists()
 
 
 def test_nothing_stays_after_a_kill_of_the_command(

@@ -12,11 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from packaging.utils import canonicalize_name
-from test_simulated import CAMPAIGN, CHOSEN
 from workspace import Workspace
-
-from scalewatt.provenance.package_lock import locked_versions
 
 pytestmark = [
     pytest.mark.lock,
@@ -99,32 +95,3 @@ def test_trainings_run_in_the_environment_with_torch_and_their_tables_in_the_oth
     assert "torch" in provenance["packages_installed"]
     assert "snakemake" not in provenance["packages_installed"]
     assert provenance["lock"]["differences"] == []
-
-
-@pytest.mark.long
-def test_a_whole_simulated_campaign_needs_nothing_but_the_analysis(tmp_path: Path) -> None:
-    workspace = Workspace.create(tmp_path / "project")
-    (workspace.path / "campaigns" / "small.yaml").write_text(CAMPAIGN)
-    code, output = workspace.snakemake("all", *CHOSEN, *CONDA, profile="simulate")
-    assert code == 0, output
-    assert set(environments(workspace)) == {"analysis"}
-
-
-@pytest.mark.long
-def test_pip_installs_the_versions_of_the_lock_by_their_hashes(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The packages themselves, from the package index or pip's cache."""
-    monkeypatch.delenv("STAND_IN_LINKS")
-    workspace = Workspace.create(tmp_path / "project")
-    workspace.done("figure1", *CONDA)
-    python = environments(workspace)["analysis"] / "bin" / "python"
-    list_ = [python, "-m", "pip", "list", "--format=json"]
-    listed = subprocess.run(list_, capture_output=True, text=True, check=True).stdout
-    versions = {
-        canonicalize_name(package["name"]): package["version"] for package in json.loads(listed)
-    }
-    assert len(versions) > 50 and "torch" not in versions
-    for name in {"pip", "setuptools"} & versions.keys():  # a venv's own
-        del versions[name]
-    assert versions.items() <= locked_versions().items()

@@ -53,12 +53,3 @@ def test_a_link_to_a_heading_that_is_not_there_ends_the_build(tmp_path: Path) ->
     code, output = build(tmp_path, "\n[estimates](guide/energy.md#no-such-heading)\n")
     assert code != 0
     assert "anchor does not exist" in output
-
-
-def test_a_folder_with_other_files_is_not_emptied(tmp_path: Path) -> None:
-    (tmp_path / "thesis.tex").touch()
-    script = PROJECT / ".ci" / "site" / "lay_out.py"
-    done = subprocess.run([sys.executable, script, tmp_path], capture_output=True, text=True)
-    assert done.returncode == 1
-    assert "has files that are not of the site" in done.stderr
-    assert (tmp_path / "thesis.tex").exists()

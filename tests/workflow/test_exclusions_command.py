@@ -108,18 +108,6 @@ def test_measuring_a_run_again_trains_exactly_this_run_and_keeps_the_old_one_who
 
 
 @pytest.mark.nightly
-def test_a_run_and_what_started_from_it_may_be_measured_again_together(again: Workspace) -> None:
-    again.scalewatt("remeasure", PRETRAIN, 1, "--reason", "a noisy neighbour")
-    again.scalewatt("remeasure", FINETUNE, 1, "--reason", "a noisy neighbour")
-    assert again.trainings("all") == {(PRETRAIN, 1), (FINETUNE, 1)}
-    assert again.trainings("figure5") == {(PRETRAIN, 1)}
-    # Where nothing is trained, the finished runs suffice.
-    jobs = again.jobs("all", "--config", "results_only=true")
-    assert not set(jobs) & RUNS
-    assert jobs["figure_table"] == 4, "of figures 4, 5 and 7, and Table 1"
-
-
-@pytest.mark.nightly
 def test_the_old_measurement_is_taken_back_as_the_documentation_says(again: Workspace) -> None:
     again.done("tables")
     before = products(again)

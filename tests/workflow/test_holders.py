@@ -11,7 +11,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from test_interruptions import PATIENCE_S, checkpointed, long_run, wait_for
+from commands import PATIENCE_S, wait_for
+from test_interruptions import checkpointed, long_run
 
 from scalewatt.run_files.lock import Holder, locked
 
@@ -43,11 +44,11 @@ def test_a_training_that_was_taken_for_dead_changes_nothing_of_the_new_holders(
 ) -> None:
     training = long_run(tmp_path / "run", data)
     process = training.start()
-    wait_for(lambda: checkpointed(training), "checkpoint")
+    wait_for(lambda: checkpointed(training))
     everybody = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(signal.SIGSTOP)
     record = put_holder_elsewhere(training.work)
-    wait_for(lambda: not any(map(lives, everybody)), "end of the ranks at their next checkpoint")
+    wait_for(lambda: not any(map(lives, everybody)))
     log = (training.work / "train.log").read_text()
     assert "process 3 on n9" in log
     segments = digest(training.work / "run.json")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Any
 import psutil
 import pyarrow.parquet as pq
 import pytest
+from commands import wait_for
 from stand_in_rapl import WATTS
 from training import CLUSTER
 from workspace import Workspace, environment, first_on_path
@@ -70,15 +69,6 @@ def ranks_and_sampler(out: Path) -> list[psutil.Process]:
     return held
 
 
-def wait_for(condition: Callable[[], Any], what: str) -> Any:
-    """What `condition` gives once it gives something."""
-    for _ in range(600):
-        if result := condition():
-            return result
-        time.sleep(0.1)
-    raise AssertionError(f"did not come: {what}")
-
-
 def recording(out: Path) -> Callable[[], Any]:
     """Whether a probe has begun to record."""
     return lambda: list(out.glob(".work/idle-*/perun/*.sensors.json"))
@@ -120,7 +110,7 @@ def test_a_probe_on_a_cpu_holds_no_gpu(measured: ProbePowers) -> None:
 def test_a_probe_whose_sampler_is_lost_fails(tmp_path: Path) -> None:
     out = tmp_path / "probe"
     process = start(command(out))
-    wait_for(recording(out), "a journal")
+    wait_for(recording(out))
     ranks = ranks_and_sampler(out)
     (sampler,) = (p for p in ranks if p.ppid() in {rank.pid for rank in ranks})
     sampler.kill()
@@ -129,17 +119,6 @@ def test_a_probe_whose_sampler_is_lost_fails(tmp_path: Path) -> None:
     assert "the sampler (process" in output
     assert not (out / "probe.json").exists()
     assert nothing_is_left(out)
-
-
-def test_a_probe_that_is_killed_leaves_no_process_and_no_result(tmp_path: Path) -> None:
-    out = tmp_path / "probe"
-    process = start(command(out))
-    wait_for(recording(out), "a journal")
-    assert ranks_and_sampler(out)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    wait_for(lambda: nothing_is_left(out), "the end of its ranks")
-    assert not (out / "probe.json").exists()
 
 
 # --- in the workflow ----------------------------------------------------------------------------
@@ -168,18 +147,6 @@ def test_the_target_makes_the_table_of_every_device_with_its_spread(probed: Work
     windows.sort(key=lambda window: window["start_s"])
     assert windows[0]["end_s"] < windows[1]["start_s"], "one at a time"
     assert "sd_w" in (probed.results / "tables" / "idle.csv").read_text()
-
-
-def test_a_probe_leaves_its_recording_and_its_log_and_nothing_else(probed: Workspace) -> None:
-    folder = probed.results / "idle" / "local" / "1"
-    probe = json.loads((folder / "probe.json").read_text())
-    assert probe["window"]["end_s"] - probe["window"]["start_s"] == pytest.approx(10.0)
-    assert (probe["repeat"], len(probe["hostnames"])) == (1, 1)
-    names = {path.name for path in folder.iterdir()}
-    assert names == {"perun", "probe.json", "probe.log"}
-    recorded = {path.suffix for path in (folder / "perun").iterdir()}
-    assert recorded >= {".hdf5", ".csv"}
-    assert nothing_is_left(folder)
 
 
 def test_finished_probes_are_not_probed_again(probed: Workspace) -> None:

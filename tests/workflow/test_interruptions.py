@@ -6,28 +6,19 @@ import json
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pyarrow.parquet as pq
 import pytest
+from commands import PATIENCE_S, wait_for
 from test_resume import WAVES, assert_same_training
 from training import UPDATE_S, Training, slow_launcher
 from workspace import Workspace
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
-PATIENCE_S = 120
 EPOCHS = 30
-
-
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < until, f"no {what} within {PATIENCE_S} s"
-        time.sleep(0.1)
 
 
 def family(pid: int, part: str) -> list[psutil.Process]:
@@ -75,7 +66,7 @@ def test_after_a_kill_the_next_start_goes_on_and_keeps_what_was_recorded(
 ) -> None:
     training = long_run(tmp_path / "run", data)
     process = training.start_slowly()
-    wait_for(lambda: checkpointed(training), "checkpoint")
+    wait_for(lambda: checkpointed(training))
     everybody = psutil.Process(process.pid).children(recursive=True)
     family(process.pid, "scalewatt.execution.rank")[-1].kill()
     output, _ = process.communicate(timeout=PATIENCE_S)
@@ -93,7 +84,7 @@ def test_after_a_kill_of_the_supervisor_no_rank_stays_and_the_next_start_goes_on
 ) -> None:
     training = long_run(tmp_path / "run", data)
     process = training.start_slowly()
-    wait_for(lambda: checkpointed(training), "checkpoint")
+    wait_for(lambda: checkpointed(training))
     everybody = psutil.Process(process.pid).children(recursive=True)
     process.kill()
     process.wait()
@@ -115,27 +106,6 @@ def test_a_launcher_that_starts_too_few_ranks_is_named(tmp_path: Path, data: Pat
     assert "Traceback" not in output
 
 
-def test_a_launcher_that_does_not_exist_is_named_before_anything_is_made(
-    tmp_path: Path, data: Path
-) -> None:
-    training = Training.of(tmp_path / "run", data, WAVES)
-    without = Training(training.folder, training.data, training.spec, launcher="mpirunx -n {gpus}")
-    code, output = without.run()
-    assert code == 1
-    assert "'mpirunx' is not found" in output
-    assert "Traceback" not in output
-    assert not training.out.exists()
-
-
-def test_a_failing_training_says_why_and_where(tmp_path: Path, data: Path) -> None:
-    training = Training.of(tmp_path / "run", data, WAVES, dataset_samples=20)
-    code, output = training.run()
-    assert code == 64
-    assert "has 21 training samples" in output
-    assert "train.log" in output
-    assert not training.out.exists()
-
-
 TARGET = "results/tiny/energy/fourcastnet.pretrain-local-n002-lbs0002-full/1.parquet"
 
 
@@ -144,7 +114,7 @@ def start_in_training(workspace: Workspace) -> subprocess.Popen[str]:
     launcher = slow_launcher("mpiexec", UPDATE_S)
     workspace.edit("config.yaml", "launcher: mpiexec", f"launcher: {launcher}")
     process = workspace.start(TARGET)
-    wait_for(lambda: any(workspace.path.glob("work/tiny/*/checkpoint.pt")), "checkpoint")
+    wait_for(lambda: any(workspace.path.glob("work/tiny/*/checkpoint.pt")))
     return process
 
 

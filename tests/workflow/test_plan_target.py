@@ -79,16 +79,3 @@ def test_a_cluster_without_a_model_is_refused(planned: tuple[Workspace, str], ta
     assert "config.yaml: has no key 'scaling_model'" in output
     assert "scalewatt pilot campaigns/tiny.yaml" in output
     assert "Traceback" not in output
-
-
-def test_a_campaign_that_the_model_does_not_know_is_refused_but_still_made(
-    planned: tuple[Workspace, str], tmp_path: Path
-) -> None:
-    workspace = planned[0].copy(tmp_path / "project")
-    file = workspace.path / "config.yaml"
-    file.write_text(file.read_text() + "scaling_model: reference/scaling_model.json\n")
-    code, output = workspace.snakemake("-n", "plan")
-    assert code == 1
-    assert "no run can be predicted" in output and "is not calibrated for" in output
-    jobs = workspace.jobs("all")
-    assert "plan_table" not in jobs and jobs["report"] == 1

@@ -96,7 +96,6 @@ def test_figures_tables_and_report_are_there(registered: Workspace) -> None:
     assert "vit: power and throughput" in report
     caption = (results / "figures" / "figure5.caption.md").read_text()
     assert "A sample of the GPU is an instantaneous power or a mean, which is not known." in caption
-    assert "profiles/local TARGET --config campaign=campaigns/mine.yaml" in report
     # This machine's PUE and carbon say nothing of another.
     assert {row["facility_energy_kwh"] for row in table(registered, "runs")} == {None}
     assert registered.jobs("all", *CAMPAIGN) == {}

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -136,50 +133,3 @@ def test_telemetry_is_recorded_with_power(recorded: Path) -> None:
             expected = watts * (time_s[-1] - time_s[0])
             assert joules[-1] - joules[0] == pytest.approx(expected, rel=0.02)
     assert set(columns["concurrent_samplers:0"]) == {0}
-
-
-def met_another(path: Path) -> bool:
-    """True once telemetry says that another sampler was there."""
-    (telemetry,), _ = read_telemetry([path])
-    names = telemetry.sensors["name"].tolist()
-    return bool(telemetry.values[:, names.index("concurrent_samplers:0")].max(initial=0) == 1)
-
-
-@pytest.fixture()
-def two_at_once(tmp_path: Path, data: Path) -> Iterator[list[Training]]:
-    """Two trainings that overlap on this machine, both stopped before their end."""
-    pair = [
-        Training.of(tmp_path / name, data, WAVES, epochs=10**5, repeat=repeat)
-        for repeat, name in enumerate(("first", "second"), 1)
-    ]
-    started = []
-    try:
-        for training in pair:
-            started.append(training.start())
-            while not list(training.folder.glob("work/*/perun/*.sensors.json")):
-                assert started[-1].poll() is None, started[-1].communicate()
-                time.sleep(0.1)
-        # A sampler looks for others once in some seconds.
-        for training, process in zip(pair, started, strict=True):
-            while not any(
-                met_another(path) for path in training.folder.glob("work/*/perun/*.telemetry.csv")
-            ):
-                assert process.poll() is None, process.communicate()
-                time.sleep(0.1)
-        for process in started:
-            process.send_signal(signal.SIGTERM)
-            process.communicate()
-        yield pair
-    finally:
-        for process in started:
-            if process.poll() is None:
-                process.kill()
-                process.communicate()
-
-
-def test_two_runs_at_once_on_a_node_notice_each_other(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    monkeypatch.setenv(GROUP_VARIABLE, str(tmp_path / "samplers"))
-    pair: list[Training] = request.getfixturevalue("two_at_once")
-    assert all(met_another(only(training.work / "perun", "*.telemetry.csv")) for training in pair)

@@ -1,4 +1,4 @@
-"""`scalewatt status` of real trainings: under way, silent, stopped, killed, refused, finished, changed."""
+"""`scalewatt status` of real trainings: under way, stopped, killed, and finished."""
 
 from __future__ import annotations
 
@@ -7,78 +7,52 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from commands import PATIENCE_S, wait_for
 from training import CLUSTER
 from workspace import TINY, environment
 
-from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.cli import main
 from scalewatt.energies.account import write_energy
-from scalewatt.tracking.status import campaign_status
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
 LONG = "fourcastnet.pretrain-local-n002-lbs0002-full"
 SHORT = "resnet50-local-n002-lbs0016-full"
 POWERS = {"cpu": {"sockets": 1, "idle_w": 50, "rated_w": 150}, "gpu": None, "ram": None}
-PATIENCE_S = 120
 
 
-@dataclass(frozen=True)
-class Place:
-    """A folder with a campaign, a profile, and what its trainings leave."""
+@dataclass
+class Story:
+    """A folder with the tiny campaign, whose pre-training is long, and what its status was when."""
 
     folder: Path
-    data: Path
+    at: dict[str, dict[str, Any]] = field(default_factory=dict)
+    text: str = ""
 
-    @classmethod
-    def create(cls, folder: Path, data: Path) -> Place:
-        """The tiny campaign with a long pre-training."""
-        text = TINY.read_text().replace("epochs: 3\n", "epochs: 400\n")
-        (folder / "tiny.yaml").write_text(text)
-        place = cls(folder, data)
-        (folder / "profile").mkdir()
-        site = folder / "profile" / "cluster.yaml"
-        site.write_text(json.dumps(place.cluster()))
-        return place
+    def command(self, *options: str) -> list[str]:
+        site = str(self.folder / "cluster.json")
+        return ["status", "--site", site, "--results", str(self.folder / "results"), *options]
 
-    def cluster(self, launcher: str = "mpiexec -n {gpus}") -> dict[str, Any]:
-        roots = {name: str(self.data / name) for name in ("scans", "waves")}
-        return {
-            **CLUSTER,
-            "launcher": launcher,
-            "data_roots": roots,
-            "campaign": str(self.folder / "tiny.yaml"),
-            "work_root": str(self.folder / "work"),
-        }
-
-    def run_folder(self, configuration: str, repeat: int) -> Path:
-        return self.folder / "results" / "tiny" / "runs" / configuration / str(repeat)
-
-    def start(
-        self, configuration: str, repeat: int = 1, launcher: str = "mpiexec -n {gpus}"
-    ) -> subprocess.Popen[str]:
+    def start(self, configuration: str) -> subprocess.Popen[str]:
         """Start the next segment of a run, as the workflow's rule does."""
-        out = self.run_folder(configuration, repeat)
+        out = self.folder / "results" / "tiny" / "runs" / configuration / "1"
         out.mkdir(parents=True, exist_ok=True)
-        spec = run_spec(load_campaign(self.folder / "tiny.yaml"), configuration, repeat)
+        spec = run_spec(load_campaign(self.folder / "tiny.yaml"), configuration, 1)
         (out / "spec.json").write_text(spec.text)
-        cluster = out / "cluster.json"
-        cluster.write_text(json.dumps(self.cluster(launcher)))
         return subprocess.Popen(
             [
                 *(sys.executable, "-m", "scalewatt.cli", "train", str(out / "spec.json")),
-                *("--site", str(cluster), "--work", str(self.folder / "work" / "tiny")),
-                *("--out", str(out)),
+                *("--site", str(self.folder / "cluster.json"), "--out", str(out)),
+                *("--work", str(self.folder / "work" / "tiny")),
             ],
             env=environment(),
             stdin=subprocess.DEVNULL,
@@ -87,228 +61,113 @@ class Place:
             text=True,
         )
 
-    def status(self) -> dict[str, Any]:
-        """What the command prints with --json."""
-        cluster = load_cluster(self.folder / "profile" / "cluster.yaml")
-        campaign = load_campaign(self.folder / "tiny.yaml", cluster)
-        roots = self.folder / "results", self.folder / "work"
-        return json.loads(json.dumps(campaign_status(campaign, cluster, *roots).as_json()))
+    def print_status(self, *options: str) -> str:
+        """What the command prints."""
+        command = [sys.executable, "-m", "scalewatt.cli", *self.command(*options)]
+        return subprocess.check_output(command, env=environment(), text=True)
 
-    def arguments(self, *options: str) -> list[str]:
-        return [
-            *("status", "--site", str(self.folder / "profile" / "cluster.yaml")),
-            *("--results", str(self.folder / "results"), *options),
-        ]
+    def look(self, when: str = "now") -> dict[str, Any]:
+        self.at[when] = json.loads(self.print_status("--json"))
+        return self.at[when]
 
-    def run(self, configuration: str, repeat: int = 1) -> dict[str, Any]:
-        """One run's status."""
-        return only(self.status(), configuration, repeat)
+    def run(self, when: str, configuration: str = LONG) -> dict[str, Any]:
+        rows = self.at[when]["runs"]
+        return next(r for r in rows if (r["configuration"], r["repeat"]) == (configuration, 1))
 
-
-def only(status: dict[str, Any], configuration: str, repeat: int = 1) -> dict[str, Any]:
-    (found,) = (
-        run
-        for run in status["runs"]
-        if (run["configuration"], run["repeat"]) == (configuration, repeat)
-    )
-    return found
-
-
-def wait_for(condition: Any, what: str) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < until, f"no {what} within {PATIENCE_S} s"
-        time.sleep(0.2)
-
-
-def ended(process: subprocess.Popen[str]) -> int:
-    """Wait for a training's end and for that of all its processes."""
-    family = psutil.Process(process.pid).children(recursive=True)
-    process.communicate(timeout=PATIENCE_S)
-    psutil.wait_procs(family, timeout=30)
-    return process.returncode
-
-
-def is_training(run: dict[str, Any], segment: int) -> bool:
-    return run["segment"] == segment and run["samples_per_s"] is not None and run["epoch"] >= 2
-
-
-@dataclass
-class Seen:
-    """What was seen of one story of four trainings."""
-
-    place: Place
-    at: dict[str, dict[str, Any]]
-    text: str = ""
+    def is_training(self, segment: int) -> bool:
+        self.look()
+        run = self.run("now")
+        is_at_work = run["segment"] == segment and run["samples_per_s"] is not None
+        return is_at_work and run["epoch"] >= 2
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Iterator[Seen]:
-    place = Place.create(tmp_path_factory.mktemp("status"), data)
-    story = Seen(place, {"before": place.status()})
-    started: list[subprocess.Popen[str]] = []
+def story(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Iterator[Story]:
+    story = Story(tmp_path_factory.mktemp("status"))
+    text = TINY.read_text().replace("epochs: 3\n", "epochs: 400\n")
+    (story.folder / "tiny.yaml").write_text(text)
+    cluster = {
+        **CLUSTER,
+        "data_roots": {name: str(data / name) for name in ("scans", "waves")},
+        "campaign": str(story.folder / "tiny.yaml"),
+        "work_root": str(story.folder / "work"),
+    }
+    (story.folder / "cluster.json").write_text(json.dumps(cluster))
+    story.look("before")
+    first = story.start(LONG)
     try:
-        _tell(story, started)
-        yield story
+        wait_for(lambda: story.is_training(0))
+        story.look("running")
+        story.text = story.print_status()
+        first.send_signal(signal.SIGUSR1)
+        first.communicate(timeout=PATIENCE_S)
+        assert first.returncode == 75
+        story.look("stopped")
+        second = story.start(LONG)
+        wait_for(lambda: story.is_training(1))
+        family = psutil.Process(second.pid).children(recursive=True)
+        second.kill()
+        second.communicate()
+        psutil.wait_procs(family, timeout=30)
+        story.look("killed")
     finally:
-        for process in started:
-            if process.poll() is None:
-                process.kill()
+        first.kill()
+    short = story.start(SHORT)
+    output, _ = short.communicate(timeout=PATIENCE_S)
+    assert short.returncode == 0, output
+    story.look("trained")
+    out = story.folder / "results" / "tiny" / "runs" / SHORT / "1"
+    energy = story.folder / "results" / "tiny" / "energy" / SHORT / "1.parquet"
+    write_energy(out, out / "spec.json", POWERS, story.folder / "traces.parquet", energy)
+    story.look("accounted")
+    yield story
 
 
-def _tell(story: Seen, started: list[subprocess.Popen[str]]) -> None:
-    place, at = story.place, story.at
-
-    def start(*which: Any) -> subprocess.Popen[str]:
-        started.append(place.start(*which))
-        return started[-1]
-
-    first = start(LONG, 1)
-    wait_for(lambda: is_training(place.run(LONG), 0), "training")
-    at["running"] = place.status()
-    command = [sys.executable, "-m", "scalewatt.cli", *place.arguments()]
-    story.text = subprocess.check_output(command, env=environment(), text=True)
-    first.send_signal(signal.SIGSTOP)
-    (holder,) = place.folder.glob("work/tiny/*/holder.json")
-    os.utime(holder, (time.time() - 300, time.time() - 300))
-    at["silent"] = place.status()
-    first.send_signal(signal.SIGCONT)
-    first.send_signal(signal.SIGUSR1)
-    assert ended(first) == 75
-    at["stopped"] = place.status()
-
-    second = start(LONG, 1)
-    wait_for(lambda: place.run(LONG)["segment"] == 1, "second segment")
-    wait_for(lambda: is_training(place.run(LONG), 1), "training")
-    family = psutil.Process(second.pid).children(recursive=True)
-    second.kill()
-    second.communicate()
-    psutil.wait_procs(family, timeout=30)
-    at["killed"] = place.status()
-
-    assert start(LONG, 2, "mpirunx -n {gpus}").wait() == 1
-    at["refused"] = place.status()
-
-    assert ended(start(SHORT, 1)) == 0
-    at["trained"] = place.status()
-    energy = place.folder / "results" / "tiny" / "energy" / SHORT / "1.parquet"
-    traces = place.folder / "traces.parquet"
-    out = place.run_folder(SHORT, 1)
-    write_energy(out, out / "spec.json", POWERS, traces, energy)
-    at["accounted"] = place.status()
-
-    campaign = place.folder / "tiny.yaml"
-    changed = campaign.read_text().replace("epochs: 2, image_size", "epochs: 3, image_size")
-    campaign.write_text(changed)
-    at["changed"] = place.status()
-
-
-def test_a_run_that_nobody_started_is_not_started(seen: Seen) -> None:
-    before = seen.at["before"]
+def test_a_run_that_nobody_started_is_not_started(story: Story) -> None:
+    before = story.at["before"]
     assert before["counts"]["not_started"] == before["runs_total"] == len(before["runs"])
     assert (before["energy_kwh"], before["updates"]) == (0, 0)
-    assert only(before, LONG)["energy_kwh"] is None
+    assert story.run("before")["energy_kwh"] is None
 
 
-def test_a_running_one_says_how_far_and_how_fast_it_is(seen: Seen) -> None:
-    status = seen.at["running"]
-    run = only(status, LONG)
+def test_a_running_one_says_how_far_and_how_fast_it_is_and_what_it_used(story: Story) -> None:
+    run = story.run("running")
     assert (run["state"], run["segment"], run["epochs"]) == ("running", 0, 400)
-    assert run["updates"] == run["epoch"] * run["steps"] + run["step"] == status["updates"] > 0
+    updates = run["epoch"] * run["steps"] + run["step"]
+    assert run["updates"] == updates == story.at["running"]["updates"] > 0
     assert run["updates_total"] == 400 * run["steps"]
     assert run["host"] == os.uname().nodename and run["job"] is None
-    assert run["samples_per_s"] > 0
     assert run["silent_s"] is None and run["reason"] is None
     assert Path(run["log"]).name == "train.log"
-
-
-def test_what_is_left_of_a_running_one_goes_by_its_pace(seen: Seen) -> None:
-    status = seen.at["running"]
-    run = only(status, LONG)
+    seconds = run["progress_written_s"] - run["since_s"]
     per_update_s = run["left_s"] / (run["updates_total"] - run["updates"])
-    seconds = run["progress_written_s"] - run["since_s"]
     assert per_update_s < seconds / run["updates"], "without its start-up"
-
-
-def test_a_running_ones_energy_is_that_of_its_journal(seen: Seen) -> None:
-    run = only(seen.at["running"], LONG)
     assert run["power_w"] is None, "this machine has no sensor"
-    seconds = run["progress_written_s"] - run["since_s"]
     assert 0 < run["energy_kwh"] < 150 * (seconds + 30) / 3.6e6
     assert run["energy_known"]
+    assert f"{LONG} 1 " in story.text and "samples_per_s" in story.text
+    others = story.at["running"]["runs_total"] - 1
+    assert f"1 running, {others} not started" in story.text
 
 
-def test_the_text_names_what_runs(seen: Seen) -> None:
-    assert f"{LONG} 1 " in seen.text
-    others = seen.at["running"]["runs_total"] - 1
-    assert f"1 running, {others} not started" in seen.text
-    assert "samples_per_s" in seen.text
-
-
-def test_a_frozen_one_is_running_and_its_silence_is_told(seen: Seen) -> None:
-    run = only(seen.at["silent"], LONG)
-    assert run["state"] == "running"
-    assert 290 < run["silent_s"] < 400
-
-
-def test_one_stopped_at_a_checkpoint_waits_for_its_next_job(seen: Seen) -> None:
-    run = only(seen.at["stopped"], LONG)
-    assert (run["state"], run["segment"]) == ("stopped", 0)
-    assert only(seen.at["running"], LONG)["updates"] <= run["updates"] < run["updates_total"]
-    assert run["power_w"] is None
-    assert run["energy_kwh"] > only(seen.at["running"], LONG)["energy_kwh"]
-
-
-def test_one_whose_launcher_was_killed_waits_at_its_ranks_checkpoint_and_what_it_used_counts(
-    seen: Seen,
+def test_one_that_was_stopped_or_killed_waits_at_its_checkpoint_and_what_it_used_counts(
+    story: Story,
 ) -> None:
-    run, stopped = only(seen.at["killed"], LONG), only(seen.at["stopped"], LONG)
-    assert (run["state"], run["segment"]) == ("stopped", 1)
-    assert Path(run["log"]).exists()
-    assert run["updates"] >= stopped["updates"]
-    assert run["energy_kwh"] > stopped["energy_kwh"]
-    assert seen.at["killed"]["energy_kwh"] == pytest.approx(run["energy_kwh"])
+    running, stopped, killed = (story.run(when) for when in ("running", "stopped", "killed"))
+    assert (stopped["state"], stopped["segment"]) == ("stopped", 0)
+    assert running["updates"] <= stopped["updates"] <= killed["updates"] < stopped["updates_total"]
+    assert (killed["state"], killed["segment"]) == ("stopped", 1)
+    assert running["energy_kwh"] < stopped["energy_kwh"] < killed["energy_kwh"]
+    assert story.at["killed"]["energy_kwh"] == pytest.approx(killed["energy_kwh"])
 
 
-def test_one_whose_launcher_is_not_there_is_refused_with_the_reason(seen: Seen) -> None:
-    run = only(seen.at["refused"], LONG, 2)
-    assert run["state"] == "refused"
-    assert "'mpirunx' is not found" in run["reason"]
-    assert (run["segment"], run["energy_kwh"]) == (None, None)
-
-
-def test_a_finished_one_is_done_and_its_energy_is_counted_before_it_is_accounted_for(
-    seen: Seen,
-) -> None:
-    trained, accounted = (only(seen.at[when], SHORT) for when in ("trained", "accounted"))
+def test_a_finished_one_is_done_and_counts_before_it_is_accounted_for(story: Story) -> None:
+    trained, accounted = (story.run(when, SHORT) for when in ("trained", "accounted"))
     for run in (trained, accounted):
         assert run["state"] == "done"
         assert run["updates"] == run["updates_total"] > 0
     # The journal is what perun's file is made from.
     assert trained["energy_kwh"] == pytest.approx(accounted["energy_kwh"], rel=0.05)
-    counts = seen.at["accounted"]["counts"]
-    assert (counts["done"], counts["stopped"], counts["refused"]) == (1, 1, 1)
-
-
-def test_results_of_another_spec_are_out_of_date_and_what_they_used_was_used(seen: Seen) -> None:
-    before, after = seen.at["accounted"], seen.at["changed"]
-    run = only(after, SHORT)
-    assert (run["state"], run["updates"]) == ("out_of_date", None)
-    assert "another spec" in run["reason"]
-    assert after["energy_kwh"] == pytest.approx(before["energy_kwh"])
-    spent = only(before, SHORT)["energy_kwh"]
-    assert after["superseded_energy_kwh"] == pytest.approx(spent)
-    assert only(after, LONG)["state"] == "stopped"
-
-
-def test_the_command_prints_one_object_with_all_runs(
-    seen: Seen, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(seen.place.arguments("--json")) == 0
-    printed = capsys.readouterr()
-    assert printed.err == ""
-    now, before = json.loads(printed.out), seen.at["changed"]
-    assert {**now, "asked_s": 0} == {**before, "asked_s": 0}
 
 
 def test_a_wrong_site_is_named_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:

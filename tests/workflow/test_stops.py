@@ -12,7 +12,8 @@ from typing import Any
 
 import psutil
 import pytest
-from test_interruptions import PATIENCE_S, checkpointed, wait_for
+from commands import PATIENCE_S, wait_for
+from test_interruptions import checkpointed
 from test_resume import WAVES, assert_same_training
 from training import Training
 
@@ -57,7 +58,7 @@ def test_scancel_which_signals_every_process_stops_a_run_at_a_checkpoint(
 ) -> None:
     training = long_run(tmp_path / "run", data)
     process = training.start()
-    wait_for(lambda: checkpointed(training), "checkpoint")
+    wait_for(lambda: checkpointed(training))
     launching = psutil.Process(process.pid)
     everybody = [launching, *launching.children(recursive=True)]
     assert len(everybody) >= 7, "launching, mpiexec, 2 ranks, 1 sampler, 2 loader workers"
