@@ -34,7 +34,7 @@ from scalewatt.common.files import file_sha256, read_json
 from scalewatt.common.settings import json_schema
 from scalewatt.energies.account import write_energy
 from scalewatt.recordings.journal import beside
-from scalewatt.recordings.stages import EVENTS_SCHEMA, STAGES_SCHEMA
+from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.registration.run_descriptions import RunDescription
 from scalewatt.results.figures.footnotes import repeat_seeds
 from scalewatt.results.tables.run_row import Facility, RunFiles, run_row
@@ -302,7 +302,7 @@ def test_a_run_folder_of_ours_may_have_no_stages_or_one_that_never_ended(
 ) -> None:
     bench.journal("run/perun/segment-000.n1.csv")
     row = {"segment": 0, "stage": "train", "epoch": 0, "start_s": T0 + 1, "end_s": None}
-    table = pa.Table.from_pylist([] if ended else [row], schema=STAGES_SCHEMA)
+    table = pa.Table.from_pylist([] if ended else [row], schema=EVENTS_SCHEMA)
     pq.write_table(table, bench.folder / "run" / "events.parquet")
     bench.done(bench.describe(bench.folder / "run"))
     events = pq.read_table(bench.results / "runs" / ONE / "1" / "events.parquet")

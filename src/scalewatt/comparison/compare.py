@@ -8,10 +8,10 @@ from typing import Any
 
 import pandas as pd
 
+from scalewatt.common.columns import schema
 from scalewatt.common.errors import InputError
 from scalewatt.comparison.matching import KEY, differences, match
 from scalewatt.comparison.sources import Source, find_folder, read_source
-from scalewatt.results.columns import schema
 from scalewatt.results.tables.frames import frame_of, records, write_frame
 from scalewatt.results.tables.ratios import CAMPAIGN, ratios
 

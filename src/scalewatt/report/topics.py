@@ -12,12 +12,13 @@ import pandas as pd
 import yaml
 from markupsafe import Markup
 
+from scalewatt.common.columns import columns
 from scalewatt.figures import figure_data as data
 from scalewatt.report import data_quality_section as quality
 from scalewatt.report import provenance_section as provenance
 from scalewatt.report.html_tables import Part, grid
 from scalewatt.report.results import Results
-from scalewatt.results.columns import columns, label, metric_label, with_unit_of
+from scalewatt.results.columns import label, metric_label, with_unit_of
 from scalewatt.results.tables.estimates import estimated_ends
 from scalewatt.results.text.number_format import percent
 
@@ -44,7 +45,7 @@ class Topic:
     rows: str = ""
     """Which rows, as pandas' `query` has it."""
     headings: Mapping[str, str] = field(default_factory=dict)
-    """Of columns that have no label in results/columns.csv."""
+    """Of columns that have no label in common/columns.csv."""
     name: str = ""
     """Its id on the page; default: its heading."""
     folded: bool = False
