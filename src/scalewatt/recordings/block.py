@@ -77,7 +77,7 @@ class Block:
         return sampling_period(self.time_s)
 
     @property
-    def ends_s(self) -> tuple[float, float] | None:
+    def span_s(self) -> tuple[float, float] | None:
         """First and last time of the samples in order; None without any."""
         if not self.in_order.size:
             return None
@@ -160,18 +160,16 @@ def blocks_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Block]]:
     nodes: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         nodes.setdefault(row["node"], []).append(row)
-    return {node: blocks_by_time(node, _with_values(nodes[node])) for node in sorted(nodes)}
-
-
-def _with_values(rows: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    kept = [row for row in rows if np.isfinite(row["values"]).any()]
-    known = {(row["kind"], row["index"]) for row in kept if row["quantity"] != "utilisation"}
-    for row in rows:
-        device = row["kind"], row["index"]
-        if row["quantity"] != "utilisation" and device not in known:
-            kept.append(row)
-            known.add(device)
-    return kept or rows[:1]
+    blocks = {}
+    for node, of_node in sorted(nodes.items()):
+        kept = [row for row in of_node if np.isfinite(row["values"]).any()]
+        known = {(row["kind"], row["index"]) for row in kept if row["quantity"] != "utilisation"}
+        for row in (row for row in of_node if row["quantity"] != "utilisation"):
+            if (device := (row["kind"], row["index"])) not in known:
+                kept.append(row)
+                known.add(device)
+        blocks[node] = blocks_by_time(node, kept or of_node[:1])
+    return blocks
 
 
 def sampling_period(time_s: Floats) -> float:
