@@ -107,17 +107,6 @@ def test_series_of_two_nodes_with_a_label_are_two_nodes(tmp_path: Path) -> None:
     assert list(recording.nodes) == ["n0", "n1"] and recording.flags == ()
 
 
-def test_the_counter_of_a_whole_module_is_the_nodes(tmp_path: Path) -> None:
-    label = {"modelName": "NVIDIA GH200 480GB"}
-    counter = {T0 + s: 1e9 + 600_000 * s for s in range(SECONDS)}
-    labels = {"gpu": "0", "Hostname": "n1", **label}
-    module = result("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", labels, counter)
-    account = account_of(written(tmp_path, answer(dcgm("n1", 0, range(SECONDS), **label), module)))
-    assert account.joules("gpu") == pytest.approx(true_j(), rel=1e-2)
-    assert account.joules("node") == pytest.approx(600 * (SECONDS - 1))
-    assert account.scope == "gpu"
-
-
 def alternating(second: int) -> float:
     """Power of a GPU that works in every other second."""
     return 100.0 + 200 * (second % 2) + second % 3
@@ -203,33 +192,6 @@ def test_exporters_give_the_energies_of_their_devices(
     assert list(recording.nodes) == ["n1"] and recording.flags == ()
     kinds = {sensor.kind for sensor in sensors(recording)}
     assert {kind: account.joules(kind) for kind in kinds} == pytest.approx(truth)
-
-
-def test_packages_that_two_exporters_name_differently_count_once(tmp_path: Path) -> None:
-    energies = {T0 + s: 1e5 + 50.0 * s for s in range(SECONDS)}
-    results = [
-        result(metric, {**labels, "instance": "n1:9100"}, energies)
-        for i in (0, 1)
-        for metric, labels in (
-            ("kepler_node_cpu_joules_total", {"zone": "package", "path": f"intel-rapl:{i}"}),
-            ("node_rapl_package_joules_total", {"index": str(i)}),
-        )
-    ]
-    account = account_of(written(tmp_path, answer(*results)))
-    assert account.joules("cpu") == pytest.approx(2 * 50 * (SECONDS - 1))
-
-
-def test_hwmon_is_the_nodes_meter(tmp_path: Path) -> None:
-    results = [
-        result(
-            "node_hwmon_power_average_watt",
-            {"chip": chip, "instance": "n1"},
-            {T0 + s: power + s % 2 for s in range(SECONDS)},
-        )
-        for chip, power in (("platform_power_meter", 500.0), ("0000:04:00_0", 8.0))
-    ]
-    (sensor,) = sensors(read_foreign(written(tmp_path, answer(*results))))
-    assert (sensor.kind, round(sensor.values.mean())) == ("node", 500)
 
 
 @pytest.mark.parametrize(

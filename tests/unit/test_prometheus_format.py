@@ -18,7 +18,6 @@ from scalewatt.common.errors import InputError
 from scalewatt.recordings.block import Recording
 from scalewatt.recordings.detect import read_foreign
 from scalewatt.recordings.tables import Options
-from scalewatt.recordings.terms import INSTANTANEOUS
 
 POWER, ENERGY = "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
 T0 = 1_717_144_753
@@ -88,16 +87,6 @@ def test_of_a_divided_gpu_one_part_counts() -> None:
     recording = read(answer(series))
     assert of_gpu(recording, 0).values.tolist() == [52.746, 52.746]
     assert [flag["code"] for flag in recording.flags] == ["second_sensor"] * 2
-
-
-def test_identity_and_model_are_kept_and_hosts_are_nodes() -> None:
-    series = [(labels(0, host), [(T0, 60 + n)]) for n, host in enumerate(("n2", "n1"))]
-    recording = read(answer(series))
-    assert tuple(recording.nodes) == ("n1", "n2")
-    assert [(s.uuid, s.values[0], s.samples) for s in sensors(recording)] == [
-        ("GPU-n1-0", 61, INSTANTANEOUS),
-        ("GPU-n2-0", 60, INSTANTANEOUS),
-    ]
 
 
 @pytest.mark.parametrize("torn", [0, 1, 40])
