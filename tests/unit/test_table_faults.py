@@ -178,24 +178,6 @@ def test_grafanas_hosts_are_those_of_the_gpus(tmp_path: Path, labels: str) -> No
     assert list(alone.nodes) == ["10.0.0.1"]
 
 
-@pytest.mark.parametrize(
-    ("limits", "expected"),
-    [
-        (["200.00 W", "400.00 W", "300.00 W"], 400),
-        (["40", "400.00 W", "[N/A]"], 400),
-        (["0.00 W", "[N/A]", "[Unknown Error]"], np.nan),
-    ],
-)
-def test_the_largest_limit_of_a_gpu_counts(
-    tmp_path: Path, limits: list[str], expected: float
-) -> None:
-    rows = [f"{13 + n}.000, 0, {limit}, 61.00 W" for n, limit in enumerate(limits)]
-    recording = read(tmp_path, smi(*rows, fields="index, power.limit [W], "))
-    assert recording.nodes["n1"][0].sensors["limit_w"].to_list() == pytest.approx(
-        [expected], nan_ok=True
-    )
-
-
 def test_times_of_the_hour_that_comes_twice_are_refused(tmp_path: Path) -> None:
     rules = by_time(time={"column": "t", "zone": "Europe/Berlin"})
     rows = [f"2024-10-27 {hour:02d}:10:00,61" for hour in (1, 2, 2, 3)]

@@ -246,44 +246,6 @@ def test_dcgms_numbers_that_stand_for_a_missing_value_are_none() -> None:
     np.testing.assert_array_equal(of_gpu(recording, 0, "counter").values, [np.nan, 5551899.58])
 
 
-def test_a_wide_table_has_a_column_for_each_device() -> None:
-    rules = [
-        {"column": "gpu0", "kind": "gpu", "index": 0, "unit": "W", "limit_w": 400},
-        {"column": "gpu1", "kind": "gpu", "index": 1, "unit": "W", "quantity": "mean_power"},
-        {"column": "load", "kind": "gpu", "index": 0, "unit": "%"},
-        {"column": "pdu", "kind": "node", "unit": "W", "origin": "estimated", "name": "rack 7"},
-    ]
-    text = f"t,gpu0,gpu1,load,pdu\n{T0},61,71,50,300\n{T0 + 1},62,72,60,310\n"
-    recording = read(text, {**RULES, "sensors": rules})
-    assert of_gpu(recording, 0).values.tolist() == [61, 62] and of_gpu(recording, 0).limit_w == 400
-    assert of_gpu(recording, 1, "mean_power").values.tolist() == [71, 72]
-    assert of_gpu(recording, 0, "utilisation").values.tolist() == [0.5, 0.6]
-    (node,) = [sensor for sensor in sensors(recording) if sensor.kind == "node"]
-    assert (node.name, node.origin, node.values[0]) == ("rack 7", "estimated", 300)
-    assert sensors(recording)[0].time_s.tolist() == [T0, T0 + 1] and not recording.flags
-
-
-def test_rows_are_taken_by_what_stands_in_them_and_nodes_by_a_column() -> None:
-    rows = ["a|cpu|x1|50", "a|gpu|x0|60", "b|gpu|x9|70", "b|gpu|x0|80"]
-    of_gpus = {"where": {"kind": "gpu"}, "node_column": "host", "index_column": "dev"}
-    rules = {
-        "header": ["t", "host", "kind", "dev", "p"],
-        "delimiter": "|",
-        "time": {"column": "t", "unit": "s"},
-        "sensors": [
-            {**SENSOR, **of_gpus},
-            {**SENSOR, "kind": "cpu", "where": {"kind": "cpu"}, "node": "a"},
-        ],
-    }
-    series = sensors(read("".join(f"{T0}|{row}\n" for row in rows), rules))
-    assert sorted((s.node, s.kind, s.index, s.values.tolist()) for s in series) == [
-        ("a", "cpu", 0, [50.0]),
-        ("a", "gpu", 0, [60.0]),
-        ("b", "gpu", 0, [80.0]),
-        ("b", "gpu", 9, [70.0]),
-    ]
-
-
 # --- accounts of tables ---------------------------------------------------------------------------
 
 
