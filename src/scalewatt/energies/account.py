@@ -33,9 +33,9 @@ from scalewatt.energies.node import (
     UNUSED_GPU,
     KindEnergy,
     Node,
+    list_sensors,
     node_kinds,
     node_window,
-    sensors_of,
 )
 from scalewatt.energies.stages import (
     STAGES,
@@ -50,7 +50,7 @@ from scalewatt.energies.tables import Accounts, Collected, tables
 from scalewatt.energies.traces import Traces, write_traces
 from scalewatt.provenance.rank_placement import held_gpus
 from scalewatt.recordings.block import Block, Recording
-from scalewatt.recordings.detect import copies_of, joined, read_foreign
+from scalewatt.recordings.detect import join_recordings, list_copies, read_foreign
 from scalewatt.recordings.journal import journal_files, read_journal
 from scalewatt.recordings.node_names import nodes_by_name, same_node
 from scalewatt.recordings.perun_file import open_perun_file
@@ -94,7 +94,7 @@ class Run:
     @property
     def recordings(self) -> Path:
         """Folder of its recordings."""
-        return recordings_of(self.folder)
+        return find_recordings(self.folder)
 
     @property
     def operating_point(self) -> Mapping[Any, float]:
@@ -226,8 +226,8 @@ def open_segment(folder: Path, number: int) -> Iterator[Segment]:
             part = read_json_object(asked) if asked.exists() else {}
             names = part.get("run"), part.get("round")
             readers.append(lambda: files.enter_context(open_perun_file(path, *names)))
-        if not readers and (copies := copies_of(folder, number)):
-            readers.append(lambda: joined([read_foreign(*copy) for copy in copies]))
+        if not readers and (copies := list_copies(folder, number)):
+            readers.append(lambda: join_recordings([read_foreign(*copy) for copy in copies]))
         recordings: list[Recording] = []
         telemetry, flags = read_telemetry(sorted(folder.glob(f"{stem}.*.telemetry.csv")))
         for read in readers:
@@ -239,7 +239,7 @@ def open_segment(folder: Path, number: int) -> Iterator[Segment]:
         yield Segment(number, recordings, telemetry, tuple(flags))
 
 
-def recordings_of(folder: Path) -> Path:
+def find_recordings(folder: Path) -> Path:
     """Folder of a run's recordings: perun/, or else the run folder."""
     perun = folder / "perun"
     return perun if perun.is_dir() else folder
@@ -419,7 +419,7 @@ def _read_nodes(rows: Collected, run: Run, segment: Segment) -> Iterator[Node]:
                 window, overlap_s = (begin_s, window[1]), begin_s - window[0]
             before.append(recorded)
             ahead_s = next((s for h, s in offsets.items() if nodes[h] == nodes[node.name]), 0.0)
-        gpus = ((sensor.row.index, sensor.row.uuid) for sensor in sensors_of(node.blocks))
+        gpus = ((sensor.row.index, sensor.row.uuid) for sensor in list_sensors(node.blocks))
         held = run.used_gpus(node.name, gpus, segment.number, segment.hosts)
         yield replace(
             node,

@@ -18,8 +18,8 @@ from scalewatt.energies.node import (
     UNUSED_GPU,
     KindEnergy,
     Node,
-    part_of,
-    tolerance_of,
+    physical_kind,
+    relative_tolerance,
 )
 from scalewatt.energies.stages import Window, seconds_where
 from scalewatt.recordings.block import Block, sensor_frame
@@ -104,7 +104,7 @@ def _gpu_checks(node: Node, kinds: Iterable[KindEnergy]) -> Iterator[Row]:
     gpus = {
         device.row.index: (kind.device_kind, device.curve)
         for kind in kinds
-        if part_of(kind.device_kind) == "gpu" and kind.origin == MEASURED
+        if physical_kind(kind.device_kind) == "gpu" and kind.origin == MEASURED
         for device in kind.devices
     }
     for block, sensor, values in readings(node.telemetry, "energy_total"):
@@ -128,7 +128,7 @@ def _perun_checks(node: Node, kinds: Sequence[KindEnergy]) -> Iterator[Row]:
     """
     for kind in (k for k in kinds if k.devices and k.device_kind in node.perun_j):
         # GPUs that the run did not hold are in perun's total too.
-        parts = [other for other in kinds if part_of(other.device_kind) == kind.device_kind]
+        parts = [other for other in kinds if physical_kind(other.device_kind) == kind.device_kind]
         codes = {each["code"] for part in parts for each in part.flags}
         is_whole = all(part.coverage is None or part.coverage > 1 - 1e-9 for part in parts)
         # Of power perun takes the same trapezoids.
@@ -161,7 +161,7 @@ def _meter_checks(node: Node, kinds: Sequence[KindEnergy]) -> Iterator[Row]:
             **{"source": METERS.get(device.row.name, NODE_METER), "duration_s": span[1] - span[0]},
             "energy_j": meter.recorded_j(span) if known else None,
             "recorded_j": sum(p.recorded_j(span) for p in measured.values()) if scope else None,
-            **{"tolerance": tolerance_of(device.validated.power_w), "recorded_scope": scope},
+            **{"tolerance": relative_tolerance(device.validated.power_w), "recorded_scope": scope},
         }
 
 

@@ -213,7 +213,7 @@ class KindEnergy:
         return pd.concat([same.assign(**row) for row in rows], ignore_index=True)
 
 
-def part_of(kind: str) -> str:
+def physical_kind(kind: str) -> str:
     """gpu of the GPUs that the run did not hold, any other kind as it is."""
     return kind.removeprefix("unused_")
 
@@ -230,7 +230,7 @@ def node_window(blocks: Iterable[Block]) -> Window | None:
     return (float(np.min(spans)), float(np.max(spans))) if spans else None
 
 
-def sensors_of(blocks: Iterable[Block], period_s: float | None = None) -> list[Sensor]:
+def list_sensors(blocks: Iterable[Block], period_s: float | None = None) -> list[Sensor]:
     """Sensors of all blocks."""
     return [Sensor(row, block, i, period_s) for block in blocks for i, row in enumerate(block.rows)]
 
@@ -241,7 +241,7 @@ def node_kinds(node: Node) -> list[KindEnergy]:
     If the node's meter is all that there is, nothing is expected or estimated of its parts.
     """
     blocks = [_as_named(block, node.model) for block in node.blocks]
-    sensors = [s for s in sensors_of(blocks, node.period_s) if s.row.quantity != "utilisation"]
+    sensors = [s for s in list_sensors(blocks, node.period_s) if s.row.quantity != "utilisation"]
     recorded = {sensor.row.kind for sensor in sensors}
     if recorded == {terms.NODE}:
         node = replace(node, powers={}, held=None, expected_gpus=None, lost_s=0.0)
@@ -249,7 +249,7 @@ def node_kinds(node: Node) -> list[KindEnergy]:
     for kind in (*terms.DEVICE_KINDS, terms.NODE) if terms.NODE in recorded else terms.DEVICE_KINDS:
         of_kind = [sensor for sensor in sensors if sensor.row.kind == kind]
         if not of_kind and node.powers.get(kind):
-            of_kind = sensors_of(estimates(kind, blocks, node.powers[kind]), node.period_s)
+            of_kind = list_sensors(estimates(kind, blocks, node.powers[kind]), node.period_s)
         devices, flags = _devices(kind, of_kind, node)
         held = node.held if kind == "gpu" else None
         used = [device for device in devices if held is None or device.row.index in held]
@@ -325,7 +325,7 @@ def _counts_more(counter: Sensor, power: Sensor, window: Window) -> bool:
     if power.row.quantity == "counter":
         return False
     counted_j, power_j, _ = _energies(counter, power, window)
-    return counted_j > (1 + tolerance_of(power.validated.power_w)) * power_j
+    return counted_j > (1 + relative_tolerance(power.validated.power_w)) * power_j
 
 
 def _energies(first: Sensor, other: Sensor, window: Window) -> tuple[float, float, float]:
@@ -342,7 +342,7 @@ def _energies(first: Sensor, other: Sensor, window: Window) -> tuple[float, floa
     return first_j, other_j, end - begin
 
 
-def tolerance_of(power_w: Floats) -> float:
+def relative_tolerance(power_w: Floats) -> float:
     """Relative tolerance of a power that was read now and then, by the spread of its readings."""
     known_w = power_w[np.isfinite(power_w)]
     if known_w.size < 2 or known_w.mean() <= 0:
@@ -370,7 +370,7 @@ def _kind_energy(
     kind: str, devices: Sequence[Sensor], flags: Sequence[Flag], node: Node
 ) -> KindEnergy:
     """Energy of the devices of a kind, of which some or all may lack a sensor."""
-    name, rated = node.name, node.powers.get(part_of(kind)) or {}
+    name, rated = node.name, node.powers.get(physical_kind(kind)) or {}
     expected = node.expected_gpus if kind == "gpu" else None
     # What the run held exists, with or without a sensor.
     exists = bool(rated) and expected != 0
@@ -400,7 +400,7 @@ def _kind_energy(
     # If nothing tells what a device can draw, what its like drew or none exceeds
     rated_w = float(rated.get("rated_w") or rated.get("power_w") or 0.0)
     most_w = [max(device.most_w, rated_w) for device in devices]
-    most_w = [w or max(most_w) or terms.PLAUSIBLE_W[part_of(kind)] for w in most_w]
+    most_w = [w or max(most_w) or terms.PLAUSIBLE_W[physical_kind(kind)] for w in most_w]
 
     # The longest sampling period; of GPUs no less than what their sensors may average over
     periods_s = [max(device.block.step_s, node.period_s or 0.0) for device in devices]
@@ -421,7 +421,7 @@ def _kind_energy(
         most_w=tuple(most_w),
         lacking_w=(count - len(devices)) * max(most_w),
         # The GPUs that are known to be this run's can be told from another's.
-        shared=node.shared_s > 0 and not (part_of(kind) == "gpu" and node.held is not None),
+        shared=node.shared_s > 0 and not (physical_kind(kind) == "gpu" and node.held is not None),
     )
 
 

@@ -23,7 +23,7 @@ from scalewatt.energies.account import (
     Segment,
     account,
     account_segment,
-    recordings_of,
+    find_recordings,
     segment_numbers,
 )
 from scalewatt.energies.node import UNUSED_GPU
@@ -136,7 +136,7 @@ def read_account(
     events = read_stages(Path(reading.stages)) if reading.stages else None
     files: list[tuple[Path, Options]] = []
     if path.is_dir():
-        if segment_numbers(recordings_of(path)) or (path / "spec.json").exists():
+        if segment_numbers(find_recordings(path)) or (path / "spec.json").exists():
             return _account_for_run(path, reading, events, traces)
         named = reading.node if isinstance(reading.node, Mapping) else {}
         if unknown := sorted(name for name in named if not (path / name).is_file()):
@@ -197,7 +197,7 @@ def only_segment(
     with ExitStack() as stack:
         if files:
             stages = [Path(reading.stages)] if reading.stages else []
-            recording = detect.joined([detect.read_foreign(*file) for file in files])
+            recording = detect.join_recordings([detect.read_foreign(*file) for file in files])
             flags = detect.flag_unread(path, [*(file for file, _ in files), *stages])
         elif is_journal(path):
             recording = read_journal([path])

@@ -131,7 +131,7 @@ def sensor_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame([{**SENSOR, **row} for row in rows], columns=list(SENSOR))
 
 
-def blocks_by_time(node: str, rows: Iterable[Mapping[str, Any]]) -> list[Block]:
+def make_node_blocks(node: str, rows: Iterable[Mapping[str, Any]]) -> list[Block]:
     """Blocks of a node's sensors, each of those that were read at the same times.
 
     Rows are those of a frame of sensors, with `time_s` and `values`, (n,), and `flags` if there are any.
@@ -151,8 +151,8 @@ def blocks_by_time(node: str, rows: Iterable[Mapping[str, Any]]) -> list[Block]:
     ]
 
 
-def blocks_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Block]]:
-    """Blocks of each node, of rows as `blocks_by_time` takes them with their `node`.
+def make_blocks(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Block]]:
+    """Blocks of each node, of rows as `make_node_blocks` takes them with their `node`.
 
     Sensors without a value are left out; of a device without any the first of its power and energy stays, so
     that it is known to be without.
@@ -168,7 +168,7 @@ def blocks_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Block]]:
             if (device := (row["kind"], row["index"])) not in known:
                 kept.append(row)
                 known.add(device)
-        blocks[node] = blocks_by_time(node, kept or of_node[:1])
+        blocks[node] = make_node_blocks(node, kept or of_node[:1])
     return blocks
 
 

@@ -24,10 +24,10 @@ import pandas as pd
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json_object
 from scalewatt.recordings import tables
-from scalewatt.recordings.block import Block, Recording, blocks_of
+from scalewatt.recordings.block import Block, Recording, make_blocks
 from scalewatt.recordings.node_names import nodes_by_name
 from scalewatt.recordings.prometheus import DEVICE, read_prometheus, recognises
-from scalewatt.recordings.tables import NO_OPTIONS, Options, Preset, node_of
+from scalewatt.recordings.tables import NO_OPTIONS, Options, Preset, name_node
 from scalewatt.recordings.terms import NODE, Flag, flag
 from scalewatt.recordings.times import zone_named
 from scalewatt.recordings.totals import read_totals
@@ -124,7 +124,7 @@ def read_foreign(path: Path, options: Options = NO_OPTIONS) -> Recording:
     except (InputError, csv.Error) as error:
         raise InputError(f"{path}: {error}") from error
     flags = tuple({**each, "detail": f"{path.name}: {each['detail']}"} for each in recording.flags)
-    by_file = node_of(path, NO_OPTIONS)
+    by_file = name_node(path, NO_OPTIONS)
     is_named = options.node is not None or list(recording.nodes) != [by_file]
     return replace(recording, flags=flags, named_by_file=() if is_named else (by_file,))
 
@@ -140,7 +140,7 @@ def options_content(options: Options) -> dict[str, str]:
     return {name: value.name if isinstance(value, Path) else value for name, value in given.items()}
 
 
-def copies_of(folder: Path, segment: int) -> list[tuple[Path, Options]]:
+def list_copies(folder: Path, segment: int) -> list[tuple[Path, Options]]:
     """List the copies of a segment's recordings in a run folder, with their options."""
     copies = []
     for path in sorted(folder.glob(recording_name(segment, "*"))):
@@ -156,7 +156,7 @@ def copies_of(folder: Path, segment: int) -> list[tuple[Path, Options]]:
 # --- joining files ------------------------------------------------------------------------------------
 
 
-def joined(records: Sequence[Recording]) -> Recording:
+def join_recordings(records: Sequence[Recording]) -> Recording:
     """Join the recordings of one run, of several nodes and formats.
 
     Samples of one sensor in several files follow each other in time; time that several have counts once
@@ -179,7 +179,7 @@ def joined(records: Sequence[Recording]) -> Recording:
     rows = [_one_after_the_other(same.sort_values("begin_s"), flags) for same in parts]
     nodes: dict[str, list[Block]] = {node: [] for node in sorted({*names.values()})}
     return Recording(
-        nodes=nodes | blocks_of(rows),
+        nodes=nodes | make_blocks(rows),
         clock_known=not unknown,
         period_s=None,
         source=records[0].source,
@@ -190,7 +190,7 @@ def joined(records: Sequence[Recording]) -> Recording:
 
 
 def _sensors(record: Recording, names: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """Rows for `blocks_of` of a recording's sensors, with their file and the ends of their time."""
+    """Rows for `make_blocks` of a recording's sensors, with their file and the ends of their time."""
     for node, blocks in record.nodes.items():
         facts = {
             "node": names[node],

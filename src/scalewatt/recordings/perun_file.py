@@ -24,7 +24,7 @@ import numpy as np
 
 from scalewatt.common.errors import InputError
 from scalewatt.recordings import terms
-from scalewatt.recordings.block import Block, LazyNodes, Recording, blocks_by_time
+from scalewatt.recordings.block import Block, LazyNodes, Recording, make_node_blocks
 from scalewatt.recordings.terms import Flag, flag
 
 EXPECTED = "expected an HDF5 file written by perun 0.3 to 1.0, with nodes/<run>/nodes/<round>"
@@ -245,7 +245,7 @@ def _read_host(
                 if is_power and row["values"].size:
                     part = flag("second_sensor", row["name"], f"the CPU alone; {whole}")
                     row["flags"].append(part)
-    return blocks_by_time(host, rows)
+    return make_node_blocks(host, rows)
 
 
 def _row(name: str, kind: str) -> Row:

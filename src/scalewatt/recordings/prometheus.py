@@ -27,8 +27,8 @@ import numpy as np
 import pandas as pd
 
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.block import Recording, blocks_of
-from scalewatt.recordings.tables import Options, damage_flags, decoded, node_of
+from scalewatt.recordings.block import Recording, make_blocks
+from scalewatt.recordings.tables import Options, damage_flags, decoded, name_node
 from scalewatt.recordings.terms import Flag, flag, gpu_quantity
 from scalewatt.recordings.times import as_numbers, within
 
@@ -83,9 +83,9 @@ def read_prometheus(path: Path, options: Options) -> Recording:
     begins = samples.groupby("series")["time_s"].min().rename("begin_s")
     sensors = sensors.merge(begins, on="series").sort_values(["begin_s", "series"])
     sensors["sure"] = (sensors["node"] + sensors["uuid"] != "") | bool(options.node)
-    sensors["node"] = sensors["node"].replace("", node_of(path, options))
+    sensors["node"] = sensors["node"].replace("", name_node(path, options))
     flags = [*damage_flags(damaged, False), *_merge_nodes(sensors)]
-    nodes = blocks_of(_join_series(_number_devices(sensors), samples, flags))
+    nodes = make_blocks(_join_series(_number_devices(sensors), samples, flags))
     return Recording(nodes, True, None, str(path), tuple(flags), format="prometheus")
 
 
@@ -196,7 +196,7 @@ def _number_devices(sensors: pd.DataFrame) -> pd.DataFrame:
 def _join_series(
     sensors: pd.DataFrame, samples: pd.DataFrame, flags: list[Flag]
 ) -> Iterator[dict[str, Any]]:
-    """Rows of sensors for `blocks_of`, with values in W, J or as a share, joined in time.
+    """Rows of sensors for `make_blocks`, with values in W, J or as a share, joined in time.
 
     Where exporters, or parts of a GPU, share time the first counts.
     """

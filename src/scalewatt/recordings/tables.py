@@ -28,7 +28,7 @@ import pyarrow.csv
 from scalewatt.common.errors import InputError, one_of, shown
 from scalewatt.common.settings import validated
 from scalewatt.common.yaml_files import read_yaml
-from scalewatt.recordings.block import SENSOR, Recording, blocks_of
+from scalewatt.recordings.block import SENSOR, Recording, make_blocks
 from scalewatt.recordings.table_description import TableDescription
 from scalewatt.recordings.terms import Flag, Floats, flag, gpu_quantity
 from scalewatt.recordings.times import BEGIN, LOCAL, UNIX, as_numbers, read_times
@@ -84,7 +84,7 @@ class Options:
 NO_OPTIONS = Options()
 
 
-def node_of(path: Path, options: Options) -> str:
+def name_node(path: Path, options: Options) -> str:
     """Name of the node that a file without one is of: the user's, or the file's up to its first point."""
     return options.node or path.name.split(".")[0] or str(path)
 
@@ -198,7 +198,7 @@ def _heading(lines: list[str], rules: Preset) -> tuple[list[str], str, list[str]
 
     Raises InputError where it is missing, changes, or lacks a column that is described.
     """
-    needed = [*rules.get("heading", ())] or [*_columns(rules)]
+    needed = [*rules.get("heading", ())] or [*_named_columns(rules)]
     if header := rules.get("header"):
         lines = [_delimiter(lines[0], rules).join(header), *lines]
         needed = [re.escape(name) for name in header]
@@ -207,7 +207,9 @@ def _heading(lines: list[str], rules: Preset) -> tuple[list[str], str, list[str]
     heads = {i: cells for i, cells in marked.items() if _is_heading(cells, needed)}
     if rules["name"] == DESCRIBED:
         cells = next(iter((heads or marked).values()), _cells(lines[0], rules))
-        for name in (name for p, name in _columns(rules).items() if not _is_heading(cells, [p])):
+        for name in (
+            name for p, name in _named_columns(rules).items() if not _is_heading(cells, [p])
+        ):
             raise InputError(f"has no column {shown(name)}; {one_of(name, cells[:30])[:500]}")
     if not heads:
         example = "header: [timestamp, index, power.draw]"
@@ -219,19 +221,19 @@ def _heading(lines: list[str], rules: Preset) -> tuple[list[str], str, list[str]
     return cells, _delimiter(lines[first], rules), below
 
 
-def _columns(rules: Preset) -> dict[str, str]:
+def _named_columns(rules: Preset) -> dict[str, str]:
     """Patterns of the columns that a description names, with or without a unit, and their names."""
     named = [[name] for key in ("column", "duration") for name in _names(rules["time"].get(key))]
     for rule in (rules, *rules["sensors"]):
         named += [_names(rule[key]) for key in ("column", *LABELS) if key in rule]
         named += [[name] for name in rule.get("where", ())]
-    patterns = {_named(names): names[0] for names in named}
+    patterns = {_name_pattern(names): names[0] for names in named}
     return patterns | {
         rule["pattern"]: rule["pattern"] for rule in rules["sensors"] if "pattern" in rule
     }
 
 
-def _named(names: Iterable[str]) -> str:
+def _name_pattern(names: Iterable[str]) -> str:
     """Pattern of a heading's cell with one of some names, with or without a unit."""
     return rf"(?:{'|'.join(map(re.escape, names))})(?:\s*[\[(].*)?"
 
@@ -248,7 +250,7 @@ Row = dict[str, Any]
 def _position(cells: Sequence[str], names: Any) -> int | None:
     """Position of the first of the names that stands in a heading, with or without its unit."""
     for name in _names(names):
-        form = re.compile(_named([name]), re.IGNORECASE)
+        form = re.compile(_name_pattern([name]), re.IGNORECASE)
         positions = [i for i, cell in enumerate(cells) if form.fullmatch(cell)]
         if positions:  # if only their case tells columns apart, the one as it is named
             return min(positions, key=lambda i: not cells[i].startswith(name))
@@ -290,7 +292,9 @@ def _parse(lines: Sequence[str], count: int, delimiter: str) -> pd.DataFrame:
     return frame.apply(lambda cells: cells.str.strip())
 
 
-def _in_si(heading: Sequence[str], frame: pd.DataFrame, sensor: Sensor, rules: Preset) -> Sensor:
+def _convert_to_si(
+    heading: Sequence[str], frame: pd.DataFrame, sensor: Sensor, rules: Preset
+) -> Sensor:
     """Add a sensor's values, NaN where there is no number, and which rows are its own (`selected`).
 
     The unit behind a number counts before the heading's, and that before the description's. Raises
@@ -403,8 +407,8 @@ def read_table(path: Path, preset: Preset, options: Options = NO_OPTIONS) -> Rec
         table.frame[_TURN] = pd.Series(numbers % gpus).astype("str")
         sensors = [{**sensor, "index_column": _TURN} for sensor in sensors]
 
-    sensors = [_in_si(heading, table.frame, sensor, preset) for sensor in sensors]
-    node = node_of(path, options)
+    sensors = [_convert_to_si(heading, table.frame, sensor, preset) for sensor in sensors]
+    node = name_node(path, options)
     rows = [row for sensor in sensors for row in _read_sensor(table, sensor, node)]
     if not rows:
         raise InputError("holds no row of a device that is named")
@@ -430,7 +434,7 @@ def read_table(path: Path, preset: Preset, options: Options = NO_OPTIONS) -> Rec
         raise InputError(f"{what}; describe those that are no rows (skip)")
     flags = (*table.flags, *damage_flags(lost, torn))
     is_unix = table.clock in (UNIX, LOCAL)
-    return Recording(blocks_of(rows), is_unix, None, str(path), flags, format=preset["name"])
+    return Recording(make_blocks(rows), is_unix, None, str(path), flags, format=preset["name"])
 
 
 def _in_order_of_time(
@@ -456,22 +460,22 @@ def _in_order_of_time(
 
 
 def _read_sensor(table: _Table, sensor: Sensor, unnamed_node: str) -> Iterator[Row]:
-    """Rows for `blocks_of` of a sensor, one for each node and device.
+    """Rows for `make_blocks` of a sensor, one for each node and device.
 
     Raises InputError where nothing tells the rows of several devices apart.
     """
-    read = _energies if sensor["quantity"] == "energy" else _samples
-    labels = _labels(table, sensor, unnamed_node)
+    read = _read_energies if sensor["quantity"] == "energy" else _read_samples
+    labels = _label_rows(table, sensor, unnamed_node)
     for key, rows in labels.groupby(["node", "device"]).groups.items():
         node, device = cast(tuple[str, float], key)
-        row = _describe(table, sensor, int(device), rows)
+        row = _describe_sensor(table, sensor, int(device), rows)
         if table.rules["time"].get("sort"):
             rows = table.seconds.loc[rows].sort_values(kind="stable").index
         time_s, values = read(table, rows, sensor["values"][rows.to_numpy()], row["name"])
         yield {**row, "node": node, "time_s": time_s, "values": values}
 
 
-def _labels(table: _Table, sensor: Sensor, unnamed_node: str) -> pd.DataFrame:
+def _label_rows(table: _Table, sensor: Sensor, unnamed_node: str) -> pd.DataFrame:
     """Node and number of the device of each row of a sensor; marks the rows without a name as lost."""
     frame, node_at, device_at = table.frame, sensor["node_column"], sensor["index_column"]
     named = sensor["selected"]
@@ -535,7 +539,7 @@ def _refuse_interleaved(table: _Table, rows: pd.Index[Any]) -> None:
         )
 
 
-def _describe(table: _Table, rule: Sensor, index: int, rows: pd.Index[Any]) -> Row:
+def _describe_sensor(table: _Table, rule: Sensor, index: int, rows: pd.Index[Any]) -> Row:
     """Row of a sensor in the frame of a block's sensors."""
     kind, quantity, header = rule["kind"], rule["quantity"], rule["header"]
     name = rule.get("name") or header + ("" if rule["index_column"] is None else ":{index}")
@@ -560,7 +564,7 @@ def _describe(table: _Table, rule: Sensor, index: int, rows: pd.Index[Any]) -> R
     return row
 
 
-def _samples(
+def _read_samples(
     table: _Table, rows: pd.Index[Any], values: Floats, name: str
 ) -> tuple[Floats, Floats]:
     """Times and values of a sensor's rows, (n,): of several at one time the first counts.
@@ -589,7 +593,7 @@ def _samples(
     return first["time"].to_numpy(), first["value"].to_numpy(np.float64)
 
 
-def _energies(
+def _read_energies(
     table: _Table, rows: pd.Index[Any], used_j: Floats, name: str
 ) -> tuple[Floats, Floats]:
     """Times and a counter in J, (m,), of the energies of intervals, (n,).

@@ -75,7 +75,7 @@ def read_totals(path: Path, preset: tables.Preset, options: tables.Options) -> R
             values[-1] = np.nan_to_num(values[-1])
         times.append(end_s)
         values.append(values[-1] + used_j)
-    node, is_unix = tables.node_of(path, options), bool(times[0] >= UNIX_S)
+    node, is_unix = tables.name_node(path, options), bool(times[0] >= UNIX_S)
     time_s = np.array(times) if is_unix else np.array(times) - times[0]
     block = Block(node, time_s, np.asfortranarray(values), sensor_frame(sensors))
     return Recording(
