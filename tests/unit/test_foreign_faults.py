@@ -194,19 +194,45 @@ def test_exporters_give_the_energies_of_their_devices(
     assert {kind: account.joules(kind) for kind in kinds} == pytest.approx(truth)
 
 
+def test_of_a_divided_gpu_one_part_counts(tmp_path: Path) -> None:
+    parts = {"10": 52.636, "4": 52.746, "5": 52.7}
+    results = [
+        result("DCGM_FI_DEV_POWER_USAGE", {"gpu": "0", "GPU_I_ID": part}, {T0: w, T0 + 1: w})
+        for part, w in parts.items()
+    ]
+    recording = read_foreign(written(tmp_path, answer(*results)))
+    assert sensors(recording)[0].values.tolist() == [52.746, 52.746]
+    assert [flag["code"] for flag in recording.flags] == ["second_sensor"] * 2
+
+
+@pytest.mark.parametrize("torn", [0, 1, 40])
+def test_a_line_of_an_export_that_is_cut_off_is_flagged(tmp_path: Path, torn: int) -> None:
+    series: list[Series] = [
+        ("DCGM_FI_DEV_POWER_USAGE", {"gpu": gpu}, [watts(s) for s in range(SECONDS)])
+        for gpu in "01"
+    ]
+    recording = read_foreign(written(tmp_path, as_export(series) + as_export(series)[:torn]))
+    assert len(sensors(recording)) == 2
+    assert ("damaged" in codes(recording.flags)) == (torn > 0)
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
         ('{"status":"error","errorType":"bad_data","error":"parse error"}', "failed: parse error"),
         ('{"power": [1, 2, 3]}', r"no known format \(JSON.*a YAML file, given with --columns"),
         (answer(result("up", {"instance": "n1:9100"}, {T0: 1.0})), "no sample that is read"),
+        (
+            answer(dcgm("n1", 0, range(9))).replace("1717", "1717000"),
+            "9 samples have no unix time in s",
+        ),
         ('{"status":"success","data":{"resultType":"matrix","result":[{"met', "not whole JSON"),
         (
             '{"data":{"resultType":"matrix","result":[{"metric":{},"values":[[1,"2",3]]}]}}',
             "not an answer of Prometheus' API",
         ),
     ],
-    ids=["a query that failed", "another program's", "another metric", "cut off", "three values"],
+    ids=["failed query", "another program's", "another metric", "ms", "cut off", "three values"],
 )
 def test_json_is_called_json(tmp_path: Path, text: str, why: str) -> None:
     with pytest.raises(InputError, match=why):

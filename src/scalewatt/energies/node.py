@@ -1,6 +1,6 @@
 """Energy of one node in one segment: which sensor of each device counts, and what it used by interval.
 
-Of each device one sensor counts: a measured one before an estimate, a counter before a power. The window of a
+One sensor counts for each device: measured before estimated, a counter before a power. The window of a
 node is [first, last sample] of all its sensors; nothing is extrapolated.
 """
 
@@ -33,7 +33,7 @@ from scalewatt.recordings.terms import Flag, Floats, flag
 
 UNUSED_GPU = "unused_gpu"
 MAX_UNCOVERED = 0.05
-"""If more of a kind's device seconds is without a known power, its energy is null. Of 64 nodes three."""
+"""Share of a kind's device seconds that may lack a known power, or its energy is null: three of 64 nodes."""
 MAX_DIFFERENCE = 0.03
 """Relative difference of two sources of one energy from which on both values are stated."""
 SIGMAS = 3.0
@@ -285,7 +285,7 @@ def _as_named(block: Block, model: str) -> Block:
 
 
 def _devices(kind: str, sensors: Sequence[Sensor], node: Node) -> tuple[list[Sensor], list[Flag]]:
-    """The sensor that counts of each device of a kind, and flags of the others."""
+    """Choose the sensor that counts for each device of a kind, and flag the others."""
     counted: list[Sensor] = []
     flags: list[Flag] = []
     for _, group in groupby(sorted(sensors, key=_preference), lambda sensor: sensor.row.index):
@@ -397,7 +397,7 @@ def _kind_energy(
         detail = f"{name}: another run measured on the node for {node.shared_s:.1f} s"
         flags.append(flag("node_shared", None, detail))
 
-    # If nothing tells what a device can draw, what its like drew or none exceeds
+    # What a device can draw: its limit, else what others of its kind drew, else what none exceeds
     rated_w = float(rated.get("rated_w") or rated.get("power_w") or 0.0)
     most_w = [max(device.most_w, rated_w) for device in devices]
     most_w = [w or max(most_w) or terms.PLAUSIBLE_W[physical_kind(kind)] for w in most_w]

@@ -29,9 +29,9 @@ SENSOR = {
     "samples": "",  # of a power: instantaneous or moving_mean (over the last second)
     "totals": False,  # a counter that begins at 0 J with each of some windows, and ends with their energy
 }
-"""Columns of a frame of sensors, with what stands where nothing is known.
+"""Columns of a frame of sensors, with their values where nothing is known.
 
-Of `totals`, what was used between two windows is unknown, and so is when within one."""
+With `totals`, the energy between two windows is unknown, and so is its course within one."""
 
 
 @dataclass(frozen=True, eq=False)

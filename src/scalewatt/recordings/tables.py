@@ -78,14 +78,14 @@ class Options:
     columns: Path | None = None
     """YAML file that describes the table's columns."""
     run: str | None = None
-    """Which run, window or row of a file that holds several; None: what the format's reader says."""
+    """Run or window of a file that holds several; None: the last run, or the outermost windows."""
 
 
 NO_OPTIONS = Options()
 
 
 def name_node(path: Path, options: Options) -> str:
-    """Name of the node that a file without one is of: the user's, or the file's up to its first point."""
+    """Name the node of a file that names none: as the user does, or as the file up to its first point."""
     return options.node or path.name.split(".")[0] or str(path)
 
 

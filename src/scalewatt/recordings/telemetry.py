@@ -1,7 +1,7 @@
 """Telemetry: temperatures, clocks, throttling, loads, and other sources of energy for cross-checks.
 
-A line every TELEMETRY_PERIOD_S, or rarer where reading takes long: it takes at most 0.1 % of one core's
-time, up to a line every TELEMETRY_PERIOD_LIMIT_S, which it may cost whatever it does. Columns are
+A line is written every TELEMETRY_PERIOD_S, or less often if reading takes long: it may take 0.1 % of one
+core's time, or more only if even a line every TELEMETRY_PERIOD_LIMIT_S costs that. Columns are
 `<quantity>:<device>`, in the units below. A source that does not work when it is first asked is left out.
 """
 
