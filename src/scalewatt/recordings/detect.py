@@ -24,7 +24,7 @@ import pandas as pd
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json_object
 from scalewatt.recordings import tables
-from scalewatt.recordings.block import Block, Recording, make_blocks
+from scalewatt.recordings.block import Recording, make_blocks
 from scalewatt.recordings.node_names import nodes_by_name
 from scalewatt.recordings.prometheus import DEVICE, read_prometheus, recognises
 from scalewatt.recordings.tables import NO_OPTIONS, Options, Preset, name_node
@@ -170,16 +170,22 @@ def join_recordings(records: Sequence[Recording]) -> Recording:
         raise InputError(f"{unknown[0].source}: states no wall-clock time, as the other files do")
     names = nodes_by_name(*(record.nodes for record in records))
     sensors = pd.DataFrame([row for record in records for row in _sensors(record, names)])
-    flags = [each for record in records for each in record.flags]
-    if len(sensors):
-        _refuse_mixed(sensors[sensors["uuid"] != ""])
-        flags += _check_nodes(sensors)
-    keys = [*DEVICE, "name", "quantity"]
-    parts = [same for _, same in sensors.groupby(keys)] if len(sensors) else []
+
+    # A GPU that two files name differently would count twice, and two GPUs of one name are not one
+    known = sensors[sensors["uuid"] != ""]
+    for key, facts in (["uuid"], ["node", "index"]), (["node", "index"], ["uuid"]):
+        for _, same in known.drop_duplicates([*key, *facts]).groupby(key):
+            if same["file"].nunique() > 1:
+                first, second = same.iloc[0], same[same["file"] != same["file"].iloc[0]].iloc[0]
+                gpus = [f"GPU {s['index']} of {s['node']} is {s['uuid']}" for s in (second, first)]
+                what = f"{gpus[0]}, and in {first['file']} {gpus[1]}"
+                raise InputError(f"{second['file']}: {what}; {BY_NODE}")
+
+    flags = [each for record in records for each in record.flags] + _check_nodes(sensors)
+    parts = [same for _, same in sensors.groupby([*DEVICE, "name", "quantity"])]
     rows = [_one_after_the_other(same.sort_values("begin_s"), flags) for same in parts]
-    nodes: dict[str, list[Block]] = {node: [] for node in sorted({*names.values()})}
     return Recording(
-        nodes=nodes | make_blocks(rows),
+        nodes=make_blocks(rows),
         clock_known=not unknown,
         period_s=None,
         source=records[0].source,
@@ -204,18 +210,6 @@ def _sensors(record: Recording, names: Mapping[str, str]) -> Iterator[dict[str, 
             for sensor, values in zip(block.rows, block.values.T, strict=True):
                 flags = [each for each in block.flags if each["device"] == sensor.name]
                 yield {**sensor._asdict(), **facts, **ends, "values": values, "flags": flags}
-
-
-def _refuse_mixed(known: pd.DataFrame) -> None:
-    """Refuse a GPU that two files name differently, which would count twice, and two GPUs of one name."""
-    for key, facts in (["uuid"], ["node", "index"]), (["node", "index"], ["uuid"]):
-        different = known.drop_duplicates([*key, *facts])
-        for _, same in different.groupby(key):
-            if same["file"].nunique() > 1:
-                first, second = same.iloc[0], same[same["file"] != same["file"].iloc[0]].iloc[0]
-                gpus = [f"GPU {s['index']} of {s['node']} is {s['uuid']}" for s in (second, first)]
-                what = f"{gpus[0]}, and in {first['file']} {gpus[1]}"
-                raise InputError(f"{second['file']}: {what}; {BY_NODE}")
 
 
 def _check_nodes(sensors: pd.DataFrame) -> list[Flag]:
