@@ -310,8 +310,8 @@ def account_text(account: Account) -> str:
         text = f"{len(frame)} {name} (--json lists them)"
         if 0 < len(frame) <= MOST_ROWS:
             forms = {"kWh": "{:.6f}".format, "coverage": "{:.1f} %".format}
-            decimals = {"float_format": "{:.1f}".format, "formatters": forms}
-            text = frame.to_string(index=False, na_rep="-", **decimals)
+            tenths = "{:.1f}".format
+            text = frame.to_string(index=False, na_rep="-", float_format=tenths, formatters=forms)
         parts.append(textwrap.indent(text, "  ") if len(frame) else "")
     parts.append("\n".join(f"  {sentence}" for sentence in sentences))
     lines = "\n\n".join(part for part in parts if part).split("\n")
