@@ -263,7 +263,7 @@ def _is_alike(a: Any, b: Any) -> bool:
         means_w.append(used_j / np.ptp(time_s) if is_counter else values.mean())
         errors_w.append(0.0 if is_counter else values.std() / np.sqrt(values.size))
     share = ALIKE_TOTALS if a.totals or b.totals else ALIKE
-    most_w = share * max(np.abs(means_w)) + ALIKE_ERRORS * np.hypot(*errors_w)
+    most_w = share * max(np.abs(means_w)) + ALIKE_ERRORS * np.hypot(errors_w[0], errors_w[1])
     return bool(abs(means_w[0] - means_w[1]) <= most_w)
 
 

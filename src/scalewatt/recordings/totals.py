@@ -28,20 +28,20 @@ DOUBTFUL = 1.5
 
 
 class Energy(NamedTuple):
-    """A column of energies in J, and the devices that share it."""
+    """A column of energies in J, and the devices that share it, from number `first` on."""
 
     column: str
     kind: str
-    index: int = 0
-    count: int = 1
+    first: int = 0
+    devices: int = 1
     origin: str = terms.MEASURED
 
     @property
     def names(self) -> list[str]:
         """Names of its devices."""
-        return (
-            [self.column] if self.count == 1 else [f"{self.column}:{i}" for i in range(self.count)]
-        )
+        if self.devices == 1:
+            return [self.column]
+        return [f"{self.column}:{i}" for i in range(self.devices)]
 
 
 def read_totals(path: Path, preset: tables.Preset, options: tables.Options) -> Recording:
@@ -55,7 +55,7 @@ def read_totals(path: Path, preset: tables.Preset, options: tables.Options) -> R
     for each in energies:
         common = {"kind": each.kind, "origin": each.origin, "quantity": "counter", "totals": True}
         sensors += [
-            {**common, "name": n, "index": each.index + i} for i, n in enumerate(each.names)
+            {**common, "name": n, "index": each.first + i} for i, n in enumerate(each.names)
         ]
         details = {"total_only": f"totals without samples: {_listed(totals['window'])}"}
         if len(unknown := totals["window"][totals[each.column].isna()]):
@@ -64,7 +64,7 @@ def read_totals(path: Path, preset: tables.Preset, options: tables.Options) -> R
             flags.append({**flag(code, each.names[0], detail), "kind": each.kind})
 
     # Counters that start at 0 J with each total, in order of time, and go on where one follows at once
-    shares = [totals[each.column] / each.count for each in energies for _ in each.names]
+    shares = [totals[each.column] / each.devices for each in energies for _ in each.names]
     times: list[float] = []
     values: list[terms.Floats] = []
     for begin_s, end_s, *used_j in zip(totals["begin_s"], totals["end_s"], *shares, strict=True):
@@ -183,13 +183,13 @@ def _read_run(
     named = re.match(r"(\d+) x ", model)
     is_clear = 1 <= stated <= 1024 and (named is None or int(named[1]) == stated)
     origin = terms.ESTIMATED if "apple" in model.lower() else terms.MEASURED
-    gpus = Energy("gpu_energy", "gpu", count=int(stated) if is_clear else 1, origin=origin)
+    gpus = Energy("gpu_energy", "gpu", devices=int(stated) if is_clear else 1, origin=origin)
     cpu, ram = (Energy(f"{k}_energy", k, origin=terms.ESTIMATED) for k in ("cpu", "ram"))
     has_gpus = bool(stated) or not np.isnan(joules["gpu_energy"])
     detail = "by RAPL, load or TDP, the file does not say; taken as estimated"
     flags.append({**flag("assumed", cpu.column, detail), "kind": "cpu"})
     if stated > 1:
-        how = "each is given the same part" if gpus.count > 1 else "taken for one device"
+        how = "each is given the same part" if gpus.devices > 1 else "taken for one device"
         detail = f"a sum of several devices: {how}"
         flags.append({**flag("assumed", gpus.names[0], detail), "kind": "gpu"})
     total = {"window": name, "begin_s": end_s - length_s, "end_s": end_s, **joules}
@@ -239,4 +239,4 @@ def _read_windows(
     if len(inner := totals["window"].drop(outer)):
         detail = f"{len(inner)} windows lie within others and are left out: {_listed(inner)}"
         flags.append(flag("total_only", None, detail))
-    return totals.loc[outer], [Energy(c, "gpu", index=int(c[3:-7])) for c in columns]
+    return totals.loc[outer], [Energy(c, "gpu", first=int(c[3:-7])) for c in columns]
