@@ -61,7 +61,8 @@ def parse_times(texts: pd.Series, zone: tzinfo | None = None) -> Stamps | None:
         plain = texts.str.replace(r"^(\d+:\d+:\d+)[,:](\d+)$", r"\1.\2", regex=True)
         seconds = pd.to_timedelta(plain, errors="coerce").dt.total_seconds().astype(np.float64)
         is_past = seconds.ffill().diff() < -43200.0
-        return Stamps((seconds + 86400.0 * is_past.cumsum()).to_numpy(np.float64), DAY)
+        seconds += 86400.0 * is_past.cumsum()
+        return Stamps(np.asarray(seconds, dtype=np.float64), DAY)
     # The other form cannot be parsed together with this one: those rows have no time.
     plain = texts.where(texts.str.fullmatch(form), "")
     plain = plain.str.replace("/", "-", regex=False).str.replace(",", ".", regex=False)
