@@ -16,7 +16,6 @@ from operating_runs import (
     CLOCKS,
     GPUS,
     SAMPLES,
-    SERIES,
     campaign,
     energy_j,
     made,
