@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from scalewatt.results.columns import columns
+from scalewatt.common.columns import columns
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "tables"
 HEAD = "| column | type | unit | meaning | null |\n| --- | --- | --- | --- | --- |\n"

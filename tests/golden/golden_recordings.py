@@ -40,7 +40,7 @@ FOLDERS = {"tests": PROJECT / "tests" / "unit" / "recordings"} | {
 WANTED = {"mlperf": ("*/results/*/*/power/result_0/*.txt",)}
 """Of the many only some: the first run of each benchmark."""
 ALL = ("*.hdf5", "*.csv", "*.json", "*.jsonl", "*.txt")
-NOT_RECORDED = ("truth.json", "truth", "workflow", "stand_ins", "expected.csv")
+NOT_RECORDED = ("truth.json", "truth", "workflow", "expected.csv")
 SENSOR = ("segment", "node", "device_kind", "device_index", "uuid", "quantity", "energy_origin")
 FILE = ("file", "columns")
 

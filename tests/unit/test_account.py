@@ -153,30 +153,6 @@ def test_a_recording_that_stops_midway_does_not_pass_for_the_whole(
     assert (of_run.totals.joules("gpu") is None) == ("coverage" in codes)
 
 
-def test_without_journal_the_clock_is_peruns_start_and_flagged(
-    tmp_path: Path, in_utc: None
-) -> None:
-    run = make_run(tmp_path, stages=STAGES)
-    write_perun(run / "perun/segment-000.hdf5", {"n1": NODE}, execution_dt=STARTED)
-    of_run = accounted(run, make_spec())
-    assert "time_assumed" in of_run.codes()
-    assert joules(of_run, "gpu")["train"] == pytest.approx(7500)
-    assert of_run.traces["time"][0].as_py().isoformat() == f"{STARTED}+00:00"
-
-
-def test_a_stray_stamp_moves_no_other_sample_to_another_stage(tmp_path: Path, in_utc: None) -> None:
-    times = np.arange(N, dtype=float)
-    times[20] = 1e6
-    run = make_run(tmp_path, stages=[(0, "train", 0.0, 30.0), (0, "validate", 30.0, 40.0)])
-    path = run / "perun" / "segment-000.hdf5"
-    write_perun(path, {"n1": NODE}, time_s=times, execution_dt=STARTED)
-    of_run = accounted(run, make_spec())
-    stages = [r["stage"] for r in of_run.traces.to_pylist() if r["device_kind"] == "cpu"]
-    assert stages == ["train"] * 20 + ["unattributed"] + ["train"] * 9 + ["validate"] * 11
-    assert sum(joules(of_run, "cpu").values()) == pytest.approx(6000)
-    assert "clock" in of_run.codes()
-
-
 @pytest.mark.parametrize(("lost", "expected"), [(6, 69_900), (31, 66_700), (40, None)])
 def test_gaps_below_the_limit_keep_the_energy_and_beyond_make_it_null(
     tmp_path: Path, lost: int, expected: float | None

@@ -56,12 +56,6 @@ def test_a_run_is_the_energy_of_each_kind_with_its_origin(tmp_path: Path) -> Non
     assert codes(account.flags) == {"total_only", "assumed"}
 
 
-def test_a_machine_without_gpus_has_none_in_scope(tmp_path: Path) -> None:
-    row = {name: cell for name, cell in RUN.items() if name != "gpu_count"}
-    account = scalewatt.energy(write(tmp_path / "n1.csv", {**row, "gpu_energy": 0.0}))
-    assert account.scope == "cpu+ram" and account.joules() == pytest.approx(0.07 * KWH)
-
-
 def test_the_last_run_is_read_and_the_others_are_named(tmp_path: Path) -> None:
     rows = [
         {**RUN, "run_id": "a", "cpu_energy": 1e-3},

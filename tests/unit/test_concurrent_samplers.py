@@ -57,12 +57,6 @@ def test_live_samplers_of_a_host_see_each_other() -> None:
         assert count_samplers("n1") == 1
 
 
-def test_samplers_of_another_group_are_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = announce_sampler("n1")
-    monkeypatch.setenv(GROUP_VARIABLE, "another")
-    assert first is not None and count_samplers("n1") == 0
-
-
 def test_who_cannot_see_others_does_not_claim_to_be_alone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

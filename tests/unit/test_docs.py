@@ -24,14 +24,12 @@ from scalewatt.campaign.cluster import known_devices, parse_cluster
 from scalewatt.campaign.expansion import expand
 from scalewatt.cli import command_line, main
 from scalewatt.cli.command import COMMANDS
+from scalewatt.common.columns import columns
 from scalewatt.common.settings import validated
-from scalewatt.energies import tables as energy_tables
 from scalewatt.energies import traces
-from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.recordings.table_description import TableDescription
 from scalewatt.recordings.terms import DOUBT, EXCLUDED, NOTE, UNKNOWN, flag_table
 from scalewatt.registration.run_descriptions import RunDescription
-from scalewatt.results.columns import columns
 from scalewatt.results.figures import figure_schema
 from scalewatt.results.tables.table_schema import QUANTITIES
 from scalewatt.training.history import HISTORY_SCHEMA
@@ -44,15 +42,9 @@ DOCUMENTS = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 
 LOWER_SCHEMAS: dict[str, pa.Schema] = {
     "history": HISTORY_SCHEMA,
-    "events": EVENTS_SCHEMA,
     "traces": traces.TRACES_SCHEMA,
-    "energy": energy_tables.ENERGY_SCHEMA,
-    "energy-epochs": energy_tables.EPOCHS_SCHEMA,
-    "energy-devices": energy_tables.DEVICES_SCHEMA,
-    "energy-flags": energy_tables.FLAGS_SCHEMA,
-    "energy-cross-checks": energy_tables.CROSS_CHECKS_SCHEMA,
 }
-"""Tables whose schemas stand in layers below `results`; those above are made of columns.csv."""
+"""Tables whose schemas are not made of columns.csv."""
 TYPES = {
     "string": "string",
     "int32": "int32",

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.csv
 import pytest
 from energy_files import T0, codes, counter, gpu, make_run, record, write_journal, write_perun
 from run_files import make_spec
@@ -20,7 +17,6 @@ from syrupy.assertion import SnapshotAssertion
 import scalewatt
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
-from scalewatt.energies.read import account_text
 
 N = 101
 NODE = {
@@ -86,18 +82,6 @@ def test_the_command_says_this(
     assert capsys.readouterr().out == snapshot
 
 
-@pytest.mark.parametrize(("wide_j", "is_printed"), [(2.0, False), (40.0, True)])
-def test_an_interval_is_printed_if_the_digits_show_it(
-    tmp_path: Path, wide_j: float, is_printed: bool
-) -> None:
-    write_perun(tmp_path / "cpu.hdf5", {"n1": CPU})
-    known = scalewatt.energy(tmp_path / "cpu.hdf5")
-    # Rounded, the ends differ in their last digit.
-    ends = {"energy_low_j": 3.6e6 - wide_j / 2 + 1.8, "energy_high_j": 3.6e6 + wide_j / 2 + 1.8}
-    text = account_text(replace(known, totals=known.totals.assign(**ends)))
-    assert ("may lie anywhere between" in text) == is_printed
-
-
 def test_json_has_energy_by_kind_and_device(tmp_path: Path, capsys: Captured) -> None:
     write_perun(tmp_path / "a.hdf5", {"n1": NODE, "n2": NODE})
     write_perun(tmp_path / "lost.hdf5", {"n1": LOST})
@@ -130,31 +114,6 @@ def test_other_files_of_the_call_are_read_and_the_exit_code_is_one(
 
 
 # --- what is read ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl"])
-def test_stages_come_from_a_file_of_events(tmp_path: Path, suffix: str) -> None:
-    write_journal(tmp_path / "n1.csv", "n1", NODE)
-    stages = [("startup", None, 0, 10), ("train", 0, 10, 60), ("validate", 0, 60, 80)]
-    rows = [
-        {"segment": 0, "stage": s, "epoch": e, "start_s": T0 + a, "end_s": T0 + b}
-        for s, e, a, b in stages
-    ]
-    path = tmp_path / f"events{suffix}"
-    if suffix == ".jsonl":
-        marks = [{k: v for k, v in row.items() if k != "end_s"} for row in rows]
-        marks.append({"segment": 0, "stage": None, "epoch": None, "start_s": T0 + 80})
-        path.write_text("".join(json.dumps(mark) + "\n" for mark in marks))
-    elif suffix == ".csv":
-        pa.csv.write_csv(pa.Table.from_pylist(rows), path)
-    else:
-        make_run(tmp_path, stages=[(0, s, a, b) for s, _, a, b in stages])
-    account = scalewatt.energy(tmp_path / "n1.csv", path)
-    assert by(account.stages, "stage") == pytest.approx(
-        {"startup": 1500, "train": 7500, "validate": 3000, "unattributed": 3000}
-    )
-    if suffix != ".parquet":
-        assert by(account.epochs, "epoch") == {0: 10500}
 
 
 def test_a_run_folder_adds_up_its_segments_with_its_own_stages(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from scalewatt.energies.estimate import estimates, node_utilisation
-from scalewatt.energies.node import Sensor, sensors_of
+from scalewatt.energies.node import Sensor, list_sensors
 from scalewatt.recordings.block import Block, sensor_frame
 
 TIME = np.arange(11.0)
@@ -35,14 +35,14 @@ def test_the_load_of_a_node_is_that_of_all_cores(name: str | None) -> None:
 
 @pytest.mark.parametrize(("busy", "watts"), [(0.0, 29.6), (0.5, 162.8), (1.0, 296), (1.2, 296)])
 def test_cpu_power_is_a_line_to_three_quarters_of_the_tdp(busy: float, watts: float) -> None:
-    (sensor,) = sensors_of(estimates("cpu", [load(CPU_BUSY=busy)], CPU))
+    (sensor,) = list_sensors(estimates("cpu", [load(CPU_BUSY=busy)], CPU))
     assert bounds(sensor) == pytest.approx((watts / 5.4, watts, watts * 5.4))
 
 
 def test_gpus_and_ram_are_estimated_from_rated_powers_within_the_users_factor() -> None:
     gpus = [load("gpu", a=1.0, b=0.0)]
-    full, idle = sensors_of(estimates("gpu", gpus, {"idle_w": 50, "rated_w": 400, "factor": 2}))
+    full, idle = list_sensors(estimates("gpu", gpus, {"idle_w": 50, "rated_w": 400, "factor": 2}))
     assert bounds(full) == pytest.approx((200, 400, 800))
     assert bounds(idle) == pytest.approx((25, 50, 100))
-    (ram,) = sensors_of(estimates("ram", gpus, {"power_w": 30, "factor": 3}))
+    (ram,) = list_sensors(estimates("ram", gpus, {"power_w": 30, "factor": 3}))
     assert bounds(ram) == pytest.approx((10, 30, 90))

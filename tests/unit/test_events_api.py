@@ -103,13 +103,6 @@ def test_half_a_line_of_a_full_disk_swallows_no_other(inside: Path) -> None:
     assert len(history.read_text().splitlines()) == 3
 
 
-def test_an_epoch_that_is_reported_again_counts_once_and_last(inside: Path) -> None:
-    for epoch, metric in ((0, 9.0), (1, 8.0), (1, 7.0)):
-        events.report(epoch=epoch, metric=metric)
-    rows = history_rows(inside, SPEC, 1)
-    assert [(row["epoch"], row["metric"]) for row in rows] == [(0, 9.0), (1, 7.0)]
-
-
 @pytest.mark.parametrize(
     ("attempts", "kept"),
     [
@@ -164,12 +157,6 @@ def test_reports_that_contradict_the_campaign_by_more_than_a_batch_are_flagged(
     for epoch in range(2):
         events.report(epoch=epoch, samples=samples, updates=updates)
     assert flags(inside).get("contradicts_spec") == contradiction
-
-
-def test_a_run_without_reports_is_as_declared(inside: Path) -> None:
-    flagged = flags(inside)
-    assert flagged["declared"] == "epochs and samples as declared, not reported"
-    assert set(flagged) == {"declared", "world_unknown"}
 
 
 @pytest.mark.parametrize(("world", "code"), [(None, "ranks_apart"), ((0, 2), None)])

@@ -107,17 +107,6 @@ def test_series_of_two_nodes_with_a_label_are_two_nodes(tmp_path: Path) -> None:
     assert list(recording.nodes) == ["n0", "n1"] and recording.flags == ()
 
 
-def test_the_counter_of_a_whole_module_is_the_nodes(tmp_path: Path) -> None:
-    label = {"modelName": "NVIDIA GH200 480GB"}
-    counter = {T0 + s: 1e9 + 600_000 * s for s in range(SECONDS)}
-    labels = {"gpu": "0", "Hostname": "n1", **label}
-    module = result("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", labels, counter)
-    account = account_of(written(tmp_path, answer(dcgm("n1", 0, range(SECONDS), **label), module)))
-    assert account.joules("gpu") == pytest.approx(true_j(), rel=1e-2)
-    assert account.joules("node") == pytest.approx(600 * (SECONDS - 1))
-    assert account.scope == "gpu"
-
-
 def alternating(second: int) -> float:
     """Power of a GPU that works in every other second."""
     return 100.0 + 200 * (second % 2) + second % 3
@@ -205,31 +194,26 @@ def test_exporters_give_the_energies_of_their_devices(
     assert {kind: account.joules(kind) for kind in kinds} == pytest.approx(truth)
 
 
-def test_packages_that_two_exporters_name_differently_count_once(tmp_path: Path) -> None:
-    energies = {T0 + s: 1e5 + 50.0 * s for s in range(SECONDS)}
+def test_of_a_divided_gpu_one_part_counts(tmp_path: Path) -> None:
+    parts = {"10": 52.636, "4": 52.746, "5": 52.7}
     results = [
-        result(metric, {**labels, "instance": "n1:9100"}, energies)
-        for i in (0, 1)
-        for metric, labels in (
-            ("kepler_node_cpu_joules_total", {"zone": "package", "path": f"intel-rapl:{i}"}),
-            ("node_rapl_package_joules_total", {"index": str(i)}),
-        )
+        result("DCGM_FI_DEV_POWER_USAGE", {"gpu": "0", "GPU_I_ID": part}, {T0: w, T0 + 1: w})
+        for part, w in parts.items()
     ]
-    account = account_of(written(tmp_path, answer(*results)))
-    assert account.joules("cpu") == pytest.approx(2 * 50 * (SECONDS - 1))
+    recording = read_foreign(written(tmp_path, answer(*results)))
+    assert sensors(recording)[0].values.tolist() == [52.746, 52.746]
+    assert [flag["code"] for flag in recording.flags] == ["second_sensor"] * 2
 
 
-def test_hwmon_is_the_nodes_meter(tmp_path: Path) -> None:
-    results = [
-        result(
-            "node_hwmon_power_average_watt",
-            {"chip": chip, "instance": "n1"},
-            {T0 + s: power + s % 2 for s in range(SECONDS)},
-        )
-        for chip, power in (("platform_power_meter", 500.0), ("0000:04:00_0", 8.0))
+@pytest.mark.parametrize("torn", [0, 1, 40])
+def test_a_line_of_an_export_that_is_cut_off_is_flagged(tmp_path: Path, torn: int) -> None:
+    series: list[Series] = [
+        ("DCGM_FI_DEV_POWER_USAGE", {"gpu": gpu}, [watts(s) for s in range(SECONDS)])
+        for gpu in "01"
     ]
-    (sensor,) = sensors(read_foreign(written(tmp_path, answer(*results))))
-    assert (sensor.kind, round(sensor.values.mean())) == ("node", 500)
+    recording = read_foreign(written(tmp_path, as_export(series) + as_export(series)[:torn]))
+    assert len(sensors(recording)) == 2
+    assert ("damaged" in codes(recording.flags)) == (torn > 0)
 
 
 @pytest.mark.parametrize(
@@ -238,13 +222,17 @@ def test_hwmon_is_the_nodes_meter(tmp_path: Path) -> None:
         ('{"status":"error","errorType":"bad_data","error":"parse error"}', "failed: parse error"),
         ('{"power": [1, 2, 3]}', r"no known format \(JSON.*a YAML file, given with --columns"),
         (answer(result("up", {"instance": "n1:9100"}, {T0: 1.0})), "no sample that is read"),
+        (
+            answer(dcgm("n1", 0, range(9))).replace("1717", "1717000"),
+            "9 samples have no unix time in s",
+        ),
         ('{"status":"success","data":{"resultType":"matrix","result":[{"met', "not whole JSON"),
         (
             '{"data":{"resultType":"matrix","result":[{"metric":{},"values":[[1,"2",3]]}]}}',
             "not an answer of Prometheus' API",
         ),
     ],
-    ids=["a query that failed", "another program's", "another metric", "cut off", "three values"],
+    ids=["failed query", "another program's", "another metric", "ms", "cut off", "three values"],
 )
 def test_json_is_called_json(tmp_path: Path, text: str, why: str) -> None:
     with pytest.raises(InputError, match=why):

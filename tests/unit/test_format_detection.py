@@ -6,27 +6,15 @@ from pathlib import Path
 
 import pytest
 from energy_files import codes
-from foreign_samples import FILES, N, options
+from foreign_samples import FILES, options
 from made_recordings import sensors, written
 
 import scalewatt
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.detect import find_format, read_foreign
+from scalewatt.recordings.detect import read_foreign
 from scalewatt.recordings.tables import Options
 from scalewatt.registration.recordings import read_recording
 from scalewatt.registration.run_descriptions import describe
-
-
-@pytest.mark.parametrize("kind", sorted(FILES))
-def test_a_format_is_told_by_its_content_and_is_one_alone(tmp_path: Path, kind: str) -> None:
-    path = written(tmp_path, FILES[kind], "whatever.bin")
-    known = Options(**options(tmp_path, kind))
-    preset = find_format(path, known)
-    assert preset is not None and preset["name"] == kind
-    recording = read_foreign(path, known)
-    assert recording.format == preset["name"] and recording.flags == ()
-    assert sum(sensor.time_s.size for sensor in sensors(recording)) >= N
-
 
 # --- files of a folder ------------------------------------------------------------------------------
 

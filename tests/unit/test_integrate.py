@@ -69,16 +69,6 @@ def test_a_sensor_that_measures_0_w_is_missing_and_an_estimate_of_0_w_is_not() -
     assert total_j(honest) == pytest.approx(1500) and honest.flags == []
 
 
-def test_a_gpus_own_limit_and_kind_decide_which_samples_are_true() -> None:
-    time, values = np.arange(5.0), np.array([100.0, 0, 900, 100, 100])
-    validated = checked(gpu(time, values, limit_w=400))
-    assert total_j(validated) == pytest.approx(400)
-    assert codes(validated.flags) == {"missing_samples", "over_limit"}
-    assert np.isnan(validated.power_w[1:3]).all()
-    assert codes(checked(gpu(time, values, limit_w=500)).flags) == {"missing_samples"}
-    assert codes(checked(gpu(time, values, limit_w=np.nan)).flags) == {"missing_samples"}
-
-
 def each_second(power_w: np.ndarray) -> Block:
     return gpu(np.arange(float(power_w.size)), power_w)
 
@@ -170,13 +160,6 @@ def test_a_power_that_repeats_itself_for_long_is_flagged_and_counted(
     assert codes(validated.flags) == flagged and covered_s(validated) == 599
 
 
-@pytest.mark.parametrize("share", [0.9, 0.99])
-def test_a_sensor_that_often_repeats_itself_is_not_frozen_by_chance(share: float) -> None:
-    updates = np.random.default_rng(1).random(5000) > share
-    power = np.round(noisy(5000)[np.cumsum(updates)], 3)
-    assert checked(each_second(power), 1.0).flags == []
-
-
 @pytest.mark.parametrize(
     ("limit_w", "device", "most_w"),
     [
@@ -217,12 +200,6 @@ def test_a_clock_set_back_for_long_leaves_nothing_known(back_s: float, is_known:
         validated = checked(case, 1.0)
         assert "clock" in codes(validated.flags)
         assert covered_s(validated) == (199 - back_s if is_known else 0)
-
-
-def test_of_two_samples_of_one_stamp_the_first_counts() -> None:
-    time, power = np.arange(100.0), np.full(100, 300.0) + np.arange(100) % 7
-    twice = checked(gpu(np.insert(time, 51, 50.0), np.insert(power, 51, 600.0)), 1.0)
-    assert total_j(twice) == pytest.approx(float(np.trapezoid(power, time)))
 
 
 def test_a_failed_counter_read_costs_nothing_and_is_flagged() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from scalewatt.recordings.block import Block
 from scalewatt.recordings.journal import (
     LineWriter,
     is_journal,
-    journal_files,
     last_sample_s,
     read_journal,
 )
@@ -38,16 +36,6 @@ def block(path: Path) -> Block:
 
 def write(folder: Path, sensors: dict[str, Any] = SENSORS, host: str = "n1", **more: Any) -> Path:
     return write_journal(folder / f"segment-000.{host}.csv", host, sensors, **more)
-
-
-def test_a_journal_is_a_table_and_a_description_of_its_columns(tmp_path: Path) -> None:
-    path = write(tmp_path)
-    rows = pd.read_csv(path)
-    assert list(rows) == ["t", "mono", *SENSORS]
-    assert rows["CUDA:0_POWER"].tolist() == [120_000] * 6
-    about = json.loads((tmp_path / "segment-000.n1.sensors.json").read_text())
-    assert about["host"] == "n1" and set(about["sensors"]) == set(SENSORS)
-    assert journal_files(tmp_path) == {0: {"n1": path}} and journal_files(tmp_path / "none") == {}
 
 
 def test_sensors_are_columns_in_w_j_and_shares(tmp_path: Path) -> None:
@@ -121,13 +109,6 @@ def test_the_journals_of_a_segment_are_its_nodes(tmp_path: Path) -> None:
     again = write(tmp_path / "again", host="n2")
     with pytest.raises(InputError, match="second journal of node n2"):
         read_journal([*paths, again])
-
-
-def test_a_journal_of_damaged_lines_alone_is_refused(tmp_path: Path) -> None:
-    path = write(tmp_path)
-    path.write_bytes(path.read_bytes().split(b"\n")[0] + b"\nx,y,z\n")
-    with pytest.raises(InputError, match=r"n1\.csv: no samples"):
-        read_journal([path]).nodes["n1"]
 
 
 @pytest.mark.parametrize("content", [b"", b"hello\n", b"t,mono,CUDA:0_POWER\n", b"t,mono", None])

@@ -146,25 +146,6 @@ def llama_log() -> str:
     return result_log("llama2_70b_lora", batch=8, samples=3901, samples_count=3072)
 
 
-def test_replicas_count_where_a_model_is_split(tmp_path: Path, submitter: Path) -> None:
-    nodes = {f"node_{i}": whole_log(wave(5000 + i)) for i in (0, 1)}
-    write_run(submitter, "two", "1", nodes, llama_log(), benchmark="llama2_70b_lora")
-    registered(submitter, tmp_path, "--gpus-per-replica", "llama2_70b_lora=4")
-    id_ = "llama2_70b_lora-h100-sxm5-80gb-n016-lbs0002-s0003901-target-nodes2-gpr4"
-    row = row_of(tmp_path, id_)
-    assert (row["gpus"], row["gpus_per_replica"], row["global_batch_size"]) == (16, 4, 8)
-    assert (row["updates"], row["passes"]) == (384, 4 * 384)
-    assert row["gpu_hours"] == pytest.approx(16 * 200 / 3600)
-
-
-def test_a_variant_sets_submissions_apart(tmp_path: Path, submitter: Path) -> None:
-    write_run(submitter, "one", "1", {"node_1": whole_log(wave(5000))})
-    registered(submitter, tmp_path)
-    registered(submitter, tmp_path / "ac", "--variant", "ac")
-    campaign = load_campaign(tmp_path / "ac" / "campaigns" / "mlperf.yaml", None)
-    assert campaign.repeats == {f"{ONE}-ac": 1}
-
-
 @pytest.mark.parametrize(
     ("result", "reason"),
     [
@@ -184,16 +165,6 @@ def test_a_run_that_cannot_be_registered_is_left_out_with_the_reason(
         line for line in converted(submitter, tmp_path).splitlines() if line.startswith("left out:")
     )
     assert reason in left_out and "result_2" in left_out
-
-
-def test_a_run_that_stands_there_twice_counts_once(tmp_path: Path, submitter: Path) -> None:
-    for number in ("1", "raw_1"):
-        write_run(submitter, "one", number, {"node_1": whole_log(wave(5000))})
-    write_run(submitter, "two", "2", {"node_0": whole_log(wave(5000)), "node_1": ""})
-    printed = converted(submitter, tmp_path)
-    assert "result_raw_1: its power logs are those of" in printed
-    assert "result_2/node_1.txt: holds no power_reading" in printed
-    assert "runs: 1;" in printed
 
 
 def test_damaged_lines_and_readings_are_counted_or_unknown(tmp_path: Path, submitter: Path) -> None:

@@ -66,17 +66,6 @@ def test_a_meter_below_the_parts_is_flagged(tmp_path: Path, watts: float, flagge
     assert ("disagrees" in measured(tmp_path, watts).codes()) == flagged
 
 
-@pytest.mark.parametrize(("end_s", "joules"), [(120, 600 * 302), (400, None)])
-def test_a_power_that_is_missing_for_long_leaves_the_meters_energy_unknown(
-    tmp_path: Path, end_s: float, joules: float | None
-) -> None:
-    lost = (TIMES > 100) & (end_s > TIMES)
-    run = measured(tmp_path, np.where(lost, np.nan, 300.0 + TIMES % 7))
-    assert run.totals.joules("node") == (joules and pytest.approx(joules, rel=0.02))
-    stated = run.tables.cross_checks[["energy_j", "extra_w"]].notna()
-    assert (stated == (joules is not None)).all(axis=None)
-
-
 def test_a_meter_on_some_nodes_only_leaves_the_runs_node_energy_unknown(tmp_path: Path) -> None:
     both = measured(tmp_path / "both", 300, 300)
     assert both.totals.joules("node") == pytest.approx(2 * 600 * 300, rel=1e-6)

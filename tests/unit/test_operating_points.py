@@ -10,13 +10,12 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from campaign_files import DEMO, LOCAL, edited, replaced, write_yaml
+from campaign_files import DEMO, LOCAL, edited, replaced
 from energy_files import telemetry_block
 from operating_runs import (
     CLOCKS,
     GPUS,
     SAMPLES,
-    SERIES,
     campaign,
     energy_j,
     made,
@@ -43,7 +42,6 @@ from scalewatt.recordings.block import Block
 from scalewatt.recordings.terms import Flag
 from scalewatt.registration.run_descriptions import RunDescription
 from scalewatt.results.build import write_figure_table
-from scalewatt.scaling.pilot import make_pilot
 
 # --- campaigns ------------------------------------------------------------------------------------
 
@@ -63,19 +61,6 @@ def test_fine_tuning_starts_from_weights_that_were_trained_at_another_clock() ->
     result = expand(content, Path("made.yaml"), known_devices()).configurations
     group = result["fourcastnet.finetune-local-n001-lbs0004-full-gpuclock1200mhz"]
     assert group.initial_weights == "fourcastnet.pretrain-local-n001-lbs0004-full"
-
-
-def test_a_pilot_of_clocks_calibrates_each_of_them(tmp_path: Path) -> None:
-    content = edited({("series", SERIES, "gpu_clock_mhz"): 705}, DEMO)
-    content["series"]["fast"] = {**content["series"][SERIES], "gpu_clock_mhz": 1410}
-    path = write_yaml(tmp_path / "levers.yaml", content)
-    pilot = expand(make_pilot(path)[0], path, known_devices())
-    asked = {
-        str(each.operating_point)
-        for each in pilot.configurations.values()
-        if each.model == "resnet50"
-    }
-    assert {str({"gpu_clock_mhz": clock}) for clock in (705.0, 1410.0)} <= asked
 
 
 @pytest.mark.parametrize(

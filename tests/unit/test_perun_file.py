@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,6 @@ from made_recordings import read_perun_file, sensors
 
 import scalewatt
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.perun_file import RunInfo, list_runs
 
 GPUS = {"n1": {"CUDA:0_POWER": gpu(9), "CUDA:1_POWER": gpu(9, 300)}}
 HOST = "app/nodes/run/nodes/0/nodes/n1"
@@ -49,21 +46,6 @@ def test_of_several_runs_and_rounds_names_are_asked_for(tmp_path: Path) -> None:
     first, tenth = read_perun_file(path, "z"), read_perun_file(path, "a", "10")
     assert (set(first.nodes), first.flags) == ({"n1"}, ())
     assert sensors(tenth)[0].values[0] == 100 and codes(tenth.flags) == {"several"}
-
-
-def test_all_runs_of_a_file_are_listed_in_the_order_of_their_start(tmp_path: Path) -> None:
-    path = made(tmp_path / "a.hdf5", run_id="b", execution_dt="2026-01-03T00:00:00")
-    for round_id in ("10", "2", "0", "failed"):
-        made(path, run_id="a", round_id=round_id, execution_dt="2026-01-02T00:00:00")
-    with h5py.File(path, "a") as handle:
-        handle.copy("app", "other")
-        del handle["other/nodes/a"]
-        handle["other/nodes/b"].attrs["execution_dt"] = "2026-01-04T00:00:00"
-    assert list_runs(path) == [
-        RunInfo("app", "a", ("0", "2", "10", "failed"), "2026-01-02T00:00:00"),
-        RunInfo("app", "b", ("0",), "2026-01-03T00:00:00"),
-        RunInfo("other", "b", ("0",), "2026-01-04T00:00:00"),
-    ]
 
 
 @pytest.mark.parametrize("ranks", [[[0, 1], [4, 5]], ["[0, 1]", "[4, 5]"]], ids=["array", "text"])
@@ -163,17 +145,6 @@ def test_power_by_any_backend_counts_for_its_device(tmp_path: Path, name: str) -
     assert [(s.name, s.index) for s in (first, second)] == [("CUDA:0_POWER", 0), (name, 1)]
     (flag,) = second.flags
     assert flag["code"] == "assumed" and "source: a model of ours" in flag["detail"]
-
-
-def test_another_backends_sensor_of_a_device_is_not_added(tmp_path: Path) -> None:
-    path = changed(
-        made(tmp_path / "a.hdf5"),
-        lambda group: group.copy("CUDA:0_POWER", "A_MODEL_GPU1_POWER"),
-        "/nodes/gpu/nodes",
-    )
-    account = scalewatt.energy(path)
-    assert account.joules("gpu") == pytest.approx(8 * 400)
-    assert "second_sensor" in codes(account.flags)
 
 
 # --- perun's own totals ---------------------------------------------------------------------------
@@ -281,16 +252,3 @@ def test_a_file_without_a_recording_is_refused_by_name(
     write(path)
     with pytest.raises(InputError, match=f"^{path}: .*{words}"):
         read_perun_file(path)
-
-
-def test_a_file_that_another_process_has_locked_is_read(tmp_path: Path) -> None:
-    path = made(tmp_path / "held.hdf5")
-    holds = "import h5py, sys; held = h5py.File(sys.argv[1], 'r+', locking=True); print(); input()"
-    command = [sys.executable, "-c", holds, str(path)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as holder:
-        assert holder.stdout is not None and holder.stdout.readline() == "\n"
-        recording = read_perun_file(path)
-        holder.communicate("\n")
-    assert sensors(recording)[0].values.tolist() == [100] * 9 and recording.flags == ()

@@ -12,7 +12,7 @@ from energy_files import T0, Accounted, accounted, counter, make_run, record
 from run_files import make_spec
 
 from scalewatt.common.files import write_table
-from scalewatt.recordings.stages import STAGES_SCHEMA
+from scalewatt.recordings.stages import EVENTS_SCHEMA
 
 N = 41
 STAGES = [(1, "startup", 0.0, 5.0), (1, "train", 5.0, 40.0)]
@@ -77,7 +77,7 @@ def test_an_evaluation_that_a_later_segment_did_again_is_discarded(tmp_path: Pat
         for number, marks in enumerate((first, again))
         for (stage, epoch, a), (_, _, b) in pairwise(marks)
     ]
-    write_table(pa.Table.from_pylist(rows, STAGES_SCHEMA), run / "events.parquet")
+    write_table(pa.Table.from_pylist(rows, EVENTS_SCHEMA), run / "events.parquet")
     record(run, CPU, 0)
     record(run, CPU, 1, start=T0 + 45)
     energy = of_cpu(run).tables.energy

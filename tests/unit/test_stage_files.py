@@ -13,7 +13,7 @@ import pytest
 
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.stage_log import EventLog
-from scalewatt.recordings.stages import STAGES_SCHEMA, read_stages
+from scalewatt.recordings.stages import EVENTS_SCHEMA, read_stages
 
 ROWS: list[dict[str, Any]] = [
     {"segment": 0, "stage": "startup", "epoch": None, "start_s": 10.0, "end_s": 12.5},
@@ -53,7 +53,7 @@ def refusal(path: Path, **more: Any) -> str:
 def test_every_format_says_the_same(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"stages{suffix}"
     table = read_stages(write(path, ROWS))
-    assert table.schema == STAGES_SCHEMA and table.to_pylist() == ROWS
+    assert table.schema == EVENTS_SCHEMA and table.to_pylist() == ROWS
     least = [{key: row[key] for key in ("stage", "start_s", "end_s")} for row in ROWS]
     table = read_stages(write(path, least), segments=[7])
     assert table["segment"].to_pylist() == table["epoch"].to_pylist() == [None] * 3
@@ -73,19 +73,6 @@ def test_a_trainings_own_marks_are_stages(tmp_path: Path, torn: str) -> None:
     first, second = read_stages(path).to_pylist()
     assert first == ROWS[0] and second["end_s"] > 12.5
     assert (second["stage"], second["epoch"], second["start_s"]) == ("train", 0, 12.5)
-
-
-def test_a_torn_mark_is_left_out_where_a_segment_may_have_died_writing_it(tmp_path: Path) -> None:
-    marks = [(0, "startup"), (0, "train"), None, (1, "startup"), (1, None), None]
-    lines = [
-        json.dumps({"segment": mark[0], "stage": mark[1], "epoch": None, "start_s": 100.0 + i})
-        if mark
-        else TORN
-        for i, mark in enumerate(marks)
-    ]
-    path = tmp_path / "events.jsonl"
-    path.write_text("\n".join(lines))
-    assert read_stages(path)["stage"].to_pylist() == ["startup", "train", "startup"]
 
 
 # --- what is wrong ----------------------------------------------------------------------------------
@@ -126,6 +113,6 @@ def test_only_a_runs_own_stages_may_be_none_or_never_end(
     tmp_path: Path, rows: list[dict[str, Any]], reason: str
 ) -> None:
     path = tmp_path / "events.parquet"
-    pq.write_table(pa.Table.from_pylist(rows, schema=STAGES_SCHEMA), path)
+    pq.write_table(pa.Table.from_pylist(rows, schema=EVENTS_SCHEMA), path)
     assert read_stages(path, unended=True).to_pylist() == rows
     assert reason in refusal(path)

@@ -108,10 +108,3 @@ def test_what_a_short_stage_spent_is_unattributed_in_the_breakdown(tmp_path: Pat
 
 def notes(rows: list[dict[str, Any]]) -> str:
     return " ".join(draw(frame_of(rows, BREAKDOWN)).sentences)
-
-
-def test_without_a_short_stage_the_breakdown_says_nothing_of_it(tmp_path: Path) -> None:
-    rows = built(tmp_path, [part("gpu", "train", 90, 8e6), part("gpu", "checkpoint", 9, 1e6)])
-    assert {r["stage"] for r in rows} == {"train", "checkpoint"}
-    assert {r["short_stages"] for r in rows} == {None}
-    assert "too short" not in notes(rows)

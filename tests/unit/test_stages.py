@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from true_power import checked, estimated
 
 from scalewatt.energies.stages import UNATTRIBUTED, interval_at, segment_events, tile_window
-from scalewatt.recordings.stages import STAGES_SCHEMA
+from scalewatt.recordings.stages import EVENTS_SCHEMA
 
 
 def events(*rows: tuple[str, float, float]) -> pd.DataFrame:
     stages = [{"stage": s, "start_s": a, "end_s": b} for s, a, b in rows]
-    return segment_events(pa.Table.from_pylist(stages, STAGES_SCHEMA), 0)
+    return segment_events(pa.Table.from_pylist(stages, EVENTS_SCHEMA), 0)
 
 
 def seconds(intervals: pd.DataFrame) -> dict[str, float]:

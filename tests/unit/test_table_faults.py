@@ -100,11 +100,6 @@ def test_any_encoding_is_read(tmp_path: Path, encoding: str) -> None:
     assert samples(read(tmp_path, DEGREES, BY_TIME, encoding)) == TWO
 
 
-def test_the_only_row_needs_no_line_end(tmp_path: Path) -> None:
-    recording = read(tmp_path, f"t,p\n{T0},61", BY_TIME)
-    assert samples(recording) == {("n1", 0): [[0, 61]]} and not recording.flags
-
-
 def test_of_two_values_at_a_time_the_first_counts_and_it_is_said(tmp_path: Path) -> None:
     rows = [f"{T0 + n},{60 + n}" for n in range(30)]
     rows.insert(5, f"{T0 + 4},999")
@@ -136,16 +131,6 @@ def test_rows_of_cards_are_numbered_by_their_names_and_uuids_are_not(tmp_path: P
     assert samples(cards) == {("n1", 1): [[0, 62]], ("n1", 3): [[0, 61]]}
     uuids = read(tmp_path, f"t,p,card\n{T0},61,GPU-7-821\n{T0},62,GPU-7-9999\n", BY_CARD)
     assert samples(uuids) == {("n1", 0): [[0, 61]], ("n1", 1): [[0, 62]]}
-
-
-@pytest.mark.parametrize("names", [("0:01:0.0", "0:C1:0.0"), ("GPU-aa", "GPU-zz")])
-def test_names_of_gpus_are_numbered_alike_in_each_file(
-    tmp_path: Path, names: tuple[str, str]
-) -> None:
-    for order in (names, names[::-1]):
-        rows = [f"{T0},{61 + names.index(name)},{name}" for name in order]
-        recording = read(tmp_path, table("t,p,card", rows), BY_CARD)
-        assert samples(recording) == {("n1", 0): [[0, 61]], ("n1", 1): [[0, 62]]}
 
 
 def test_a_damaged_index_is_no_gpu(tmp_path: Path) -> None:
@@ -191,24 +176,6 @@ def test_grafanas_hosts_are_those_of_the_gpus(tmp_path: Path, labels: str) -> No
     assert samples(recording) == TWO and sensors(recording)[0].uuid == "GPU-1"
     alone = read(tmp_path, text.replace("Hostname", "host"))
     assert list(alone.nodes) == ["10.0.0.1"]
-
-
-@pytest.mark.parametrize(
-    ("limits", "expected"),
-    [
-        (["200.00 W", "400.00 W", "300.00 W"], 400),
-        (["40", "400.00 W", "[N/A]"], 400),
-        (["0.00 W", "[N/A]", "[Unknown Error]"], np.nan),
-    ],
-)
-def test_the_largest_limit_of_a_gpu_counts(
-    tmp_path: Path, limits: list[str], expected: float
-) -> None:
-    rows = [f"{13 + n}.000, 0, {limit}, 61.00 W" for n, limit in enumerate(limits)]
-    recording = read(tmp_path, smi(*rows, fields="index, power.limit [W], "))
-    assert recording.nodes["n1"][0].sensors["limit_w"].to_list() == pytest.approx(
-        [expected], nan_ok=True
-    )
 
 
 def test_times_of_the_hour_that_comes_twice_are_refused(tmp_path: Path) -> None:

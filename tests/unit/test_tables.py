@@ -30,7 +30,6 @@ from scalewatt.common.errors import InputError
 from scalewatt.recordings.block import Recording
 from scalewatt.recordings.detect import read_foreign
 from scalewatt.recordings.tables import Options
-from scalewatt.recordings.terms import INSTANTANEOUS, MOVING_MEAN
 
 T0 = 1717144753
 SENSOR = {"column": "p", "kind": "gpu", "unit": "W"}
@@ -152,25 +151,6 @@ def test_energies_since_the_row_before_add_up_to_a_counter(made: Made) -> None:
     assert counter.energy_j == pytest.approx(steps[1:].sum(), rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("stamp", "cell", "flagged"),
-    [
-        *((T0 + off, None, "clock") for off in (7, -490, 510)),
-        ("never", None, None),
-        *((T0 + 10, cell, "counter") for cell in ("", "NA", "-5")),
-    ],
-)
-def test_a_wrong_stamp_loses_no_energy_and_a_missing_one_is_not_none(
-    stamp: float | str, cell: str | None, flagged: str | None
-) -> None:
-    used = [100 + s % 3 for s in range(40)]
-    rows = [f"{T0 + s},{joules}\n" for s, joules in enumerate(used)]
-    rows[10] = f"{stamp},{used[10] if cell is None else cell}\n"
-    (sensor,) = sensors(read("t,p\n" + "".join(rows), USED))
-    assert sensor.energy_j == pytest.approx(sum(used[1:]), rel=1e-6 if cell is None else 1e-3)
-    assert codes(sensor.validated.flags) == ({flagged} if flagged else set())
-
-
 # --- times, units and devices ---------------------------------------------------------------------
 
 
@@ -255,34 +235,6 @@ def test_a_table_without_a_heading_needs_the_names_of_its_fields() -> None:
     np.testing.assert_array_equal(of_gpu(recording, 3).values, [61.23, 71.23])
 
 
-def test_what_a_sample_stands_for_is_told_by_field_or_gpu() -> None:
-    fields = "timestamp, name, power.draw [W], power.draw.average [W], power.draw.instant [W], power.limit"
-    text = f"{fields}\n{ROW}, NVIDIA H100 80GB HBM3, 61 W, 62 W, 63 W, 700.00 W\n"
-    series = sensors(read(text))
-    assert {sensor.name.removeprefix("GPU:0 power.draw"): sensor.samples for sensor in series} == {
-        "": MOVING_MEAN,
-        ".average": MOVING_MEAN,
-        ".instant": INSTANTANEOUS,
-    }
-    assert {(sensor.limit_w, sensor.index) for sensor in series} == {(700.0, 0)}
-
-
-def test_rows_of_errors_and_messages_between_are_left_out_and_counted() -> None:
-    message = "Unable to determine the device handle for GPU0000:02:00.0: Unknown Error"
-    rows = [f"{ROW}, 0, 61 W", message, ", ".join(["[Unknown Error]"] * 3), f"{LATER}, 0, 62 W"]
-    recording = read(SMI + "\n".join([*rows, ""]))
-    assert of_gpu(recording, 0).values.tolist() == [61.0, 62.0]
-    (problem,) = recording.flags
-    assert problem["code"] == "damaged" and "2 lines" in problem["detail"]
-
-
-def test_each_number_has_its_own_unit_or_that_of_the_heading() -> None:
-    cells = ["61", "[N/A]", "62.00 W", "0.063 kW", "64.00 WX", "65000 mW"]
-    rows = [f"2024/05/31 10:39:{n}.123, 0, {cell}\n" for n, cell in enumerate(cells, 10)]
-    values = of_gpu(read(SMI + "".join(rows)), 0).values
-    np.testing.assert_allclose(values, [61, np.nan, 62, 63, np.nan, 65])
-
-
 def test_dcgms_numbers_that_stand_for_a_missing_value_are_none() -> None:
     text = (
         "#Entity  POWER                TOTEC\n"
@@ -292,44 +244,6 @@ def test_dcgms_numbers_that_stand_for_a_missing_value_are_none() -> None:
     recording = read(text)
     np.testing.assert_array_equal(of_gpu(recording, 0).values, [np.nan, 61.0])
     np.testing.assert_array_equal(of_gpu(recording, 0, "counter").values, [np.nan, 5551899.58])
-
-
-def test_a_wide_table_has_a_column_for_each_device() -> None:
-    rules = [
-        {"column": "gpu0", "kind": "gpu", "index": 0, "unit": "W", "limit_w": 400},
-        {"column": "gpu1", "kind": "gpu", "index": 1, "unit": "W", "quantity": "mean_power"},
-        {"column": "load", "kind": "gpu", "index": 0, "unit": "%"},
-        {"column": "pdu", "kind": "node", "unit": "W", "origin": "estimated", "name": "rack 7"},
-    ]
-    text = f"t,gpu0,gpu1,load,pdu\n{T0},61,71,50,300\n{T0 + 1},62,72,60,310\n"
-    recording = read(text, {**RULES, "sensors": rules})
-    assert of_gpu(recording, 0).values.tolist() == [61, 62] and of_gpu(recording, 0).limit_w == 400
-    assert of_gpu(recording, 1, "mean_power").values.tolist() == [71, 72]
-    assert of_gpu(recording, 0, "utilisation").values.tolist() == [0.5, 0.6]
-    (node,) = [sensor for sensor in sensors(recording) if sensor.kind == "node"]
-    assert (node.name, node.origin, node.values[0]) == ("rack 7", "estimated", 300)
-    assert sensors(recording)[0].time_s.tolist() == [T0, T0 + 1] and not recording.flags
-
-
-def test_rows_are_taken_by_what_stands_in_them_and_nodes_by_a_column() -> None:
-    rows = ["a|cpu|x1|50", "a|gpu|x0|60", "b|gpu|x9|70", "b|gpu|x0|80"]
-    of_gpus = {"where": {"kind": "gpu"}, "node_column": "host", "index_column": "dev"}
-    rules = {
-        "header": ["t", "host", "kind", "dev", "p"],
-        "delimiter": "|",
-        "time": {"column": "t", "unit": "s"},
-        "sensors": [
-            {**SENSOR, **of_gpus},
-            {**SENSOR, "kind": "cpu", "where": {"kind": "cpu"}, "node": "a"},
-        ],
-    }
-    series = sensors(read("".join(f"{T0}|{row}\n" for row in rows), rules))
-    assert sorted((s.node, s.kind, s.index, s.values.tolist()) for s in series) == [
-        ("a", "cpu", 0, [50.0]),
-        ("a", "gpu", 0, [60.0]),
-        ("b", "gpu", 0, [80.0]),
-        ("b", "gpu", 9, [70.0]),
-    ]
 
 
 # --- accounts of tables ---------------------------------------------------------------------------

@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 from energy_files import T0, gpu, write_journal, write_telemetry
 
+from scalewatt.common.files import write_json
 from scalewatt.recordings import telemetry as module
-from scalewatt.recordings.journal import write_sensors
+from scalewatt.recordings.journal import beside
 from scalewatt.recordings.telemetry import (
     Source,
     TelemetryWriter,
@@ -56,7 +57,9 @@ class Clock:
 def writer(folder: Path, sources: list[Source]) -> TelemetryWriter:
     path = folder / "s.n1.csv"
     made = TelemetryWriter(path, sources)
-    write_sensors(path, {"host": "n1", "sensors": {}, "telemetry": made.sensors})
+    write_json(
+        beside(path, ".sensors.json"), {"host": "n1", "sensors": {}, "telemetry": made.sensors}
+    )
     return made
 
 

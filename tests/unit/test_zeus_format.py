@@ -94,32 +94,6 @@ def test_a_monotonic_clock_says_no_time_of_day(start: float, known: bool, tmp_pa
 
 
 @one_file
-@given(data=st.data())
-def test_known_totals_are_accounted_for_in_any_order_and_with_gaps(
-    data: st.DataObject, tmp_path: Path
-) -> None:
-    windows, truth, covered, now = [], 0.0, 0.0, 0.0
-    for i in range(data.draw(st.integers(1, 8))):
-        now += data.draw(st.sampled_from([0.0, 0.5, 40.0]))
-        length, power = data.draw(st.floats(0.5, 500)), data.draw(st.floats(20, 700))
-        windows.append((now, f"w{i}", length, power * length))
-        for inner in range(data.draw(st.integers(0, 2))):
-            windows.append((now + length / 4, f"i{i}.{inner}", length / 4, power * length / 4))
-        truth += power * length
-        covered += length
-        now += length
-    path = write_windows(tmp_path / "n1.csv", *data.draw(st.permutations(windows)))
-    torn = data.draw(st.booleans())
-    if torn:
-        path.write_text(path.read_text() + f"{T0 + now},last,10.0,2000.0,20")
-    recording = read_foreign(path)
-    curve, ends = sensors(recording)[0].validated.curve, (T0, T0 + now)
-    assert float(curve.between(*ends)) == pytest.approx(truth, rel=1e-5)
-    assert float(curve.covered_s(*ends)) == pytest.approx(covered, rel=1e-5)
-    assert ("damaged" in codes(recording.flags)) == torn
-
-
-@one_file
 @given(spans=st.lists(st.tuples(st.integers(0, 50), st.integers(1, 30)), min_size=1, max_size=12))
 def test_the_outermost_windows_never_overlap_and_none_is_lost(
     spans: list[tuple[int, int]], tmp_path: Path

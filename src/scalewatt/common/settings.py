@@ -6,7 +6,7 @@ What pydantic refuses becomes one clause: where, what, and what is allowed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -115,23 +115,19 @@ def json_schema(kind: Any) -> dict[str, Any]:
 
 
 def _clause(kind: Any, content: Any, error: Any, above: str) -> str:
-    """The path to the key, and what is wrong there."""
-    location = error["loc"][:-1] if error["type"] in _UNKNOWN else error["loc"]
-    path = above + _path(content, location)
+    """The path to the key, and what is wrong there.
+
+    Of the path only the keys that are in the content: pydantic also names alternatives of a union.
+    """
+    path = above
+    for key in error["loc"][:-1] if error["type"] in _UNKNOWN else error["loc"]:
+        with suppress(LookupError, TypeError):
+            content = content[key]
+            path += f"[{key}]" if isinstance(key, int) else f".{key}"
     problem = _problem(kind, error)
     # What a validator says of a key below begins with that key.
     is_below = error["type"] == "value_error" and re.match(r"\w+(\.\w+)*: ", problem)
     return f"{path}{'.' if is_below else ': '}{problem}".lstrip(".").removeprefix(": ")
-
-
-def _path(content: Any, location: Iterable[str | int]) -> str:
-    """The keys of a location that are in the content: pydantic also names alternatives of a union."""
-    path = ""
-    for key in location:
-        with suppress(LookupError, TypeError):
-            content = content[key]
-            path += f"[{key}]" if isinstance(key, int) else f".{key}"
-    return path
 
 
 def _problem(kind: Any, error: Any) -> str:

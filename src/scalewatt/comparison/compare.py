@@ -17,10 +17,10 @@ import pandas as pd
 
 from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.campaign.run_spec import RunSpec, read_spec
+from scalewatt.common.columns import schema
 from scalewatt.common.errors import InputError, nearest
 from scalewatt.provenance.description import node_kind, software_of
 from scalewatt.recordings.terms import SIMULATED_KEY
-from scalewatt.results.columns import schema
 from scalewatt.results.tables.frames import frame_of, read_frame, records, write_frame
 from scalewatt.results.tables.ratios import CAMPAIGN, ratios
 from scalewatt.results.tables.run_row import RunFiles, read_provenances

@@ -27,25 +27,15 @@ import pyarrow as pa
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json_object
-from scalewatt.energies.checks import (
-    cross_check_flags,
-    gpu_checks,
-    gpu_loads,
-    meter_checks,
-    node_meters,
-    perun_checks,
-    setting_flags,
-    state_flags,
-)
+from scalewatt.energies import checks
 from scalewatt.energies.node import (
     MAX_UNCOVERED,
     UNUSED_GPU,
     KindEnergy,
     Node,
+    list_sensors,
     node_kinds,
     node_window,
-    sensors_of,
-    shared_kinds,
 )
 from scalewatt.energies.stages import (
     STAGES,
@@ -60,7 +50,7 @@ from scalewatt.energies.tables import Accounts, Collected, tables
 from scalewatt.energies.traces import Traces, write_traces
 from scalewatt.provenance.rank_placement import held_gpus
 from scalewatt.recordings.block import Block, Recording
-from scalewatt.recordings.detect import copies_of, joined, read_foreign
+from scalewatt.recordings.detect import join_recordings, list_copies, read_foreign
 from scalewatt.recordings.journal import journal_files, read_journal
 from scalewatt.recordings.node_names import nodes_by_name, same_node
 from scalewatt.recordings.perun_file import open_perun_file
@@ -104,7 +94,7 @@ class Run:
     @property
     def recordings(self) -> Path:
         """Folder of its recordings."""
-        return recordings_of(self.folder)
+        return find_recordings(self.folder)
 
     @property
     def operating_point(self) -> Mapping[Any, float]:
@@ -116,17 +106,6 @@ class Run:
     def segments(self) -> dict[int, dict[str, Any]]:
         """Records of the segments, by number."""
         return {int(row["segment"]): row for row in self.provenance.get("segments") or []}
-
-    def window_of(self, recorded: Window) -> Window:
-        """Time of a node that counts: the run's, if that is known, else what was recorded.
-
-        Without length if nothing was recorded in the run's time.
-        """
-        if not (of_run := self.provenance.get("window")):
-            return recorded
-        begin, end = float(of_run["start_s"]), float(of_run["end_s"])
-        is_within = begin < recorded[1] and recorded[0] < end
-        return (begin, end) if is_within else (recorded[0], recorded[0])
 
     def hosts_of(self, segment: int) -> list[str]:
         """Names of a segment's hosts, where its ranks are recorded, else of the run's."""
@@ -247,8 +226,8 @@ def open_segment(folder: Path, number: int) -> Iterator[Segment]:
             part = read_json_object(asked) if asked.exists() else {}
             names = part.get("run"), part.get("round")
             readers.append(lambda: files.enter_context(open_perun_file(path, *names)))
-        if not readers and (copies := copies_of(folder, number)):
-            readers.append(lambda: joined([read_foreign(*copy) for copy in copies]))
+        if not readers and (copies := list_copies(folder, number)):
+            readers.append(lambda: join_recordings([read_foreign(*copy) for copy in copies]))
         recordings: list[Recording] = []
         telemetry, flags = read_telemetry(sorted(folder.glob(f"{stem}.*.telemetry.csv")))
         for read in readers:
@@ -260,7 +239,7 @@ def open_segment(folder: Path, number: int) -> Iterator[Segment]:
         yield Segment(number, recordings, telemetry, tuple(flags))
 
 
-def recordings_of(folder: Path) -> Path:
+def find_recordings(folder: Path) -> Path:
     """Folder of a run's recordings: perun/, or else the run folder."""
     perun = folder / "perun"
     return perun if perun.is_dir() else folder
@@ -272,11 +251,17 @@ def recordings_of(folder: Path) -> Path:
 def account(run: Run, traces: Traces | None = None) -> Accounts:
     """Account for one run; `traces` gets its samples node by node."""
     rows = Collected()
-    numbers, idle = _segments(run)
-    for number in idle:
+    # A start that failed before the first sample and the first update has nothing to account for.
+    started = segment_numbers(run.recordings)
+    numbers = {*run.segments} | started
+    if run.events is not None:
+        events = run.events.to_pandas().dropna(subset="segment").astype({"segment": "int64"})
+        numbers |= set(events["segment"])
+        started |= set(events["segment"][events["stage"] != "startup"])
+    for number in sorted(numbers - started) if started else ():
         detail = f"segment {number} ended during start-up; nothing was recorded of it and nothing is counted"
         rows.flag([flag("segment_lost", None, detail)], number)
-    for number in numbers:
+    for number in sorted(started or numbers or {0}):
         with open_segment(run.recordings, number) as segment:
             _add_segment(rows, run, segment, segment_events(run.events, number), traces)
     return tables(rows, run.spec.get("configuration"), run.spec.get("repeat"))
@@ -313,20 +298,6 @@ def write_energy(
 # --- segments -------------------------------------------------------------------------------------
 
 
-def _segments(run: Run) -> tuple[list[int], list[int]]:
-    """Numbers of all segments with content, and of those without.
-
-    A start that failed before the first sample and the first update has nothing to account for.
-    """
-    started = segment_numbers(run.recordings)
-    numbers = {*run.segments} | started
-    if run.events is not None:
-        rows = run.events.to_pandas().dropna(subset="segment").astype({"segment": "int64"})
-        numbers |= set(rows["segment"])
-        started |= set(rows["segment"][rows["stage"] != "startup"])
-    return sorted(started or numbers or {0}), sorted(numbers - started) if started else []
-
-
 def _add_segment(
     rows: Collected, run: Run, segment: Segment, events: pd.DataFrame, traces: Traces | None
 ) -> None:
@@ -341,26 +312,32 @@ def _add_segment(
         if traces is not None:
             _trace(traces, number, node, kinds, intervals)
         nodes.append(replace(node, blocks=[], telemetry=[]))
-    rows.flag(_outcome_flags(run, number, nodes, lost), number)
-    if events.empty:
-        rows.flag([flag("no_events", None, f"segment {number} has no stage events")], number)
-        rows.flag(_uneven_flags(nodes), number)
-    missing = _missing_hosts(rows, run, [node.name for node in nodes], segment)
-    _add_unrecorded(rows, number, missing, events, max((n.length_s for n in nodes), default=0.0))
 
-
-def _outcome_flags(run: Run, number: int, nodes: Sequence[Node], lost: Window) -> Iterator[Flag]:
-    """Flag a segment that did not end as it should, with the time of the work that it lost."""
+    # How it ended, and the time of the work that it lost
+    flags: list[Flag] = []
     record = run.segments.get(number, {})
     outcome = record.get("outcome")
     if outcome == "monitor_lost":
         detail = f"segment {number} was not recorded any more: {record.get('detail')}"
-        yield flag("segment_lost", None, detail)
+        flags.append(flag("segment_lost", None, detail))
     elif outcome in _DISCARDING:
         spans = (np.clip(node.window, *np.add(lost, node.ahead_s)) for node in nodes)
         lost_s = max((end - begin for begin, end in spans), default=0.0)
         work = f"{lost_s:.1f} s" if lost_s else "unknown"
-        yield flag("segment_lost", None, f"segment {number}: {outcome}; work done again: {work}")
+        detail = f"segment {number}: {outcome}; work done again: {work}"
+        flags.append(flag("segment_lost", None, detail))
+
+    # Where no stages tell how long it was, nodes that were recorded for a part of the time of all nodes
+    if events.empty:
+        flags.append(flag("no_events", None, f"segment {number} has no stage events"))
+        known = all(node.clock_known for node in nodes)
+        length_s = float(np.ptp([node.window for node in nodes])) if nodes and known else 0.0
+        for node in nodes:
+            if length_s - node.length_s > MAX_UNCOVERED * length_s:
+                times = f"recorded for {node.length_s:.1f} s of the {length_s:.1f} s of all nodes"
+                flags.append(flag("recording_short", None, f"{node.name}: {times}"))
+    rows.flag(flags, number)
+    _add_missing(rows, run, segment, nodes, events)
 
 
 def _discarded_span(run: Run, number: int, events: pd.DataFrame) -> Window:
@@ -379,53 +356,37 @@ def _discarded_span(run: Run, number: int, events: pd.DataFrame) -> Window:
     return (0.0, 0.0) if again.empty else (again["start_s"].min(), again["end_s"].max())
 
 
-def _uneven_flags(nodes: Sequence[Node]) -> Iterator[Flag]:
-    """Flag nodes that were recorded for a part of the time from the first node's begin to the last's end.
+def _add_missing(
+    rows: Collected, run: Run, segment: Segment, nodes: Sequence[Node], events: pd.DataFrame
+) -> None:
+    """Flag nodes that are too many or without a sample, and add the latter with the stages of the events.
 
-    A node counts from its first to its last sample, so where no stages tell how long the run was,
-    nothing else says that energy may be missing. Up to MAX_UNCOVERED of that time is no flag.
+    Without events they had as much time as the others of the segment.
     """
-    known = all(node.clock_known for node in nodes)
-    length_s = float(np.ptp([node.window for node in nodes])) if nodes and known else 0.0
-    for node in nodes:
-        if length_s - node.length_s > MAX_UNCOVERED * length_s:
-            times = f"recorded for {node.length_s:.1f} s of the {length_s:.1f} s of all nodes"
-            yield flag("recording_short", None, f"{node.name}: {times}")
-
-
-def _missing_hosts(
-    rows: Collected, run: Run, recorded: Sequence[str], segment: Segment
-) -> list[str]:
-    """Name the nodes without a sample, and flag what is other than expected."""
+    recorded = [node.name for node in nodes]
     expected = run.spec.get("nodes") or len(segment.hosts)
     if len(recorded) > expected:
         detail = f"{len(recorded)} hosts recorded, {expected} expected: {', '.join(recorded)}"
         rows.flag([flag("device_count", None, detail)], segment.number)
-        return []
+        return
     hosts = run.hosts_of(segment.number)
-    nodes = nodes_by_name(segment.hosts, hosts)
-    names = dict.fromkeys(nodes[host] for host in (*segment.hosts, *hosts))
-    known = [name for name in names if name not in {nodes[host] for host in recorded}]
+    names = nodes_by_name(segment.hosts, hosts)
+    known = dict.fromkeys(names[host] for host in (*segment.hosts, *hosts))
+    unread = [name for name in known if name not in {names[host] for host in recorded}]
     unknown = (f"unknown-{i}" for i in range(1, expected + 1))
-    if missing := [*known, *unknown][: expected - len(recorded)]:
+    missing = [*unread, *unknown][: expected - len(recorded)]
+    if missing:
         detail = f"{len(recorded)} of {expected} hosts recorded; missing: {', '.join(missing)}"
         rows.flag([flag("not_recorded", None, detail)], segment.number)
-    return missing
 
-
-def _add_unrecorded(
-    rows: Collected, number: int, names: Sequence[str], events: pd.DataFrame, others_s: float
-) -> None:
-    """Add nodes that nothing was recorded of, with the stages of the events.
-
-    Without events they had as much time as the others of the segment (`others_s`).
-    """
     ended = events[events["end_s"] < np.inf]
-    window = (0.0, others_s) if ended.empty else (ended["start_s"].min(), ended["end_s"].max())
+    window = (0.0, max((node.length_s for node in nodes), default=0.0))
+    if not ended.empty:
+        window = ended["start_s"].min(), ended["end_s"].max()
     intervals, _ = tile_window(ended, window)
-    for name in names:
+    for name in missing:
         for kind in (*ALL_KINDS, UNUSED_GPU):
-            rows.add(KindEnergy(name, kind, 0.0), number, intervals, recorded=False)
+            rows.add(KindEnergy(name, kind, 0.0), segment.number, intervals, recorded=False)
 
 
 # --- nodes ----------------------------------------------------------------------------------------
@@ -446,7 +407,11 @@ def _read_nodes(rows: Collected, run: Run, segment: Segment) -> Iterator[Node]:
             continue
         window, overlap_s, ahead_s = recorded, 0.0, 0.0
         if node.clock_known:
-            window = run.window_of(recorded)
+            if of_run := run.provenance.get("window"):  # of which nothing may be recorded
+                begin_s, end_s = float(of_run["start_s"]), float(of_run["end_s"])
+                is_within = begin_s < recorded[1] and recorded[0] < end_s
+                window = (begin_s, end_s) if is_within else (recorded[0], recorded[0])
+            # Time that an earlier segment has counted
             before = rows.windows.setdefault(names.get(nodes[node.name], node.name), [])
             counted_s = max((end for begin, end in before if begin < recorded[1]), default=-np.inf)
             if (counted_s := min(counted_s, recorded[1])) > recorded[0]:
@@ -454,7 +419,7 @@ def _read_nodes(rows: Collected, run: Run, segment: Segment) -> Iterator[Node]:
                 window, overlap_s = (begin_s, window[1]), begin_s - window[0]
             before.append(recorded)
             ahead_s = next((s for h, s in offsets.items() if nodes[h] == nodes[node.name]), 0.0)
-        gpus = ((sensor.row.index, sensor.row.uuid) for sensor in sensors_of(node.blocks))
+        gpus = ((sensor.row.index, sensor.row.uuid) for sensor in list_sensors(node.blocks))
         held = run.used_gpus(node.name, gpus, segment.number, segment.hosts)
         yield replace(
             node,
@@ -490,55 +455,46 @@ def _add_node(
     intervals, stage_flags = tile_window(events, window)
     begin_s = window[0] - node.overlap_s
     outside_s = seconds_outside(events, (begin_s, window[1]), node.period_s or 1.0)
-    node = replace(node, lost_s=outside_s)
-    rows.flag([*node.flags, *stage_flags, *_node_flags(node)], *key)
-    kinds = _node_kinds(run, node)
+    rows.flag([*node.flags, *stage_flags], *key)
+    is_off = abs(node.ahead_s) > CLOCK_SHARE * (node.period_s or 1.0)
+    overlap = f"{node.overlap_s:.1f} s were recorded by an earlier segment too; they count once"
+    about_time = (
+        ("overlap", node.overlap_s > 0, overlap),
+        ("clock", is_off, f"offset of its clock, corrected: {node.ahead_s:+.3f} s"),
+        (
+            "recording_short",
+            outside_s,
+            f"{outside_s:.1f} s of the run lie outside of the recording",
+        ),
+    )
+    details = {code: f"{node.name}: {detail}" for code, holds, detail in about_time if holds}
+    rows.flag([flag(code, None, detail) for code, detail in details.items()], *key)
+
+    # Telemetry: loads to estimate from, the node's meter, and what it says of clocks and limits
+    blocks = [*node.blocks, *checks.gpu_loads(node.telemetry), *checks.node_meters(node.telemetry)]
+    kinds = node_kinds(replace(node, blocks=blocks, lost_s=outside_s))
+    kinds = sorted(kinds, key=lambda kind: kind.device_kind)
     training = intervals.loc[intervals["stage"] == "train", times].itertuples(index=False)
-    rows.flag(state_flags(node, "gpu_power_limit_w" in run.operating_point), *key)
-    rows.flag(setting_flags(node, run.operating_point, [*training] or [window]), *key)
+    point = run.operating_point
+    rows.flag(checks.state_flags(node, "gpu_power_limit_w" in point), *key)
+    rows.flag(checks.setting_flags(node, point, [*training] or [window]), *key)
     if node.length_s <= 0 and node.overlap_s > 0:
         return [], intervals
-    checks = [
-        *gpu_checks(node, kinds),
-        *meter_checks(node, kinds),
-        *perun_checks(node, kinds),
-    ]
-    rows.cross_checks.extend({"segment": number, **row} for row in checks)
-    # What lies outside belongs to a first interval without length.
+    sources = checks.cross_checks(node, kinds)
+    rows.cross_checks.extend({"segment": number, **row} for row in sources)
+
+    # What lies outside belongs to a first interval without length
     stage = pd.Categorical([UNATTRIBUTED], STAGES)
     outside = intervals[:1].assign(stage=stage, epoch=-1, end_s=intervals["start_s"])
     with_outside = pd.concat([outside, intervals], ignore_index=True)
     for kind in kinds:
         tiles = with_outside if outside_s and kind.devices else intervals
         rows.add(kind, number, tiles, lost, outside_s)
-        flags = [*kind.flags, *cross_check_flags(checks, kind.device_kind)]
+        flags = [*kind.flags, *checks.cross_check_flags(sources, kind.device_kind)]
         rows.flag(flags, *key, kind.device_kind)
     if all(kind.device_kind != NODE for kind in kinds):  # others may have a meter
         rows.add(KindEnergy(node.name, NODE, None), number, intervals, lost, outside_s)
     return kinds, intervals
-
-
-def _node_flags(node: Node) -> Iterator[Flag]:
-    """Flags of a node's time: overlap, its clock and what lies outside."""
-    if node.overlap_s > 0:
-        detail = f"{node.name}: {node.overlap_s:.1f} s were recorded by an earlier segment too"
-        yield flag("overlap", None, f"{detail}; they count once")
-    if abs(node.ahead_s) > CLOCK_SHARE * (node.period_s or 1.0):
-        detail = f"{node.name}: offset of its clock, corrected: {node.ahead_s:+.3f} s"
-        yield flag("clock", None, detail)
-    if node.lost_s:
-        detail = f"{node.name}: {node.lost_s:.1f} s of the run lie outside of the recording"
-        yield flag("recording_short", None, detail)
-
-
-def _node_kinds(run: Run, node: Node) -> list[KindEnergy]:
-    """Energies of a node's device kinds, in the order of their names."""
-    blocks = [*node.blocks, *gpu_loads(node.telemetry), *node_meters(node.telemetry)]
-    kinds = node_kinds(replace(node, blocks=blocks))
-    if node.shared_s > 0:
-        # Another run may hold any GPU if it is not known which.
-        kinds = shared_kinds(kinds, node.shared_s, node.held is not None)
-    return sorted(kinds, key=lambda kind: kind.device_kind)
 
 
 def _trace(

@@ -12,20 +12,19 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from scalewatt.energies.node import (
     MAX_DIFFERENCE,
     UNUSED_GPU,
     KindEnergy,
     Node,
-    part_of,
-    tolerance_of,
+    physical_kind,
+    relative_tolerance,
 )
 from scalewatt.energies.stages import Window, seconds_where
 from scalewatt.recordings.block import Block, sensor_frame
 from scalewatt.recordings.telemetry import Reading, readings
-from scalewatt.recordings.terms import DEVICE_KINDS, MEASURED, NODE, PERUN, Flag, flag
+from scalewatt.recordings.terms import DEVICE_KINDS, MEASURED, NODE, PERUN, Flag, Floats, flag
 
 SHORTEST_S = 10.0
 """Below this the moments of reading matter more than the sources."""
@@ -49,27 +48,28 @@ Row = dict[str, Any]
 def gpu_loads(telemetry: Iterable[Block]) -> list[Block]:
     """Loads of the GPUs (0..1), to estimate from where their power is unknown."""
     return [
-        _sensor(r, 0.01, name=f"GPU {r.sensor.index} utilisation", quantity="utilisation")
+        _as_sensor(r, 0.01 * r.values, f"GPU {r.sensor.index} utilisation", "utilisation")
         for r in readings(telemetry, "gpu_utilisation")
     ]
 
 
 def node_meters(telemetry: Iterable[Block]) -> list[Block]:
     """Power of the node's meter. How long a reading that failed is missing shows in the times."""
-    meters = (_sensor(r, 1.0, name=r.sensor.quantity) for r in readings(telemetry, *METERS))
-    known = ((block, np.isfinite(block.values[:, 0])) for block in meters)
-    return [
-        replace(block, time_s=block.time_s[is_known], values=block.values[is_known])
-        for block, is_known in known
-        if is_known.any()
-    ]
+    meters = []
+    for reading in readings(telemetry, *METERS):
+        block, known = reading.block, np.isfinite(reading.values)
+        if known.any():
+            read = replace(block, time_s=block.time_s[known])
+            name = reading.sensor.quantity
+            meters.append(_as_sensor(reading._replace(block=read), reading.values[known], name))
+    return meters
 
 
-def _sensor(reading: Reading, factor: float, **row: Any) -> Block:
-    """Block of a reading, as a sensor that counts."""
-    block, sensor = reading.block, reading.sensor
-    sensors = sensor_frame([{"kind": sensor.kind, "index": sensor.index, **row}])
-    return Block(block.node, block.time_s, factor * reading.values[:, None], sensors)
+def _as_sensor(reading: Reading, values: Floats, name: str, quantity: str = "power") -> Block:
+    """Block of a reading's values, as a sensor that counts."""
+    row = {"kind": reading.sensor.kind, "index": reading.sensor.index, "quantity": quantity}
+    sensors = sensor_frame([{"name": name, **row}])
+    return Block(reading.block.node, reading.block.time_s, values[:, None], sensors)
 
 
 # --- cross-checks ---------------------------------------------------------------------------------
@@ -94,12 +94,17 @@ def cross_check_flags(rows: Iterable[Row], kind: str) -> Iterator[Flag]:
         yield flag("disagrees", None, detail)
 
 
-def gpu_checks(node: Node, kinds: Iterable[KindEnergy]) -> Iterator[Row]:
+def cross_checks(node: Node, kinds: Sequence[KindEnergy]) -> list[Row]:
+    """Compare the energies of a node's kinds with those of all other sources."""
+    return [*_gpu_checks(node, kinds), *_meter_checks(node, kinds), *_perun_checks(node, kinds)]
+
+
+def _gpu_checks(node: Node, kinds: Iterable[KindEnergy]) -> Iterator[Row]:
     """Cross-checks of a node's GPUs by NVML, held or not."""
     gpus = {
         device.row.index: (kind.device_kind, device.curve)
         for kind in kinds
-        if part_of(kind.device_kind) == "gpu" and kind.origin == MEASURED
+        if physical_kind(kind.device_kind) == "gpu" and kind.origin == MEASURED
         for device in kind.devices
     }
     for block, sensor, values in readings(node.telemetry, "energy_total"):
@@ -116,14 +121,14 @@ def gpu_checks(node: Node, kinds: Iterable[KindEnergy]) -> Iterator[Row]:
         }
 
 
-def perun_checks(node: Node, kinds: Sequence[KindEnergy]) -> Iterator[Row]:
+def _perun_checks(node: Node, kinds: Sequence[KindEnergy]) -> Iterator[Row]:
     """Compare perun's total of each kind with all samples of it.
 
     No difference counts if flags say that perun has counted samples that are none, or a gap of any length.
     """
     for kind in (k for k in kinds if k.devices and k.device_kind in node.perun_j):
         # GPUs that the run did not hold are in perun's total too.
-        parts = [other for other in kinds if part_of(other.device_kind) == kind.device_kind]
+        parts = [other for other in kinds if physical_kind(other.device_kind) == kind.device_kind]
         codes = {each["code"] for part in parts for each in part.flags}
         is_whole = all(part.coverage is None or part.coverage > 1 - 1e-9 for part in parts)
         # Of power perun takes the same trapezoids.
@@ -139,30 +144,25 @@ def perun_checks(node: Node, kinds: Sequence[KindEnergy]) -> Iterator[Row]:
         }
 
 
-def meter_checks(node: Node, kinds: Sequence[KindEnergy]) -> Iterator[Row]:
+def _meter_checks(node: Node, kinds: Sequence[KindEnergy]) -> Iterator[Row]:
     """Compare a node's meter with the sum of what its parts were measured to use while it was read."""
+    parts = {kind.device_kind: kind for kind in kinds if kind.device_kind != NODE}
+    measured = {name: p for name, p in parts.items() if p.origin == MEASURED and p.known}
+    if UNUSED_GPU in parts and UNUSED_GPU not in measured:
+        measured.pop("gpu", None)  # the meter counts all of the node's GPUs
+    scope = "+".join(kind for kind in DEVICE_KINDS if kind in measured) or None
     for meter in (kind for kind in kinds if kind.device_kind == NODE and kind.devices):
         device = meter.devices[0]
-        first, last = device.block.ends_s or node.window
+        first, last = device.block.span_s or node.window
         span = max(node.window[0], first), min(node.window[1], last)
-        scope, parts_j = _parts(kinds, span)
         known = meter.known and span[1] - span[0] >= SHORTEST_S
         yield {
             **{"node": node.name, "device_kind": NODE, "device_index": device.row.index},
             **{"source": METERS.get(device.row.name, NODE_METER), "duration_s": span[1] - span[0]},
-            **{"energy_j": meter.recorded_j(span) if known else None, "recorded_j": parts_j},
-            **{"tolerance": tolerance_of(device.validated.power_w), "recorded_scope": scope},
+            "energy_j": meter.recorded_j(span) if known else None,
+            "recorded_j": sum(p.recorded_j(span) for p in measured.values()) if scope else None,
+            **{"tolerance": relative_tolerance(device.validated.power_w), "recorded_scope": scope},
         }
-
-
-def _parts(kinds: Iterable[KindEnergy], span: Window) -> tuple[str | None, float | None]:
-    """Kinds of a node's devices whose energy was measured and is known, joined by +, and that energy."""
-    parts = {kind.device_kind: kind for kind in kinds if kind.device_kind != NODE}
-    known = {name: part for name, part in parts.items() if part.origin == MEASURED and part.known}
-    if UNUSED_GPU in parts and UNUSED_GPU not in known:
-        known.pop("gpu", None)  # the meter counts all of the node's GPUs
-    scope = "+".join(kind for kind in DEVICE_KINDS if kind in known)
-    return (scope, sum(part.recorded_j(span) for part in known.values())) if scope else (None, None)
 
 
 # --- throttling and settings ----------------------------------------------------------------------
@@ -207,44 +207,36 @@ def setting_flags(
 ) -> Iterator[Flag]:
     """Flag each setting that a device did not have for over 5 % of the training, or did not show."""
     for name, asked in point.items():
-        quantity, unit, *_ = SETTINGS[name]
-        seen = set()
-        for reading in readings(node.telemetry, quantity, gpus=node.held):
-            sensor = reading.sensor
-            at_work, outside = _deviation(reading, name, asked, "gpu_power_limit_w" in point)
+        quantity, unit, least, share = SETTINGS[name]
+        tolerance, seen = max(least, share * asked), set()
+        for block, sensor, values in readings(node.telemetry, quantity, gpus=node.held):
+            at_work = np.isfinite(values)
+            above, below = values > asked + tolerance, values < asked - tolerance
+            if name == "cpu_clock_mhz":
+                below[:] = False  # CPUs that wait run slower, whatever was asked for
+            elif name == "gpu_clock_mhz":
+                others = {
+                    r.sensor.quantity: r.values
+                    for r in readings([block], "gpu_utilisation", "throttle_reasons")
+                    if r.sensor.index == sensor.index
+                }
+                at_work &= (
+                    others.get("gpu_utilisation", values) != 0
+                )  # an idle GPU lowers its clock
+                if "gpu_power_limit_w" in point and "throttle_reasons" in others:
+                    reasons = np.nan_to_num(others["throttle_reasons"]).astype(np.int64)
+                    below &= reasons & POWER_CAP == 0
+            outside = (above | below) & at_work
             whole_s, outside_s = (
-                sum(seconds_where(reading.block.time_s, holds, span) for span in training)
+                sum(seconds_where(block.time_s, holds, span) for span in training)
                 for holds in (at_work, outside)
             )
             seen |= {sensor.index} if whole_s else set()
             if outside_s > NOT_HELD_SHARE * whole_s:
                 device = f"GPU {sensor.index}" if sensor.kind == "gpu" else "CPUs"
-                read = f"{reading.values[outside].mean():.0f} {unit} for {outside_s:.0f} s"
+                read = f"{values[outside].mean():.0f} {unit} for {outside_s:.0f} s"
                 detail = f"{read} of {whole_s:.0f} s, where {asked:g} were asked for"
                 yield flag("not_held", None, f"{node.name}: {device}: {detail}")
         if not seen or (name.startswith("gpu_") and not seen.issuperset(node.held or ())):
             detail = f"{node.name}: nothing recorded says whether {asked:g} {unit} were held"
             yield flag("operating_point_unknown", None, detail)
-
-
-def _deviation(
-    reading: Reading, name: str, asked: float, allows_capping: bool
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """When a device was seen at work, and when not at the value asked for."""
-    *_, least, share = SETTINGS[name]
-    tolerance, values = max(least, share * asked), reading.values
-    at_work = np.isfinite(values)
-    above, below = values > asked + tolerance, values < asked - tolerance
-    if name == "cpu_clock_mhz":
-        return at_work, above  # CPUs that wait run slower, whatever was asked for
-    if name == "gpu_clock_mhz":
-        others = {
-            r.sensor.quantity: r.values
-            for r in readings([reading.block], "gpu_utilisation", "throttle_reasons")
-            if r.sensor.index == reading.sensor.index
-        }
-        at_work &= others.get("gpu_utilisation", values) != 0  # an idle GPU lowers its clock
-        if allows_capping and "throttle_reasons" in others:
-            reasons = np.nan_to_num(others["throttle_reasons"]).astype(np.int64)
-            below &= reasons & POWER_CAP == 0
-    return at_work, at_work & (above | below)

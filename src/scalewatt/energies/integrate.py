@@ -20,7 +20,6 @@ is possible, at most limit · (step + LAG_S), over long steps RESET times the la
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,20 +27,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from scalewatt.recordings import terms
 from scalewatt.recordings.block import Block
-from scalewatt.recordings.terms import (
-    ESTIMATED,
-    GAP_PERIODS,
-    MEAN_OVER_S,
-    MOVING_MEAN,
-    NODE,
-    PLAUSIBLE_W,
-    Flag,
-    Floats,
-    bridge_s,
-    flag,
-    gpu_limit_w,
-)
+from scalewatt.recordings.terms import Flag, Floats, flag
 
 Bools = NDArray[np.bool_]
 Codes = NDArray[np.uint8]
@@ -141,10 +129,10 @@ class _Samples:
         )
         self.usual_w, self.limit_w = _limits_w(self.row)
         self.period_s = max(block.step_s, period_s or 0.0)
-        self.gap_s = GAP_PERIODS * self.period_s
+        self.gap_s = terms.GAP_PERIODS * self.period_s
         self.gaps = block.in_order[1:][block.steps_s > self.gap_s * _JITTER]
         self.is_trusted = _is_clock_known(block, self.row.quantity, self.values)
-        self.bridge_s = bridge_s(self.period_s) if self.is_trusted else 0.0
+        self.bridge_s = terms.bridge_s(self.period_s) if self.is_trusted else 0.0
         self.is_flagged: Bools = np.zeros(self.values.size, dtype=np.bool_)
         self.marks: list[tuple[str, str, Indices]] = []
         words = "samples not after the one before" + ", so nothing is known" * (not self.is_trusted)
@@ -170,19 +158,17 @@ class _Samples:
     def validated(
         self, knots: Indices, energy_j: Floats, state: Codes, power_w: Floats
     ) -> Validated:
-        """Cumulate the energies of the steps between the valid samples `knots`, (k,), by their states."""
+        """Cumulate the energies of the steps between the valid samples `knots`, (k,), by their states.
+
+        Flags have the number of samples and the seconds between the valid ones on both sides of them. Before
+        the first and after the last valid sample these are uncovered.
+        """
         if not self.row.totals:
             self.mark("gap", f"samples after a gap over {self.gap_s:g} s", self.gaps)
         time_s = self.time_s if knots.size == self.time_s.size else self.time_s[knots]
-        curve = cumulate(time_s, energy_j, state != _UNCOVERED)
-        flags = [*self._flags(knots, state)] if self.marks else []
-        return Validated(curve, flags, power_w)
-
-    def _flags(self, knots: Indices, state: Codes) -> Iterator[Flag]:
-        """Flags with the number of samples and the seconds between the valid ones on both sides of them.
-
-        Before the first and after the last valid sample these are uncovered.
-        """
+        validated = Validated(cumulate(time_s, energy_j, state != _UNCOVERED), [], power_w)
+        if not self.marks:
+            return validated
         stamps = self.time_s[np.isfinite(self.time_s)]
         # Stamps out of order may lie on either side of the valid samples.
         seconds = np.diff(np.concatenate((stamps[:1], self.time_s[knots], stamps[-1:])))
@@ -195,16 +181,17 @@ class _Samples:
             concerned = np.unique(np.searchsorted(knots, np.concatenate([w for _, w in marks])))
             uncovered_s = (seconds * is_uncovered)[concerned].sum()
             times = f"{seconds[concerned].sum():.1f} s, {uncovered_s:.1f} s uncovered"
-            yield flag(code, self.row.name, f"{', '.join(samples)}, {times}")
+            validated.flags.append(flag(code, self.row.name, f"{', '.join(samples)}, {times}"))
+        return validated
 
 
 def _limits_w(row: Any) -> tuple[float, float]:
     """Upper power limit of a sensor's device but for short peaks, and the power it cannot exceed, in W."""
-    if row.origin == ESTIMATED:
+    if row.origin == terms.ESTIMATED:
         return np.inf, np.inf
-    plausible_w, limit_w = PLAUSIBLE_W[row.kind], row.limit_w
+    plausible_w, limit_w = terms.PLAUSIBLE_W[row.kind], row.limit_w
     if row.kind == "gpu" and not limit_w > 0:  # NaN is unknown
-        limit_w = gpu_limit_w(row.device)
+        limit_w = terms.gpu_limit_w(row.device)
     if not limit_w > 0:
         return plausible_w / PLAUSIBLE_FACTOR, plausible_w
     return limit_w, min(plausible_w, LIMIT_FACTOR * limit_w)
@@ -229,42 +216,48 @@ def _is_clock_known(block: Block, quantity: str, values: Floats) -> bool:
 
 def _powers(sensor: _Samples) -> Validated:
     """Validate every sample of power in W and integrate between the valid ones."""
-    _mark_powers(sensor)
+    row, values, usual_w, limit_w = sensor.row, sensor.values, sensor.usual_w, sensor.limit_w
+    is_estimate = row.origin == terms.ESTIMATED
+    # What the device cannot draw; what holds of the extremes holds of every sample
+    spike_w, most_w = min(SPIKE * usual_w, limit_w), values.max(initial=0.0)
+    if not (values.min(initial=1.0) > 0 and most_w <= spike_w and most_w < np.inf):
+        missing = ~((values >= 0) & (values < np.inf))
+        sensor.mark("missing_samples", "samples without a value", missing)
+        if not is_estimate:  # no device draws nothing
+            sensor.mark("missing_samples", "samples of 0 W", values == 0)
+        sensor.mark("over_limit", f"samples above {limit_w:g} W", values > limit_w)
+        is_usual = ~sensor.is_flagged & (values <= usual_w)
+        is_between = np.zeros_like(is_usual)
+        is_between[1:-1] = is_usual[:-2] & is_usual[2:]
+        words = f"single samples above {spike_w:g} W between samples up to {usual_w:g} W"
+        sensor.mark("over_limit", words, is_between & (values > spike_w))
+
+    # What is doubtful, but counted
     knots, power_w, step_s = sensor.usable()
-    if sensor.row.origin != ESTIMATED:
+    if not is_estimate:
         words = "samples of one value, of a steady device or a frozen sensor, counted"
         sensor.mark("constant", words, knots[_standing_still(power_w, step_s)])
-    if sensor.row.kind == NODE and knots.size:
+    if row.kind == terms.NODE and knots.size:
         words = "samples of less than a hundredth of the usual power, counted"
         sensor.mark("constant", words, knots[power_w < LEAST_OF_NODE * np.median(power_w)])
+
     state = np.where(step_s <= sensor.bridge_s, _BRIDGED, _UNCOVERED)
-    shown_w = sensor.values
-    if knots.size < shown_w.size:
-        shown_w = np.full(shown_w.size, np.nan)
+    shown_w = values
+    if knots.size < values.size:
+        shown_w = np.full(values.size, np.nan)
         shown_w[knots] = power_w
     validated = sensor.validated(knots, 0.5 * (power_w[1:] + power_w[:-1]) * step_s, state, shown_w)
-    if sensor.row.samples == MOVING_MEAN and knots.size > 1:
-        return replace(validated, curve=_centred(validated.curve, power_w[-1]))
-    return validated
-
-
-def _mark_powers(sensor: _Samples) -> None:
-    """Flag what the device cannot draw."""
-    power_w, usual_w, limit_w = sensor.values, sensor.usual_w, sensor.limit_w
-    spike_w, most_w = min(SPIKE * usual_w, limit_w), power_w.max(initial=0.0)
-    if power_w.min(initial=1.0) > 0 and most_w <= spike_w and most_w < np.inf:
-        return  # what holds of the extremes holds of every sample
-    sensor.mark(
-        "missing_samples", "samples without a value", ~((power_w >= 0) & (power_w < np.inf))
+    if row.samples != terms.MOVING_MEAN or knots.size < 2:
+        return validated
+    # A mean over the time before a sample is the power at the middle of that time, or all edges of stages
+    # would come late; the last one is the power until its sample.
+    curve, half_s = validated.curve, terms.MEAN_OVER_S / 2
+    centred = EnergyCurve(
+        np.append(curve.time_s - half_s, curve.time_s[-1]),
+        np.append(curve.energy_j, curve.energy_j[-1] + half_s * power_w[-1]),
+        np.append(curve.cumulated_s, curve.cumulated_s[-1] + half_s),
     )
-    if sensor.row.origin != ESTIMATED:  # no device draws nothing
-        sensor.mark("missing_samples", "samples of 0 W", power_w == 0)
-    sensor.mark("over_limit", f"samples above {limit_w:g} W", power_w > limit_w)
-    is_usual = ~sensor.is_flagged & (power_w <= usual_w)
-    is_between = np.zeros_like(is_usual)
-    is_between[1:-1] = is_usual[:-2] & is_usual[2:]
-    words = f"single samples above {spike_w:g} W between samples up to {usual_w:g} W"
-    sensor.mark("over_limit", words, is_between & (power_w > spike_w))
+    return replace(validated, curve=centred)
 
 
 def _standing_still(power_w: Floats, step_s: Floats) -> Bools:
@@ -286,20 +279,6 @@ def _standing_still(power_w: Floats, step_s: Floats) -> Bools:
     marked = np.repeat(is_long & (repeats * np.log(share) < np.log(CHANCE)), repeats + 1)
     marked[first] = False
     return marked
-
-
-def _centred(curve: EnergyCurve, last_w: float) -> EnergyCurve:
-    """Energy curve of samples that are means over the MEAN_OVER_S before them.
-
-    Each is the power at the middle of that time, or all edges of stages would come late; the last one is the
-    power until its sample.
-    """
-    half_s = MEAN_OVER_S / 2
-    return EnergyCurve(
-        np.append(curve.time_s - half_s, curve.time_s[-1]),
-        np.append(curve.energy_j, curve.energy_j[-1] + half_s * last_w),
-        np.append(curve.cumulated_s, curve.cumulated_s[-1] + half_s),
-    )
 
 
 # --- counters, and mean powers computed from them ---------------------------------------------------
@@ -365,7 +344,14 @@ def _differences(sensor: _Samples, usable: Indices, energy_j: Floats, step_s: Fl
         return sensor.validated(usable, energy_j, np.full(energy_j.size, _UNCOVERED), shown_w)
     steps, usual_s = _steps(energy_j, step_s, sensor.period_s)
     possible, ambiguous = _possible(steps, usual_s, sensor)
-    exact = _caught_up(possible & ~ambiguous & sensor.is_trusted, steps)
+    exact = possible & ~ambiguous & sensor.is_trusted
+    # A counter that stood still for long may have lost what was used meanwhile. If it did not, the step's
+    # mean power is at least CAUGHT_UP of that on both sides.
+    doubtful = exact & steps["is_still"] & steps["is_long"]
+    if doubtful.any():
+        sure_w = steps["power_w"].where(exact & ~doubtful)
+        floor_w = CAUGHT_UP * np.fmin(sure_w.ffill(), sure_w.bfill())
+        exact = (exact & (~doubtful | (steps["power_w"] >= floor_w))).to_numpy()
     bridged, across_w = _bridged(exact, ~exact & ~ambiguous, steps, usual_s, sensor.bridge_s)
 
     reads, step_s = steps["reads"].to_numpy(), steps["step_s"].to_numpy()
@@ -416,7 +402,7 @@ def _steps(energy_j: Floats, step_s: Floats, period_s: float) -> tuple[pd.DataFr
         },
         "is_still": (reads > 1) | is_last_open,
         "is_outer": is_last_open | ((number == 0) & is_slow),
-        "is_long": joined_s > GAP_PERIODS * usual_s * _JITTER,
+        "is_long": joined_s > terms.GAP_PERIODS * usual_s * _JITTER,
     }
     return pd.DataFrame(columns), usual_s
 
@@ -435,19 +421,6 @@ def _possible(steps: pd.DataFrame, usual_s: float, sensor: _Samples) -> tuple[Bo
     possible &= ~is_long | (power_w <= RESET * usual_w.max(initial=0.0)) | (not usual_w.size)
     range_j = LEAST_RANGE_J if np.isnan(range_j) else range_j
     return possible, possible & (energy_j + range_j <= limit_w * step_s) & np.isfinite(limit_w)
-
-
-def _caught_up(exact: Bools, steps: pd.DataFrame) -> Bools:
-    """Drop the steps in which a counter stood still for long and lost what was used meanwhile.
-
-    If it did not, the step's mean power is at least CAUGHT_UP of that on both sides.
-    """
-    doubtful = exact & steps["is_still"] & steps["is_long"]
-    if not doubtful.any():
-        return exact
-    sure_w = steps["power_w"].where(exact & ~doubtful)
-    floor_w = CAUGHT_UP * np.fmin(sure_w.ffill(), sure_w.bfill())
-    return (exact & (~doubtful | (steps["power_w"] >= floor_w))).to_numpy()
 
 
 def _bridged(

@@ -1,6 +1,6 @@
 """Energy of one node in one segment: which sensor of each device counts, and what it used by interval.
 
-Of each device one sensor counts: a measured one before an estimate, a counter before a power. The window of a
+One sensor counts for each device: measured before estimated, a counter before a power. The window of a
 node is [first, last sample] of all its sensors; nothing is extrapolated.
 """
 
@@ -26,24 +26,14 @@ from scalewatt.energies.stages import (
     seconds_where,
     short_pieces_s,
 )
+from scalewatt.recordings import terms
 from scalewatt.recordings.block import Block
 from scalewatt.recordings.telemetry import readings
-from scalewatt.recordings.terms import (
-    DEVICE_KINDS,
-    ESTIMATED,
-    GAP_PERIODS,
-    MEAN_OVER_S,
-    NODE,
-    PLAUSIBLE_W,
-    Flag,
-    Floats,
-    flag,
-    gpu_quantity,
-)
+from scalewatt.recordings.terms import Flag, Floats, flag
 
 UNUSED_GPU = "unused_gpu"
 MAX_UNCOVERED = 0.05
-"""If more of a kind's device seconds is without a known power, its energy is null. Of 64 nodes three."""
+"""Share of a kind's device seconds that may lack a known power, or its energy is null: three of 64 nodes."""
 MAX_DIFFERENCE = 0.03
 """Relative difference of two sources of one energy from which on both values are stated."""
 SIGMAS = 3.0
@@ -95,7 +85,7 @@ class Node:
         """Length of the window in s."""
         return self.window[1] - self.window[0]
 
-    @property
+    @cached_property
     def shared_s(self) -> float:
         """Seconds of the window for which another run was measured on the node."""
         counts = readings(self.telemetry, "concurrent_samplers")
@@ -128,7 +118,7 @@ class Sensor:
     def factor(self) -> float:
         """The true power is within × or ÷ this: 1 of what was measured."""
         stated = FACTOR if np.isnan(self.row.factor) else float(self.row.factor)
-        return stated if self.row.origin == ESTIMATED else 1.0
+        return stated if self.row.origin == terms.ESTIMATED else 1.0
 
     @property
     def most_w(self) -> float:
@@ -184,28 +174,23 @@ class KindEnergy:
         most `most_w`. Sums assume that the errors of all devices and nodes have the same sign.
         `lost`: span of discarded work. `unrecorded_s` is how long the run was at work outside of the
         recording: what it can have used then is put to the first interval.
+        `short_s`: mean length of a stage's pieces if too short; `short_epoch`: true if an epoch's are.
         """
         start_s, end_s = (intervals[name].to_numpy() for name in ("start_s", "end_s"))
         seconds = end_s - start_s
         missing_s = np.where(np.arange(seconds.size) == 0, unrecorded_s, 0.0)
         rows: list[Row] = []
         for number, (device, most_w) in enumerate(zip(self.devices, self.most_w, strict=True)):
-            curve, factor = device.curve, device.factor
-            low, high = curve, curve
-            if factor > 1:
-                low, high = (
-                    replace(curve, energy_j=f * curve.energy_j) for f in (1 / factor, factor)
-                )
-            covered_s = curve.covered_s(start_s, end_s)
+            curve = device.curve
+            recorded_j, covered_s = curve.between(start_s, end_s), curve.covered_s(start_s, end_s)
             uncovered_s = seconds - covered_s
             uncovered_s = np.where(uncovered_s > LEAST_UNCOVERED_S, uncovered_s, 0.0) + missing_s
             rows.append(
                 {
-                    **{"device": number, "covered_s": covered_s},
+                    **{"device": number, "covered_s": covered_s, "recorded_j": recorded_j},
                     "samples": samples_in(intervals, device.block.time_s),
-                    "recorded_j": curve.between(start_s, end_s),
-                    "low_j": low.between(start_s, end_s),
-                    "high_j": high.between(start_s, end_s) + most_w * uncovered_s,
+                    "low_j": recorded_j / device.factor,
+                    "high_j": recorded_j * device.factor + most_w * uncovered_s,
                     "discarded_j": curve.between(np.clip(start_s, *lost), np.clip(end_s, *lost)),
                 }
             )
@@ -214,24 +199,21 @@ class KindEnergy:
             energies = dict.fromkeys(("recorded_j", "low_j", "discarded_j"), none)
             energies["high_j"] = none + self.lacking_w * (seconds + missing_s)
             rows.append({"device": -1, "covered_s": 0.0, "samples": 0, **energies})
+
+        # Stages are resolved or not, as a whole and within their epochs
+        stages = intervals["stage"].cat.codes.to_numpy(np.int64)
+        groups = stages, stages + len(STAGES) * intervals["epoch"].to_numpy()
+        short_s, epoch_s = (short_pieces_s(group, seconds, self.period_s) for group in groups)
+        is_named = (intervals["stage"] != UNATTRIBUTED).to_numpy()
         same = intervals[["stage", "epoch"]].assign(
-            duration_s=seconds, **self._short_pieces(intervals, seconds)
+            duration_s=seconds,
+            short_s=np.where(is_named, short_s, np.nan),
+            short_epoch=is_named & np.isfinite(epoch_s),
         )
         return pd.concat([same.assign(**row) for row in rows], ignore_index=True)
 
-    def _short_pieces(self, intervals: pd.DataFrame, seconds: Floats) -> Row:
-        """Columns `short_s`, mean length in s of a stage's pieces that are too short, and `short_epoch`."""
-        stages = intervals["stage"].cat.codes.to_numpy(np.int64)
-        of_epochs = stages + len(STAGES) * intervals["epoch"].to_numpy()
-        is_named = stages != STAGES.index(UNATTRIBUTED)
-        short_s, epoch_s = (
-            np.where(is_named, short_pieces_s(group, seconds, self.period_s), np.nan)
-            for group in (stages, of_epochs)
-        )
-        return {"short_s": short_s, "short_epoch": np.isfinite(epoch_s)}
 
-
-def part_of(kind: str) -> str:
+def physical_kind(kind: str) -> str:
     """gpu of the GPUs that the run did not hold, any other kind as it is."""
     return kind.removeprefix("unused_")
 
@@ -244,11 +226,11 @@ def node_window(blocks: Iterable[Block]) -> Window | None:
 
     Stamps that a clock running forward cannot have made do not count.
     """
-    spans = [block.ends_s for block in blocks if block.ends_s is not None]
+    spans = [block.span_s for block in blocks if block.span_s is not None]
     return (float(np.min(spans)), float(np.max(spans))) if spans else None
 
 
-def sensors_of(blocks: Iterable[Block], period_s: float | None = None) -> list[Sensor]:
+def list_sensors(blocks: Iterable[Block], period_s: float | None = None) -> list[Sensor]:
     """Sensors of all blocks."""
     return [Sensor(row, block, i, period_s) for block in blocks for i, row in enumerate(block.rows)]
 
@@ -259,15 +241,15 @@ def node_kinds(node: Node) -> list[KindEnergy]:
     If the node's meter is all that there is, nothing is expected or estimated of its parts.
     """
     blocks = [_as_named(block, node.model) for block in node.blocks]
-    sensors = [s for s in sensors_of(blocks, node.period_s) if s.row.quantity != "utilisation"]
+    sensors = [s for s in list_sensors(blocks, node.period_s) if s.row.quantity != "utilisation"]
     recorded = {sensor.row.kind for sensor in sensors}
-    if recorded == {NODE}:
-        node = Node(node.name, blocks, node.period_s, window=node.window)
+    if recorded == {terms.NODE}:
+        node = replace(node, powers={}, held=None, expected_gpus=None, lost_s=0.0)
     kinds = []
-    for kind in (*DEVICE_KINDS, NODE) if NODE in recorded else DEVICE_KINDS:
+    for kind in (*terms.DEVICE_KINDS, terms.NODE) if terms.NODE in recorded else terms.DEVICE_KINDS:
         of_kind = [sensor for sensor in sensors if sensor.row.kind == kind]
         if not of_kind and node.powers.get(kind):
-            of_kind = sensors_of(estimates(kind, blocks, node.powers[kind]), node.period_s)
+            of_kind = list_sensors(estimates(kind, blocks, node.powers[kind]), node.period_s)
         devices, flags = _devices(kind, of_kind, node)
         held = node.held if kind == "gpu" else None
         used = [device for device in devices if held is None or device.row.index in held]
@@ -289,10 +271,10 @@ def _as_named(block: Block, model: str) -> Block:
     is_module = of_gpu & (sensors["quantity"] == "counter") & names.str.contains(MODULE)
     if not (unknown | is_module).any():
         return block
-    samples = names.map(lambda name: gpu_quantity(name) or "")
+    samples = names.map(lambda name: terms.gpu_quantity(name) or "")
     named = sensors.assign(
         samples=sensors["samples"].mask(unknown, samples),
-        kind=sensors["kind"].mask(is_module, NODE),
+        kind=sensors["kind"].mask(is_module, terms.NODE),
     )
     detail = "counts the whole module with its CPU and memory: it is a meter of the node"
     flags = [flag("second_sensor", name, detail) for name in sensors["name"][is_module]]
@@ -303,7 +285,7 @@ def _as_named(block: Block, model: str) -> Block:
 
 
 def _devices(kind: str, sensors: Sequence[Sensor], node: Node) -> tuple[list[Sensor], list[Flag]]:
-    """The sensor that counts of each device of a kind, and flags of the others."""
+    """Choose the sensor that counts for each device of a kind, and flag the others."""
     counted: list[Sensor] = []
     flags: list[Flag] = []
     for _, group in groupby(sorted(sensors, key=_preference), lambda sensor: sensor.row.index):
@@ -311,15 +293,22 @@ def _devices(kind: str, sensors: Sequence[Sensor], node: Node) -> tuple[list[Sen
         first = of_device[0]
         if kind == "gpu" and first.row.quantity == "counter":
             first = next((s for s in of_device if _counts_more(first, s, node.window)), first)
-        for sensor in of_device:
-            flags += _second(first, sensor, node) if sensor is not first else []
-        # A die whose counter repeats another's of its socket.
-        same = next((other for other in counted if _mirrors(first, other)), None)
-        if same is None:
-            counted.append(first)
-        else:
+        name = first.row.name
+
+        # A second sensor is not added, and both values are stated if they disagree
+        for other in (sensor for sensor in of_device if sensor is not first):
+            flags.append(flag("second_sensor", other.row.name, f"not added: {name} is counted"))
+            first_j, other_j, seconds = _energies(first, other, node.window)
+            if abs(first_j - other_j) > MAX_DIFFERENCE * max(first_j, other_j):
+                values = f"{other_j:.0f} J over {seconds:.0f} s, but {name}, which counts, {first_j:.0f} J"
+                flags.append(flag("disagrees", other.row.name, f"{node.name}: {values}"))
+
+        # A die whose counter repeats another's of its socket counts once
+        if same := next((other for other in counted if _mirrors(first, other)), None):
             detail = f"not added: it repeats {same.row.name}, the counter of the whole socket"
-            flags.append(flag("duplicate", first.row.name, detail))
+            flags.append(flag("duplicate", name, detail))
+        else:
+            counted.append(first)
     return counted, flags
 
 
@@ -336,7 +325,7 @@ def _counts_more(counter: Sensor, power: Sensor, window: Window) -> bool:
     if power.row.quantity == "counter":
         return False
     counted_j, power_j, _ = _energies(counter, power, window)
-    return counted_j > (1 + tolerance_of(power.validated.power_w)) * power_j
+    return counted_j > (1 + relative_tolerance(power.validated.power_w)) * power_j
 
 
 def _energies(first: Sensor, other: Sensor, window: Window) -> tuple[float, float, float]:
@@ -353,24 +342,13 @@ def _energies(first: Sensor, other: Sensor, window: Window) -> tuple[float, floa
     return first_j, other_j, end - begin
 
 
-def tolerance_of(power_w: Floats) -> float:
+def relative_tolerance(power_w: Floats) -> float:
     """Relative tolerance of a power that was read now and then, by the spread of its readings."""
     known_w = power_w[np.isfinite(power_w)]
     if known_w.size < 2 or known_w.mean() <= 0:
         return MAX_DIFFERENCE
     error_w = known_w.std(ddof=1) / np.sqrt(known_w.size)
     return max(MAX_DIFFERENCE, SIGMAS * float(error_w / known_w.mean()))
-
-
-def _second(first: Sensor, other: Sensor, node: Node) -> list[Flag]:
-    """Flag a second sensor of a device, and both values if they disagree."""
-    name = first.row.name
-    flags = [flag("second_sensor", other.row.name, f"not added: {name} is counted")]
-    first_j, other_j, seconds = _energies(first, other, node.window)
-    if abs(first_j - other_j) > MAX_DIFFERENCE * max(first_j, other_j):
-        detail = f"{other_j:.0f} J over {seconds:.0f} s, but {name}, which counts, {first_j:.0f} J"
-        flags.append(flag("disagrees", other.row.name, f"{node.name}: {detail}"))
-    return flags
 
 
 def _mirrors(die: Sensor, first: Sensor) -> bool:
@@ -392,7 +370,7 @@ def _kind_energy(
     kind: str, devices: Sequence[Sensor], flags: Sequence[Flag], node: Node
 ) -> KindEnergy:
     """Energy of the devices of a kind, of which some or all may lack a sensor."""
-    name, rated = node.name, node.powers.get(part_of(kind)) or {}
+    name, rated = node.name, node.powers.get(physical_kind(kind)) or {}
     expected = node.expected_gpus if kind == "gpu" else None
     # What the run held exists, with or without a sensor.
     exists = bool(rated) and expected != 0
@@ -406,31 +384,45 @@ def _kind_energy(
         flags.append(flag("not_recorded" if exists else "absent", None, detail))
         return KindEnergy(name, kind, 0.0 if exists else None, tuple(flags))
 
+    # The time whose power should be known, and the share of it that is
     count = max(len(devices), expected or 0)
     counted_s = node.window[1] - node.window[0] + node.lost_s
     covered_s = sum(float(device.curve.covered_s(*node.window)) for device in devices)
     coverage = min(covered_s / (count * counted_s), 1.0) if counted_s > 0 else 0.0
     flags += [each for device in devices for each in _sensor_flags(device, node)]
-    # If nothing tells what a device can draw, what its like drew or none exceeds.
-    rated_w = float(rated.get("rated_w") or rated.get("power_w") or 0.0)
-    most_w = [max(device.most_w, rated_w) for device in devices]
-    most_w = [w or max(most_w) or PLAUSIBLE_W[part_of(kind)] for w in most_w]
-    of_sockets = kind == "cpu" and devices[0].row.origin == ESTIMATED and rated
-    energy = KindEnergy(
-        node=name,
-        device_kind=kind,
-        coverage=coverage,
-        devices=tuple(devices),
-        count=int(rated["sockets"]) if of_sockets else len(devices),
-        device_s=count * counted_s,
-        period_s=_resolved_s(devices, node.period_s),
-        most_w=tuple(most_w),
-        lacking_w=(count - len(devices)) * max(most_w),
-    )
     if coverage < 1 - MAX_UNCOVERED:
         detail = f"{name}: {100 * coverage:.1f} % of {counted_s:.1f} s of {kind} covered"
         flags.append(flag("coverage", None, detail))
-    return replace(energy, flags=tuple(flags))
+    if node.shared_s > 0:
+        detail = f"{name}: another run measured on the node for {node.shared_s:.1f} s"
+        flags.append(flag("node_shared", None, detail))
+
+    # What a device can draw: its limit, else what others of its kind drew, else what none exceeds
+    rated_w = float(rated.get("rated_w") or rated.get("power_w") or 0.0)
+    most_w = [max(device.most_w, rated_w) for device in devices]
+    most_w = [w or max(most_w) or terms.PLAUSIBLE_W[physical_kind(kind)] for w in most_w]
+
+    # The longest sampling period; of GPUs no less than what their sensors may average over
+    periods_s = [max(device.block.step_s, node.period_s or 0.0) for device in devices]
+    periods_s += [np.diff(d.block.time_s).max(initial=0.0) for d in devices if d.row.totals]
+    if any(d.row.kind == "gpu" and d.row.origin != terms.ESTIMATED for d in devices):
+        periods_s.append(terms.MEAN_OVER_S)
+
+    of_sockets = kind == "cpu" and devices[0].row.origin == terms.ESTIMATED and rated
+    return KindEnergy(
+        node=name,
+        device_kind=kind,
+        coverage=coverage,
+        flags=tuple(flags),
+        devices=tuple(devices),
+        count=int(rated["sockets"]) if of_sockets else len(devices),
+        device_s=count * counted_s,
+        period_s=float(max(periods_s)),
+        most_w=tuple(most_w),
+        lacking_w=(count - len(devices)) * max(most_w),
+        # The GPUs that are known to be this run's can be told from another's.
+        shared=node.shared_s > 0 and not (physical_kind(kind) == "gpu" and node.held is not None),
+    )
 
 
 def _sensor_flags(device: Sensor, node: Node) -> list[Flag]:
@@ -438,37 +430,10 @@ def _sensor_flags(device: Sensor, node: Node) -> list[Flag]:
     name = device.row.name
     flags = [each for each in device.block.flags if each["device"] == name]
     flags += device.validated.flags
-    (begin, end), (first, last) = node.window, device.block.ends_s or (node.window[0],) * 2
-    longest_s = GAP_PERIODS * max(device.block.step_s, node.period_s or 0.0) * (1 + 1e-6)
+    (begin, end), (first, last) = node.window, device.block.span_s or (node.window[0],) * 2
+    longest_s = terms.GAP_PERIODS * max(device.block.step_s, node.period_s or 0.0) * (1 + 1e-6)
     missing_s = sum(s for s in (first - begin, end - last) if s > longest_s)
     if missing_s > 0:
         detail = f"no samples for {missing_s:.1f} s at the beginning or the end of the recording"
         flags.append(flag("recording_short", name, f"{detail}: uncovered"))
     return [{**each, "detail": f"{node.name}: {each['detail']}"} for each in flags]
-
-
-def _resolved_s(devices: Sequence[Sensor], declared_s: float | None) -> float:
-    """Longest sampling period in s; of GPUs no less than what their sensors may average over."""
-    blocks = {id(device.block): device.block for device in devices}.values()
-    longest = [max(block.step_s, declared_s or 0.0) for block in blocks]
-    longest += [np.diff(d.block.time_s).max(initial=0.0) for d in devices if d.row.totals]
-    if any(d.row.kind == "gpu" and d.row.origin != ESTIMATED for d in devices):
-        longest.append(MEAN_OVER_S)
-    return float(max(longest))
-
-
-def shared_kinds(
-    kinds: Iterable[KindEnergy], shared_s: float, knows_gpus: bool
-) -> list[KindEnergy]:
-    """Kinds of a node on which other runs were measured for `shared_s` at the same time: unknown.
-
-    Their energies cannot be separated, but for those of GPUs if it is known which are this run's
-    (`knows_gpus`).
-    """
-    shared = []
-    for kind in kinds:
-        known = knows_gpus and part_of(kind.device_kind) == "gpu"
-        detail = f"{kind.node}: another run measured on the node for {shared_s:.1f} s"
-        flags = (*kind.flags, flag("node_shared", None, detail))
-        shared.append(replace(kind, shared=not known, flags=flags) if kind.devices else kind)
-    return shared

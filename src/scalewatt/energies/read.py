@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import datetime, tzinfo
+from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -23,22 +23,15 @@ from scalewatt.energies.account import (
     Segment,
     account,
     account_segment,
-    recordings_of,
+    find_recordings,
     segment_numbers,
 )
 from scalewatt.energies.node import UNUSED_GPU
 from scalewatt.energies.stages import STAGES, UNATTRIBUTED, segment_events
 from scalewatt.energies.tables import ALL, BOUNDS, Accounts, EnergyTotals, records
 from scalewatt.energies.traces import Traces
+from scalewatt.recordings import detect
 from scalewatt.recordings.block import Block, Recording
-from scalewatt.recordings.detect import (
-    files_in,
-    find_format,
-    flag_unread,
-    joined,
-    read_foreign,
-    unknown_format,
-)
 from scalewatt.recordings.journal import TELEMETRY, beside, is_journal, read_journal
 from scalewatt.recordings.perun_file import open_perun_file
 from scalewatt.recordings.stages import read_stages
@@ -73,14 +66,9 @@ class Reading:
     columns: str | PathLike[str] | None = None
     """YAML file that says what the columns of a table are."""
 
-    @property
-    def nodes(self) -> Mapping[str, str]:
-        """Names of nodes by those of their files."""
-        return self.node if isinstance(self.node, Mapping) else {}
-
     def options(self, file: Path) -> Options:
         """Facts that another tool's file does not state."""
-        node = self.node if isinstance(self.node, str) else self.nodes.get(file.name)
+        node = self.node.get(file.name) if isinstance(self.node, Mapping) else self.node
         columns = None if self.columns is None else Path(self.columns)
         return Options(node, self.time_zone, columns, self.run)
 
@@ -148,20 +136,29 @@ def read_account(
     events = read_stages(Path(reading.stages)) if reading.stages else None
     files: list[tuple[Path, Options]] = []
     if path.is_dir():
-        is_run = segment_numbers(recordings_of(path)) or (path / "spec.json").exists()
-        files = [] if is_run else files_in(path, reading.options(path), reading.nodes)
-        perun_files = [p for p in path.glob("[!.]*.hdf5") if not p.name.startswith("failed_")]
-        if len(perun_files) > 1 and not (is_run or files):
-            raise InputError(
-                f"{path}: holds {len(perun_files)} perun files; expected one by its name"
-            )
-        if is_run or (not files and len(perun_files) != 1):
+        if segment_numbers(find_recordings(path)) or (path / "spec.json").exists():
             return _account_for_run(path, reading, events, traces)
-        path = path if files else perun_files[0]
+        named = reading.node if isinstance(reading.node, Mapping) else {}
+        if unknown := sorted(name for name in named if not (path / name).is_file()):
+            raise InputError(f"{path}: holds no file {', '.join(unknown)}, as --node names it")
+        if not (files := detect.files_in(path, reading.options)):
+            perun = [p for p in path.glob("[!.]*.hdf5") if not p.name.startswith("failed_")]
+            if len(perun) > 1:
+                raise InputError(
+                    f"{path}: holds {len(perun)} perun files; expected one by its name"
+                )
+            if not perun:
+                return _account_for_run(path, reading, events, traces)
+            path = perun[0]
+
+    number = _NUMBER.search(path.name)
+    if events is not None and number is None:  # stages of any segment are this file's
+        events = events.set_column(0, "segment", pa.nulls(len(events), pa.int32()))
+    stages = segment_events(events, int(number[1]) if number else 0)
     with only_segment(path, files, reading) as segment:
         recording = segment.recordings[0]
         run = Run(path.parent, {"nodes": len(segment.hosts)}, {}, {}, events)
-        accounts = account_segment(run, segment, _events_of(events, path), traces)
+        accounts = account_segment(run, segment, stages, traces)
     return _account(path, accounts, events is not None, recording)
 
 
@@ -200,39 +197,25 @@ def only_segment(
     with ExitStack() as stack:
         if files:
             stages = [Path(reading.stages)] if reading.stages else []
-            recording = joined([read_foreign(*file) for file in files])
-            flags = flag_unread(path, [*(file for file, _ in files), *stages])
+            recording = detect.join_recordings([detect.read_foreign(*file) for file in files])
+            flags = detect.flag_unread(path, [*(file for file, _ in files), *stages])
         elif is_journal(path):
             recording = read_journal([path])
             recorded = beside(path, TELEMETRY)
             telemetry, flags = read_telemetry([recorded] if recorded.exists() else [])
-        elif find_format(path, options) is not None:
-            recording = read_foreign(path, options)
+        elif detect.find_format(path, options) is not None:
+            recording = detect.read_foreign(path, options)
         elif not (path.suffix in (".hdf5", ".h5") or h5py.is_hdf5(path)):
-            raise InputError(unknown_format(path))
+            raise InputError(detect.unknown_format(path))
         else:
             recording = stack.enter_context(open_perun_file(path, reading.run, reading.round))
-            zone = zone_named(reading.time_zone, f"{path}: time zone")
-            recording = replace(recording, started=_in_zone(recording.started, zone))
+            if zone := zone_named(reading.time_zone, f"{path}: time zone"):
+                with suppress(ValueError):  # no time in the file
+                    started = datetime.fromisoformat(recording.started or "").replace(tzinfo=zone)
+                    recording = replace(recording, started=started.isoformat())
         _refuse_choice(path, reading, recording)
         flags = [*recording.flags, *flags]
         yield Segment(0, [recording], telemetry, flags=tuple(flags), alone=True)
-
-
-def _in_zone(started: str | None, zone: tzinfo | None) -> str | None:
-    """perun's naive local start time with the offset of a zone, if one is asked for."""
-    with suppress(ValueError):
-        if started and zone:
-            return datetime.fromisoformat(started).replace(tzinfo=zone).isoformat()
-    return started
-
-
-def _events_of(events: pa.Table | None, path: Path) -> pd.DataFrame:
-    """Events of a file's segment, by its name; all, if it names none."""
-    number = _NUMBER.search(path.name)
-    if events is not None and number is None:
-        events = events.set_column(0, "segment", pa.nulls(len(events), pa.int32()))
-    return segment_events(events, int(number.group(1)) if number else 0)
 
 
 # --- frames ---------------------------------------------------------------------------------------
@@ -247,7 +230,33 @@ def _account(
         name: frame.drop(columns=["configuration", "repeat"], errors="ignore")
         for name, frame in vars(accounts).items()
     }
-    stages = frames["energy"]
+    stages, checks = frames["energy"], frames["cross_checks"]
+
+    # Totals, with those of perun
+    perun_j = checks[checks["source"] == PERUN].groupby("device_kind")["energy_j"].sum(skipna=False)
+    perun_j[ALL] = perun_j.reindex(sums.scope).sum(skipna=False, min_count=1)
+    totals = sums.kinds.assign(
+        perun_j=perun_j,
+        mean_power_w=sums.kinds["energy_j"] / sums.kinds["device_s"].replace(0.0, np.nan),
+        in_scope=sums.kinds.index.isin([*sums.scope, ALL]),
+    )
+    totals.loc[ALL, ["mean_power_w", "devices"]] = np.nan
+    kinds = [kind for kind in (*ALL_KINDS, UNUSED_GPU, ALL) if kind in totals.index]
+    totals = totals.loc[kinds].reset_index(names="device_kind").astype({"devices": "Int64"})
+
+    # Flags that say more than the scope does, and only with stages those that matter for these
+    flags = frames["flags"]
+    hidden = flags["code"] == "absent"
+    if not with_stages:  # it does not matter when a node was recorded
+        of_clock = flags["code"].isin(["time_assumed", "time_unknown"]) & flags["node"].notna()
+        hidden |= of_clock | (flags["code"] == "no_events")
+    flags = flags[~hidden].reset_index(drop=True)
+    if not sums.scope:
+        detail = (
+            "no sensor of power or energy was recorded, and nothing is estimated without rated powers (of "
+            "a run folder: --site FILE)"
+        )
+        flags.loc[len(flags), ["code", "detail"]] = ["not_recorded", detail]
     return Account(
         path=str(path),
         run=recording.run,
@@ -260,49 +269,18 @@ def _account(
         coverage=sums.coverage,
         gpus=None if sums.scope == [NODE] else int(sums.kinds["devices"].get("gpu", 0)),
         origin=sums.origin,
-        totals=_totals(sums, frames["cross_checks"]),
+        totals=totals[_TOTALS],
         devices=frames["devices"],
         stages=stages,
         epochs=frames["epochs"],
-        flags=_flags(frames["flags"], with_stages, bool(sums.scope)),
+        flags=flags,
     )
-
-
-def _totals(sums: EnergyTotals, checks: pd.DataFrame) -> pd.DataFrame:
-    """Frame of totals, with those of perun."""
-    of_perun = checks[checks["source"] == PERUN].groupby("device_kind")["energy_j"]
-    perun_j = of_perun.sum(skipna=False)
-    perun_j[ALL] = perun_j.reindex(sums.scope).sum(skipna=False, min_count=1)
-    totals = sums.kinds.assign(
-        perun_j=perun_j,
-        mean_power_w=sums.kinds["energy_j"] / sums.kinds["device_s"].replace(0.0, np.nan),
-        in_scope=sums.kinds.index.isin([*sums.scope, ALL]),
-    )
-    totals.loc[ALL, ["mean_power_w", "devices"]] = np.nan
-    order = [kind for kind in (*ALL_KINDS, UNUSED_GPU, ALL) if kind in totals.index]
-    return totals.loc[order].reset_index(names="device_kind").astype({"devices": "Int64"})[_TOTALS]
 
 
 _TOTALS = [
-    *("device_kind", "energy_j", *BOUNDS, "recorded_j", "discarded_j", "perun_j"),
-    *("mean_power_w", "devices", "energy_origin", "coverage", "in_scope"),
+    *("device_kind", "energy_j", *BOUNDS, "recorded_j", "discarded_j", "perun_j", "mean_power_w"),
+    *("devices", "energy_origin", "coverage", "in_scope"),
 ]
-
-
-def _flags(flags: pd.DataFrame, with_stages: bool, in_scope: bool) -> pd.DataFrame:
-    """Flags that say more than the scope does, and only with stages those that matter for these."""
-    hidden = flags["code"] == "absent"
-    if not with_stages:  # it does not matter when a node was recorded
-        of_clock = flags["code"].isin(["time_assumed", "time_unknown"]) & flags["node"].notna()
-        hidden |= of_clock | (flags["code"] == "no_events")
-    shown = flags[~hidden].reset_index(drop=True)
-    if not in_scope:
-        detail = (
-            "no sensor of power or energy was recorded, and nothing is estimated without rated powers (of "
-            "a run folder: --site FILE)"
-        )
-        shown.loc[len(shown), ["code", "detail"]] = ["not_recorded", detail]
-    return shown
 
 
 # --- text -----------------------------------------------------------------------------------------
@@ -321,25 +299,33 @@ def account_text(account: Account) -> str:
     """Print an account as lines of text, in which unknown numbers are dashes."""
     flags = account.flags[["code", "sensor", "detail"]].drop_duplicates()
     sentences = (": ".join(filter(pd.notna, row)) for row in flags.itertuples(index=False))
-    parts = [
-        "\n  ".join(_facts(account)),
-        _table(_kinds(account.totals), "device kinds"),
-        _table(_devices(account.devices), "devices"),
-        _table(_energies_by(account, account.stages, "stage"), "stages"),
-        _table(_energies_by(account, account.epochs, "epoch"), "epochs"),
-        "\n".join(f"  {sentence}" for sentence in sentences),
-    ]
+    frames = {
+        "device kinds": _kinds(account.totals),
+        "devices": _devices(account.devices),
+        "stages": _energies_by(account, account.stages, "stage"),
+        "epochs": _energies_by(account, account.epochs, "epoch"),
+    }
+    parts = ["\n  ".join(_facts(account))]
+    for name, frame in frames.items():
+        text = f"{len(frame)} {name} (--json lists them)"
+        if 0 < len(frame) <= MOST_ROWS:
+            forms = {"kWh": "{:.6f}".format, "coverage": "{:.1f} %".format}
+            tenths = "{:.1f}".format
+            text = frame.to_string(index=False, na_rep="-", float_format=tenths, formatters=forms)
+        parts.append(textwrap.indent(text, "  ") if len(frame) else "")
+    parts.append("\n".join(f"  {sentence}" for sentence in sentences))
     lines = "\n\n".join(part for part in parts if part).split("\n")
     return "\n".join(line.rstrip() for line in lines)
 
 
 def _facts(account: Account) -> Iterator[str]:
     """Yield what is known of the whole recording."""
-    run, round_ = (account.run and f"run {account.run}", account.round and f"round {account.round}")
-    segments = f"segments: {len(account.segments)}" if len(account.segments) > 1 else None
-    yield ", ".join(filter(None, (account.path, run, round_, segments)))
+    named = {"run": account.run, "round": account.round}
+    part = [f"{what} {name}" for what, name in named.items() if name]
+    part += [f"segments: {len(account.segments)}"] if len(account.segments) > 1 else []
+    yield ", ".join([account.path, *part])
     whole = account.totals.set_index("device_kind").loc[ALL].to_dict()
-    joules, low, high = whole["energy_j"], whole["energy_low_j"], whole["energy_high_j"]
+    joules, low, high = (whole[name] for name in ("energy_j", *BOUNDS))
     energy = "unknown" if pd.isna(joules) else f"{_kwh(joules)} = {joules:.1f} J"
     words = ", ".join(filter(None, (account.origin, account.scope)))
     yield f"energy    {energy}" + (f" ({words})" if words else "")
@@ -408,12 +394,3 @@ def _energies_by(account: Account, frame: pd.DataFrame, name: str) -> pd.DataFra
     joules = joules.loc[order, scope].rename(columns=lambda kind: f"{_LABELS[kind]} J")
     joules.insert(0, "J", joules.sum(axis="columns", skipna=False))
     return joules.reset_index()
-
-
-def _table(frame: pd.DataFrame, name: str) -> str:
-    """Print a frame, or how long it is."""
-    if frame.empty or len(frame) > MOST_ROWS:
-        return f"  {len(frame)} {name} (--json lists them)" if len(frame) else ""
-    forms = {"kWh": "{:.6f}".format, "coverage": "{:.1f} %".format}
-    text = frame.to_string(index=False, na_rep="-", float_format="{:.1f}".format, formatters=forms)
-    return textwrap.indent(text, "  ")

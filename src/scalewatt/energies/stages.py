@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from scalewatt.recordings import stage_log
-from scalewatt.recordings.stages import STAGES_SCHEMA
+from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.recordings.terms import Flag, Floats, flag
 
 Window = tuple[float, float]
@@ -34,11 +34,11 @@ _ROUNDING_S = 1e-3
 
 
 def segment_events(events: pa.Table | None, segment: int) -> pd.DataFrame:
-    """Stages of one segment, as STAGES_SCHEMA has them, in order of time.
+    """Stages of one segment, as EVENTS_SCHEMA has them, in order of time.
 
     A stage that never ended has an infinite `end_s`, and one that names no segment is of any.
     """
-    rows = (STAGES_SCHEMA.empty_table() if events is None else events).to_pandas()
+    rows = (EVENTS_SCHEMA.empty_table() if events is None else events).to_pandas()
     rows = rows[rows["segment"].isin([segment]) | rows["segment"].isna()]
     rows = rows.fillna({"end_s": np.inf, "epoch": -1}).astype({"epoch": "int64"})
     return rows.sort_values("start_s", kind="stable", ignore_index=True)

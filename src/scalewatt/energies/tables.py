@@ -12,7 +12,7 @@ estimate of is `absent`, outside of the run's scope; any other null energy was u
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from scalewatt.common.columns import schema
 from scalewatt.common.files import write_table
 from scalewatt.energies.node import MAX_UNCOVERED, KindEnergy
 from scalewatt.energies.stages import STAGES, Window
@@ -40,52 +41,23 @@ BOUNDS = ("energy_low_j", "energy_high_j")
 """The interval of an energy, by what is estimated and what uncovered time can have cost."""
 PLACE = ["segment", "node", "device_kind"]
 
-_TEXTS = ("configuration", "node", "device_kind", "stage", "energy_origin", "sensor", "uuid")
-_TYPES = {
-    **dict.fromkeys((*_TEXTS, "code", "detail", "source", "recorded_scope"), pa.string()),
-    **dict.fromkeys(("repeat", "segment", "devices", "device_index", "epoch"), pa.int32()),
-    **{"samples": pa.int64(), "short": pa.bool_()},
-}
-"""Types of columns; any other is a float64."""
-
-
-def _schema(*columns: str) -> pa.Schema:
-    return pa.schema([(name, _TYPES.get(name, pa.float64())) for name in columns])
-
-
-_RUN = ("configuration", "repeat")
 _ENERGY = ("energy_j", *BOUNDS)
 _JOULES = [*_ENERGY, "recorded_j", "discarded_j"]
 
-ENERGY_SCHEMA = _schema(
-    *(*_RUN, *PLACE, "devices", "stage", "duration_s", "unrecorded_s", *_ENERGY),
-    *("recorded_j", "discarded_j", "energy_origin", "coverage", "short"),
-)
+ENERGY_SCHEMA = schema("energy")
 """One row per segment, node, device kind (gpu, cpu, ram, unused_gpu, node) and stage.
 `energy_origin` is null if the kind is absent or its node was not recorded, `coverage` only where the kind
 is absent. `short`: as the flag `stage_short`; such energies are right in sums alone."""
-
-DEVICES_SCHEMA = _schema(
-    *(*_RUN, *PLACE, "device_index", "sensor", "uuid", "stage", "duration_s", "covered_s"),
-    *(*_ENERGY, "recorded_j", "mean_power_w", "samples", "energy_origin"),
-)
+DEVICES_SCHEMA = schema("energy-devices")
 """One row per segment, device with a power and stage. `energy_j` is null if that of its device kind is,
 `mean_power_w` is over the covered time."""
-
-FLAGS_SCHEMA = _schema(*_RUN, *PLACE, "stage", "code", "sensor", "detail")
+FLAGS_SCHEMA = schema("energy-flags")
 """One row per quality flag. It concerns all nodes of the segment where `node` is null, all device kinds where
 `device_kind` is, all stages where `stage` is; `sensor` is null if it is not about one sensor."""
-
-EPOCHS_SCHEMA = _schema(
-    *_RUN, "epoch", "stage", "device_kind", "node_s", *_ENERGY, "short", "energy_origin"
-)
+EPOCHS_SCHEMA = schema("energy-epochs")
 """One row per epoch (null: outside of all), stage and device kind, over all nodes and segments. `short`: as
 the flag `stage_short`."""
-
-CROSS_CHECKS_SCHEMA = _schema(
-    *(*_RUN, *PLACE, "device_index", "source", "duration_s", "energy_j", "recorded_j"),
-    *("difference", "tolerance", "recorded_scope", "extra_w"),
-)
+CROSS_CHECKS_SCHEMA = schema("energy-cross-checks")
 """One row per other source of the same energy, over the time that it covers."""
 
 SUMS = ["recorded_j", "low_j", "high_j", "discarded_j"]
@@ -167,10 +139,10 @@ class Accounts:
 
     def write(self, energy_path: Path) -> None:
         """Write <repeat>.parquet and, before it, the others as <repeat>.<name>.parquet."""
-        for name, schema in _SCHEMAS.items():
+        for name, columns in _SCHEMAS.items():
             suffix = "" if name == "energy" else f".{name.replace('_', '-')}"
-            table = pa.Table.from_pandas(getattr(self, name), schema, preserve_index=False)
-            table = table.replace_schema_metadata(schema.metadata)
+            table = pa.Table.from_pandas(getattr(self, name), columns, preserve_index=False)
+            table = table.replace_schema_metadata(None)
             write_table(table, energy_path.with_suffix(f"{suffix}.parquet"))
 
 
@@ -178,6 +150,10 @@ _SCHEMAS = {
     **{"epochs": EPOCHS_SCHEMA, "devices": DEVICES_SCHEMA, "flags": FLAGS_SCHEMA},
     **{"cross_checks": CROSS_CHECKS_SCHEMA, "energy": ENERGY_SCHEMA},
 }
+
+
+_DTYPES = {pa.string(): "str", pa.float64(): "float64", pa.bool_(): "bool"}
+"""Types of a frame's columns; of whole numbers Int64."""
 
 
 def records(frame: pd.DataFrame) -> list[Row]:
@@ -195,37 +171,68 @@ def tables(collected: Collected, configuration: str | None, repeat: int | None) 
     stated = dict(zip((*_ENERGY, "discarded_j"), SUMS, strict=True))
     pieces = pieces.assign(**{k: pieces[v].where(pieces["known"]) for k, v in stated.items()})
 
+    # The device kinds of nodes, by stage and epoch and by stage
     of_part = [*PLACE, "devices", "unrecorded_s", "energy_origin", "covered", "absent", "period_s"]
     of_piece = [*of_part, "duration_s", "short_s", "short_epoch"]
     cells = _sums(pieces, ["order", "epoch", "stage"], _JOULES, of_piece)
     energy = _sums(cells, ["order", "stage"], ["duration_s", *_JOULES], [*of_part, "short_s"])
-    devices = _devices(pieces[pieces["device"] >= 0], collected.devices)
-    flags = [*collected.flags, *_duplicates(devices), *_short(energy)]
+    energy = energy.assign(coverage=energy["covered"], short=energy["short_s"].notna())
+
+    # Epochs, over all nodes and segments
+    groups = cells[~cells["absent"]].groupby(["epoch", "stage", "device_kind"], observed=True)
+    origins = groups["energy_origin"]
+    epochs = (
+        groups[[*_ENERGY]]
+        .sum(skipna=False)
+        .assign(
+            node_s=groups["duration_s"].sum(),
+            short=groups["short_epoch"].any(),
+            energy_origin=origins.first().where(origins.nunique() <= 1, "mixed"),
+        )
+    )
+    epochs = epochs.reset_index()
+    epochs["epoch"] = epochs["epoch"].where(epochs["epoch"] >= 0)
+
+    # Devices, by stage
+    of_device = pieces[pieces["device"] >= 0]
+    devices = _sums(
+        of_device,
+        ["order", "device", "stage"],
+        ["duration_s", "covered_s", *_JOULES, "samples"],
+        [*PLACE, "energy_origin"],
+    )
+    described = pd.DataFrame(collected.devices, columns=["device_index", "sensor", "uuid"])
+    watts = devices["recorded_j"] / devices["covered_s"].where(devices["covered_s"] > 0)
+    devices = devices.assign(mean_power_w=watts).join(described, on="device")
+
+    # Cross-checks, with the relative difference and what a node's meter has beyond its parts
+    checks = pd.DataFrame(collected.cross_checks, columns=CROSS_CHECKS_SCHEMA.names)
+    sources = checks[["energy_j", "recorded_j", "duration_s"]].astype("float64")
+    more_j = sources["energy_j"] - sources["recorded_j"]
+    extra_w = more_j / sources["duration_s"].replace(0.0, np.nan)
+    checks = checks.assign(
+        difference=more_j / sources["recorded_j"].replace(0.0, np.nan),
+        extra_w=extra_w.where(checks["recorded_scope"].notna()),
+    )
+
     frames = {
-        "energy": energy.assign(coverage=energy["covered"], short=energy["short_s"].notna()),
-        "epochs": _epochs(cells[~cells["absent"]]),
+        "energy": energy,
+        "epochs": epochs,
         "devices": devices,
-        "flags": _flags(flags, parts),
-        "cross_checks": _compared(collected.cross_checks),
+        "flags": _flags(collected.flags, parts, devices, energy),
+        "cross_checks": checks,
     }
-    typed = {
-        name: _typed(frame.assign(configuration=configuration, repeat=repeat), _SCHEMAS[name])
-        for name, frame in frames.items()
-    }
-    return Accounts(**typed)
+    for name, frame in frames.items():
+        dtypes = {column.name: _DTYPES.get(column.type, "Int64") for column in _SCHEMAS[name]}
+        whole = frame.assign(configuration=configuration, repeat=repeat)
+        frames[name] = whole.reindex(columns=[*dtypes]).astype(dtypes).reset_index(drop=True)
+    return Accounts(**frames)
 
 
 def _sums(rows: pd.DataFrame, by: list[str], added: list[str], same: list[str]) -> pd.DataFrame:
     """Sums of the columns `added`, null if a row is, and what is the `same` in all rows of a group."""
     groups = rows.groupby(by, observed=True)
     return groups[same].first().join(groups[added].sum(skipna=False)).reset_index()
-
-
-def _typed(frame: pd.DataFrame, schema: pa.Schema) -> pd.DataFrame:
-    """Columns of a schema; those that the frame lacks are null."""
-    types = {pa.string(): "str", pa.float64(): "float64", pa.bool_(): "bool"}
-    dtypes = {column.name: types.get(column.type, "Int64") for column in schema}
-    return frame.reindex(columns=schema.names).astype(dtypes).reset_index(drop=True)
 
 
 def _stated(parts: pd.DataFrame) -> pd.DataFrame:
@@ -268,71 +275,37 @@ def _stated(parts: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _epochs(cells: pd.DataFrame) -> pd.DataFrame:
-    groups = cells.groupby(["epoch", "stage", "device_kind"], observed=True)
-    origins = groups["energy_origin"]
-    sums = groups[[*_ENERGY]].sum(skipna=False)
-    sums = sums.assign(
-        node_s=groups["duration_s"].sum(),
-        short=groups["short_epoch"].any(),
-        energy_origin=origins.first().where(origins.nunique() <= 1, "mixed"),
-    ).reset_index()
-    return sums.assign(epoch=sums["epoch"].where(sums["epoch"] >= 0))
-
-
-def _devices(pieces: pd.DataFrame, devices: list[Row]) -> pd.DataFrame:
-    added = ["duration_s", "covered_s", *_JOULES, "samples"]
-    sums = _sums(pieces, ["order", "device", "stage"], added, [*PLACE, "energy_origin"])
-    described = pd.DataFrame(devices, columns=["device_index", "sensor", "uuid"])
-    watts = sums["recorded_j"] / sums["covered_s"].where(sums["covered_s"] > 0)
-    return sums.assign(mean_power_w=watts).join(described, on="device")
-
-
-def _compared(rows: Sequence[Row]) -> pd.DataFrame:
-    """Frame of cross-checks, with the relative difference and what a node's meter has beyond its parts."""
-    checks = pd.DataFrame(rows, columns=CROSS_CHECKS_SCHEMA.names)
-    energies = checks[["energy_j", "recorded_j", "duration_s"]].astype("float64")
-    more_j = energies["energy_j"] - energies["recorded_j"]
-    of_meter = checks["recorded_scope"].notna()
-    return checks.assign(
-        difference=more_j / energies["recorded_j"].replace(0.0, np.nan),
-        extra_w=(more_j / energies["duration_s"].replace(0.0, np.nan)).where(of_meter),
-    )
-
-
-def _flags(flags: list[Row], parts: pd.DataFrame) -> pd.DataFrame:
-    """Flags by segment, node, device kind and stage; a kind that others have is not `absent`."""
+def _flags(
+    flags: Sequence[Row], parts: pd.DataFrame, devices: pd.DataFrame, energy: pd.DataFrame
+) -> pd.DataFrame:
+    """Flags by segment, node, device kind and stage, with those that only whole tables show."""
+    rows = [*flags]
+    # A kind that other nodes have is missing, and not `absent`
     missing = parts.loc[parts["missing"], PLACE]
     for segment, node, kind in missing.itertuples(index=False):
         detail = f"{node}: no {kind} sensor, but other nodes of the run have one"
-        flags.append(_flag_row(flag("not_recorded", None, detail), segment, node, kind))
-    frame = pd.DataFrame(flags, columns=FLAGS_SCHEMA.names)
+        rows.append(_flag_row(flag("not_recorded", None, detail), segment, node, kind))
+
+    # Two nodes with one GPU, by its uuid, may be one machine by two names. They count for both: a sampler
+    # names its own machine's devices.
+    gpus = devices[["segment", "uuid", "node"]].dropna().drop_duplicates()
+    first = gpus.groupby(["segment", "uuid"])["node"].transform("min")
+    twice = gpus.assign(first=first)[first < gpus["node"]].drop(columns="uuid").drop_duplicates()
+    for segment, node, first_node in twice.itertuples(index=False):
+        detail = f"{node}: its GPUs are those of {first_node}, by their uuid, and count twice"
+        rows.append(_flag_row(flag("duplicate", None, detail), segment, node, None))
+
+    # Stages whose energy cannot be resolved
+    short = energy.loc[energy["short"], [*PLACE, "stage", "short_s", "period_s"]]
+    for segment, node, kind, stage, short_s, period_s in short.itertuples(index=False):
+        detail = f"{stage}: pieces of {short_s:.2g} s, {kind} resolved to {period_s:.2g} s"
+        rows.append(_flag_row(flag("stage_short", None, detail), segment, node, kind, stage))
+
+    frame = pd.DataFrame(rows, columns=FLAGS_SCHEMA.names)
     is_missing = pd.MultiIndex.from_frame(frame[PLACE]).isin(pd.MultiIndex.from_frame(missing))
     frame = frame[~(is_missing & (frame["code"] == "absent"))]
     stages = pd.Categorical(frame["stage"], STAGES)
     return frame.assign(stage=stages).sort_values([*PLACE, "stage"], na_position="first")
-
-
-def _duplicates(devices: pd.DataFrame) -> Iterator[Row]:
-    """Flag nodes whose GPUs, by their uuid, another node had too: one machine by two names?
-
-    They count for both: a sampler names its own machine's devices.
-    """
-    gpus = devices[["segment", "uuid", "node"]].dropna().drop_duplicates()
-    first = gpus.groupby(["segment", "uuid"])["node"].transform("min")
-    rows = gpus.assign(first=first)[first < gpus["node"]].drop(columns="uuid").drop_duplicates()
-    for segment, node, first_node in rows.itertuples(index=False):
-        detail = f"{node}: its GPUs are those of {first_node}, by their uuid, and count twice"
-        yield _flag_row(flag("duplicate", None, detail), segment, node, None)
-
-
-def _short(energy: pd.DataFrame) -> Iterator[Row]:
-    """Flag stages whose energy cannot be resolved."""
-    columns = [*PLACE, "stage", "short_s", "period_s"]
-    rows = energy.loc[energy["short_s"].notna(), columns]
-    for segment, node, kind, stage, short_s, period_s in rows.itertuples(index=False):
-        detail = f"{stage}: pieces of {short_s:.2g} s, {kind} resolved to {period_s:.2g} s"
-        yield _flag_row(flag("stage_short", None, detail), segment, node, kind, stage)
 
 
 # --- totals ---------------------------------------------------------------------------------------
@@ -353,6 +326,8 @@ class EnergyTotals:
         self.scope = [kind for kind in DEVICE_KINDS if kind in covered] or metered
         """Device kinds that count: those that the nodes have a sensor or an estimate of; if there is
         nothing of a node's parts, the whole nodes by their own meters."""
+        self.in_scope = self.rows[self.rows["device_kind"].isin(self.scope)]
+        """Rows of the device kinds that count."""
         self.kinds = self._kinds()
 
     def _kinds(self) -> pd.DataFrame:
@@ -380,11 +355,6 @@ class EnergyTotals:
             )
         )
         return kinds.reindex(kinds.index.union([ALL]))
-
-    @property
-    def in_scope(self) -> pd.DataFrame:
-        """Rows of the device kinds that count."""
-        return self.rows[self.rows["device_kind"].isin(self.scope)]
 
     def joules(self, kind: str = ALL, column: str = "energy_j") -> float | None:
         """Total of a device kind in J, by default of all in scope; None if any part of it is unknown."""

@@ -51,49 +51,34 @@ def monitored(
     raises.
     """
     import perun
+    from perun import core
+    from perun.backend import hwmon_grace, powercap_rapl
     from perun.configuration import config
-    from perun.core import Perun
+    from perun.monitoring.monitor import PerunMonitor
 
     from scalewatt.monitoring import cpu_utilisation as cpu_busy
     from scalewatt.monitoring.sampler import JournalWriter, describe_sensors
-
-    _answer_for_cpuinfo()
-    cpu_busy.register()
-    # The callback is registered with the one object that Perun(config) always gives.
-    sensors = describe_sensors(Perun(config).backends.values())
-    journal = JournalWriter(folder, stem, period_s, os.getpid(), sensors)
-    perun.register_live_callback(journal, "scalewatt-journal")
-    pin(config, folder, stem, period_s)
-    wait_for_sampler(config, closing_s)
-    decorate = perun.perun(configuration_file=os.devnull)
-    _, result = decorate(function)(*args)
-    return result
-
-
-def _answer_for_cpuinfo() -> None:
-    """Answer perun's questions for the CPU's name, three a rank that take over a second each."""
-    from perun import core
-    from perun.backend import hwmon_grace, powercap_rapl
-
     from scalewatt.provenance.node_description import cpu_name
 
+    # perun asks for the CPU's name three times a rank, over a second each
     facts = {"brand_raw": cpu_name(), "arch": platform.machine()}
     for module in (core, hwmon_grace, powercap_rapl):
         vars(module)["cpuinfo"] = SimpleNamespace(get_cpu_info=lambda: dict(facts))
-
-
-def wait_for_sampler(config: ConfigParser, seconds: float) -> None:
-    """Have perun wait so long for its sampler's data after every run.
-
-    perun 1.0.0 takes `queue_timeout` for runs that failed, and 60 s for all others: a sampler that had
-    recorded for days on many sensors lost its data for taking longer to put them together.
-    """
-    from perun.monitoring.monitor import PerunMonitor
-
-    whole_s = max(1, math.ceil(seconds))
+    cpu_busy.register()
+    # The callback is registered with the one object that Perun(config) always gives.
+    sensors = describe_sensors(core.Perun(config).backends.values())
+    journal = JournalWriter(folder, stem, period_s, os.getpid(), sensors)
+    perun.register_live_callback(journal, "scalewatt-journal")
+    pin(config, folder, stem, period_s)
+    # perun 1.0.0 takes `queue_timeout` for runs that failed, and 60 s for all others: a sampler that had
+    # recorded for days on many sensors lost its data for taking longer to put them together.
+    whole_s = max(1, math.ceil(closing_s))
     config.set("monitor", "queue_timeout", str(whole_s))
     monitor: Any = PerunMonitor
     monitor._process_single_run = partialmethod(monitor._process_single_run, queue_timeout=whole_s)
+    decorate = perun.perun(configuration_file=os.devnull)
+    _, result = decorate(function)(*args)
+    return result
 
 
 _PERSONAL = ("data_out", "log_file", "starttime")

@@ -16,17 +16,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from scalewatt.common.files import read_content, replace_json
+from scalewatt.common.files import read_content, replace_json, write_json
 from scalewatt.common.processes import die_with, ignore_stop_signals
 from scalewatt.energies.integrate import EnergyCurve, validate
 from scalewatt.recordings.block import Block
-from scalewatt.recordings.journal import (
-    LineWriter,
-    beside,
-    described_sensors,
-    is_of_use,
-    write_sensors,
-)
+from scalewatt.recordings.journal import SENSORS, LineWriter, beside, described_sensors, is_of_use
 from scalewatt.recordings.telemetry import (
     TelemetryWriter,
     announce_sampler,
@@ -149,7 +143,7 @@ class JournalWriter:
             "sensors": sensors,
             "telemetry": self._telemetry.sensors,
         }
-        write_sensors(self._path, about)
+        write_json(beside(self._path, SENSORS), about)
         self._journal = LineWriter(self._path, sensors)
         self._total = RunningTotal(beside(self._path, ".total.json"), about)
         self._keys = [keys[name] for name in sensors]
@@ -187,7 +181,9 @@ class RunningTotal:
 
     def add(self, t: float, mono: float, values: Sequence[Any]) -> None:
         """Count a sample of all columns of the journal."""
-        self._samples.append([mono, *(_number(values[column]) for column in self._columns)])
+        numbers = (values[column] for column in self._columns)
+        known = (x if isinstance(x, int | float | np.number) else np.nan for x in numbers)
+        self._samples.append([mono, *map(float, known)])
         if np.isnan(self._first_s):
             self._first_s = self._settled_s = self._written_s = mono
         elif mono < self._written_s + TOTAL_EVERY_S:
@@ -224,10 +220,6 @@ def _used(curves: Sequence[EnergyCurve], start_s: float, end_s: float) -> Floats
     """Energy in J and covered time in s of each sensor between two times, (k, 2)."""
     pairs = [(c.between(start_s, end_s), c.covered_s(start_s, end_s)) for c in curves]
     return np.array(pairs, dtype=np.float64).reshape(-1, 2)
-
-
-def _number(raw: Any) -> float:
-    return float(raw) if isinstance(raw, int | float | np.number) else np.nan
 
 
 def read_total(journal: Path) -> dict[str, Any] | None:

@@ -29,9 +29,9 @@ SENSOR = {
     "samples": "",  # of a power: instantaneous or moving_mean (over the last second)
     "totals": False,  # a counter that begins at 0 J with each of some windows, and ends with their energy
 }
-"""Columns of a frame of sensors, with what stands where nothing is known.
+"""Columns of a frame of sensors, with their values where nothing is known.
 
-Of `totals`, what was used between two windows is unknown, and so is when within one."""
+With `totals`, the energy between two windows is unknown, and so is its course within one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ class Block:
         return sampling_period(self.time_s)
 
     @property
-    def ends_s(self) -> tuple[float, float] | None:
+    def span_s(self) -> tuple[float, float] | None:
         """First and last time of the samples in order; None without any."""
         if not self.in_order.size:
             return None
@@ -131,7 +131,7 @@ def sensor_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame([{**SENSOR, **row} for row in rows], columns=list(SENSOR))
 
 
-def blocks_by_time(node: str, rows: Iterable[Mapping[str, Any]]) -> list[Block]:
+def make_node_blocks(node: str, rows: Iterable[Mapping[str, Any]]) -> list[Block]:
     """Blocks of a node's sensors, each of those that were read at the same times.
 
     Rows are those of a frame of sensors, with `time_s` and `values`, (n,), and `flags` if there are any.
@@ -151,8 +151,8 @@ def blocks_by_time(node: str, rows: Iterable[Mapping[str, Any]]) -> list[Block]:
     ]
 
 
-def blocks_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Block]]:
-    """Blocks of each node, of rows as `blocks_by_time` takes them with their `node`.
+def make_blocks(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Block]]:
+    """Blocks of each node, of rows as `make_node_blocks` takes them with their `node`.
 
     Sensors without a value are left out; of a device without any the first of its power and energy stays, so
     that it is known to be without.
@@ -160,18 +160,16 @@ def blocks_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Block]]:
     nodes: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         nodes.setdefault(row["node"], []).append(row)
-    return {node: blocks_by_time(node, _with_values(nodes[node])) for node in sorted(nodes)}
-
-
-def _with_values(rows: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    kept = [row for row in rows if np.isfinite(row["values"]).any()]
-    known = {(row["kind"], row["index"]) for row in kept if row["quantity"] != "utilisation"}
-    for row in rows:
-        device = row["kind"], row["index"]
-        if row["quantity"] != "utilisation" and device not in known:
-            kept.append(row)
-            known.add(device)
-    return kept or rows[:1]
+    blocks = {}
+    for node, of_node in sorted(nodes.items()):
+        kept = [row for row in of_node if np.isfinite(row["values"]).any()]
+        known = {(row["kind"], row["index"]) for row in kept if row["quantity"] != "utilisation"}
+        for row in (row for row in of_node if row["quantity"] != "utilisation"):
+            if (device := (row["kind"], row["index"])) not in known:
+                kept.append(row)
+                known.add(device)
+        blocks[node] = make_node_blocks(node, kept or of_node[:1])
+    return blocks
 
 
 def sampling_period(time_s: Floats) -> float:

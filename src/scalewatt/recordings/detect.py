@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import chain, combinations
 from pathlib import Path
@@ -23,19 +23,11 @@ import pandas as pd
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json_object
-from scalewatt.recordings.block import Block, Recording, blocks_of
+from scalewatt.recordings import tables
+from scalewatt.recordings.block import Recording, make_blocks
 from scalewatt.recordings.node_names import nodes_by_name
 from scalewatt.recordings.prometheus import DEVICE, read_prometheus, recognises
-from scalewatt.recordings.tables import (
-    NO_OPTIONS,
-    Options,
-    Preset,
-    decoded,
-    find_preset,
-    node_of,
-    presets,
-    read_table,
-)
+from scalewatt.recordings.tables import NO_OPTIONS, Options, Preset, name_node
 from scalewatt.recordings.terms import NODE, Flag, flag
 from scalewatt.recordings.times import zone_named
 from scalewatt.recordings.totals import read_totals
@@ -65,7 +57,7 @@ def read_head(path: Path) -> str:
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     whole = head if len(head) < HEAD_BYTES else head[: head.rfind(b"\n") + 1] or head
-    lines = [line for line in decoded(whole).splitlines() if line.strip()]
+    lines = [line for line in tables.decoded(whole).splitlines() if line.strip()]
     return "" if "\0" in "".join(lines[:1]) else "\n".join(x for x in lines if "\0" not in x)
 
 
@@ -77,7 +69,7 @@ def find_format(path: Path, options: Options = NO_OPTIONS) -> Preset | None:
     head = read_head(path)
     if options.columns is None and recognises(head):
         return PROMETHEUS
-    return find_preset(head, options) if head or options.columns else None
+    return tables.find_preset(head, options) if head or options.columns else None
 
 
 def unknown_format(path: Path) -> str:
@@ -86,7 +78,9 @@ def unknown_format(path: Path) -> str:
     if not head.strip():
         return f"{path}: is empty or no text; expected a recording"
     first = head.partition("\n")[0]
-    known = ", ".join(["perun", *(str(preset["name"]) for preset in (PROMETHEUS, *presets()))])
+    known = ", ".join(
+        ["perun", *(str(preset["name"]) for preset in (PROMETHEUS, *tables.presets()))]
+    )
     what = "JSON" if re.match(r"\s*(\{|\[\s*[\[{\"])", first) else "text"
     return (
         f"{path}: has no known format ({what}: {first[:80]!r}); allowed: {known}; any other table needs "
@@ -97,16 +91,11 @@ def unknown_format(path: Path) -> str:
 # --- files --------------------------------------------------------------------------------------------
 
 
-def files_in(
-    folder: Path, options: Options, nodes: Mapping[str, str] | None = None
-) -> list[tuple[Path, Options]]:
-    """List the other tools' files of a folder, with the options of each; `nodes` are named by file."""
+def files_in(folder: Path, options_for: Callable[[Path], Options]) -> list[tuple[Path, Options]]:
+    """List the other tools' files of a folder, with the options of each."""
     files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
-    nodes = nodes or {}
-    if unknown := sorted(set(nodes) - {file.name for file in files}):
-        raise InputError(f"{folder}: holds no file {', '.join(unknown)}, as --node names it")
-    given = [(f, replace(options, node=nodes.get(f.name, options.node))) for f in files]
-    return [(file, of_file) for file, of_file in given if find_format(file, of_file) is not None]
+    given = [(file, options_for(file)) for file in files]
+    return [(file, options) for file, options in given if find_format(file, options) is not None]
 
 
 def flag_unread(folder: Path, known: Iterable[Path]) -> list[Flag]:
@@ -123,25 +112,21 @@ def read_foreign(path: Path, options: Options = NO_OPTIONS) -> Recording:
     if preset is None:
         raise InputError(unknown_format(path))
     try:
-        recording = _read(path, preset, options)
+        zone_named(options.time_zone, "time zone")
+        if options.run is not None and "totals" not in preset:
+            what = f"a recording of {preset['name']} holds one run"
+            raise InputError(f"{what}; leave out the name of a run")
+        if preset is PROMETHEUS:
+            recording = read_prometheus(path, options)
+        else:
+            read = read_totals if "totals" in preset else tables.read_table
+            recording = read(path, preset, options)
     except (InputError, csv.Error) as error:
         raise InputError(f"{path}: {error}") from error
     flags = tuple({**each, "detail": f"{path.name}: {each['detail']}"} for each in recording.flags)
-    by_file = node_of(path, NO_OPTIONS)
+    by_file = name_node(path, NO_OPTIONS)
     is_named = options.node is not None or list(recording.nodes) != [by_file]
     return replace(recording, flags=flags, named_by_file=() if is_named else (by_file,))
-
-
-def _read(path: Path, preset: Preset, options: Options) -> Recording:
-    zone_named(options.time_zone, "time zone")
-    if "totals" in preset:
-        return read_totals(path, preset, options)
-    if options.run is not None:
-        name = preset["name"]
-        raise InputError(f"a recording of {name} holds one run; leave out the name of a run")
-    if preset is PROMETHEUS:
-        return read_prometheus(path, options)
-    return read_table(path, preset, options)
 
 
 def recording_name(segment: int, node: str) -> str:
@@ -155,7 +140,7 @@ def options_content(options: Options) -> dict[str, str]:
     return {name: value.name if isinstance(value, Path) else value for name, value in given.items()}
 
 
-def copies_of(folder: Path, segment: int) -> list[tuple[Path, Options]]:
+def list_copies(folder: Path, segment: int) -> list[tuple[Path, Options]]:
     """List the copies of a segment's recordings in a run folder, with their options."""
     copies = []
     for path in sorted(folder.glob(recording_name(segment, "*"))):
@@ -171,7 +156,7 @@ def copies_of(folder: Path, segment: int) -> list[tuple[Path, Options]]:
 # --- joining files ------------------------------------------------------------------------------------
 
 
-def joined(records: Sequence[Recording]) -> Recording:
+def join_recordings(records: Sequence[Recording]) -> Recording:
     """Join the recordings of one run, of several nodes and formats.
 
     Samples of one sensor in several files follow each other in time; time that several have counts once
@@ -185,16 +170,22 @@ def joined(records: Sequence[Recording]) -> Recording:
         raise InputError(f"{unknown[0].source}: states no wall-clock time, as the other files do")
     names = nodes_by_name(*(record.nodes for record in records))
     sensors = pd.DataFrame([row for record in records for row in _sensors(record, names)])
-    flags = [each for record in records for each in record.flags]
-    if len(sensors):
-        _refuse_mixed(sensors[sensors["uuid"] != ""])
-        flags += _check_nodes(sensors)
-    keys = [*DEVICE, "name", "quantity"]
-    parts = [same for _, same in sensors.groupby(keys)] if len(sensors) else []
+
+    # A GPU that two files name differently would count twice, and two GPUs of one name are not one
+    known = sensors[sensors["uuid"] != ""]
+    for key, facts in (["uuid"], ["node", "index"]), (["node", "index"], ["uuid"]):
+        for _, same in known.drop_duplicates([*key, *facts]).groupby(key):
+            if same["file"].nunique() > 1:
+                first, second = same.iloc[0], same[same["file"] != same["file"].iloc[0]].iloc[0]
+                gpus = [f"GPU {s['index']} of {s['node']} is {s['uuid']}" for s in (second, first)]
+                what = f"{gpus[0]}, and in {first['file']} {gpus[1]}"
+                raise InputError(f"{second['file']}: {what}; {BY_NODE}")
+
+    flags = [each for record in records for each in record.flags] + _check_nodes(sensors)
+    parts = [same for _, same in sensors.groupby([*DEVICE, "name", "quantity"])]
     rows = [_one_after_the_other(same.sort_values("begin_s"), flags) for same in parts]
-    nodes: dict[str, list[Block]] = {node: [] for node in sorted({*names.values()})}
     return Recording(
-        nodes=nodes | blocks_of(rows),
+        nodes=make_blocks(rows),
         clock_known=not unknown,
         period_s=None,
         source=records[0].source,
@@ -205,7 +196,7 @@ def joined(records: Sequence[Recording]) -> Recording:
 
 
 def _sensors(record: Recording, names: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """Rows for `blocks_of` of a recording's sensors, with their file and the ends of their time."""
+    """Rows for `make_blocks` of a recording's sensors, with their file and the ends of their time."""
     for node, blocks in record.nodes.items():
         facts = {
             "node": names[node],
@@ -219,18 +210,6 @@ def _sensors(record: Recording, names: Mapping[str, str]) -> Iterator[dict[str, 
             for sensor, values in zip(block.rows, block.values.T, strict=True):
                 flags = [each for each in block.flags if each["device"] == sensor.name]
                 yield {**sensor._asdict(), **facts, **ends, "values": values, "flags": flags}
-
-
-def _refuse_mixed(known: pd.DataFrame) -> None:
-    """Refuse a GPU that two files name differently, which would count twice, and two GPUs of one name."""
-    for key, facts in (["uuid"], ["node", "index"]), (["node", "index"], ["uuid"]):
-        different = known.drop_duplicates([*key, *facts])
-        for _, same in different.groupby(key):
-            if same["file"].nunique() > 1:
-                first, second = same.iloc[0], same[same["file"] != same["file"].iloc[0]].iloc[0]
-                gpus = [f"GPU {s['index']} of {s['node']} is {s['uuid']}" for s in (second, first)]
-                what = f"{gpus[0]}, and in {first['file']} {gpus[1]}"
-                raise InputError(f"{second['file']}: {what}; {BY_NODE}")
 
 
 def _check_nodes(sensors: pd.DataFrame) -> list[Flag]:
@@ -262,28 +241,30 @@ def _check_nodes(sensors: pd.DataFrame) -> list[Flag]:
 
 
 def _is_alike(a: Any, b: Any) -> bool:
-    """True if two sensors have like mean powers in the time of both, if that is most of the shorter's."""
+    """True if two sensors have like mean powers in the time of both, if that is most of the shorter's.
+
+    Of totals it is the power of their whole time that counts.
+    """
     begin_s, end_s = max(a.begin_s, b.begin_s), min(a.end_s, b.end_s)
     shorter_s, longer_s = sorted(of.end_s - of.begin_s for of in (a, b))
     is_same_length = a.clock_known or shorter_s >= (1 - ALIKE_TOTALS) * longer_s
     if not end_s - begin_s > 0.5 * shorter_s or not is_same_length:
         return False
-    (first_w, error_w), (second_w, other_w) = (_mean_w(each, begin_s, end_s) for each in (a, b))
+    means_w, errors_w = [], []
+    for each in (a, b):
+        inside = (each.time_s >= begin_s) & (each.time_s <= end_s) | each.totals
+        time_s, values = (
+            of[inside & np.isfinite(each.values)] for of in (each.time_s, each.values)
+        )
+        if values.size < 2:
+            return False
+        is_counter = each.quantity == "counter"
+        used_j = np.diff(values).clip(0).sum()
+        means_w.append(used_j / np.ptp(time_s) if is_counter else values.mean())
+        errors_w.append(0.0 if is_counter else values.std() / np.sqrt(values.size))
     share = ALIKE_TOTALS if a.totals or b.totals else ALIKE
-    most_w = share * max(abs(first_w), abs(second_w)) + ALIKE_ERRORS * np.hypot(error_w, other_w)
-    return bool(abs(first_w - second_w) <= most_w)
-
-
-def _mean_w(sensor: Any, begin_s: float, end_s: float) -> tuple[float, float]:
-    """Mean power in W from begin to end, of totals that of their whole time, and its standard error."""
-    time_s, values = sensor.time_s, sensor.values
-    inside = np.isfinite(values) & ((time_s >= begin_s) & (time_s <= end_s) | sensor.totals)
-    time_s, values = time_s[inside], values[inside]
-    if values.size < 2:
-        return np.nan, np.nan
-    if sensor.quantity != "counter":
-        return float(values.mean()), float(values.std() / np.sqrt(values.size))
-    return float(np.diff(values).clip(0).sum() / np.ptp(time_s)), 0.0
+    most_w = share * max(np.abs(means_w)) + ALIKE_ERRORS * np.hypot(errors_w[0], errors_w[1])
+    return bool(abs(means_w[0] - means_w[1]) <= most_w)
 
 
 def _one_after_the_other(parts: pd.DataFrame, flags: list[Flag]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import math
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -33,9 +34,10 @@ from scalewatt.recordings.block import Block, LazyNodes, Recording, sensor_frame
 from scalewatt.recordings.terms import DEVICE_KINDS, QUANTITIES, Flag, Floats, flag, origin_stated
 
 STAMPS = ("t", "mono")
-HEADING = b"t,mono"
+
+
 CLOCK_JUMP_S = 1.0
-TELEMETRY = ".telemetry.csv"
+TELEMETRY, SENSORS = ".telemetry.csv", ".sensors.json"
 _JOURNAL = re.compile(r"segment-(\d+)\.(.+)\.csv")
 _is_cell = re.compile(rb"(?:-?[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?)?").fullmatch
 _END_BYTES = 1 << 16
@@ -60,19 +62,10 @@ def beside(path: Path, suffix: str) -> Path:
     return path.with_name(stem + suffix)
 
 
-def is_journal(path: Path | str) -> bool:
-    """True if a file begins with a journal's heading and has its sensors in a file beside it."""
-    path = Path(path)
+def is_journal(path: Path) -> bool:
+    """True if a file has the description of a journal's columns beside it."""
     is_telemetry = path.name.endswith(TELEMETRY)
-    return not is_telemetry and _has_heading(path) and beside(path, ".sensors.json").exists()
-
-
-def _has_heading(path: Path) -> bool:
-    try:
-        with open(path, "rb") as file:
-            return file.read(len(HEADING)) == HEADING
-    except OSError:
-        return False
+    return path.suffix == ".csv" and not is_telemetry and beside(path, SENSORS).exists()
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -111,11 +104,6 @@ def _cell(value: Any) -> str:
     return str(number) if type(number) is int else ""
 
 
-def write_sensors(path: Path, about: Mapping[str, Any]) -> None:
-    """Write what a journal's columns are, beside the journal `path`."""
-    write_json(beside(path, ".sensors.json"), about)
-
-
 def write_journal(
     path: Path,
     about: Mapping[str, Any],
@@ -124,7 +112,7 @@ def write_journal(
     columns: Mapping[str, NDArray[Any] | pa.Array],
 ) -> None:
     """Write a whole journal and what its columns are; columns (n,), null or NaN where missing."""
-    write_sensors(path, about)
+    write_json(beside(path, SENSORS), about)
     arrays = [pa.array(c, from_pandas=True) for c in (t, mono, *columns.values())]
     table = pa.table(dict(zip((*STAMPS, *columns), arrays, strict=True)))
     with open(path, "xb") as file:
@@ -147,8 +135,9 @@ def read_journal(files: Iterable[Path]) -> Recording:
     errors: list[InputError] = []
     for path in (files := [*files]):
         try:
-            about = read_description(path)
-            with open(path, "rb") as file:
+            about = _read_description(path)
+            lines: list[bytes] = []
+            with suppress(FileNotFoundError), open(path, "rb") as file:
                 lines = [*islice(file, 2)]
             if not (len(lines) == 2 and lines[1].endswith(b"\n")):
                 raise InputError(f"{path}: no samples; expected at least one line of numbers")
@@ -209,18 +198,18 @@ def is_of_use(facts: Mapping[str, Any]) -> bool:
     return kind in DEVICE_KINDS and quantity is not None and (kind, facts["unit"]) != ("ram", "%")
 
 
-def read_description(path: Path) -> dict[str, Any]:
+def _read_description(path: Path) -> dict[str, Any]:
     """Read what the columns of a journal or of telemetry are."""
-    if not _has_heading(path):
-        raise InputError(f"{path}: is not a journal; expected a file with the heading t,mono,…")
-    return read_json_object(beside(path, ".sensors.json"), "host", "sensors", "telemetry")
+    return read_json_object(beside(path, SENSORS), "host", "sensors", "telemetry")
 
 
 def read_table(path: Path) -> tuple[dict[str, Any], pd.DataFrame, list[Flag]]:
     """Read the description and the cells of a journal or of telemetry, as float64, and flag its damage."""
-    about, content = read_description(path), path.read_bytes()
+    about, content = _read_description(path), path.read_bytes()
     whole = content[: content.rfind(b"\n") + 1]
     columns = content[: content.find(b"\n")].decode(errors="replace").split(",")
+    if columns[:2] != [*STAMPS]:
+        raise InputError(f"{path}: is not a journal; expected a file with the heading t,mono,…")
     options = pc.ConvertOptions(column_types=dict.fromkeys(columns, pa.float64()), null_values=[""])
     try:
         table = pc.read_csv(pa.BufferReader(whole), convert_options=options)

@@ -15,33 +15,24 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.block import Block, LazyNodes, Recording, blocks_by_time
-from scalewatt.recordings.terms import (
-    ALL_KINDS,
-    NODE,
-    QUANTITIES,
-    Flag,
-    flag,
-    index_in_name,
-    number_devices,
-    origin_stated,
-)
+from scalewatt.recordings import terms
+from scalewatt.recordings.block import Block, LazyNodes, Recording, make_node_blocks
+from scalewatt.recordings.terms import Flag, flag
 
 EXPECTED = "expected an HDF5 file written by perun 0.3 to 1.0, with nodes/<run>/nodes/<round>"
 POWER_NAMES = {
     "gpu": r"CUDA:\d+_POWER|ROCM:[^_]+_POWER",
     "cpu": r"cpu_\d+_.*package.*|cpu_power_socket_\d.*",
     "ram": r"ram_\d+_.*dram.*",
-    NODE: r"(?!)",
+    terms.NODE: r"(?!)",
 }
 """Names that perun's backends give to the sensors of power and energy, by device kind."""
 TOTALS = {"gpu": "GPU_ENERGY", "cpu": "CPU_ENERGY", "ram": "DRAM_ENERGY"}
@@ -59,8 +50,7 @@ NO_LIMIT_W = 1e5
 # --- runs and rounds ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class RunInfo:
+class RunInfo(NamedTuple):
     """A run in a file.
 
     `round_ids` are in the order of their numbers, "failed" last; `execution_dt` is perun's naive local
@@ -115,16 +105,6 @@ def _choose_round(run: RunInfo, round_id: str | None) -> tuple[str, list[Flag]]:
     return chosen[0], [failed] if "failed" in run.round_ids else []
 
 
-def _lost_hosts(hosts: Mapping[str, h5py.Group]) -> list[Flag]:
-    """Flag ranks without a host: its recording is not in the file."""
-    # Numbers in older files, their text "[0, 1]" in newer ones.
-    stated = " ".join(str(node.attrs.get("mpi_ranks", "")) for node in hosts.values())
-    ranks = {int(number) for number in re.findall(r"\d+", stated)}
-    lost = sorted(set(range(max(ranks, default=0))) - ranks)
-    detail = f"the file holds no recording of the hosts of ranks {', '.join(map(str, lost))}"
-    return [flag("not_recorded", None, detail)] if lost else []
-
-
 @contextmanager
 def open_perun_file(
     path: Path | str, run_id: str | None = None, round_id: str | None = None
@@ -145,7 +125,15 @@ def open_perun_file(
             hosts = dict(sorted(_children(_children(group)[name]).items()))
             if not hosts:
                 raise InputError(f"run {run.run_id} holds no host; {EXPECTED}")
-            origin = origin_stated(group.attrs)
+            # Of ranks without a host the recording is not in the file. They are stated as numbers in
+            # older files, as their text "[0, 1]" in newer ones.
+            stated = " ".join(str(node.attrs.get("mpi_ranks", "")) for node in hosts.values())
+            ranks = {int(number) for number in re.findall(r"\d+", stated)}
+            if lost := sorted(set(range(max(ranks, default=0))) - ranks):
+                of_ranks = f"the hosts of ranks {', '.join(map(str, lost))}"
+                detail = f"the file holds no recording of {of_ranks}"
+                flags.append(flag("not_recorded", None, detail))
+            origin = terms.origin_stated(group.attrs)
             periods = (_number(_attribute(group, key)) for key in PERIOD_KEYS)
             totals = {host: _stated_totals(node) for host, node in hosts.items()}
             read = {h: partial(_read_host, path, h, hosts[h], origin, totals[h]) for h in hosts}
@@ -154,7 +142,7 @@ def open_perun_file(
                 clock_known=False,
                 period_s=next((p for p in periods if 0 < p < math.inf), None),
                 source=str(path),
-                flags=(*flags, *_lost_hosts(hosts)),
+                flags=tuple(flags),
                 started=run.execution_dt,
                 run=run.run_id,
                 round=name,
@@ -239,33 +227,35 @@ def _read_host(
     """
     kinds, rows = _children(group), list[Row]()
     with _reading(path):
-        for kind in ALL_KINDS:
+        for kind in terms.ALL_KINDS:
             sensors = _children(kinds.get(kind)).items()
             read = [_read_sensor(sensor, name, kind) for name, sensor in sensors]
             of_kind = [row for row in read if row is not None]
             if kind in totals and all(row["quantity"] == "utilisation" for row in of_kind):
                 detail = f"perun computed {totals[kind]:.0f} J, but the file holds no sensor of it"
                 of_kind.append(_row(kind, kind) | {"flags": [flag("unreadable", kind, detail)]})
-            numbers = number_devices({row["name"]: row["index"] for row in of_kind})
+            numbers = terms.number_devices({row["name"]: row["index"] for row in of_kind})
             of_kind = [row | {"index": numbers[row["name"]], "origin": origin} for row in of_kind]
             rows += sorted(of_kind, key=lambda row: (row["index"], row["name"]))
-        for name in _children(kinds.get("socket")):
-            _flag_parts(rows, name)
-    return blocks_by_time(host, rows)
-
-
-def _flag_parts(rows: Sequence[Row], socket: str) -> None:
-    """Flag the power of the CPU of a socket that was recorded as a whole, too."""
-    detail = f"the CPU alone; {socket}, its socket with memory and I/O, is recorded but not counted"
-    for row in rows:
-        is_part = (row["kind"], row["index"]) == ("cpu", index_in_name(socket, "cpu"))
-        if is_part and row["quantity"] == "power" and row["values"].size:
-            row["flags"].append(flag("second_sensor", row["name"], detail))
+        for socket in _children(kinds.get("socket")):
+            whole = f"{socket}, its socket with memory and I/O, is recorded but not counted"
+            index = terms.index_in_name(socket, "cpu")
+            for row in rows:
+                is_power = (row["kind"], row["index"], row["quantity"]) == ("cpu", index, "power")
+                if is_power and row["values"].size:
+                    part = flag("second_sensor", row["name"], f"the CPU alone; {whole}")
+                    row["flags"].append(part)
+    return make_node_blocks(host, rows)
 
 
 def _row(name: str, kind: str) -> Row:
     """Row of a sensor without samples."""
-    row = {"name": name, "kind": kind, "index": index_in_name(name, kind), "quantity": "power"}
+    row = {
+        "name": name,
+        "kind": kind,
+        "index": terms.index_in_name(name, kind),
+        "quantity": "power",
+    }
     return {**row, "time_s": np.zeros(0), "values": np.zeros(0), "flags": []}
 
 
@@ -273,53 +263,46 @@ def _read_sensor(sensor: h5py.Group, name: str, kind: str) -> Row | None:
     """Read a sensor; None if it measures neither power nor use."""
     row, is_known = _row(name, kind), bool(re.fullmatch(POWER_NAMES[kind], name))
     if kind == "gpu":
-        row |= {
-            key: str(_attribute(sensor, k) or "")
-            for key, k in (("uuid", "uuid"), ("device", "name"))
-        }
+        facts = {"uuid": _attribute(sensor, "uuid"), "device": _attribute(sensor, "name")}
+        row |= {key: str(value or "") for key, value in facts.items()}
     raw = sensor.get("raw_data", {})
+    if not (raw or is_known):
+        return None
     try:
-        samples = _read_samples(raw, kind, is_known) if raw or is_known else None
+        has_counter = "alt_values" in raw and _unit(raw["alt_values"]) == "J"
+        data = raw["alt_values" if has_counter else "values"]
+        values, unit = data[:], _unit(data)
+        quantity = terms.QUANTITIES.get(unit)
+        if quantity is None and (is_known or not unit or re.search("[WJ]", unit.upper())):
+            raise ValueError(f"its unit is {unit or 'not stated'}; expected W or J")
+        # "%" of RAM is the memory in use, which says nothing about power.
+        if quantity is None or (quantity == "utilisation" and kind in ("ram", terms.NODE)):
+            return None
+        # Sensors give whole numbers of W or its parts; perun computed fractions from a counter.
+        has_fractions = values.dtype.kind == "f"
+        if quantity == "power" and kind != "gpu" and is_known and has_fractions:
+            quantity = "mean_power"
+        scale = _magnitude(data)
+        top = _number(_attribute(data, "valid_max")) * scale
+        factor = scale / 100 if quantity == "utilisation" else scale
+        scaled = np.multiply(values, factor, dtype=float)
+        # Whole numbers have no mark of their own: theirs is 0 (NVML) or the counter's last value.
+        if has_fractions:
+            scaled[values == _number(_attribute(data, "fill"))] = np.nan
+        time_s = np.multiply(raw["timesteps"], _magnitude(raw["timesteps"]), dtype=float)
+        if time_s.shape != values.shape or not np.isfinite(time_s).all():
+            raise ValueError(f"values: {values.size}, times: {np.isfinite(time_s).sum()}")
     except (LookupError, ValueError, TypeError) as error:
         return row | {"flags": [flag("unreadable", name, f"cannot be read ({error})")]}
-    if samples is None:
-        return None
-    if samples["quantity"] in ("power", "counter") and not is_known:
+    if quantity in ("power", "counter") and not is_known:
         source = _attribute(sensor, "source") or "not stated"
         detail = f"counted as a {kind}: of no backend that perun ships (source: {source})"
         row["flags"] = [flag("assumed", name, detail)]
-    return row | samples
-
-
-def _read_samples(raw: Mapping[str, Any], kind: str, is_known: bool) -> dict[str, Any] | None:
-    """Samples of a sensor and what they are of; None if it measures neither power nor use."""
-    has_counter = "alt_values" in raw and _unit(raw["alt_values"]) == "J"
-    data = raw["alt_values" if has_counter else "values"]
-    values = data[:]
-    unit = _unit(data)
-    quantity = QUANTITIES.get(unit)
-    if quantity is None and (is_known or not unit or re.search("[WJ]", unit.upper())):
-        raise ValueError(f"its unit is {unit or 'not stated'}; expected W or J")
-    # "%" of RAM is the memory in use, which says nothing about power.
-    if quantity is None or (quantity == "utilisation" and kind in ("ram", NODE)):
-        return None
-    # Sensors give whole numbers of W or its parts; perun computed fractions from a counter.
-    fractions = values.dtype.kind == "f"
-    if quantity == "power" and kind != "gpu" and is_known and fractions:
-        quantity = "mean_power"
-    scale = _magnitude(data)
-    top = _number(_attribute(data, "valid_max")) * scale
-    scaled = np.multiply(values, scale / 100 if quantity == "utilisation" else scale, dtype=float)
-    # Whole numbers have no mark of their own: theirs is 0 (NVML) or the counter's last value.
-    if fractions:
-        scaled[values == _number(_attribute(data, "fill"))] = np.nan
-    time_s = np.multiply(raw["timesteps"], _magnitude(raw["timesteps"]), dtype=float)
-    if time_s.shape != values.shape or not np.isfinite(time_s).all():
-        raise ValueError(f"values: {values.size}, times: {np.isfinite(time_s).sum()}")
-    return {
+    has_range, has_limit = 0 < top < math.inf, 0 < top < NO_LIMIT_W
+    return row | {
         "quantity": quantity,
-        "range_j": top if quantity == "counter" and 0 < top < math.inf else math.nan,
-        "limit_w": top if quantity == "power" and 0 < top < NO_LIMIT_W else math.nan,
+        "range_j": top if quantity == "counter" and has_range else math.nan,
+        "limit_w": top if quantity == "power" and has_limit else math.nan,
         "time_s": time_s,
         "values": scaled,
     }

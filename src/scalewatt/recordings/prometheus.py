@@ -27,8 +27,8 @@ import numpy as np
 import pandas as pd
 
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.block import Recording, blocks_of
-from scalewatt.recordings.tables import Options, damage_flags, decoded, node_of
+from scalewatt.recordings.block import Recording, make_blocks
+from scalewatt.recordings.tables import Options, damage_flags, decoded, name_node
 from scalewatt.recordings.terms import Flag, flag, gpu_quantity
 from scalewatt.recordings.times import as_numbers, within
 
@@ -63,68 +63,59 @@ def recognises(head: str) -> bool:
 
 def read_prometheus(path: Path, options: Options) -> Recording:
     """Read one or several nodes' metrics. Raises InputError if no sample is of a metric that is read."""
-    text = decoded(path.read_bytes())
-    is_export = '"timestamps"' in text.partition("\n")[0]
-    results, damaged = _read_lines(text) if is_export else (_read_answer(text), 0)
+    results, damaged = _read_results(decoded(path.read_bytes()))
     sensors = _sensors(pd.DataFrame([labels for labels, _ in results]))
-    samples = _in_order_of_time([pairs for _, pairs in results])
+
+    # The samples of each series (`series`, `time_s`: unix, `value`), in order of time
+    pairs = pd.Series([pairs for _, pairs in results], dtype=object).rename_axis("series")
+    each = pairs.explode().dropna()
+    samples = pd.DataFrame(each.tolist(), each.index, columns=["time_s", "value"]).reset_index()
     samples = samples[samples["series"].isin(sensors["series"])]
     if samples.empty:
         names = ", ".join(metrics()["metric"].unique())
         raise InputError(f"holds no sample that is read; expected one of {names}")
+    times_s, values = within(as_numbers(samples["time_s"])), as_numbers(samples["value"])
+    samples = samples.assign(time_s=times_s, value=values)
+    samples = samples.sort_values("time_s", kind="stable", ignore_index=True)
     if lost := int(samples["time_s"].isna().sum()):
         raise InputError(f"{lost} samples have no unix time in s; expected that of Prometheus' API")
+
     begins = samples.groupby("series")["time_s"].min().rename("begin_s")
     sensors = sensors.merge(begins, on="series").sort_values(["begin_s", "series"])
     sensors["sure"] = (sensors["node"] + sensors["uuid"] != "") | bool(options.node)
-    sensors["node"] = sensors["node"].replace("", node_of(path, options))
+    sensors["node"] = sensors["node"].replace("", name_node(path, options))
     flags = [*damage_flags(damaged, False), *_merge_nodes(sensors)]
-    nodes = blocks_of(_join_series(_number_devices(sensors), samples, flags))
+    nodes = make_blocks(_join_series(_number_devices(sensors), samples, flags))
     return Recording(nodes, True, None, str(path), tuple(flags), format="prometheus")
 
 
 # --- forms of files -----------------------------------------------------------------------------------
 
 
-def _read_answer(text: str) -> list[_Result]:
-    """Read an answer of Prometheus' API."""
+def _read_results(text: str) -> tuple[list[_Result], int]:
+    """Read an answer of Prometheus' API or lines of an export, and count the lines that are damaged."""
+    results: list[_Result] = []
+    if '"timestamps"' in text.partition("\n")[0]:
+        lines = [line for line in text.split("\n") if line.strip()]
+        for line in lines:
+            with suppress(ValueError, KeyError, TypeError):
+                row = json.loads(line)
+                times_s = [time_ms / 1e3 for time_ms in row["timestamps"]]
+                results.append((row["metric"], [*zip(times_s, row["values"], strict=True)]))
+        return results, len(lines) - len(results)
     try:
         answer = json.loads(text)
         if answer.get("status") == "error":
             raise InputError(f"Prometheus' answer to a query that failed: {answer.get('error')}")
-        results = answer["data"]["result"]
-        pairs = [r["values"] if "values" in r else [r["value"]] for r in results]
-        return [
-            (r["metric"], [(t, value) for t, value in each])
-            for r, each in zip(results, pairs, strict=True)
-        ]
+        for row in answer["data"]["result"]:
+            pairs = row["values"] if "values" in row else [row["value"]]
+            results.append((row["metric"], [(time_s, value) for time_s, value in pairs]))
     except json.JSONDecodeError as error:
         raise InputError(f"not whole JSON ({error})") from error
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         message = "is JSON, but not an answer of Prometheus' API; expected data.result"
         raise InputError(message) from error
-
-
-def _read_lines(text: str) -> tuple[list[_Result], int]:
-    """Read the export of VictoriaMetrics, and count the lines that are damaged, as where the end is torn."""
-    lines = [line for line in text.split("\n") if line.strip()]
-    results: list[_Result] = []
-    for line in lines:
-        with suppress(ValueError, KeyError, TypeError):
-            row = json.loads(line)
-            times_s = [time_ms / 1e3 for time_ms in row["timestamps"]]
-            results.append((row["metric"], [*zip(times_s, row["values"], strict=True)]))
-    return results, len(lines) - len(results)
-
-
-def _in_order_of_time(pairs: Sequence[Any]) -> pd.DataFrame:
-    """Samples of each series (`series`, `time_s`: unix, `value`), of pairs, in order of time."""
-    each = pd.Series(pairs, dtype=object).rename_axis("series").explode().dropna()
-    samples = pd.DataFrame(each.tolist(), each.index, columns=["time_s", "value"])
-    samples = samples.reset_index().assign(
-        time_s=within(as_numbers(samples["time_s"])), value=as_numbers(samples["value"])
-    )
-    return samples.sort_values("time_s", kind="stable", ignore_index=True)
+    return results, 0
 
 
 # --- devices of series --------------------------------------------------------------------------------
@@ -205,44 +196,41 @@ def _number_devices(sensors: pd.DataFrame) -> pd.DataFrame:
 def _join_series(
     sensors: pd.DataFrame, samples: pd.DataFrame, flags: list[Flag]
 ) -> Iterator[dict[str, Any]]:
-    """Rows of sensors for `blocks_of`, with values in W, J or as a share, joined in time."""
+    """Rows of sensors for `make_blocks`, with values in W, J or as a share, joined in time.
+
+    Where exporters, or parts of a GPU, share time the first counts.
+    """
     numbers = samples["value"]
     # DCGM's numbers for a missing value
     missing = ((numbers >= 2.0**47) & (numbers <= 2.0**47 + 8)) | (numbers >= 9.2e18)
     samples = samples.assign(value=numbers.mask(missing))
     by_series = {series: rows.drop(columns="series") for series, rows in samples.groupby("series")}
-    for _, sensor in sensors.groupby([*DEVICE, "metric"]):
-        whole = _join_sources(sensor, by_series, flags)
-        row: dict[str, Any] = {**sensor.iloc[0], "time_s": whole["time_s"].to_numpy()}
-        if row["samples"] == "model":
-            row["samples"] = gpu_quantity(row["model"]) or ""
-        values = whole["value"].to_numpy() * row["factor"]
-        yield {**row, "device": row["model"], "values": values}
-
-
-def _join_sources(
-    series: pd.DataFrame, samples: Mapping[Any, pd.DataFrame], flags: list[Flag]
-) -> pd.DataFrame:
-    """Join a sensor's series in time; where exporters, or parts of a GPU, share time the first counts."""
-    kept: list[pd.DataFrame] = []
-    end_s = -np.inf
-    sensor = series.iloc[0]
-    series = series.sort_values(["begin_s", "board", "scraper"])
-    for _, scraped in series.groupby(["board", "scraper"], sort=False):
-        source = pd.concat([samples[each] for each in scraped["series"]]).sort_index()
-        _refuse_two_nodes(sensor, source)
-        again = source["time_s"].diff() == 0
-        shared = source["time_s"] <= end_s
-        for code, left_out, what in (
-            ("duplicate", again, "repeat or contradict the one before, at its time"),
-            ("second_sensor", shared, "are of a time that another exporter or part has"),
-        ):
-            if left_out.any():
-                detail = f"{left_out.sum()} samples {what}, and are left out"
-                flags.append(flag(code, sensor["name"], detail))
-        kept.append(source[~again & ~shared])
-        end_s = max(end_s, source["time_s"].max())
-    return pd.concat(kept)
+    for _, series in sensors.groupby([*DEVICE, "metric"]):
+        sensor, kept, end_s = series.iloc[0], list[pd.DataFrame](), -np.inf
+        ordered = series.sort_values(["begin_s", "board", "scraper"])
+        for _, scraped in ordered.groupby(["board", "scraper"], sort=False):
+            source = pd.concat([by_series[each] for each in scraped["series"]]).sort_index()
+            _refuse_two_nodes(sensor, source)
+            again = source["time_s"].diff() == 0
+            shared = source["time_s"] <= end_s
+            for code, left_out, what in (
+                ("duplicate", again, "repeat or contradict the one before, at its time"),
+                ("second_sensor", shared, "are of a time that another exporter or part has"),
+            ):
+                if left_out.any():
+                    detail = f"{left_out.sum()} samples {what}, and are left out"
+                    flags.append(flag(code, sensor["name"], detail))
+            kept.append(source[~again & ~shared])
+            end_s = max(end_s, source["time_s"].max())
+        whole = pd.concat(kept)
+        stated = sensor["samples"]
+        yield {
+            **sensor,
+            "samples": (gpu_quantity(sensor["model"]) or "") if stated == "model" else stated,
+            "device": sensor["model"],
+            "time_s": whole["time_s"].to_numpy(),
+            "values": whole["value"].to_numpy() * sensor["factor"],
+        }
 
 
 def _refuse_two_nodes(sensor: pd.Series, samples: pd.DataFrame) -> None:

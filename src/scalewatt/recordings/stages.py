@@ -11,25 +11,14 @@ import pyarrow.parquet as pq
 from pydantic import AfterValidator, ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
+from scalewatt.common.columns import schema
 from scalewatt.common.errors import InputError, one_of, shown
 from scalewatt.common.settings import validated
 from scalewatt.common.tabular_files import csv_rows
 from scalewatt.recordings.stage_log import STAGES, read_json_lines, stages_between
 
-EVENTS_SCHEMA = pa.schema(
-    [
-        pa.field("segment", pa.int32(), nullable=False),
-        pa.field("stage", pa.string(), nullable=False),
-        pa.field("epoch", pa.int32()),
-        pa.field("start_s", pa.float64(), nullable=False),
-        pa.field("end_s", pa.float64(), nullable=False),
-    ]
-)
-"""Columns of a published run's `events.parquet`; times in Unix seconds."""
-STAGES_SCHEMA = pa.schema(
-    field.with_nullable(field.name not in ("stage", "start_s")) for field in EVENTS_SCHEMA
-)
-"""Columns of a table of stages that anybody may write."""
+EVENTS_SCHEMA = schema("events")
+"""Columns of a table of stages, such as a published run's `events.parquet`; times in Unix seconds."""
 Number = Annotated[int, Field(ge=0, lt=2**31)]
 
 
@@ -53,7 +42,7 @@ class Stage(TypedDict):
 def read_stages(
     path: Path, *, segments: Collection[int] | None = None, unended: bool = False
 ) -> pa.Table:
-    """Read a table of stages as STAGES_SCHEMA has them (unix s), in the order of the file.
+    """Read a table of stages as EVENTS_SCHEMA has them (unix s), in the order of the file.
 
     A Parquet or CSV file, or a training's own events.jsonl. `segment` is null, for any, if no row
     states it; `segments`, where given, are the ones that may be stated. With `unended`, as of a run's
@@ -76,7 +65,7 @@ def read_stages(
         if segments is not None and "segment" in row and row["segment"] not in segments:
             recorded = ", ".join(map(str, sorted(segments)))
             raise InputError(f"{where}: segment: {row['segment']}; recorded: {recorded}")
-    return pa.Table.from_pylist([*rows.values()], schema=STAGES_SCHEMA)
+    return pa.Table.from_pylist([*rows.values()], schema=EVENTS_SCHEMA)
 
 
 def _rows(path: Path) -> dict[str, Mapping[str, Any]]:
@@ -86,7 +75,9 @@ def _rows(path: Path) -> dict[str, Mapping[str, Any]]:
         rows = {f"line {line}": row for line, row in csv_rows(path).items()}
     elif suffix in (".parquet", ".jsonl"):
         try:
-            read = pq.read_table(path).to_pylist() if suffix == ".parquet" else _marks(path)
+            is_table = suffix == ".parquet"
+            marks = [] if is_table else read_json_lines(path)  # of a training itself
+            read = pq.read_table(path).to_pylist() if is_table else stages_between(marks, {})
         except (OSError, LookupError, TypeError, pa.ArrowException) as error:
             reason = " ".join(str(error).split())
             raise InputError(f"{path}: is no readable table of stages ({reason})") from error
@@ -97,7 +88,3 @@ def _rows(path: Path) -> dict[str, Mapping[str, Any]]:
         name: {key: cell for key, cell in row.items() if cell is not None and cell != ""}
         for name, row in rows.items()
     }
-
-
-def _marks(path: Path) -> list[dict[str, Any]]:
-    return stages_between(read_json_lines(path), {})

@@ -14,7 +14,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -28,7 +28,7 @@ import pyarrow.csv
 from scalewatt.common.errors import InputError, one_of, shown
 from scalewatt.common.settings import validated
 from scalewatt.common.yaml_files import read_yaml
-from scalewatt.recordings.block import SENSOR, Recording, blocks_of
+from scalewatt.recordings.block import SENSOR, Recording, make_blocks
 from scalewatt.recordings.table_description import TableDescription
 from scalewatt.recordings.terms import Flag, Floats, flag, gpu_quantity
 from scalewatt.recordings.times import BEGIN, LOCAL, UNIX, as_numbers, read_times
@@ -78,14 +78,14 @@ class Options:
     columns: Path | None = None
     """YAML file that describes the table's columns."""
     run: str | None = None
-    """Which run, window or row of a file that holds several; None: what the format's reader says."""
+    """Run or window of a file that holds several; None: the last run, or the outermost windows."""
 
 
 NO_OPTIONS = Options()
 
 
-def node_of(path: Path, options: Options) -> str:
-    """Name of the node that a file without one is of: the user's, or the file's up to its first point."""
+def name_node(path: Path, options: Options) -> str:
+    """Name the node of a file that names none: as the user does, or as the file up to its first point."""
     return options.node or path.name.split(".")[0] or str(path)
 
 
@@ -121,8 +121,9 @@ def fits(preset: Preset, lines: Sequence[str]) -> bool:
     """True if a line has the form of the preset's rows, or is its heading."""
     if "line" in preset and any(re.fullmatch(preset["line"], line) for line in lines):
         return True
-    heads = [_cells(line, preset) for line in _edited(lines, preset) if len(line) < 1 << 16]
-    return "heading" in preset and any(_is_heading(cells, preset["heading"]) for cells in heads)
+    short = [line for line in _edited(lines, preset) if len(line) < 1 << 16]
+    heading = preset.get("heading", ["(?!)"])
+    return any(_is_heading(_cells(line, preset), heading) for line in short)
 
 
 def _is_heading(cells: Sequence[str], patterns: Iterable[str]) -> bool:
@@ -181,9 +182,8 @@ def _edited(lines: Iterable[str], rules: Preset) -> list[str]:
 
 def _delimiter(line: str, rules: Preset) -> str:
     """Delimiter of cells: as described, else the sign that a line has most of."""
-    if (given := rules.get("delimiter")) is not None:
-        return "\t" if given in ("tab", "space") else str(given)
-    return max((",", ";", "\t"), key=line.count)
+    given = rules.get("delimiter") or max((",", ";", "\t"), key=line.count)
+    return "\t" if given in ("tab", "space") else str(given)
 
 
 def _cells(line: str, rules: Preset) -> list[str]:
@@ -198,17 +198,18 @@ def _heading(lines: list[str], rules: Preset) -> tuple[list[str], str, list[str]
 
     Raises InputError where it is missing, changes, or lacks a column that is described.
     """
+    needed = [*rules.get("heading", ())] or [*_named_columns(rules)]
     if header := rules.get("header"):
         lines = [_delimiter(lines[0], rules).join(header), *lines]
-        needed = {re.escape(name): name for name in header}
-    else:
-        needed = {p: p for p in rules.get("heading", ())} or dict(_needed(rules))
-    mark = re.compile(next(iter(needed)), re.IGNORECASE)
+        needed = [re.escape(name) for name in header]
+    mark = re.compile(needed[0], re.IGNORECASE)
     marked = {i: _cells(line, rules) for i, line in enumerate(lines) if mark.search(line)}
     heads = {i: cells for i, cells in marked.items() if _is_heading(cells, needed)}
     if rules["name"] == DESCRIBED:
         cells = next(iter((heads or marked).values()), _cells(lines[0], rules))
-        for name in (name for p, name in _needed(rules) if not _is_heading(cells, [p])):
+        for name in (
+            name for p, name in _named_columns(rules).items() if not _is_heading(cells, [p])
+        ):
             raise InputError(f"has no column {shown(name)}; {one_of(name, cells[:30])[:500]}")
     if not heads:
         example = "header: [timestamp, index, power.draw]"
@@ -220,17 +221,21 @@ def _heading(lines: list[str], rules: Preset) -> tuple[list[str], str, list[str]
     return cells, _delimiter(lines[first], rules), below
 
 
-def _needed(rules: Preset) -> Iterator[tuple[str, str]]:
+def _named_columns(rules: Preset) -> dict[str, str]:
     """Patterns of the columns that a description names, with or without a unit, and their names."""
-    names = [[name] for key in ("column", "duration") for name in _names(rules["time"].get(key))]
+    named = [[name] for key in ("column", "duration") for name in _names(rules["time"].get(key))]
     for rule in (rules, *rules["sensors"]):
-        names += [_names(rule[key]) for key in ("column", *LABELS) if key in rule]
-        names += [[name] for name in rule.get("where", ())]
-    for alternatives in names:
-        yield rf"(?:{'|'.join(map(re.escape, alternatives))})(?:\s*[\[(].*)?", alternatives[0]
-    yield from (
-        (rule["pattern"], rule["pattern"]) for rule in rules["sensors"] if "pattern" in rule
-    )
+        named += [_names(rule[key]) for key in ("column", *LABELS) if key in rule]
+        named += [[name] for name in rule.get("where", ())]
+    patterns = {_name_pattern(names): names[0] for names in named}
+    return patterns | {
+        rule["pattern"]: rule["pattern"] for rule in rules["sensors"] if "pattern" in rule
+    }
+
+
+def _name_pattern(names: Iterable[str]) -> str:
+    """Pattern of a heading's cell with one of some names, with or without a unit."""
+    return rf"(?:{'|'.join(map(re.escape, names))})(?:\s*[\[(].*)?"
 
 
 # --- cells and values -----------------------------------------------------------------------------
@@ -244,28 +249,26 @@ Row = dict[str, Any]
 
 def _position(cells: Sequence[str], names: Any) -> int | None:
     """Position of the first of the names that stands in a heading, with or without its unit."""
-    bare = [match[1] if (match := _WITH_UNIT.fullmatch(cell)) else cell for cell in cells]
-    low = [cell.lower() for cell in bare]
     for name in _names(names):
-        for heading, text in ((list(cells), name), (bare, name), (low, name.lower())):
-            if text in heading:
-                return heading.index(text)
+        form = re.compile(_name_pattern([name]), re.IGNORECASE)
+        positions = [i for i, cell in enumerate(cells) if form.fullmatch(cell)]
+        if positions:  # if only their case tells columns apart, the one as it is named
+            return min(positions, key=lambda i: not cells[i].startswith(name))
     return None
 
 
 def _sensors(cells: Sequence[str], rules: Preset) -> Iterator[Sensor]:
     """Sensors of the columns of a heading that a description tells."""
     top = {key: rules[key] for key in (*LABELS, "where") if key in rules}
-    for rule in rules["sensors"]:
-        rule = {**top, **rule}
+    for rule in ({**top, **rule} for rule in rules["sensors"]):
         rule |= {key: _position(cells, rule.get(key)) for key in LABELS}
         where = {_position(cells, name): texts for name, texts in rule.get("where", {}).items()}
         rule["where"] = {at: texts for at, texts in where.items() if at is not None}
-        if "pattern" not in rule:
+        if "column" in rule:
             if (at := _position(cells, rule["column"])) is not None:
                 yield {**rule, "at": at, "header": _names(rule["column"])[0]}
             continue
-        matches = [(i, re.fullmatch(rule["pattern"], cell)) for i, cell in enumerate(cells)]
+        matches = [(at, re.fullmatch(rule["pattern"], cell)) for at, cell in enumerate(cells)]
         for turn, (at, match) in enumerate((at, match) for at, match in matches if match):
             groups = {key: text for key, text in match.groupdict().items() if text}
             number = groups.get("index", "")
@@ -289,28 +292,31 @@ def _parse(lines: Sequence[str], count: int, delimiter: str) -> pd.DataFrame:
     return frame.apply(lambda cells: cells.str.strip())
 
 
-def _selected(frame: pd.DataFrame, sensor: Sensor) -> pd.Series:
-    """Mask of the rows that have the texts of a sensor's `where`, (n,)."""
-    rows = pd.Series(True, frame.index)
-    for at, texts in sensor["where"].items():
-        rows &= frame[at].isin(map(str, texts if isinstance(texts, list) else [texts]))
-    return rows
-
-
-def _in_si(heading: Sequence[str], frame: pd.DataFrame, sensor: Sensor, rules: Preset) -> Sensor:
-    """Add a sensor's values, NaN where there is no number.
+def _convert_to_si(
+    heading: Sequence[str], frame: pd.DataFrame, sensor: Sensor, rules: Preset
+) -> Sensor:
+    """Add a sensor's values, NaN where there is no number, and which rows are its own (`selected`).
 
     The unit behind a number counts before the heading's, and that before the description's. Raises
     InputError without a unit, and if one does not fit.
     """
     column, stated = f"column {shown(sensor['header'])}", sensor.get("unit", "")
-    cells = cast("pd.Series[str]", frame[sensor["at"]])
-    absent = cells.str.contains(NO_NAME) | ~_selected(frame, sensor)
-    if "missing" in rules:
-        absent |= cells.str.fullmatch(rules["missing"])
-    texts = cells.mask(absent, "")
-    numbers, units = _numbers(texts, rules.get("decimal", "."))
+    selected = pd.Series(True, frame.index)
+    for at, words in sensor["where"].items():
+        selected &= frame[at].isin(map(str, words if isinstance(words, list) else [words]))
 
+    # Numbers, and the units behind them
+    cells = cast("pd.Series[str]", frame[sensor["at"]])
+    absent = cells.str.contains(NO_NAME) | ~selected
+    absent |= cells.str.fullmatch(rules.get("missing", "(?!)"))
+    texts = cells.mask(absent, "").str.replace(rules.get("decimal", "."), ".", regex=False)
+    numbers, units = as_numbers(texts), pd.Series("", index=texts.index)
+    if not np.isfinite(numbers).all():
+        parts = pc.extract_regex(pa.array(texts, pa.string()), _CELL)
+        number, unit = (pc.struct_field(parts, name).to_pandas() for name in ("number", "unit"))
+        numbers, units = as_numbers(number), unit.fillna("")
+
+    # Units of cells without one
     match = _WITH_UNIT.fullmatch(heading[sensor["at"]])
     head = match[2] if match and match[2] in UNITS else ""
     if head in ("1", "%") and UNITS.get(stated, UNITS["%"])[0] != "utilisation":
@@ -332,18 +338,7 @@ def _in_si(heading: Sequence[str], frame: pd.DataFrame, sensor: Sensor, rules: P
     quantity, allowed = sensor.get("quantity", natural), QUANTITIES.get(natural, (natural,))
     if quantity not in allowed:
         raise InputError(f"{column} is in {basis}, not {quantity}; allowed: {', '.join(allowed)}")
-    return {**sensor, "values": values, "quantity": quantity}
-
-
-def _numbers(texts: pd.Series, decimal: str) -> tuple[Floats, pd.Series]:
-    """Numbers of cells, (n,), NaN for none, and the units behind them, empty without."""
-    texts = texts.str.replace(decimal, ".", regex=False)
-    numbers = as_numbers(texts)
-    if np.isfinite(numbers).all():
-        return numbers, pd.Series("", index=texts.index)
-    cells = pc.extract_regex(pa.array(texts, pa.string()), _CELL)
-    number, unit = (pc.struct_field(cells, name).to_pandas() for name in ("number", "unit"))
-    return as_numbers(number), unit.fillna("")
+    return {**sensor, "selected": selected, "values": values, "quantity": quantity}
 
 
 # --- the table and its sensors --------------------------------------------------------------------
@@ -360,15 +355,13 @@ class _Table:
     clock: str
     durations_s: Floats | None
     """Lengths of the intervals of energies, (n,)."""
+    lost: pd.Series
+    """Marks rows without a time, or without a name of their device or node, (n,)."""
     flags: list[Flag]
-    repeated: set[int] = field(default_factory=set)
-    """Rows that repeat the one before, at its time, and are left out."""
-    contradicting: set[int] = field(default_factory=set)
+    repeated: int = 0
+    """Samples that repeat the one before, at its time, and are left out."""
+    contradicting: int = 0
     """Those that contradict it."""
-
-    def __post_init__(self) -> None:
-        self.lost = self.seconds.isna()
-        """Rows without a time, or without a name of their device or node, (n,)."""
 
     def flag(self, code: str, detail: str, device: str | None = None) -> None:
         """Add a flag, once."""
@@ -390,26 +383,50 @@ def read_table(path: Path, preset: Preset, options: Options = NO_OPTIONS) -> Rec
     sensors = list(_sensors(heading, preset))
     frame = _parse(below or [""], len(heading), delimiter)
     table = _in_order_of_time(heading, frame, preset, options.time_zone)
-    _refuse_unused(heading, table, sensors)
-    # A header that a preset states names more columns than most files fill.
-    if preset["name"] != DESCRIBED and "header" in preset:
+    if preset["name"] == DESCRIBED:
+        # A column that tells rows apart is not left out
+        used = {sensor[key] for sensor in sensors for key in ("at", *LABELS)}
+        for at, cell in enumerate(heading):
+            count = 0 if at in used or not _LABEL.fullmatch(cell) else table.frame[at].nunique()
+            if count > 1 and not any(sensor["where"] for sensor in sensors):
+                what = f"column {shown(cell)} has {count} values and is not used"
+                raise InputError(f"{what}; {_TELL_APART}")
+    elif "header" in preset:  # that a preset states names more columns than most files fill
         sensors = [sensor for sensor in sensors if (table.frame[sensor["at"]] != "").any()]
     if not sensors:
         fields = [str(rule.get("column", rule.get("pattern"))) for rule in preset["sensors"]]
         raise InputError(f"has no field that is read; expected {' or '.join(fields)}")
-    if "gpus" in preset:
-        sensors = _take_in_turn(table, preset["gpus"], sensors)
+    if gpus := preset.get("gpus"):
+        # Rows are of so many GPUs in turn; where one is missing the others shift
+        numbers = np.arange(len(table.frame))
+        sets_s = table.seconds.to_numpy()[: numbers.size // gpus * gpus].reshape(-1, gpus)
+        apart_s = np.median(np.diff(sets_s[:, 0])) if len(sets_s) > 1 else np.inf
+        if numbers.size % gpus or not (np.ptp(sets_s, axis=1) < 0.5 * apart_s).all():
+            what = f"its {numbers.size} rows do not come {gpus} at a time (gpus)"
+            raise InputError(f"{what}; record the index")
+        table.frame[_TURN] = pd.Series(numbers % gpus).astype("str")
+        sensors = [{**sensor, "index_column": _TURN} for sensor in sensors]
 
-    node = node_of(path, options)
-    sensors = [_in_si(heading, table.frame, sensor, preset) for sensor in sensors]
+    sensors = [_convert_to_si(heading, table.frame, sensor, preset) for sensor in sensors]
+    node = name_node(path, options)
     rows = [row for sensor in sensors for row in _read_sensor(table, sensor, node)]
     if not rows:
         raise InputError("holds no row of a device that is named")
     if preset.get("second_dies"):
-        rows = _without_second_dies(table, rows)
+        # GPUs of odd numbers are second dies if all are without power and no other is
+        powers = [r for r in rows if r["kind"] == "gpu" and r["quantity"] != "utilisation"]
+        works: dict[tuple[str, int], bool] = {}
+        for row in powers:
+            die = row["node"], row["index"]
+            works[die] = works.get(die, False) or bool((row["values"] > 0).any())
+        if {(index % 2, power) for (_, index), power in works.items()} == {(1, False), (0, True)}:
+            detail = "GPUs of odd numbers are second dies: the power of both is the first's"
+            table.flag("assumed", detail)
+            rows = [row for row in rows if row["kind"] != "gpu" or row["index"] % 2 == 0]
+
     if table.repeated:
-        detail = f"samples at the time of the one before, left out: {len(table.repeated)}"
-        table.flag("duplicate", f"{detail}, of which contradict: {len(table.contradicting)}")
+        detail = f"samples at the time of the one before, left out: {table.repeated}"
+        table.flag("duplicate", f"{detail}, of which contradict: {table.contradicting}")
     readable = int((~table.lost).sum())
     lost = len(below) - readable
     if lost > readable:
@@ -417,7 +434,7 @@ def read_table(path: Path, preset: Preset, options: Options = NO_OPTIONS) -> Rec
         raise InputError(f"{what}; describe those that are no rows (skip)")
     flags = (*table.flags, *damage_flags(lost, torn))
     is_unix = table.clock in (UNIX, LOCAL)
-    return Recording(blocks_of(rows), is_unix, None, str(path), flags, format=preset["name"])
+    return Recording(make_blocks(rows), is_unix, None, str(path), flags, format=preset["name"])
 
 
 def _in_order_of_time(
@@ -436,74 +453,38 @@ def _in_order_of_time(
         frame, seconds = frame[::-1].reset_index(drop=True), seconds[::-1].reset_index(drop=True)
     duration = _position(heading, rule.get("duration"))
     durations_s = None if duration is None else as_numbers(frame[duration])
-    return _Table(rules, frame, seconds, times.clock, durations_s, [*times.flags])
-
-
-def _refuse_unused(heading: list[str], table: _Table, sensors: Sequence[Sensor]) -> None:
-    """Refuse a column that tells rows apart, which a user's description leaves out."""
-    if table.rules["name"] != DESCRIBED or any(sensor["where"] for sensor in sensors):
-        return
-    used = {sensor[key] for sensor in sensors for key in ("at", *LABELS)}
-    for at, cell in enumerate(heading):
-        if at not in used and _LABEL.fullmatch(cell) and (count := table.frame[at].nunique()) > 1:
-            what = f"column {shown(cell)} has {count} values and is not used"
-            raise InputError(f"{what}; {_TELL_APART}")
-
-
-def _take_in_turn(table: _Table, gpus: int, sensors: Sequence[Sensor]) -> list[Sensor]:
-    """Number rows that are of `gpus` GPUs in turn; refuse where one is missing, as the others then shift."""
-    rows = np.arange(len(table.frame))
-    sets_s = table.seconds.to_numpy()[: rows.size // gpus * gpus].reshape(-1, gpus)
-    apart_s = np.median(np.diff(sets_s[:, 0])) if len(sets_s) > 1 else np.inf
-    if rows.size % gpus or not (np.ptp(sets_s, axis=1) < 0.5 * apart_s).all():
-        what = f"its {rows.size} rows do not come {gpus} at a time (gpus)"
-        raise InputError(f"{what}; record the index")
-    table.frame[_TURN] = pd.Series(rows % gpus).astype("str")
-    return [{**sensor, "index_column": _TURN} for sensor in sensors]
-
-
-def _without_second_dies(table: _Table, rows: list[Row]) -> list[Row]:
-    """Leave out GPUs of odd numbers if all are without power and no other is: the first die has both's."""
-    works: dict[tuple[str, int], bool] = {}
-    for row in rows:
-        if row["kind"] == "gpu" and row["quantity"] != "utilisation":
-            die = row["node"], row["index"]
-            works[die] = works.get(die, False) or bool((row["values"] > 0).any())
-    if {(index % 2, power) for (_, index), power in works.items()} != {(1, False), (0, True)}:
-        return rows
-    table.flag("assumed", "GPUs of odd numbers are second dies: the power of both is the first's")
-    return [row for row in rows if row["kind"] != "gpu" or row["index"] % 2 == 0]
+    return _Table(rules, frame, seconds, times.clock, durations_s, seconds.isna(), [*times.flags])
 
 
 # --- rows of a sensor -----------------------------------------------------------------------------
 
 
 def _read_sensor(table: _Table, sensor: Sensor, unnamed_node: str) -> Iterator[Row]:
-    """Rows for `blocks_of` of a sensor, one for each node and device.
+    """Rows for `make_blocks` of a sensor, one for each node and device.
 
     Raises InputError where nothing tells the rows of several devices apart.
     """
-    read = _energies if sensor["quantity"] == "energy" else _samples
-    labels = _labels(table, sensor, unnamed_node)
+    read = _read_energies if sensor["quantity"] == "energy" else _read_samples
+    labels = _label_rows(table, sensor, unnamed_node)
     for key, rows in labels.groupby(["node", "device"]).groups.items():
         node, device = cast(tuple[str, float], key)
-        row = _describe(table, sensor, int(device), rows)
+        row = _describe_sensor(table, sensor, int(device), rows)
         if table.rules["time"].get("sort"):
             rows = table.seconds.loc[rows].sort_values(kind="stable").index
         time_s, values = read(table, rows, sensor["values"][rows.to_numpy()], row["name"])
         yield {**row, "node": node, "time_s": time_s, "values": values}
 
 
-def _labels(table: _Table, sensor: Sensor, unnamed_node: str) -> pd.DataFrame:
+def _label_rows(table: _Table, sensor: Sensor, unnamed_node: str) -> pd.DataFrame:
     """Node and number of the device of each row of a sensor; marks the rows without a name as lost."""
     frame, node_at, device_at = table.frame, sensor["node_column"], sensor["index_column"]
-    named = _selected(frame, sensor)
+    named = sensor["selected"]
     if not named.any() and table.rules["name"] == DESCRIBED:
         raise InputError("no row has the texts of `where`")
     for at in (at for at in (node_at, device_at) if at is not None):
         unnamed = named & frame[at].str.contains(NO_NAME)
         table.lost |= unnamed
-        named &= ~unnamed
+        named = named & ~unnamed
     rows = frame.index[named]
     labels = pd.DataFrame({"node": sensor.get("node", unnamed_node)}, index=rows)
     if node_at is not None:
@@ -516,17 +497,24 @@ def _labels(table: _Table, sensor: Sensor, unnamed_node: str) -> pd.DataFrame:
             table.flag("assumed", detail)
         return labels
 
+    # Numbers in the names of devices (3, gpu3), else by the order of the names
     names = cast("pd.Series[str]", frame[device_at].loc[rows])
     labels["device"] = names.groupby(labels["node"]).transform(_device_numbers)
     table.lost[rows[labels["device"].isna()]] = True
     is_named = not names.str.isdigit().any()
     for key, of_device in labels.groupby(["node", "device"]).groups.items():
-        index = cast(tuple[str, float], key)[1]
         if is_named:  # a name may be several devices'
             _refuse_interleaved(table, of_device)
-        uuids = table.names(of_device, sensor["uuid_column"])
-        if sensor["uuid_column"] != device_at:
-            _refuse_several(uuids, index)
+        if sensor["uuid_column"] == device_at:
+            continue
+        # An index of several nodes' rows is several GPUs; of a damaged text there is one row
+        counts = table.names(of_device, sensor["uuid_column"]).value_counts()
+        if len(uuids := sorted(counts[counts > 1].index)) > 1:
+            what = f"index {cast(tuple[str, float], key)[1]:.0f} is {len(uuids)} GPUs"
+            raise InputError(
+                f"{what} ({', '.join(uuids[:2])[:90]}): rows of several nodes; expected a column that tells "
+                "them (hostname), or a file for each"
+            )
     return labels
 
 
@@ -551,18 +539,7 @@ def _refuse_interleaved(table: _Table, rows: pd.Index[Any]) -> None:
         )
 
 
-def _refuse_several(uuids: pd.Series, index: float) -> None:
-    """Refuse rows of several nodes, in which one index is several GPUs."""
-    counts = uuids.value_counts()
-    several = sorted(counts[counts > 1].index)  # of a damaged text there is one row
-    if len(several) > 1:
-        what = f"index {index:.0f} is {len(several)} GPUs ({', '.join(several[:2])[:90]})"
-        raise InputError(
-            f"{what}: rows of several nodes; expected a column that tells them (hostname), or a file for each"
-        )
-
-
-def _describe(table: _Table, rule: Sensor, index: int, rows: pd.Index[Any]) -> Row:
+def _describe_sensor(table: _Table, rule: Sensor, index: int, rows: pd.Index[Any]) -> Row:
     """Row of a sensor in the frame of a block's sensors."""
     kind, quantity, header = rule["kind"], rule["quantity"], rule["header"]
     name = rule.get("name") or header + ("" if rule["index_column"] is None else ":{index}")
@@ -587,7 +564,7 @@ def _describe(table: _Table, rule: Sensor, index: int, rows: pd.Index[Any]) -> R
     return row
 
 
-def _samples(
+def _read_samples(
     table: _Table, rows: pd.Index[Any], values: Floats, name: str
 ) -> tuple[Floats, Floats]:
     """Times and values of a sensor's rows, (n,): of several at one time the first counts.
@@ -610,13 +587,13 @@ def _samples(
         )
     is_again = at_once.duplicated()
     differs = valued["value"].groupby(at_once).transform("nunique") > 1
-    table.repeated |= {*valued.index[is_again]}
-    table.contradicting |= {*valued.index[is_again & differs]}
+    table.repeated += int(is_again.sum())
+    table.contradicting += int((is_again & differs).sum())
     first = valued.groupby(at_once).first()
     return first["time"].to_numpy(), first["value"].to_numpy(np.float64)
 
 
-def _energies(
+def _read_energies(
     table: _Table, rows: pd.Index[Any], used_j: Floats, name: str
 ) -> tuple[Floats, Floats]:
     """Times and a counter in J, (m,), of the energies of intervals, (n,).
@@ -624,10 +601,8 @@ def _energies(
     An interval ends at its stamp unless `time.stamp` says that it begins there. One whose other end nothing
     tells is not counted, and flagged; what was used between two intervals is unknown.
     """
-    end_s, is_begin = (
-        table.seconds.loc[rows].to_numpy(),
-        table.rules["time"].get("stamp") == "begin",
-    )
+    end_s = table.seconds.loc[rows].to_numpy()
+    is_begin = table.rules["time"].get("stamp") == "begin"
     first_s = 0.0 if table.clock == BEGIN else None
     if table.durations_s is not None:
         durations_s = table.durations_s[rows.to_numpy()]
@@ -644,20 +619,16 @@ def _energies(
         what = f"the energy of the {'last' if is_begin else 'first'} interval is not counted"
         detail = f"{what}, as its length is unknown; name a column of them (time: duration)"
         table.flag("missing_samples", f"{name}: {detail}", name)
-    timed = np.isfinite(end_s)
-    return end_s[timed], _added_up(end_s, pd.Series(used_j))[timed]
 
-
-def _added_up(time_s: Floats, used: pd.Series) -> Floats:
-    """Counter in J, (n,), of energies used since the row before, in the order of the rows.
-
-    The first is not counted, nor is one that repeats the one before, at the same time. Where one is unknown
-    the counter begins anew, lower, so that it is told from no energy.
-    """
+    # The first is not counted, nor is one that repeats the one before, at the same time. Where one is
+    # unknown the counter begins anew, lower, so that it is told from no energy.
+    used = pd.Series(used_j)
     is_first = used.index == 0
     unknown = ~(used >= 0) & ~is_first
-    is_repeated = (used.diff() == 0) & (np.diff(time_s, prepend=np.nan) == 0)
+    is_repeated = (used.diff() == 0) & (np.diff(end_s, prepend=np.nan) == 0)
     total = used.mask(unknown | is_repeated | is_first, 0.0).cumsum()
     before = total.where(unknown).ffill().fillna(0.0)
     begun = unknown.cumsum()
-    return (total - before + begun.max() - begun + 1.0).to_numpy()
+    counter_j = (total - before + begun.max() - begun + 1.0).to_numpy()
+    timed = np.isfinite(end_s)
+    return end_s[timed], counter_j[timed]

@@ -1,7 +1,7 @@
 """Telemetry: temperatures, clocks, throttling, loads, and other sources of energy for cross-checks.
 
-A line every TELEMETRY_PERIOD_S, or rarer where reading takes long: it takes at most 0.1 % of one core's
-time, up to a line every TELEMETRY_PERIOD_LIMIT_S, which it may cost whatever it does. Columns are
+A line is written every TELEMETRY_PERIOD_S, or less often if reading takes long: it may take 0.1 % of one
+core's time, or more only if even a line every TELEMETRY_PERIOD_LIMIT_S costs that. Columns are
 `<quantity>:<device>`, in the units below. A source that does not work when it is first asked is left out.
 """
 
@@ -14,6 +14,7 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -114,30 +115,22 @@ class Source:
 
 def working_sources(count_others: Callable[[], float | None]) -> list[Source]:
     """List the sources that work on this node, and the number of concurrent samplers in any case."""
-    read_clock = cpu_clock(CPUS, os.sched_getaffinity(0))
-    node = [("cpu_clock", read_clock), ("node_power_hwmon", power_meter(HWMON))]
-    sources = [*_gpu_sources(), *(Source(name, 0, read) for name, read in node if read)]
-    working = [source for source in sources if source.value() is not None]
-    return [*working, Source("concurrent_samplers", 0, count_others)]
-
-
-def _gpu_sources() -> list[Source]:
-    try:
+    sources: list[Source] = []
+    with suppress(Exception):  # no NVML, or no GPU: there is nothing to read
         import pynvml
 
+        def read(index: int, call: Callable[[Any, Any], float | None]) -> float | None:
+            return call(pynvml, pynvml.nvmlDeviceGetHandleByIndex(index))
+
         pynvml.nvmlInit()
-        count = pynvml.nvmlDeviceGetCount()
-    except Exception:  # no NVML, or no GPU: there is nothing to read
-        return []
-
-    def read(index: int, call: Callable[[Any, Any], float | None]) -> float | None:
-        return call(pynvml, pynvml.nvmlDeviceGetHandleByIndex(index))
-
-    return [
-        Source(quantity, index, partial(read, index, call))
-        for index in range(count)
-        for quantity, _, call in GPU_QUANTITIES
-    ]
+        gpus = range(pynvml.nvmlDeviceGetCount())
+        for quantity, _, call in GPU_QUANTITIES:
+            sources += [Source(quantity, index, partial(read, index, call)) for index in gpus]
+    read_clock = cpu_clock(CPUS, os.sched_getaffinity(0))
+    for quantity, of_node in (("cpu_clock", read_clock), ("node_power_hwmon", power_meter(HWMON))):
+        sources += [Source(quantity, 0, of_node)] if of_node else []
+    working = [source for source in sources if source.value() is not None]
+    return [*working, Source("concurrent_samplers", 0, count_others)]
 
 
 def cpu_clock(root: Path, cpus: Iterable[int]) -> Callable[[], float] | None:
@@ -164,8 +157,12 @@ class TelemetryWriter:
     def __init__(self, path: Path, sources: Iterable[Source]) -> None:
         order = list(QUANTITIES)
         self._sources = sorted(sources, key=lambda s: (order.index(s.quantity), s.index))
-        self.sensors = {f"{s.quantity}:{s.index}": _facts(s) for s in self._sources}
+        self.sensors: dict[str, dict[str, Any]] = {}
         """Description of its columns for `.sensors.json`."""
+        for s in self._sources:
+            kind, unit = QUANTITIES[s.quantity]
+            facts = {"quantity": s.quantity, "kind": kind, "index": s.index, "unit": unit}
+            self.sensors[f"{s.quantity}:{s.index}"] = facts
         self._lines = LineWriter(beside(path, TELEMETRY), self.sensors)
         self._costs_s: deque[float] = deque(maxlen=5)
         self._last_s = -np.inf
@@ -183,11 +180,6 @@ class TelemetryWriter:
             self._lines.append(time.time(), time.monotonic(), values)
         finally:
             self._costs_s.append(time.monotonic() - started_s)
-
-
-def _facts(source: Source) -> dict[str, Any]:
-    kind, unit = QUANTITIES[source.quantity]
-    return {"quantity": source.quantity, "kind": kind, "index": source.index, "unit": unit}
 
 
 # --- reading --------------------------------------------------------------------------------------

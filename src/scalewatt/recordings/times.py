@@ -7,9 +7,8 @@ they are set forward, is no time.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import tzinfo
-from typing import Any
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -31,8 +30,7 @@ _EARLIEST_S = 1e8
 """Unix times are later, in 1973: smaller numbers count from something else."""
 
 
-@dataclass(frozen=True, eq=False)
-class Stamps:
+class Stamps(NamedTuple):
     """Times of n rows: (n,) seconds, NaN where there is none."""
 
     seconds: Floats
@@ -48,7 +46,7 @@ def parse_times(texts: pd.Series, zone: tzinfo | None = None) -> Stamps | None:
 
     Understood are unix times in s, ms, µs or ns, by their digits; dates with `-`, `/` or nothing between,
     and a time of day, with an offset (Z, UTC, +02, +0200 or +02:00) or of a zone, by default this machine's;
-    times of day alone.
+    times of day alone, such as 13:35:39, 13:35:39.250 or 13:35:39:250.
     """
     texts = texts.str.strip()
     head = texts[texts != ""].head(_HEAD_ROWS)
@@ -59,21 +57,17 @@ def parse_times(texts: pd.Series, zone: tzinfo | None = None) -> Stamps | None:
     if form == _NUMBER:
         digits = first.str.extract(_NUMBER)[0].str.len().mode()[0]
         return Stamps(within(as_numbers(texts) / 1000.0 ** ((digits - 9) // 3)), UNIX)
-    if form == _DAY:
-        return Stamps(_seconds_of_day(texts), DAY)
+    if form == _DAY:  # a day later where it goes back over midnight
+        plain = texts.str.replace(r"^(\d+:\d+:\d+)[,:](\d+)$", r"\1.\2", regex=True)
+        seconds = pd.to_timedelta(plain, errors="coerce").dt.total_seconds().astype(np.float64)
+        is_past = seconds.ffill().diff() < -43200.0
+        seconds += 86400.0 * is_past.cumsum()
+        return Stamps(np.asarray(seconds, dtype=np.float64), DAY)
     # The other form cannot be parsed together with this one: those rows have no time.
     plain = texts.where(texts.str.fullmatch(form), "")
     plain = plain.str.replace("/", "-", regex=False).str.replace(",", ".", regex=False)
     plain = plain.str.replace(r"\s*(?:UTC|z)$", "Z", regex=True)
     return _dates(plain, "ISO8601", _FORMS[form], zone)
-
-
-def _seconds_of_day(texts: pd.Series) -> Floats:
-    """Parse 13:35:39, 13:35:39.250 or 13:35:39:250; a day later where it goes back over midnight."""
-    plain = texts.str.replace(r"^(\d+:\d+:\d+)[,:](\d+)$", r"\1.\2", regex=True)
-    seconds = pd.to_timedelta(plain, errors="coerce").dt.total_seconds().to_numpy(np.float64)
-    steps = np.diff(pd.Series(seconds).ffill().to_numpy(), prepend=np.nan)
-    return seconds + 86400.0 * np.cumsum(steps < -43200.0)
 
 
 def _dates(texts: pd.Series, form: str, clock: str, zone: tzinfo | None) -> Stamps:
@@ -132,22 +126,18 @@ def read_times(rules: Mapping[str, Any], texts: pd.Series, time_zone: str | None
             stamps: Stamps | None = _dates(texts, form, UNIX if "%z" in form else LOCAL, zone)
         except (ValueError, TypeError, OverflowError) as error:
             raise InputError(f"time.format: {shown(form)} is not a form of a date") from error
-    elif "unit" in rule:
+    elif unit := rule.get("unit"):
         numbers = as_numbers(texts.str.replace(rules.get("decimal", "."), ".", regex=False))
-        stamps = _counted(numbers, rule["unit"], rule.get("since", UNIX))
+        seconds = numbers * _SECONDS[unit]
+        stamps = Stamps(
+            np.where(np.abs(seconds) < LATEST_S, seconds, np.nan), rule.get("since", UNIX)
+        )
+        if stamps.clock == UNIX and np.nanmax(stamps.seconds, initial=0.0) < _EARLIEST_S:
+            hint = "if it counts from the begin, say so (time: {since: begin})"
+            raise InputError(f"its column of times has no unix times in {unit}; {hint}")
     else:
         stamps = parse_times(texts, zone)
     if stamps is None or not np.isfinite(stamps.seconds).any():
         what = f"unix times, or dates with a time of day (such as {shown(texts.iloc[0][:40])})"
         raise InputError(f"its column of times has no {what}; state its unit or format")
     return stamps
-
-
-def _counted(numbers: Floats, unit: str, since: str) -> Stamps:
-    """Times that are counted in a unit since the begin of a recording, or else in unix time."""
-    seconds = numbers * _SECONDS[unit]
-    seconds = np.where(np.abs(seconds) < LATEST_S, seconds, np.nan)
-    if since == UNIX and np.nanmax(seconds, initial=0.0) < _EARLIEST_S:
-        hint = "if it counts from the begin, say so (time: {since: begin})"
-        raise InputError(f"its column of times has no unix times in {unit}; {hint}")
-    return Stamps(seconds, since)

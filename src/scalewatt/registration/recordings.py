@@ -14,14 +14,14 @@ import pandas as pd
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256, write_json
-from scalewatt.energies.account import Segment, open_segment, recordings_of, segment_numbers
+from scalewatt.energies.account import Segment, find_recordings, open_segment, segment_numbers
 from scalewatt.energies.node import node_window
 from scalewatt.energies.read import only_segment
 from scalewatt.recordings.block import Recording
 from scalewatt.recordings.detect import files_in, options_content, recording_name
 from scalewatt.recordings.journal import beside, is_journal
 from scalewatt.recordings.perun_file import choose_run, list_runs
-from scalewatt.recordings.tables import Options, node_of
+from scalewatt.recordings.tables import Options, name_node
 from scalewatt.recordings.terms import PERUN
 from scalewatt.registration.run_descriptions import Description
 
@@ -88,7 +88,7 @@ def read_recording(about: Description) -> Recorded:
     path, reading = about.path, about.reading
     if not path.exists():
         raise InputError(f"{about.where}: {path} does not exist; expected a recording")
-    folder = recordings_of(path)
+    folder = find_recordings(path)
     if path.is_dir() and (numbers := segment_numbers(folder)):
         if reading.run or reading.round:
             raise InputError(f"{about.where}: run and round are of one file; {path} is a folder")
@@ -99,7 +99,7 @@ def read_recording(about: Description) -> Recorded:
             return _recorded(opened, files)
 
     tools = [(path, reading.options(path))]
-    if path.is_dir() and not (tools := files_in(path, reading.options(path))):
+    if path.is_dir() and not (tools := files_in(path, reading.options)):
         raise InputError(
             f"{path}: holds neither a perun file nor a journal named by its segment; expected "
             "segment-000.hdf5, segment-000.<host>.csv, segment-001.hdf5, …"
@@ -163,7 +163,7 @@ def _perun_file(path: Path, source: Recording, round_: str | None) -> RecordedFi
 def _tools_files(tools: Iterable[tuple[Path, Options]]) -> Iterator[RecordedFile]:
     """Copies of other tools' files by their nodes, what their user said of them, and their columns."""
     for number, (path, options) in enumerate(tools):
-        node = node_of(path, options)
+        node = name_node(path, options)
         target = recording_name(0, _as_name(node) + (f".{number}" if number else ""))
         content = {"node": node, **options_content(options)}
         if options.columns is not None:

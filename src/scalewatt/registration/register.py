@@ -36,7 +36,7 @@ from scalewatt.common.settings import validated
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.energies.tables import records
 from scalewatt.recordings.node_names import same_node
-from scalewatt.recordings.stages import EVENTS_SCHEMA, STAGES_SCHEMA, read_stages
+from scalewatt.recordings.stages import EVENTS_SCHEMA, read_stages
 from scalewatt.registration.recordings import Recorded, copy_recording, read_recording
 from scalewatt.registration.run_descriptions import Description, read_descriptions
 from scalewatt.training.history import HISTORY_SCHEMA
@@ -177,8 +177,7 @@ def _stages(about: Description, segments: Sequence[int]) -> tuple[Path | None, p
         raise InputError(f"{path}: missing key 'segment'; expected one of {recorded}, as recorded")
     full = [{**row, "segment": segments[0]} if row["segment"] is None else row for row in rows]
     full.sort(key=lambda row: (row["segment"], row["start_s"]))
-    ended = all(row["end_s"] is not None for row in full)
-    return path, pa.Table.from_pylist(full, schema=EVENTS_SCHEMA if ended else STAGES_SCHEMA)
+    return path, pa.Table.from_pylist(full, schema=EVENTS_SCHEMA)
 
 
 def _held_gpus(

@@ -11,11 +11,12 @@ from typing import Any
 import pandas as pd
 import yaml
 
+from scalewatt.common.columns import columns
 from scalewatt.figures import figure_data as data
 from scalewatt.report.html_tables import Part, grid
 from scalewatt.report.results import Results
 from scalewatt.report.rows import ROWS
-from scalewatt.results.columns import columns, label, metric_label, with_unit_of
+from scalewatt.results.columns import label, metric_label, with_unit_of
 from scalewatt.results.tables.estimates import estimated_ends
 
 _ESTIMATED = (

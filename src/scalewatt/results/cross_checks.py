@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import pandas as pd
 
+from scalewatt.common.columns import schema
 from scalewatt.energies.checks import METERS, NODE_METER
 from scalewatt.energies.tables import CROSS_CHECKS_SCHEMA
 from scalewatt.recordings.terms import J_PER_KWH
-from scalewatt.results.columns import schema
 from scalewatt.results.tables.frames import read_frame, to_frame, to_table
 from scalewatt.results.tables.run_row import RunFiles
 

@@ -21,11 +21,11 @@ from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import Cluster, basis, campaign_path
 from scalewatt.campaign.load import check_devices, load_campaign
 from scalewatt.campaign.run_spec import RunSpec, run_spec
+from scalewatt.common.columns import schema
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
 from scalewatt.energies.estimate import FACTOR
 from scalewatt.recordings.terms import J_PER_KWH
-from scalewatt.results.columns import schema
 from scalewatt.results.tables.derived_quantities import Facility, facility_of
 from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.tables.frames import frame_of, records, write_frame

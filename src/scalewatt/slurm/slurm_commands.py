@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
 
 TIMEOUT_S = 10.0
 _USERS_VARIABLES = ("SQUEUE_", "SACCT_", "SINFO_", "SLURM_TIME_FORMAT")
@@ -34,17 +33,12 @@ class NoAnswerError(Exception):
     """A command of Slurm is missing, fails or hangs; the message says which and how."""
 
 
-def users_variables(environment: Mapping[str, str]) -> list[str]:
-    """Names of the variables in an environment that would change Slurm's answers."""
-    return [name for name in environment if name.startswith(_USERS_VARIABLES)]
-
-
 def ask(*command: str, timeout_s: float = TIMEOUT_S) -> list[str]:
     """Lines that a Slurm command prints, without empty ones; NoAnswerError."""
     if shutil.which(command[0]) is None:
         raise NoAnswerError(f"{command[0]} is not found")
-    changing = users_variables(os.environ)
-    environment = {name: value for name, value in os.environ.items() if name not in changing}
+    # Without what a user sets for what Slurm's commands print for people
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(_USERS_VARIABLES)}
     try:
         done = subprocess.run(
             command,

@@ -14,7 +14,7 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import NamedTuple
 
-from scalewatt.results.columns import schema
+from scalewatt.common.columns import schema
 
 
 def panel_letter(index: int) -> str:

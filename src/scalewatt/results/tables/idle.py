@@ -22,13 +22,7 @@ from scalewatt.common.files import read_json_object
 from scalewatt.energies.account import open_segment
 from scalewatt.energies.checks import gpu_loads
 from scalewatt.energies.estimate import node_utilisation
-from scalewatt.energies.node import (
-    MAX_UNCOVERED,
-    KindEnergy,
-    Node,
-    node_kinds,
-    shared_kinds,
-)
+from scalewatt.energies.node import MAX_UNCOVERED, KindEnergy, Node, node_kinds
 from scalewatt.energies.stages import Window
 from scalewatt.recordings.block import Block
 from scalewatt.recordings.journal import journal_files
@@ -112,9 +106,9 @@ def _kinds(node: Node) -> list[KindEnergy]:
     """Integrate the device kinds that the node has; a missing kind is not flagged here."""
     blocks = [_within(b, node.window) for b in (*node.blocks, *gpu_loads(node.telemetry))]
     kinds = node_kinds(replace(node, blocks=blocks))
-    if node.shared_s > 0:
-        kinds = shared_kinds(kinds, node.shared_s, False)
-    return [kind for kind in kinds if kind.coverage is not None]
+    # On a node with another run no kind is known: what its GPUs do warms these, too.
+    shared = node.shared_s > 0
+    return [replace(kind, shared=shared) for kind in kinds if kind.coverage is not None]
 
 
 def _within(block: Block, window: Window) -> Block:

@@ -1,0 +1,67 @@
+"""The columns of all tables that are written, by `columns.csv`: a row for each column of a table.
+
+`tags` mark columns of `runs`: a `quantity` is averaged over repeats, an `energy` quantity has the origin and
+scope of `energy_kwh`, a `bound` is one of an energy's interval, and `derived` columns follow from what the
+files of a run have. Rows of `axes` say how figures show a quantity.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+QUANTITY = "<quantity>"
+"""Stands in a name for each quantity that a table sums up."""
+TYPES = {
+    "string": pa.string(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float64": pa.float64(),
+    "bool": pa.bool_(),
+}
+
+
+class Column(NamedTuple):
+    """A column of a table, as `columns.csv` has it."""
+
+    table: str
+    name: str
+    type: str
+    unit: str
+    label: str
+    tags: str
+    meaning: str
+    null: str
+
+
+@cache
+def _tables() -> dict[str, dict[str, Column]]:
+    """Columns of all tables by name: the file is read once, as modules make their schemas at import."""
+    tables: dict[str, dict[str, Column]] = {}
+    with Path(__file__).with_name("columns.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            tables.setdefault(row["table"], {})[row["name"]] = Column(**row)
+    return tables
+
+
+def columns(table: str) -> dict[str, Column]:
+    """Map the names of a table's columns to what the file says of them, in the table's order."""
+    return _tables().get(table, {})
+
+
+def schema(table: str, quantities: Iterable[str] = ()) -> pa.Schema:
+    """Arrow schema of a table, with the columns of each of `quantities` at its end."""
+    rows = columns(table).values()
+    fields = [(row.name, TYPES[row.type]) for row in rows if QUANTITY not in row.name]
+    summed = [row for row in rows if QUANTITY in row.name]
+    fields += [
+        (row.name.replace(QUANTITY, quantity), TYPES[row.type])
+        for quantity in quantities
+        for row in summed
+    ]
+    return pa.schema(fields)
