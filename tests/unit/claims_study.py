@@ -1,23 +1,17 @@
-"""A study in the paper's series that tests make up, in which most claims of sections G to L hold."""
+"""Two made-up studies in the paper's series: claims A to F hold in one, claims G to L in the other."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
 from functools import cache
-from typing import Any
 
-from claims_made import changed, evidence, line
+from claims_made import Made, changed, evidence, line
 
-from scalewatt.claims.evidence import Evidence, Line, Point, Trace
-from scalewatt.claims.load_evidence import with_points
-from scalewatt.claims.reference_tables import CONTRADICTED, SUPPORTED, UNDECIDED, read_claims
-from scalewatt.claims.verdicts import Verdict, verdict_of
-
-Case = Callable[[], Evidence]
+from scalewatt.claims.evidence import Evidence
 
 Numbers = Mapping[int, tuple[float, float, float, float | None]]
 """By n: GPU hours, energy in kWh, mean GPU power in W, error."""
+DOUBLING = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 SOCKET_W = 120.0
 
 LBS1: Numbers = {
@@ -113,160 +107,166 @@ SCALED_LARGE: Numbers = {
 }
 
 
-def _values(numbers: Numbers, device: str) -> dict[int, dict[str, float | None]]:
+def of_numbers(
+    model: str,
+    mode: str,
+    constant: int,
+    numbers: Numbers,
+    device: str = "a100",
+    phase: str = "train",
+) -> Made:
+    """A series with energies by device kind, of which memory, that H100 lacks, has 3 %."""
     by_n: dict[int, dict[str, float | None]] = {}
     for n, (hours, energy, watts, error) in numbers.items():
-        gpu = hours * watts / 1000
+        ram = 0.03 * energy if device == "a100" else None
+        gpu = 0.7 * (energy - (ram or 0.0))
+        parts = {"gpu": gpu, "cpu": 0.3 / 0.7 * gpu, "ram": ram}
         by_n[n] = {
-            "gpu_hours": hours,
-            "runtime_h": hours / n,
-            "energy_kwh": energy,
-            "gpu_energy_kwh": gpu,
+            **{"gpu_hours": hours, "runtime_h": hours / n, "energy_kwh": energy},
+            **{f"{kind}_energy_kwh": kwh for kind, kwh in parts.items()},
             "mean_gpu_power_w": watts,
             "mean_cpu_socket_power_w": SOCKET_W + 0.01 * watts,
             "metric_last": error,
         }
-        if device == "a100":
-            by_n[n]["ram_energy_kwh"] = 0.03 * energy
-    return by_n
-
-
-def fourcastnet(
-    mode: str, constant: int, numbers: Numbers, device: str = "a100", phase: str = "pretrain"
-) -> Line:
-    """A line of FourCastNet, its configurations named as campaigns name them."""
-    values = _values(numbers, device)
-    columns = {"protocol": "paper", "precision": "fp16", "loader": "hdf5"}
-    series = line("fourcastnet", phase, device, mode, constant, values, **columns)
-    return replace(series, points=tuple(map(_named, series.points)))
-
-
-def _named(point: Point) -> Point:
-    id_ = f"fourcastnet.{point.phase}-{point.device}-n{point.gpus:03d}-lbs{point.lbs:04d}-full"
-    return replace(point, row={**point.row, "configuration": id_})
-
-
-def resnet50(mode: str, constant: int, numbers: Numbers) -> Line:
-    """A line of ResNet50 on A100."""
-    columns = {"protocol": "paper", "precision": "torch_default", "loader": "pil"}
-    columns |= {"metric_name": "top1_error_percent"}
-    values = _values(numbers, "a100")
-    return line("resnet50", "train", "a100", mode, constant, values, **columns)
-
-
-def probe() -> Line:
-    """The probe of 20 epochs."""
-    series = fourcastnet("probe", 1, {64: (280.5, 52, 145, None)})
-    points = tuple(
-        replace(p, row={**p.row, "epochs": 20, "configuration": f"{p.id}-epochs20"})
-        for p in series.points
-    )
-    return replace(series, points=points)
+    loader = "hdf5" if model == "fourcastnet" else "pil"
+    return line(model, phase, device, mode, constant, by_n, loader=loader)
 
 
 @cache
 def study() -> Evidence:
     """All series of the paper's campaign."""
+    resnet50 = {
+        ("fd_lbs", 256): FULL_LBS,
+        ("fd_gbs_s", 256): FULL_SMALL,
+        ("fd_gbs_l", 8192): FULL_LARGE,
+        ("sd_lbs", 256): SCALED_LBS,
+        ("sd_gbs_s", 256): SCALED_SMALL,
+        ("sd_gbs_l", 8192): SCALED_LARGE,
+    }
+    fourcastnet = {
+        ("fd_lbs", 1, "a100", "pretrain"): LBS1,
+        ("fd_lbs", 1, "a100", "finetune"): FINE,
+        ("fd_gbs_l", 64, "a100", "pretrain"): GBS64,
+        ("fd_gbs_s", 16, "a100", "pretrain"): {4: (559.7, 120.7, 172, 712)},
+        ("fd_gbs_s", 16, "h100", "pretrain"): GBS16_H100,
+        ("fd_gbs_l", 32, "h100", "pretrain"): GBS32_H100,
+        ("probe", 1, "a100", "pretrain"): {64: (280.5, 52, 145, None)},
+    }
     return evidence(
         [
-            resnet50("fd_lbs", 256, FULL_LBS),
-            resnet50("fd_gbs_s", 256, FULL_SMALL),
-            resnet50("fd_gbs_l", 8192, FULL_LARGE),
-            resnet50("sd_lbs", 256, SCALED_LBS),
-            resnet50("sd_gbs_s", 256, SCALED_SMALL),
-            resnet50("sd_gbs_l", 8192, SCALED_LARGE),
-            fourcastnet("fd_lbs", 1, LBS1),
-            fourcastnet("fd_lbs", 1, FINE, phase="finetune"),
-            fourcastnet("fd_gbs_l", 64, GBS64),
-            fourcastnet("fd_gbs_s", 16, {4: (559.7, 120.7, 172, 712)}),
-            fourcastnet("fd_gbs_s", 16, GBS16_H100, "h100"),
-            fourcastnet("fd_gbs_l", 32, GBS32_H100, "h100"),
-            probe(),
+            *(of_numbers("resnet50", *named, numbers) for named, numbers in resnet50.items()),
+            *(
+                of_numbers("fourcastnet", mode, constant, numbers, device, phase)
+                for (mode, constant, device, phase), numbers in fourcastnet.items()
+            ),
         ]
     )
 
 
-def trace(
-    configuration: str, device: str, lbs: int, powers: list[float | None], **more: Any
-) -> Trace:
-    """A panel of figure 5: a sample each second, of 16 samples a GBS."""
-    row = {
-        "configuration": configuration,
-        "device": device,
-        "gpus": 16 // lbs,
-        "local_batch_size": lbs,
-        "global_batch_size": 16,
-        "device_kind": "gpu",
-        "energy_origin": "measured",
-        "mean_power_all_w": sum(p for p in powers if p is not None) / max(len(powers), 1),
-        **more,
+# --- ResNet50 alone ---------------------------------------------------------------------------------
+
+
+def _point(hours: float, energy: float, metric: float, **parts: float) -> dict[str, float]:
+    shares = {"gpu": 0.70, "cpu": 0.27, "ram": 0.03}
+    energies = {f"{kind}_energy_kwh": share * energy for kind, share in shares.items()}
+    return {"gpu_hours": hours, "energy_kwh": energy, "metric_last": metric, **energies, **parts}
+
+
+def _line(mode: str, constant: int, values: Mapping[int, Mapping[str, float]]) -> Made:
+    timed = {
+        n: {**quantities, "runtime_h": quantities["gpu_hours"] / n}
+        for n, quantities in values.items()
     }
-    return Trace(row, tuple(float(second) for second in range(len(powers))), tuple(powers))
+    return line("resnet50", "train", "a100", mode, constant, timed)
 
 
-def select(**wanted: Any) -> Callable[[Point], bool]:
-    """Points with these attributes; `mode` by its beginning, `at_most` GPUs."""
-    at_most, mode = wanted.pop("at_most", None), wanted.pop("mode", "")
+def _fixed() -> list[Made]:
+    def affine(energy: float) -> float:
+        return 90 + (energy - 24.8) * 23.5 / 5.4
 
-    def fits(point: Point) -> bool:
-        return (
-            all(getattr(point, name) == value for name, value in wanted.items())
-            and any(name.startswith(mode) for name in point.modes)
-            and (at_most is None or point.gpus <= at_most)
+    energies = [24.8, 25.0, 25.3, 25.7, 27.2, 28.6, 30.2]
+    errors = [28, 28, 28, 28, 31, 35, 42]
+    full = {
+        n: _point(affine(energy), energy, error)
+        for n, energy, error in zip(DOUBLING[2:], energies, errors, strict=True)
+    }
+    first = {"gpu_energy_kwh": 17.6, "cpu_energy_kwh": 18.9, "ram_energy_kwh": 2.07}
+    full[1] = _point(88, 38.57, 28) | first
+    full[2] = _point(89, 30, 28, cpu_energy_kwh=10.8)
+    full[256] |= {"gpu_energy_kwh": 20.3}
+    small = {
+        n: _point(hours, energy, 27.5)
+        for n, hours, energy in (
+            (1, 104, 38.6),
+            (2, 100, 31),
+            (4, 95, 27),
+            (8, 104, 29.5),
+            (16, 113.7, 32.3),
         )
-
-    return fits
-
-
-def edited(
-    where: Callable[[Point], bool],
-    single: bool = False,
-    **quantities: Callable[[Point], float | None],
-) -> Case:
-    """A case: the study with other values at some points, which may be of single runs."""
-    runs = 1 if single else None
-    return lambda: changed(study(), where, n_repeats=runs, **quantities)
+    }
+    large = {
+        n: _point(94 * energy / 25.7, energy, 28.4)
+        for n, energy in ((32, 25.7), (64, 26.5), (128, 27.3), (256, 28.1))
+    }
+    return [
+        _line("fd_lbs", 256, full),
+        _line("fd_gbs_s", 256, small),
+        _line("fd_gbs_l", 8192, large),
+    ]
 
 
-def times(name: str, factor: float) -> Callable[[Point], float | None]:
-    """A quantity times a factor."""
-    return lambda point: (point.mean(name) or 0.0) * factor
-
-
-def short(where: Callable[[Point], bool], points: int = 2) -> Case:
-    """A case: every line of these points with its first points alone."""
-
-    def build() -> Evidence:
-        lines = (
-            replace(ln, points=ln.points[:points]) if ln.points and where(ln.points[0]) else ln
-            for ln in study().lines
+def _scaled() -> list[Made]:
+    errors = [85, 60, 45, 38, 34, 32, 30.5, 29.8, 29.2]
+    grown = {
+        n: _point(5004 * n * 0.0235e-3 / 0.265, 5004 * n * 0.0235e-3, error)
+        for n, error in zip(DOUBLING, errors, strict=True)
+    }
+    grown[1] |= {"gpu_hours": 0.41, "energy_kwh": 0.182}
+    grown[2] |= {"gpu_hours": 0.81, "energy_kwh": 0.267}
+    small = {
+        n: _point(hours, 80072 * n * per_sample / 1000, error)
+        for n, hours, per_sample, error in (
+            (1, 5.14, 0.031, 58),
+            (2, 10.26, 0.0245, 48),
+            (4, 21.9, 0.0226, 41),
+            (8, 47.9, 0.0239, 34),
+            (16, 113.6, 0.0254, 28),
         )
-        return with_points(replace(study(), lines=tuple(lines)))
+    }
+    large = {
+        n: _point(hours, 5004 * n * per_sample / 1000, error)
+        for n, hours, per_sample, error in (
+            (32, 14.2, 0.0238, 62),
+            (64, 28.6, 0.0245, 48),
+            (128, 57.6, 0.0252, 37),
+            (256, 115.0, 0.0260, 28.5),
+        )
+    }
+    return [
+        _line("sd_lbs", 256, grown),
+        _line("sd_gbs_s", 256, small),
+        _line("sd_gbs_l", 8192, large),
+    ]
 
-    return build
+
+def _fourcastnet() -> Made:
+    """A training with another factor of energy per GPU hour."""
+    values = {
+        n: {"runtime_h": hours / n, "gpu_hours": hours, "energy_kwh": energy}
+        for n, hours, energy in ((4, 560, 115), (16, 690, 140), (32, 900, 182), (64, 1030, 208))
+    }
+    return line("fourcastnet", "pretrain", "a100", "fd_lbs", 1, values)
 
 
-def judged(id_: str, given: Evidence) -> Verdict:
-    """The verdict on a claim."""
-    return verdict_of(next(claim for claim in read_claims() if claim.id == id_), given)
+@cache
+def resnet_world() -> Evidence:
+    """Evidence that satisfies all claims of sections A to F.
+
+    Power follows the rates of samples and passes by a plane, for claim A03.
+    """
+    world = evidence([*_fixed(), *_scaled(), _fourcastnet()])
+    plane = "p_gpuh_kw = 0.1 + 0.14e-6 * samples_per_gpuh + 0.6e-6 * passes_per_gpuh"
+    return changed(world, "resnet50 & ~sd_lbs", plane)
 
 
-def ids(sections: str, kinds: Sequence[str]) -> set[str]:
-    """Ids of the claims of these sections and kinds."""
-    return {claim.id for claim in read_claims() if claim.id[0] in sections and claim.kind in kinds}
-
-
-@dataclass(frozen=True)
-class Cases:
-    """What a check is tested on."""
-
-    satisfied: Case
-    violated: Case
-    unresolved: Case | None = None
-
-    def all(self) -> Iterator[tuple[str, Case]]:
-        """Expected verdict and case."""
-        yield SUPPORTED, self.satisfied
-        yield CONTRADICTED, self.violated
-        if self.unresolved is not None:
-            yield UNDECIDED, self.unresolved
+WORLDS = {"resnet": resnet_world, "study": study}
