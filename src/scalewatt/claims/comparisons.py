@@ -56,6 +56,7 @@ from scalewatt.claims.shapes import (
     straightness,
 )
 from scalewatt.results.tables.comparisons import same_training
+from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.repeat_statistics import summarise
 from scalewatt.statistics import LEVEL, Numbers, Source, estimate, joined
 
@@ -129,10 +130,8 @@ def _h100_over_a100(evidence: Evidence, check: Check) -> Iterator[Pair]:
     """Yield every pre-training as in the paper that has results on both devices."""
     points = pd.concat([_pretrained_as_paper(evidence, device) for device in ("h100", "a100")])
     points = points.sort_values("gpus", kind="stable")
-    trainings = np.array(
-        [str(same_training(row)) for row in points.to_dict("records")], dtype=object
-    )
-    for _, pair in points.groupby(trainings, sort=False):
+    trainings = [str(same_training(row)) for row in records(points)]
+    for _, pair in points.groupby(pd.Series(trainings, points.index, dtype=object), sort=False):
         if len(pair) == 2:
             sizes = ("gpus", "local_batch_size", "global_batch_size")
             gpus, lbs, gbs = (pair[name].iloc[0] for name in sizes)
@@ -149,7 +148,7 @@ def _pretrained_as_paper(evidence: Evidence, device: str) -> Points:
 def _synthetic_over_loaded(evidence: Evidence, check: Check) -> Iterator[Pair]:
     """Yield every training without loading (`loader: synthetic`) with the one that differs in that alone."""
     points, keys = evidence.points, []
-    for row in points.to_dict("records"):
+    for row in records(points):
         bare = re.sub(r"-loader(?!_)[\w.]+", "", str(row["configuration"]))
         alike = same_training({**row, "loader": None, "configuration": bare})
         keys.append(str((*alike, row["device"], row["energy_origin"], row["energy_scope"])))

@@ -140,8 +140,8 @@ def series_of(campaign: Campaign) -> pd.DataFrame:
         )
     series = pd.DataFrame(rows, list(campaign.series)).astype({"constant": float})
     is_probe = series["epochs"] < series.groupby(["model", "phase"])["epochs"].transform("max")
-    sizes = series["constant"].fillna(0).mask(is_probe).groupby([series[key] for key in _ALIKE])
-    regime = np.where(series["constant"].fillna(0) == sizes.transform("min"), "_s", "_l")
+    alike = series["constant"].fillna(0).mask(is_probe).groupby([series[key] for key in _ALIKE])
+    regime = np.where(series["constant"].fillna(0) == alike.transform("min"), "_s", "_l")
     modes = series["data"] + np.where(series["kept"] == GBS, "_gbs" + regime, "_lbs")
     series["mode"] = modes.mask(series["kept"] == "neither", "other").mask(is_probe, "probe")
     return series.assign(title=_titles(series))[SERIES]

@@ -170,8 +170,8 @@ def ratios(
     stated: float | None = None,
 ) -> Tests:
     """Ratios, by their logarithms, with the bounds of the ratios."""
-    bounds = (math.log(bound) if bound > 0 else -math.inf for bound in (low, high))
-    return Tests(labels, logarithms, *bounds, show=_ratio, strict=strict, stated=stated)
+    low, high = (math.log(bound) if bound > 0 else -math.inf for bound in (low, high))
+    return Tests(labels, logarithms, low, high, _ratio, strict=strict, stated=stated)
 
 
 def _ratio(logarithm: float) -> float:

@@ -81,7 +81,7 @@ def _with_estimate(number: Numbers, point: pd.Series, name: str) -> Numbers:
 
     Each point's error counts as independent, though a part of it is common to a machine.
     """
-    row = point.astype(object).where(point.notna(), None)
+    row = {str(key): None if pd.isna(cell) else cell for key, cell in point.items()}
     value, ends = float(number.values[0]), relative_bounds(row, name)
     if ends is None:
         return unbounded(value, UNBOUNDED)

@@ -104,10 +104,8 @@ class Check(SimpleNamespace):
 
 def read_rows(path: Path) -> list[dict[str, str]]:
     """Read a CSV of reference/."""
-    rows: list[dict[str, str]] = pd.read_csv(path, dtype=str, keep_default_na=False).to_dict(
-        "records"
-    )
-    return rows
+    rows: Any = pd.read_csv(path, dtype=str, keep_default_na=False).to_dict("records")
+    return list(rows)
 
 
 @cache

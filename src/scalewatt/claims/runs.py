@@ -47,7 +47,7 @@ def work(evidence: Evidence, check: Check) -> Outcome:
     batches = (off / (runs["epochs"] * runs["global_batch_size"]).astype("float64")).dropna().abs()
     if batches.empty:
         raise NotTestable("No finished run says how many samples it trained on.")
-    most, where = float(batches.max()), runs.loc[batches.idxmax(), "configuration"]
+    most, where = max(zip(batches.astype(float), runs["configuration"][batches.index], strict=True))
     source = "as planned by the specs" if is_planned else "of finished runs"
     return exactly(
         most < check.bounds[1],

@@ -256,7 +256,8 @@ def constant(check: Check, evidence: Evidence, line: Line, points: Points) -> Ou
     by the slope.
     """
     numbers, (_, most) = values(points, check.quantity), check.bounds
-    show, unit, mean = float, check.unit, "mean"
+    show: Callable[[float], float] = float
+    unit, mean = check.unit, "mean"
     if not unit:
         numbers, most = positive(numbers).logarithms(), math.log1p(most)
         show, unit, mean = _change, "%", "geometric mean"
