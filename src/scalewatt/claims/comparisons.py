@@ -472,17 +472,17 @@ def factors_at_equal_n(evidence: Evidence, check: Check) -> Outcome:
 def _any_factor(
     groups: Sequence[Group], check: Check, pairs: Iterable[tuple[Group, Group]]
 ) -> Outcome:
-    found: dict[str, Numbers] = {}
+    factors: dict[str, Numbers] = {}
     for a, b in pairs:
         if a[0] != b[0]:
-            found |= _factor([a, b])
-    if not found:
+            factors |= _factor([a, b])
+    if not factors:
         kinds = ", ".join(sorted({kind for kind, _ in groups})) or "none"
         raise NotTestable(
             "Two models or devices with P_GPUh over the same kinds of device (and at the same n) are needed; "
             f"there are {kinds}."
         )
-    return any_at_least(list(found), joined(list(found.values())), check.bounds[0])
+    return any_at_least(list(factors), joined(list(factors.values())), check.bounds[0])
 
 
 def _factor(groups: Sequence[Group]) -> dict[str, Numbers]:

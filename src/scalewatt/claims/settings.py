@@ -192,15 +192,15 @@ def constant_gbs(evidence: Evidence, check: Check) -> Outcome:
     return _stated(check, tuple(sorted(sizes)), len(lines))
 
 
-def _stated(check: Check, found: Any, count: int) -> Outcome:
+def _stated(check: Check, stated: Any, count: int) -> Outcome:
     """Compare values with those that are claimed, in the words of the check's text."""
     wanted = check.exact_value
-    parts = found if isinstance(found, list) else [found]
+    parts = stated if isinstance(stated, list) else [stated]
     value, claimed = (
         check.text.format(*map(_text, each)) if "{" in check.text else _text(each[0])
-        for each in (parts, wanted if isinstance(found, list) else [wanted])
+        for each in (parts, wanted if isinstance(stated, list) else [wanted])
     )
-    holds = tuple(parts) == wanted if isinstance(found, list) else found == wanted
+    holds = tuple(parts) == wanted if isinstance(stated, list) else stated == wanted
     what = "" if "{" in check.text else f"{check.text[:1].upper()}{check.text[1:]}: "
     return exactly(holds, value, f"{what}{value} (of {count}); claimed: {claimed}.")
 

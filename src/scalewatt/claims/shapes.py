@@ -188,8 +188,8 @@ def _counts(word: str, line: Line, counts: Sequence[int]) -> list[int]:
     """
     if word == "others":
         return list(counts[1:])
-    if found := re.fullmatch(r"(\d*)(planned|node)", word):
-        times, what = found.groups()
+    if parts := re.fullmatch(r"(\d*)(planned|node)", word):
+        times, what = parts.groups()
         return [int(times or 1) * (line.node if what == "node" else min(line.ids))]
     if word.isdigit():
         return [int(word)]
