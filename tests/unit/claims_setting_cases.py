@@ -40,7 +40,7 @@ def finished(campaign: Campaign, series: tuple[str, ...] | None = None) -> Evide
         )
         for id_ in {id_ for ids in kept["ids"] for id_ in ids.values()}
     ]
-    points = points_of(campaign, defined, pd.DataFrame(rows))
+    points = points_of(campaign, defined, pd.DataFrame(rows, columns=list(row())))
     specs = specs_of(campaign)
     return Evidence(campaign.name, points=points, series=defined, specs=specs, campaign=campaign)
 

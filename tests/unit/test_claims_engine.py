@@ -275,10 +275,6 @@ def test_values_that_happen_to_be_ordered_within_their_spread_show_nothing(
     lined = straightness("E", exact(x), means, 0.1, range(len(values)))
     for outcome in (ranked("it", x, means, 0.9, math.inf), lined):
         assert outcome.verdict == UNDECIDED and re.search(r"\d+ repeats", outcome.detail)
-    by_n = {2**index: value for index, value in enumerate(sorted(values))}
-    for rule in ("rises", "falls"):
-        row = check(quantity="runtime_h", margin="no_step_back")
-        assert judge(rule, row, by_n, 0.03).verdict == UNDECIDED
 
 
 @given(st.lists(st.integers(-9, 9), min_size=3, max_size=9), st.booleans())
