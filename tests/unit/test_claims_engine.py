@@ -20,7 +20,8 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.claims.comparisons import any_at_least, rise_of_error
 from scalewatt.claims.evidence import Evidence, Trace
 from scalewatt.claims.load_evidence import points_of, series_of
-from scalewatt.claims.outcomes import Outcome, Tests, above, all_of, combine, decide, ratios
+from scalewatt.claims.outcomes import Outcome, above, all_of, combine, decide, ratios
+from scalewatt.claims.outcomes import Tests as Within
 from scalewatt.claims.quantities import BY_CAMPAIGN, UNTOLD, quantities, unbounded
 from scalewatt.claims.reference_tables import (
     CONTRADICTED,
@@ -75,7 +76,7 @@ def test_a_band_decides_by_the_whole_interval(
         expected = SUPPORTED
     elif last < low or first > high:
         expected = CONTRADICTED
-    outcome = decide(Tests("x", number, low, high))
+    outcome = decide(Within("x", number, low, high))
     assert outcome.verdict == expected and outcome.p is not None
     assert expected != CONTRADICTED or outcome.p <= LEVEL + 1e-9
     assert expected != SUPPORTED or outcome.p == 1
@@ -102,11 +103,11 @@ def test_a_number_of_unknown_spread_makes_no_test_and_says_what_would_tell() -> 
 @pytest.mark.parametrize(("known", "verdict"), [(0.5, UNDECIDED), (1.5, CONTRADICTED)])
 def test_a_number_of_unknown_spread_hides_no_contradiction(known: float, verdict: str) -> None:
     both = joined([unbounded(0.5, UNTOLD), numbers([known], 0.01)])
-    assert decide(Tests("x", both, 0, 1)).verdict == verdict
+    assert decide(Within("x", both, 0, 1)).verdict == verdict
 
 
 def test_of_many_numbers_one_lies_outside_by_chance() -> None:
-    inside, outside = (Tests(n, numbers([v], 0.1), 0, 1) for n, v in (("a", 0.5), ("b", 1.3)))
+    inside, outside = (Within(n, numbers([v], 0.1), 0, 1) for n, v in (("a", 0.5), ("b", 1.3)))
     alone, many = decide(outside), decide(outside, *[inside] * 5)
     parts = combine([("b", alone), *[("a", decide(inside))] * 5])
     assert alone.verdict == CONTRADICTED and 0.01 < (alone.p or 0) < LEVEL
@@ -381,7 +382,7 @@ def test_the_part_that_counts_most_decides_and_all_are_named(
 
 def test_of_parts_that_agree_the_value_is_that_of_the_one_nearest_to_its_bound() -> None:
     def band(value: float) -> Outcome:
-        return decide(Tests("x", numbers([value], 0.01), 0.85, 1.15))
+        return decide(Within("x", numbers([value], 0.01), 0.85, 1.15))
 
     for parts in ([band(1.1), band(1.0)], [band(1.0), band(1.1)]):
         named = [("", part) for part in parts]
@@ -463,7 +464,7 @@ def falling(low: float) -> Trace:
 )
 def test_a_fall_of_power_counts_with_its_whole_interval(low: float, verdict: str) -> None:
     number = percentile_of(falling(low))
-    assert decide(Tests("", number, high=0.6)).verdict == verdict
+    assert decide(Within("", number, high=0.6)).verdict == verdict
     assert number.freedom == pytest.approx([29])
 
 
