@@ -151,14 +151,23 @@ def _against(c: Campaigns, check: Check, ids: Sequence[str]) -> Numbers:
 
 def _ratio(c: Campaigns, check: Check, ids: Sequence[str]) -> Held:
     """Each number of the first half over that of the second; of a series the ends that are named."""
-    if check.n in ("first/last", "last/first"):
-        ids = [ids[0], ids[-1]][:: 1 if check.n == "first/last" else -1]
+    if check.against in ("first/last", "last/first"):
+        ids = [ids[0], ids[-1]][:: 1 if check.against == "first/last" else -1]
     half = np.eye(len(ids) // 2)
     ratios = c.numbers(ids, check.quantity).logarithms().contrast(np.hstack([half, -half]))
     low, high = check.bounds
-    if check.rule == "saved_on_h100":
-        low, high = 1 - check.high, 1 - check.low
+    if check.rule == "pair_saving":
+        low, high = 1 - high, 1 - low
     return held(ratios, low, high, logs=True)
+
+
+def _equivalent(c: Campaigns, check: Check, ids: Sequence[str]) -> Held:
+    """Energies of the first half over those of the second, of GPUs and CPUs, which both measure."""
+    energies = c.numbers(ids, "energy_kwh")
+    gpu, cpu = (c.numbers(ids, f"{kind}_energy_kwh").values for kind in ("gpu", "cpu"))
+    alike = energies.times((gpu + cpu) / energies.values).logarithms()
+    half, most = np.eye(len(ids) // 2), 1 + check.bounds[1]
+    return held(alike.contrast(np.hstack([half, -half])), 1 / most, most, logs=True)
 
 
 def _value(c: Campaigns, check: Check, ids: Sequence[str]) -> Held:
@@ -177,7 +186,9 @@ def _constant(c: Campaigns, check: Check, ids: Sequence[str]) -> Held:
     x, logs = np.log2(gpus_of(ids)), c.numbers(ids, check.quantity).logarithms()
     drift = logs.contrast(slope_weights(x) * np.ptp(x))
     distances = logs.contrast(np.eye(len(ids)) - 1 / len(ids))
-    return held(joined([drift, distances]), 1 / (1 + check.high), 1 + check.high, logs=True)
+    return held(
+        joined([drift, distances]), 1 / (1 + check.bounds[1]), 1 + check.bounds[1], logs=True
+    )
 
 
 def _exponent(c: Campaigns, check: Check, ids: Sequence[str]) -> Held:
@@ -197,7 +208,7 @@ def _straight(c: Campaigns, check: Check, ids: Sequence[str]) -> Held:
     rise = y.contrast(ends[:, None, :])
     bent = quotient(y, np.concatenate([parabola[:, 2:] / 4, off], axis=1), ends)
     is_clear = (rise.values > rise.halves)[:, 0]
-    both = zip(held(bent, -check.high, check.high), held(rise, 0, None), strict=True)
+    both = zip(held(bent, -check.bounds[1], check.bounds[1]), held(rise, 0, None), strict=True)
     return Held(*(np.where(is_clear, a, b) for a, b in both))
 
 
@@ -214,7 +225,8 @@ def _monotone(sense: int) -> Rule:
 
 
 def _within(c: Campaigns, check: Check, ids: Sequence[str]) -> Held:
-    low, high = check.low * (1 - check.most), check.high * (1 + check.most)
+    low, high = check.bounds
+    low, high = low * (1 - check.most), high * (1 + check.most)
     return held(c.numbers(ids, check.quantity or "p_gpuh_kw"), low, high)
 
 
@@ -234,18 +246,14 @@ def _same_slope(c: Campaigns, check: Check, ids: Sequence[str]) -> Held:
 Rule = Callable[[Campaigns, Check, Sequence[str]], Held]
 RULES: Mapping[str, Rule] = {
     "value": _value,
-    "mean": _value,
     "ratio": _ratio,
-    "fall_to_node": _ratio,
+    "pair_saving": _ratio,
+    "pair_equivalent": _equivalent,
     "same_slope_in_both_phases": _same_slope,
-    "lowest_efficiency": _ratio,
-    "efficiency_after_quadrupling": _ratio,
-    "sign": _ratio,
     "constant": _constant,
     "proportional": _exponent,
     "straight": _straight,
     "rises": _monotone(1),
     "falls": _monotone(-1),
-    "points_within": _within,
-    "saved_on_h100": _ratio,
+    "within": _within,
 }

@@ -125,6 +125,7 @@ CASES = [
         ([[i for i in _where(model="resnet50") if gpus_of([i]) >= 4]],),
     ),
     Case("pairs of devices", "T7", ([PAIRED],)),
+    Case("pairs of devices", "T8", ([PAIRED],)),
 ]
 PATTERNS: Mapping[str, Callable[[Configuration], float]] = {
     "all": lambda configuration: 1.0,

@@ -21,8 +21,8 @@ from scalewatt.campaign.campaign_types import Campaign, Configuration
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import run_spec
-from scalewatt.claims.evidence import Evidence, Row, no_runs
-from scalewatt.claims.load_evidence import lines_of, with_points
+from scalewatt.claims.evidence import Evidence, Row, prepared
+from scalewatt.claims.load_evidence import points_of, series_of
 from scalewatt.claims.reference_tables import TESTED, Claim, read_checks, read_claims
 from scalewatt.claims.runs import RUN_RULES
 from scalewatt.claims.settings import SPEC_RULES
@@ -269,18 +269,16 @@ def _identity(id_: str) -> Row:
     }
 
 
-_no_runs = cache(no_runs)
+@cache
+def _series() -> pd.DataFrame:
+    return series_of(campaign())
 
 
 def _evidence(rows: Mapping[str, Row]) -> Evidence:
     """Return the evidence that has these rows of configurations alone."""
-    whole = Evidence(
-        "coverage",
-        lines=lines_of(campaign(), list(rows.values())),
-        runs=_no_runs(),
-        campaign=campaign(),
-    )
-    return with_points(whole.changed(lambda point: replace(point, varies_seeds=True)))
+    points = points_of(campaign(), _series(), pd.DataFrame(list(rows.values())))
+    points = prepared(points.assign(varies_seeds=True))
+    return Evidence("coverage", points=points, series=_series(), campaign=campaign())
 
 
 EXACT_STUDY = Study(dict.fromkeys(published_scatter(), Scatter(EXACT, EXACT, EXACT)), repeats=3)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
+import pandas as pd
 from campaign_files import PAPER
-from claims_made import row, runs_of
-from claims_study import Case, Cases, trace
+from claims_made import frame, row, runs_of, trace
 
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import RunSpec
-from scalewatt.claims.evidence import Evidence, Line, Point
-from scalewatt.claims.load_evidence import lines_of, specs_of
+from scalewatt.claims.evidence import Evidence
+from scalewatt.claims.load_evidence import points_of, series_of, specs_of
+
+Case = Callable[[], Evidence]
+Cases = tuple[Case, Case]
+"""A campaign that sets, or recorded, what is claimed; and one that does not."""
 
 
 @cache
@@ -26,14 +30,19 @@ def paper() -> Evidence:
 
 def finished(campaign: Campaign, series: tuple[str, ...] | None = None) -> Evidence:
     """A campaign whose runs have finished: of all series, or of these."""
-    ids = {
-        id_
-        for name, one in campaign.series.items()
-        if series is None or name in series
-        for id_ in one.points.values()
-    }
-    lines = lines_of(campaign, [row(configuration=id_) for id_ in sorted(ids)])
-    return Evidence(campaign.name, lines=lines, specs=specs_of(campaign), campaign=campaign)
+    defined = series_of(campaign)
+    kept = defined if series is None else defined.loc[list(series)]
+    names = ("model", "phase", "device", "gpus", "local_batch_size", "global_batch_size")
+    rows = [
+        row(
+            configuration=id_,
+            **{name: getattr(campaign.configurations[id_], name) for name in names},
+        )
+        for id_ in {id_ for ids in kept["ids"] for id_ in ids.values()}
+    ]
+    points = points_of(campaign, defined, pd.DataFrame(rows, columns=list(row())))
+    specs = specs_of(campaign)
+    return Evidence(campaign.name, points=points, series=defined, specs=specs, campaign=campaign)
 
 
 def specified(where: Callable[[RunSpec], bool], edit: Callable[[RunSpec], RunSpec]) -> Case:
@@ -93,10 +102,15 @@ def repeated(n: int, model: str) -> Case:
 
 def another_gbs(device: str) -> Case:
     """One more series of pre-training at constant GBS."""
-    more = Line(
-        "more", "", "fourcastnet", "pretrain", device, "fd_gbs_l", 128, (Point({}),), (32, 64)
-    )
-    return lambda: replace(paper(), lines=(*paper().lines, more))
+
+    def build() -> Evidence:
+        (ids,) = paper().series["ids"][["fourcastnet-pretrain-gbs64"]]
+        more = {"model": F, "phase": "pretrain", "device": device, "mode": "fd_gbs_l"}
+        more |= {"constant": 128, "ids": ids, "title": "more"}
+        series = pd.concat([paper().series, pd.DataFrame([more], ["more"])])
+        return replace(paper(), series=series)
+
+    return build
 
 
 def run(**changes: Any) -> dict[str, Any]:
@@ -131,10 +145,14 @@ def provenance(**changes: Any) -> Case:
     return lambda: replace(paper(), provenance={(id_, 1): MADE | changes})
 
 
+def point(**columns: Any) -> Evidence:
+    """A single point."""
+    return Evidence("made", points=frame([row(configuration="one", **columns)]))
+
+
 def metric(name: str, value: float) -> Case:
     """A point of ResNet50 with a metric."""
-    point = Point(row(configuration="one", model="resnet50", metric_name=name, metric_last=value))
-    return lambda: Evidence("made", points=(point,))
+    return partial(point, model=R, metric_name=name, metric_last=value)
 
 
 def profiles(seconds: int, *devices: str) -> Case:
@@ -145,61 +163,59 @@ def profiles(seconds: int, *devices: str) -> Case:
 
 def on_h100(ram: float | None, scope: str) -> Case:
     """A point on H100 with or without energy of memory."""
-    columns = {"configuration": "one", "device": "h100", "energy_scope": scope}
-    point = Point(row(**columns, energy_kwh=100.0, ram_energy_kwh=ram))
-    return lambda: Evidence("made", points=(point,))
+    return partial(point, device="h100", energy_scope=scope, energy_kwh=100.0, ram_energy_kwh=ram)
 
 
 R, F = "resnet50", "fourcastnet"
 FULL_ONE = "resnet50-a100-n001-lbs0256-full"
 PAIR = ("a100", "a100", "h100", "h100")
 SETTING_CASES: dict[str, Cases] = {
-    "A04": Cases(paper, said(R, gpus=3)),
-    "A05": Cases(with_runs(run()), with_runs(run(updates=100 * 5100))),
-    "B01": Cases(paper, said(R, sampling_period_s=0.5)),
-    "B04": Cases(with_runs(run()), with_runs(run(cpu_energy_kwh=9.4))),
-    "B05": Cases(provenance(), provenance(packages=PACKAGES | {"torch": "2.8.0"})),
-    "B06": Cases(provenance(), provenance(parallelism="FullyShardedDataParallel")),
-    "C01": Cases(paper, said(FULL_ONE, dataset_samples=1437)),
-    "C02": Cases(paper, said(R, validation_samples=49999)),
-    "C03": Cases(paper, data(R, classes=10)),
-    "C04": Cases(paper, said(R, epochs=90)),
-    "C05": Cases(paper, setting(R, warmup_epochs=0)),
-    "C06": Cases(paper, setting(R, plateau_patience=10)),
-    "C07": Cases(paper, setting(R, momentum=0.8)),
-    "C08": Cases(paper, setting(R, loader_workers=0)),
-    "C09": Cases(paper, repeated(3, R)),
-    "C11": Cases(metric("top1_error_percent", 24.0), metric("top1_accuracy_percent", 76.0)),
-    "C12": Cases(with_runs(run()), with_runs(run(cpu_energy_kwh=9.4))),
-    "D01": Cases(paper, said(FULL_ONE, local_batch_size=128)),
-    "D02": Cases(paper, dropped("resnet50-full-lbs256", 2)),
-    "E01": Cases(paper, dropped("resnet50-full-gbs256", 8)),
-    "E02": Cases(paper, dropped("resnet50-full-gbs8192", 64)),
-    "F01": Cases(paper, said("resnet50-a100-n001-lbs0256-s0005004", dataset_samples=5010)),
-    "F08": Cases(paper, dropped("resnet50-scaled-gbs256", 8)),
-    "F09": Cases(paper, dropped("resnet50-scaled-gbs8192", 64)),
-    "G01": Cases(paper, data(F, test_years=[2018, 2018])),
-    "G02": Cases(paper, data(F, grid=[360, 720])),
-    "G03": Cases(paper, specified(lambda s: s.phase == "pretrain", lambda s: replace(s, epochs=10))),
-    "G04": Cases(
+    "A04": (paper, said(R, gpus=3)),
+    "A05": (with_runs(run()), with_runs(run(updates=100 * 5100))),
+    "B01": (paper, said(R, sampling_period_s=0.5)),
+    "B04": (with_runs(run()), with_runs(run(cpu_energy_kwh=9.4))),
+    "B05": (provenance(), provenance(packages=PACKAGES | {"torch": "2.8.0"})),
+    "B06": (provenance(), provenance(parallelism="FullyShardedDataParallel")),
+    "C01": (paper, said(FULL_ONE, dataset_samples=1437)),
+    "C02": (paper, said(R, validation_samples=49999)),
+    "C03": (paper, data(R, classes=10)),
+    "C04": (paper, said(R, epochs=90)),
+    "C05": (paper, setting(R, warmup_epochs=0)),
+    "C06": (paper, setting(R, plateau_patience=10)),
+    "C07": (paper, setting(R, momentum=0.8)),
+    "C08": (paper, setting(R, loader_workers=0)),
+    "C09": (paper, repeated(3, R)),
+    "C11": (metric("top1_error_percent", 24.0), metric("top1_accuracy_percent", 76.0)),
+    "C12": (with_runs(run()), with_runs(run(cpu_energy_kwh=9.4))),
+    "D01": (paper, said(FULL_ONE, local_batch_size=128)),
+    "D02": (paper, dropped("resnet50-full-lbs256", 2)),
+    "E01": (paper, dropped("resnet50-full-gbs256", 8)),
+    "E02": (paper, dropped("resnet50-full-gbs8192", 64)),
+    "F01": (paper, said("resnet50-a100-n001-lbs0256-s0005004", dataset_samples=5010)),
+    "F08": (paper, dropped("resnet50-scaled-gbs256", 8)),
+    "F09": (paper, dropped("resnet50-scaled-gbs8192", 64)),
+    "G01": (paper, data(F, test_years=[2018, 2018])),
+    "G02": (paper, data(F, grid=[360, 720])),
+    "G03": (paper, specified(lambda s: s.phase == "pretrain", lambda s: replace(s, epochs=10))),
+    "G04": (
         paper,
         specified(
             lambda s: s.phase == "finetune",
             lambda s: replace(s, settings=s.settings | {"learning_rate": 1e-3}),
         ),
     ),
-    "G05": Cases(provenance(), provenance(optimizer="SGD")),
-    "G06": Cases(paper, setting(F, initial_conditions=20)),
-    "G07": Cases(paper, specified(lambda s: s.epochs == 20, lambda s: replace(s, gpus=32))),
-    "G11": Cases(paper, said("fourcastnet.pretrain-a100-n004-lbs0004-full", local_batch_size=8)),
-    "G12": Cases(paper, repeated(2, F)),
-    "G13": Cases(on_h100(None, "gpu+cpu"), on_h100(0.0, "gpu+cpu+ram")),
-    "H01": Cases(paper, dropped("fourcastnet-pretrain-lbs1", 128)),
-    "H02": Cases(
+    "G05": (provenance(), provenance(optimizer="SGD")),
+    "G06": (paper, setting(F, initial_conditions=20)),
+    "G07": (paper, specified(lambda s: s.epochs == 20, lambda s: replace(s, gpus=32))),
+    "G11": (paper, said("fourcastnet.pretrain-a100-n004-lbs0004-full", local_batch_size=8)),
+    "G12": (paper, repeated(2, F)),
+    "G13": (on_h100(None, "gpu+cpu"), on_h100(0.0, "gpu+cpu+ram")),
+    "H01": (paper, dropped("fourcastnet-pretrain-lbs1", 128)),
+    "H02": (
         paper,
         specified(lambda s: s.phase == "finetune", lambda s: replace(s, initial_weights=None)),
     ),
-    "H12": Cases(paper, another_gbs("a100")),
-    "H13": Cases(paper, another_gbs("h100")),
-    "J01": Cases(profiles(300, *PAIR), profiles(302, *PAIR)),
+    "H12": (paper, another_gbs("a100")),
+    "H13": (paper, another_gbs("h100")),
+    "J01": (profiles(300, *PAIR), profiles(302, *PAIR)),
 }  # fmt: skip

@@ -7,17 +7,23 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from campaign_files import DEMO, PAPER, ROOT, workflow_in
 from claims_made import evidence, line, row
-from claims_resnet_made import resnet_world
+from claims_study import resnet_world
 
 from scalewatt.campaign.load import load_campaign
 from scalewatt.claims.check_claims import as_markdown, as_table, claim_rows, verdicts
-from scalewatt.claims.evidence import Evidence, unlike_paper
-from scalewatt.claims.load_evidence import find_campaign, lines_of, modes_of, published_evidence
-from scalewatt.claims.quantities import as_in_paper
+from scalewatt.claims.evidence import Evidence
+from scalewatt.claims.load_evidence import (
+    find_campaign,
+    points_of,
+    published_evidence,
+    series_of,
+)
+from scalewatt.claims.quantities import require_paper
 from scalewatt.claims.reference_tables import (
     INCONSISTENCY,
     NOT_TESTABLE,
@@ -54,7 +60,7 @@ def of_published(published: Evidence) -> list[Verdict]:
 
 
 def test_the_papers_series_have_the_modes_that_the_claims_name() -> None:
-    assert modes_of(load_campaign(PAPER)) == {
+    assert dict(series_of(load_campaign(PAPER))["mode"]) == {
         "resnet50-full-lbs256": "fd_lbs",
         "resnet50-full-gbs256": "fd_gbs_s",
         "resnet50-full-gbs8192": "fd_gbs_l",
@@ -73,27 +79,24 @@ def test_the_papers_series_have_the_modes_that_the_claims_name() -> None:
 
 def test_lines_hold_the_points_that_have_results_by_ascending_n() -> None:
     campaign = load_campaign(PAPER)
-    ids = campaign.series["resnet50-scaled-lbs256"].points
+    series, name = series_of(campaign), "resnet50-scaled-lbs256"
+    ids = campaign.series[name].points
     rows = [
         row(configuration=ids[n], model="resnet50", phase="train", device="a100", gpus=n)
         for n in (256, 1, 16)
     ]
-    (series,) = (ln for ln in lines_of(campaign, rows) if ln.name == "resnet50-scaled-lbs256")
-    assert [point.gpus for point in series.points] == [1, 16, 256]
-    assert series.planned == (1, 2, 4, 8, 16, 32, 64, 128, 256)
-    assert {point.dataset_total for point in series.points} == {1281167}
-    assert series.points[-1].modes == ("fd_lbs", "sd_lbs")
+    points = points_of(campaign, series, pd.DataFrame(rows))
+    (made,) = Evidence("made", points=points, series=series.loc[[name]]).lines
+    assert list(made.points["gpus"]) == [1, 16, 256]
+    assert list(made.ids) == [1, 2, 4, 8, 16, 32, 64, 128, 256]
+    assert set(made.points["dataset_total"]) == {1281167}
 
 
 def _alike(first: str, second: str, **columns: object) -> Evidence:
     values = {n: {"runtime_h": 4 / n} for n in (1, 2, 4)}
-    short = line("resnet50", "train", "a100", "fd_lbs", 256, values)
-    more = line(
-        "resnet50", "train", "a100", "fd_lbs", 256, values | {8: {"runtime_h": 1}}, **columns
-    )
-    return evidence(
-        [replace(short, name=first, alike=True), replace(more, name=second, alike=True)]
-    )
+    names = ("resnet50", "train", "a100", "fd_lbs", 256)
+    more = line(*names, values | {8: {"runtime_h": 1}}, name=second, **columns)
+    return evidence([line(*names, values, name=first), more])
 
 
 @pytest.mark.parametrize(
@@ -113,11 +116,10 @@ def test_of_alike_series_the_one_that_trained_as_the_paper_counts(
 ) -> None:
     world = _alike("as paper", "other", **{column: value})
     chosen = world.line("resnet50", "train", "a100", "fd_lbs")
-    assert chosen.name == "as paper"
-    assert unlike_paper(chosen.points[0]) == ()
-    (other,) = (ln for ln in world.lines if ln.name == "other")
+    assert list(chosen.points.index) == [f"as paper-n{n:03d}" for n in (1, 2, 4)]
+    assert require_paper(chosen.points) is chosen.points
     with pytest.raises(NotTestable, match="not trained as in the paper"):
-        as_in_paper(other.points[0])
+        require_paper(world.points.drop(index=chosen.points.index))
 
 
 # --- the published rows -------------------------------------------------------------------------
@@ -216,13 +218,13 @@ def results(tmp_path: Path) -> Path:
                 energy_origin="estimated",
                 energy_scope="cpu",
                 metric_name="top1_error_percent",
-                metric_goal="min",
                 runtime_h=0.1 / n,
                 gpu_hours=0.1,
                 energy_kwh=0.02,
                 metric_last=20.0,
             )
         )
+    rows = [{name: cells.get(name) for name in CONFIGURATIONS.names} for cells in rows]
     write_table(pa.Table.from_pylist(rows, CONFIGURATIONS), tables / "configurations.parquet")
     write_table(RUNS.empty_table(), tables / "runs.parquet")
     return tables.parent

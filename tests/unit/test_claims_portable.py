@@ -4,61 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import pytest
-from claims_made import evidence, line, runs_of
+from claims_made import Made, evidence, judged, line, runs_of
 
-from scalewatt.claims.evidence import Evidence, Line, Point
-from scalewatt.claims.load_evidence import with_points
+from scalewatt.claims.evidence import Evidence
 from scalewatt.claims.reference_tables import (
     CONTRADICTED,
     NOT_TESTABLE,
     PORTABLE_TABLE,
     SET_UP,
     SUPPORTED,
-    portable_texts,
     read_checks,
-    read_claims,
 )
-from scalewatt.claims.verdicts import EACH, Verdict, verdict_of
+from scalewatt.claims.verdicts import EACH
 
-CLAIMS = {claim.id: claim for claim in read_claims()}
 DEVICE = "mi300x"
+GROWTH, HOURS = 1.25, 0.19
 
 
-def renamed(series: Line, model: str) -> Line:
-    """The same line of a model that the paper lacks, trained to a target, with meters of nodes."""
+def at_constant_gbs(model: str, values: Mapping[int, tuple[float, float]]) -> Made:
+    """A series of GBS 256, of a model that the paper lacks, trained to a target, with meters of nodes.
 
-    def point(original: Point) -> Point:
-        setting = {"protocol": "target", "energy_scope": "node", "nodes": original.gpus // 8}
-        id_ = original.id.replace("resnet50", model)
-        return replace(
-            original, row={**original.row, **setting, "model": model, "configuration": id_}
-        )
-
-    points = tuple(map(point, series.points))
-    return replace(series, name=f"{series.name}-{model}", model=model, points=points)
-
-
-def at_constant_gbs(model: str, values: Mapping[int, tuple[float, float]], **more: Any) -> Line:
-    """A series of GBS 256: run time in h and energy in kWh by n."""
+    Run time in h and energy in kWh by n; of nodes of 8 GPUs.
+    """
     given = {n: {"runtime_h": hours, "energy_kwh": kwh} for n, (hours, kwh) in values.items()}
-    return renamed(line("resnet50", "train", DEVICE, "fd_gbs_s", 256, given, **more), model)
+    columns = {"protocol": "target", "energy_scope": "node"}
+    made = line(model, "train", DEVICE, "fd_gbs_s", 256, given, **columns)
+    points = [point | {"nodes": point["gpus"] // 8} for point in made.points]
+    return made._replace(points=points)
 
 
-@cache
-def foreign(growth: float = 1.25, hours: float = 0.19) -> Evidence:
+def both(growth: float = GROWTH, hours: float = HOURS) -> list[Made]:
     """Two trainings on 8 and 64 GPUs: energy grows, GPU hours are 8 · `hours` of what they were."""
-    return evidence(
+    return [
         at_constant_gbs(model, {8: (1.0, kwh), 64: (hours, kwh * growth)})
         for model, kwh in (("t5", 6.8), ("vit", 6.9))
-    )
+    ]
 
 
-def verdict(id_: str, given: Evidence) -> Verdict:
-    return verdict_of(CLAIMS[id_], given)
+def foreign(growth: float = GROWTH, hours: float = HOURS, *more: Made) -> Evidence:
+    return evidence([*both(growth, hours), *more])
 
 
 @pytest.mark.parametrize(
@@ -80,20 +67,20 @@ def verdict(id_: str, given: Evidence) -> Verdict:
 def test_every_training_takes_the_papers_place(
     id_: str, growth: float, hours: float, expected: str
 ) -> None:
-    decided = verdict(id_, foreign(growth, hours))
+    decided = judged(id_, foreign(growth, hours))
     assert decided.verdict == expected, decided.detail
     assert "t5 mi300x" in decided.detail and "vit mi300x" in decided.detail
 
 
 def test_one_training_that_goes_the_other_way_contradicts() -> None:
     other = at_constant_gbs("gpt", {8: (1.0, 7.0), 64: (0.19, 5.0)})
-    decided = verdict("E09", with_points(replace(foreign(), lines=(*foreign().lines, other))))
+    decided = judged("E09", foreign(GROWTH, HOURS, other))
     assert decided.verdict == CONTRADICTED
 
 
 def test_a_training_without_the_series_is_named_and_decides_nothing() -> None:
     single = at_constant_gbs("gpt", {8: (1.0, 7.0)})
-    decided = verdict("E05", with_points(replace(foreign(), lines=(*foreign().lines, single))))
+    decided = judged("E05", foreign(GROWTH, HOURS, single))
     assert decided.verdict == CONTRADICTED
     assert "known at 1 of the 2 points" in decided.detail
 
@@ -102,12 +89,12 @@ def test_factors_are_compared_at_equal_n_alone() -> None:
     few = at_constant_gbs("gpt", {8: (1.0, 8.0)})
     many = at_constant_gbs("vit", {64: (0.19, 6.0)})
     apart = evidence([few, many])
-    assert verdict("A02", apart).verdict == NOT_TESTABLE
-    assert verdict("A02", foreign()).verdict == CONTRADICTED
+    assert judged("A02", apart).verdict == NOT_TESTABLE
+    assert judged("A02", foreign()).verdict == CONTRADICTED
     high = at_constant_gbs("gpt", {8: (1.0, 9.5)})
-    decided = verdict("A02", with_points(replace(foreign(), lines=(*foreign().lines, high))))
+    decided = judged("A02", foreign(GROWTH, HOURS, high))
     assert decided.verdict == SUPPORTED
-    assert "gpt mi300x over that of t5 mi300x at n = 8" in decided.detail
+    assert "gpt mi300x (n = 8) over that of t5 mi300x (n = 8)" in decided.detail
 
 
 # --- the table -----------------------------------------------------------------------------------
@@ -122,8 +109,7 @@ def test_portable_rows_are_of_checked_claims_and_keep_their_bounds() -> None:
         assert {check.model for check in checks} in ({EACH}, {""}), id_
         bounds = {check.expects for check in of_paper[id_]} | {"", "..1", "1..", "0.."}
         assert {check.expects for check in checks} <= bounds, id_
-        expected, stands_in = portable_texts()[id_]
-        assert expected and stands_in.endswith("."), id_
+        assert checks[0].expected and checks[0].stands_in.endswith("."), id_
 
 
 # --- work ----------------------------------------------------------------------------------------
@@ -147,10 +133,10 @@ def run_to_target(**given: Any) -> Evidence:
 
 
 def test_work_counts_replicas_and_each_runs_own_samples() -> None:
-    assert verdict("A05", run_to_target()).verdict == SET_UP
-    assert "Updates · replicas · LBS" in verdict("A05", run_to_target()).detail
-    assert verdict("A05", run_to_target(gpus_per_replica=4)).verdict == CONTRADICTED
-    assert verdict("A05", run_to_target(samples=3901)).verdict == CONTRADICTED
+    assert judged("A05", run_to_target()).verdict == SET_UP
+    assert "Updates · replicas · LBS" in judged("A05", run_to_target()).detail
+    assert judged("A05", run_to_target(gpus_per_replica=4)).verdict == CONTRADICTED
+    assert judged("A05", run_to_target(samples=3901)).verdict == CONTRADICTED
     of_epochs = run_to_target(protocol="paper", dataset_samples=3072, samples=None)
-    assert verdict("A05", of_epochs).verdict == SET_UP
-    assert verdict("A05", run_to_target(samples=None)).verdict == NOT_TESTABLE
+    assert judged("A05", of_epochs).verdict == SET_UP
+    assert judged("A05", run_to_target(samples=None)).verdict == NOT_TESTABLE

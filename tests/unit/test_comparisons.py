@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from scalewatt.claims.outcomes import RATIO, Outcome, decide, repeats_to_tell
-from scalewatt.claims.outcomes import tests as within
+from scalewatt.claims.outcomes import Outcome, decide, ratios, repeats_to_tell
 from scalewatt.claims.quantities import log_contrast, mean_of_runs
 from scalewatt.results.tables.comparisons import comparisons_of, repeats_needed
 from scalewatt.results.tables.frames import frame_of, records, to_table
@@ -196,7 +195,7 @@ def _as_claimed(ones: list[float], others: list[float]) -> Outcome:
         estimate(float(np.mean(values)), Source(name), square / len(values), len(values) - 1)
         for name, values, square in zip(("h100", "a100"), (ones, others), squares, strict=True)
     ]
-    return decide(within("", log_contrast(joined(means)), 1 / (1 + MARGIN), 1 + MARGIN, RATIO))
+    return decide(ratios("", log_contrast(joined(means)), 1 / (1 + MARGIN), 1 + MARGIN))
 
 
 @pytest.mark.parametrize("spread", [0.01, PROBE])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pandas as pd
 import pytest
 
-from scalewatt.claims.evidence import Point
-from scalewatt.claims.outcomes import beside_one, decide
-from scalewatt.claims.quantities import log_ratio
+from scalewatt.claims.evidence import prepared
+from scalewatt.claims.outcomes import decide, ratios
+from scalewatt.claims.quantities import log_contrast, quantities
 from scalewatt.energies.estimate import FACTOR
 from scalewatt.results.figures.footnotes import estimate_notes
 from scalewatt.results.tables.estimates import (
@@ -136,16 +137,11 @@ def test_figures_say_within_what_true_energies_lie() -> None:
 def test_a_claim_on_estimates_is_decided_as_far_as_their_interval_carries_it(
     ends: tuple[float, float] | None, verdict: str
 ) -> None:
-    spread = {"energy_kwh_sd": 0.01, "n_repeats": 3}
-    small, large = (
-        Point(
-            configuration(n, cpu, ends=ends)
-            | spread
-            | {"energy_kwh_low": cpu - 0.02, "energy_kwh_high": cpu + 0.02}
-        )
-        for n, cpu in (("a", 1.0), ("b", 1.5))
-    )
-    ratio = log_ratio(large, small, "energy_kwh")
-    result = decide(beside_one("the ratio", ratio, rises=True))
+    more = {"energy_kwh_sd": 0.01, "n_repeats": 3, "is_probe": False, "varies_seeds": False}
+    more |= {"dataset_total": None, "chance": None}
+    rows = [configuration(n, cpu, ends=ends) | more for n, cpu in (("b", 1.5), ("a", 1.0))]
+    points = prepared(pd.DataFrame(rows, ["b", "a"]))
+    ratio = log_contrast(quantities(points, "energy_kwh"))
+    result = decide(ratios("the ratio", ratio, low=1.0, strict=True))
     assert result.verdict == verdict
     assert ends is None or "by the interval of its estimate" in result.detail

@@ -125,14 +125,10 @@ def with_holm(verdicts: Sequence[Verdict]) -> list[Verdict]:
 
 def claim_rows(verdicts: Sequence[Verdict]) -> pd.DataFrame:
     """Verdicts next to their claims, with the columns of TABLE; `value` is a number or a text."""
-    claims = {claim.id: claim for claim in listed_claims()}
-    rows = [
-        {**asdict(v), "section": c.section, "figure": c.figure_table, "kind": c.kind}
-        | {"model": c.model, "claim": c.claim}
-        for v in verdicts
-        for c in [claims[v.id]]
-    ]
-    return pd.DataFrame(rows, columns=TABLE.names, dtype=object)
+    claims = pd.DataFrame(map(vars, listed_claims())).rename(columns={"figure_table": "figure"})
+    claims = claims[["id", "section", "figure", "kind", "model", "claim"]]
+    decided = pd.DataFrame([asdict(verdict) for verdict in verdicts], dtype=object)
+    return decided.merge(claims, on="id").astype(object)[TABLE.names]
 
 
 def as_json(rows: pd.DataFrame) -> list[dict[str, Any]]:
@@ -207,16 +203,15 @@ def _notes(rows: pd.DataFrame, evidence: Evidence) -> list[str]:
 
 def basis(evidence: Evidence) -> str:
     """Whose results the verdicts are on, and of which origin their energies are."""
-    if evidence.published:
+    if evidence.is_published:
         return (
             "Checked on the paper's own published numbers; their energies are of origin published. What is "
             "tested is whether the paper's statements agree with its own and its authors' numbers. Claims "
             "on configurations and definitions are checked on the specs of campaigns/paper.yaml."
         )
-    counts = Counter(
-        point.origin for point in evidence.points if point.mean("energy_kwh") is not None
-    )
-    origins = ", ".join(f"{origin} ({count})" for origin, count in sorted(counts.items(), key=str))
+    energies = evidence.points["energy_origin"][evidence.points["energy_kwh_mean"].notna()]
+    counts = Counter(energies.map(str))
+    origins = ", ".join(f"{origin} ({count})" for origin, count in sorted(counts.items()))
     protocol = f" (protocol {evidence.campaign.protocol})" if evidence.campaign else ""
     is_simulated = SIMULATED in counts or any(
         run.get("simulated") for run in evidence.provenance.values()

@@ -1,4 +1,4 @@
-"""What checks look at: points in lines, runs, comparisons, traces, specs and provenance.
+"""What checks look at: a frame of points and the series they are in, runs, traces, specs, provenance.
 
 A line is a series with the points that have results. Its mode is one of
 
@@ -15,10 +15,12 @@ and `fd_gbs`, `fd`, `sd` in a question mean all that begin so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from scalewatt.campaign.campaign_types import Campaign
@@ -28,25 +30,44 @@ from scalewatt.claims.reference_tables import NotTestable
 from scalewatt.results.tables.frames import frame_of
 from scalewatt.results.tables.published import FULL_SAMPLES
 from scalewatt.results.tables.published import GPUS_PER_NODE as PAPER_GPUS_PER_NODE
-from scalewatt.results.tables.published_spread import Spread, pooled
-from scalewatt.results.tables.repeat_statistics import Summary, summary_of
-from scalewatt.results.tables.table_schema import QUANTITIES, RUNS
+from scalewatt.results.tables.table_schema import ESTIMATE_BOUNDS, RUNS
 
 PAPER_DEVICES = ("a100", "h100")
 EPOCHS = {"train": 100, "pretrain": 80, "finetune": 50}
 """The paper's, by phase; PRECISION by model."""
+PROBE_EPOCHS = 20
 PRECISION = {"resnet50": "torch_default", "fourcastnet": "fp16"}
-RUN_COLUMNS = [
-    *("configuration", "repeat", "model", "phase", "device", "gpus", "nodes"),
-    *("gpus_per_replica", "local_batch_size", "global_batch_size", "dataset_samples", "epochs"),
-    *("protocol", "updates", "samples"),
-    *("runtime_h", "gpu_hours", "p_gpuh_kw", "energy_origin", "energy_scope", "energy_kwh"),
-    *("gpu_energy_kwh", "cpu_energy_kwh", "ram_energy_kwh"),
-    *("mean_gpu_power_w", "mean_cpu_socket_power_w", "mean_ram_power_w"),
+QUANTITIES = {
+    "runtime_h": "run time",
+    "gpu_hours": "GPU hours",
+    "energy_kwh": "energy",
+    "gpu_energy_kwh": "GPU energy",
+    "cpu_energy_kwh": "CPU energy",
+    "ram_energy_kwh": "RAM energy",
+    "gpu_energy_share": "share of GPU energy",
+    "cpu_energy_share": "share of CPU energy",
+    "ram_energy_share": "share of RAM energy",
+    "p_gpuh_kw": "energy per GPU hour",
+    "mean_gpu_power_w": "mean GPU power",
+    "mean_cpu_socket_power_w": "mean power of a CPU socket",
+    "samples_per_gpuh": "samples per GPU hour",
+    "passes_per_gpuh": "passes per GPU hour",
+    "metric_last": "quality metric",
+}
+"""What claims are about, and what it is called in a sentence."""
+_NUMBERS = [f"{name}_{part}" for name in QUANTITIES for part in ("mean", "sd")]
+COLUMNS = [
+    *("campaign", "configuration", "model", "phase", "device", "gpus", "nodes"),
+    *("local_batch_size", "global_batch_size", "dataset_samples", "epochs", "protocol"),
+    *("precision", "loader", "channels_last", "compile", *LEVERS, "energy_origin"),
+    *("energy_scope", "metric_name", "n_repeats", *ESTIMATE_BOUNDS, *_NUMBERS),
 ]
-"""Columns of the table `runs` that rules look at."""
+"""Columns of the table of configurations that a point has."""
+SERIES = ["model", "phase", "device", "mode", "constant", "ids", "title"]
 
 Row = Mapping[str, Any]
+Points = pd.DataFrame
+"""Points by configuration, whose quantities are columns `<name>_mean`, NaN if unknown."""
 
 
 # --- quantities, and what their spread is pooled over -------------------------------------------------
@@ -67,105 +88,80 @@ def is_metric(name: str) -> bool:
     return name.startswith("metric_")
 
 
-Key = tuple[str | None, ...]
-"""A quantity, model and phase, and what its values share: of an energy the origin, of a metric its name."""
+def prepared(points: Points, is_pooled: bool = True) -> Points:
+    """Points with what differs from the paper's training (`unlike`), and the spread of single runs.
+
+    This is the relative one (`_pool`) that the campaign's repeats of the same model and phase tell, and its
+    degrees of freedom (`_pool_df`), for each quantity; NaN if they do not tell it, or not `is_pooled`.
+    """
+    points = points.astype(dict.fromkeys([*_NUMBERS, *ESTIMATE_BOUNDS, "chance"], float))
+    columns: dict[str, Any] = {"unlike": [_unlike(point) for point in points.itertuples()]}
+    for name in QUANTITIES:
+        columns |= _pooled(points, name, is_pooled)
+    kept = points.drop(columns=list(columns), errors="ignore")
+    return pd.concat([kept, pd.DataFrame(columns, index=points.index)], axis=1).copy()
 
 
-def key_of(row: Row, name: str) -> Key:
-    """Key of what a quantity's spread is pooled over, as other trainings scatter otherwise."""
-    training = name, row["model"], row["phase"]
+def _pooled(points: Points, name: str, is_pooled: bool) -> dict[str, pd.Series]:
+    """Spread over repeats of the same origin of an energy; of an error over those with varied seeds alone."""
+    keys = ["model", "phase"]
+    keys += ["metric_name"] * is_metric(name) + ["energy_origin"] * is_of_energy(name)
+    mean, sd = points[f"{name}_mean"], points[f"{name}_sd"]
+    counts = (points["n_repeats"] > 1) & mean.ne(0) & mean.notna() & sd.notna() & is_pooled
     if is_metric(name):
-        return *training, row["metric_name"]
-    return *training, row["energy_origin"] if is_of_energy(name) else None
+        counts &= points["varies_seeds"]
+    freedom = (points["n_repeats"] - 1).where(counts, 0).astype(float)
+    squares = (freedom * (sd / mean) ** 2).where(counts, 0.0)
+    groups = [points[key] for key in keys]
+    freedom, squares = (
+        s.groupby(groups, dropna=False).transform("sum") for s in (freedom, squares)
+    )
+    # Repeats that are all equal share their seed: they do not tell what another run would give.
+    relative = np.sqrt((squares / freedom).where(squares > 0))
+    return {f"{name}_pool": relative, f"{name}_pool_df": freedom}
 
 
-def pooled_spreads(points: Iterable[Point]) -> dict[Key, Spread]:
-    """Spread of each quantity over points with repeats; of an error only over repeats with varied seeds."""
-    repeats: dict[Key, list[Summary]] = {}
-    for point in points:
-        for name in QUANTITIES:
-            if point.varies_seeds or not is_metric(name):
-                repeats.setdefault(key_of(point.row, name), []).append(point.stat(name))
-    spreads = {key: pooled(summaries) for key, summaries in repeats.items()}
-    return {key: spread for key, spread in spreads.items() if spread is not None}
+def _unlike(point: Any) -> str:
+    """What keeps a training's numbers from being compared with the paper's; empty: nothing."""
+    epochs = PROBE_EPOCHS if point.is_probe else EPOCHS.get(point.phase)
+    precision = PRECISION.get(point.model)
+    is_full_size = point.dataset_total == FULL_SAMPLES.get(point.model, -1)
+    differences = {
+        f"dataset of {point.dataset_total or 'unknown'} samples, not the paper's": not is_full_size,
+        f"{point.epochs} epochs, not {epochs}": point.epochs != epochs,
+        f"protocol {point.protocol or 'unknown'}, not paper": point.protocol != "paper",
+        f"precision {point.precision or 'unknown'}, not {precision}": point.precision != precision,
+        "synthetic data": point.loader == "synthetic",
+    }
+    levers = (name for name in ("channels_last", "compile", *LEVERS) if _is_set(point, name))
+    return ", ".join([text for text, differs in differences.items() if differs] + [*levers])
 
 
-# --- points and lines ---------------------------------------------------------------------------------
+def _is_set(point: Any, name: str) -> bool:
+    value = getattr(point, name)
+    return not pd.isna(value) and bool(value)
 
 
-def _column(name: str) -> Any:
-    """A property: a column of the point's row."""
-    return property(lambda point: point.row[name])
+# --- lines, and all that there is ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Point:
-    """A configuration with results: its row of the table `configurations`."""
-
-    row: Row
-    modes: tuple[str, ...] = ()
-    dataset_total: int | None = None
-    """Samples of the whole dataset; null if the campaign does not say."""
-    chance: float | None = None
-    """Error in percent from which a classifier is no better than chance; null of other models."""
-    spreads: Mapping[Key, Spread] = field(default_factory=dict)
-    """What the campaign's repeats say of single runs."""
-    varies_seeds: bool = False
-    """True if each repeat has a seed of its own."""
-
-    id = _column("configuration")
-    model = _column("model")
-    phase = _column("phase")
-    device = _column("device")
-    gpus = _column("gpus")
-    nodes = _column("nodes")
-    lbs = _column("local_batch_size")
-    gbs = _column("global_batch_size")
-    samples = _column("dataset_samples")
-    """Samples of the training set; null if unknown."""
-    epochs = _column("epochs")
-    n_repeats = _column("n_repeats")
-    """Number of runs that the means are of."""
-    origin = _column("energy_origin")
-    """Measured, estimated, simulated or published; null without energy."""
-    scope = _column("energy_scope")
-    """Device kinds in the total energy, such as gpu+cpu+ram."""
-
-    def stat(self, name: str) -> Summary:
-        """A quantity of `table_schema.QUANTITIES` over the repeats; its mean is null if unknown."""
-        return summary_of(self.row, name)
-
-    def spread(self, name: str) -> Spread | None:
-        """Spread of a single run, over the campaign's repeats; null if these do not tell it."""
-        return self.spreads.get(key_of(self.row, name))
-
-    def mean(self, name: str) -> float | None:
-        """Mean of a quantity."""
-        return self.stat(name).mean
-
-    @property
-    def is_full_size(self) -> bool:
-        """Whether it was trained on the paper's dataset, or on a part of that."""
-        return self.dataset_total == FULL_SAMPLES.get(self.model, -1)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Line:
-    """A series and its points that have results, by ascending n."""
+    """A series, or another group of points, with its points that have results, by ascending n."""
 
-    name: str
-    label: str
+    title: str
     model: str
     phase: str
     device: str
-    mode: str
-    constant: int | None
+    points: Points
+    node: int
+    """GPUs of a node of the device."""
+    is_published: bool
+    mode: str = ""
+    constant: int | None = None
     """The LBS or GBS that is constant along it."""
-    points: tuple[Point, ...] = ()
-    planned: tuple[int, ...] = ()
-    """GPU counts of all its points, with results or without."""
-    alike: bool = False
-    """True if another series has the same `key`."""
+    ids: Mapping[int, str] = field(default_factory=dict)
+    """Configurations of all its points by n, with results or without."""
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -173,11 +169,9 @@ class Line:
         return self.model, self.phase, self.device, self.mode, self.constant
 
     @property
-    def title(self) -> str:
-        """The line in words; with its name if others have the same."""
-        phase = "" if self.phase == "train" else f" {self.phase}"
-        words = f"{self.model}{phase} {self.device} {self.mode} {self.constant or ''}".strip()
-        return f"{words} ({self.name})" if self.alike else words
+    def closeness(self) -> tuple[int, int]:
+        """Number of points that were trained as in the paper, and of all."""
+        return int((self.points["unlike"] == "").sum()), len(self.points)
 
     def is_of(
         self,
@@ -196,32 +190,20 @@ class Line:
             and constant in (None, self.constant)
         )
 
-    def point_at(self, gpus: int) -> Point | None:
-        """The point at this GPU count, if it has results."""
-        return next((point for point in self.points if point.gpus == gpus), None)
 
-    def having(self, *names: str, at_least: int = 0) -> tuple[Point, ...]:
-        """Points with n ≥ `at_least` whose quantities of these names are known."""
-        return tuple(
-            point
-            for point in self.points
-            if point.gpus >= at_least and all(point.mean(name) is not None for name in names)
-        )
-
-
-@dataclass(frozen=True)
-class Trace:
+class Trace(NamedTuple):
     """One panel of figure 5: power of one GPU against time."""
 
     row: Row
     """The panel's first row of figure 5's table: configuration, device, gpus, batch sizes, means …"""
-    time_s: tuple[float, ...]
-    power_w: tuple[float | None, ...]
+    powers: pd.Series
+    """Power in W by time in s, NaN if unknown."""
 
 
-def no_runs() -> pd.DataFrame:
-    """An empty table of runs."""
-    return frame_of([], RUNS)[RUN_COLUMNS]
+def no_points() -> Points:
+    """A frame without points."""
+    more = ["dataset_total", "chance", "varies_seeds", "is_probe"]
+    return prepared(pd.DataFrame(columns=[*COLUMNS, *more]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,11 +212,13 @@ class Evidence:
 
     source: str
     """The campaign's name, or `published` for the paper's own numbers."""
-    published: bool = False
-    points: tuple[Point, ...] = ()
-    lines: tuple[Line, ...] = ()
-    runs: pd.DataFrame = field(default_factory=no_runs)
-    """RUN_COLUMNS of the table `runs` without the excluded ones; empty for the published results."""
+    is_published: bool = False
+    points: Points = field(default_factory=no_points)
+    """A row per configuration that is in a series and has results (see `prepared`)."""
+    series: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=SERIES))
+    """A row per series, by name."""
+    runs: pd.DataFrame = field(default_factory=lambda: frame_of([], RUNS))
+    """The table `runs` without the excluded ones; empty for the published results."""
     traces: tuple[Trace, ...] = ()
     trace_metadata: Mapping[Any, Any] = field(default_factory=dict)
     """What figure 5's table says of itself."""
@@ -246,15 +230,34 @@ class Evidence:
     table_metadata: Mapping[Any, Any] = field(default_factory=dict)
     """What the table of configurations says of itself: missing, excluded, …"""
 
-    def changed(self, change: Callable[[Point], Point]) -> Evidence:
-        """The evidence with every point changed."""
-        lines = tuple(replace(ln, points=tuple(map(change, ln.points))) for ln in self.lines)
-        return replace(self, lines=lines, points=tuple(map(change, self.points)))
+    @cached_property
+    def lines(self) -> tuple[Line, ...]:
+        """All series, with results or without."""
+        known = set(self.points.index)
+        return tuple(
+            self.group(
+                self.points.loc[[id_ for id_ in ids.values() if id_ in known]],
+                *(title, model, phase, device),
+                mode=mode,
+                constant=None if pd.isna(constant) else int(constant),
+                ids=ids,
+            )
+            for model, phase, device, mode, constant, ids, title in self.series[SERIES].itertuples(
+                index=False
+            )
+        )
 
-    def find(self, *description: Any, **named: Any) -> tuple[Line, ...]:
+    def group(
+        self, points: Points, title: str, model: str, phase: str, device: str, **more: Any
+    ) -> Line:
+        """Points of this device as a line."""
+        node = self.gpus_per_node(device)
+        return Line(title, model, phase, device, points, node, self.is_published, **more)
+
+    def find(self, *description: Any) -> list[Line]:
         """Lines with results that fit a description: the arguments of `Line.is_of`."""
-        fitting = (line for line in self.lines if line.is_of(*description, **named))
-        return tuple(line for line in fitting if line.points)
+        fitting = (line for line in self.lines if line.is_of(*description))
+        return [line for line in fitting if len(line.points)]
 
     def line(
         self, model: str, phase: str, device: str, mode: str, constant: int | None = None
@@ -271,63 +274,29 @@ class Evidence:
                 f"No finished run of {model} {phase} on {device} in mode {mode}{batch}; there are "
                 f"{', '.join(others) or f'none of {model}'}."
             )
-        return max(lines, key=_closeness)
+        return max(lines, key=lambda line: line.closeness)
 
-    def series(
-        self,
-        model: str | None = None,
-        phase: str | None = None,
-        device: str | None = None,
-        mode: str | None = None,
-        least: int = 2,
-    ) -> tuple[Line, ...]:
-        """Lines of this description with `least` planned points; of those alike the one of `line`."""
-        alike: dict[tuple[Any, ...], list[Line]] = {}
-        for line in self.find(model, phase, device, mode):
-            if len(line.planned) >= least:
-                alike.setdefault(line.key, []).append(line)
-        return tuple(max(lines, key=_closeness) for lines in alike.values())
+    def distinct(self, *description: Any) -> list[Line]:
+        """Lines of a description; of those alike the one that `line` chooses."""
+        alike: dict[tuple[Any, ...], Line] = {}
+        for line in self.find(*description):
+            other = alike.setdefault(line.key, line)
+            alike[line.key] = max(other, line, key=lambda each: each.closeness)
+        return list(alike.values())
 
-    def anywhere(self, model: str, phase: str, device: str, mode: str) -> tuple[Line, ...]:
+    def anywhere(self, model: str, phase: str, device: str, mode: str) -> list[Line]:
         """For a portable claim, the line on its own device, else one of each other device.
 
         NotTestable if no device has such a line.
         """
         others = sorted({line.device for line in self.find(model, phase, None, mode)} - {device})
         if self.find(model, phase, device, mode) or not others:
-            return (self.line(model, phase, device, mode),)
-        return tuple(self.line(model, phase, other, mode) for other in others)
+            return [self.line(model, phase, device, mode)]
+        return [self.line(model, phase, other, mode) for other in others]
 
     def gpus_per_node(self, device: str) -> int:
         """GPUs of a node: the paper's on its devices, else the most that one node held."""
         if device in PAPER_DEVICES:
             return PAPER_GPUS_PER_NODE
-        per_node = (p.gpus // p.nodes for p in self.points if p.device == device and p.nodes)
-        return max(per_node, default=1)
-
-
-def unlike_paper(point: Point, epochs: int | None = None) -> tuple[str, ...]:
-    """What keeps a training's numbers from being compared with the paper's; empty: nothing.
-
-    `epochs`: how many are wanted, by default the paper's of the phase.
-    """
-    row, differences = point.row, []
-    epochs = EPOCHS.get(point.phase) if epochs is None else epochs
-    precision = PRECISION.get(point.model)
-    if not point.is_full_size:
-        samples = point.dataset_total or "unknown"
-        differences.append(f"dataset of {samples} samples, not the paper's")
-    if point.epochs != epochs:
-        differences.append(f"{point.epochs} epochs, not {epochs}")
-    if row["protocol"] != "paper":
-        differences.append(f"protocol {row['protocol'] or 'unknown'}, not paper")
-    if row["precision"] != precision:
-        differences.append(f"precision {row['precision'] or 'unknown'}, not {precision}")
-    if row["loader"] == "synthetic":
-        differences.append("synthetic data")
-    differences += [name for name in ("channels_last", "compile", *LEVERS) if row[name]]
-    return tuple(differences)
-
-
-def _closeness(line: Line) -> tuple[int, int]:
-    return sum(not unlike_paper(point) for point in line.points), len(line.points)
+        points = self.points[(self.points["device"] == device) & self.points["nodes"].gt(0)]
+        return max((points["gpus"] // points["nodes"]).astype(int), default=1)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -12,19 +10,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from scalewatt.campaign.campaign_types import VARIED, Campaign, Configuration, Series
+from scalewatt.campaign.campaign_types import VARIED, Campaign, Configuration
 from scalewatt.campaign.cluster import Cluster
 from scalewatt.campaign.load import SIMULATED, load_campaign
 from scalewatt.campaign.run_spec import RunSpec, run_spec
-from scalewatt.claims.evidence import (
-    RUN_COLUMNS,
-    Evidence,
-    Line,
-    Point,
-    Row,
-    Trace,
-    pooled_spreads,
-)
+from scalewatt.claims.evidence import COLUMNS, SERIES, Evidence, Points, Trace, prepared
 from scalewatt.common.errors import InputError
 from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.common.yaml_files import read_yaml
@@ -35,7 +25,7 @@ from scalewatt.results.tables.run_row import read_provenances
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, RUNS
 
 GBS = "global_batch_size"
-_ALIKE = ["model", "phase", "device", "data", "constant"]
+_ALIKE = ["model", "phase", "device", "data", "kept"]
 """What series share whose global batch sizes make regimes."""
 PAPER_CAMPAIGN = PROJECT_ROOT / "campaigns" / "paper.yaml"
 
@@ -43,10 +33,16 @@ PAPER_CAMPAIGN = PROJECT_ROOT / "campaigns" / "paper.yaml"
 def published_evidence() -> Evidence:
     """The paper's own numbers, in the series of the paper's campaign."""
     campaign = load_campaign(PAPER_CAMPAIGN)
-    lines = lines_of(campaign, records(published_configurations()))
-    specs = specs_of(campaign)
-    evidence = Evidence(PUBLISHED, published=True, lines=lines, specs=specs, campaign=campaign)
-    return with_points(evidence)
+    series = series_of(campaign)
+    points = points_of(campaign, series, published_configurations())
+    return Evidence(
+        PUBLISHED,
+        is_published=True,
+        points=prepared(points, is_pooled=False),
+        series=series,
+        specs=specs_of(campaign),
+        campaign=campaign,
+    )
 
 
 def campaign_evidence(campaign: Campaign, tables: Path) -> Evidence:
@@ -56,12 +52,14 @@ def campaign_evidence(campaign: Campaign, tables: Path) -> Evidence:
     """
     configurations = read_frame(tables / "configurations.parquet", CONFIGURATIONS)
     runs = read_frame(tables / "runs.parquet", RUNS)
-    runs = runs.loc[runs["excluded"].isna(), RUN_COLUMNS]
+    runs = runs[runs["excluded"].isna()]
     figure5 = tables / "figure5.parquet"
     traces = read_frame(figure5, POWER) if figure5.exists() else frame_of([], POWER)
-    evidence = Evidence(
+    series = series_of(campaign)
+    return Evidence(
         campaign.name,
-        lines=lines_of(campaign, records(configurations)),
+        points=points_of(campaign, series, configurations),
+        series=series,
         runs=runs,
         traces=traces_of(traces),
         trace_metadata=traces.attrs,
@@ -70,7 +68,6 @@ def campaign_evidence(campaign: Campaign, tables: Path) -> Evidence:
         campaign=campaign,
         table_metadata=configurations.attrs,
     )
-    return with_points(evidence)
 
 
 def find_campaign(results: Path, given: Path | None, cluster: Cluster | None = None) -> Campaign:
@@ -118,46 +115,63 @@ def specs_of(campaign: Campaign) -> dict[str, RunSpec]:
 def traces_of(table: pd.DataFrame) -> tuple[Trace, ...]:
     """Panels of figure 5's table."""
     return tuple(
-        Trace(rows[0], tuple(row["time_s"] for row in rows), tuple(row["power_w"] for row in rows))
+        Trace(records(panel.head(1))[0], panel.set_index("time_s")["power_w"].astype("float64"))
         for _, panel in table.groupby("panel", sort=False)
-        if (rows := records(panel))
     )
 
 
-# --- series with their points ---------------------------------------------------------------------
+# --- series and points ----------------------------------------------------------------------------
 
 
-def lines_of(campaign: Campaign, rows: Sequence[Row]) -> tuple[Line, ...]:
-    """All series of a campaign, each with the points that `rows` (of configurations) has."""
-    by_id = {row["configuration"]: row for row in rows}
-    modes = modes_of(campaign)
-    of_point: dict[str, tuple[str, ...]] = {}
-    for name, series in campaign.series.items():
-        for id_ in series.points.values():
-            of_point[id_] = (*of_point.get(id_, ()), modes[name])
-
-    def point(id_: str) -> Point:
-        configuration = campaign.configurations[id_]
-        total, chance = _total(configuration), _chance(configuration)
-        varies = configuration.seeds == VARIED
-        return Point(by_id[id_], of_point[id_], total, chance, varies_seeds=varies)
-
-    lines = [
-        Line(
-            name,
-            series.label,
-            series.model,
-            series.phase,
-            series.device,
-            modes[name],
-            constant_of(campaign, series),
-            tuple(point(id_) for _, id_ in sorted(series.points.items()) if id_ in by_id),
-            tuple(sorted(series.points)),
+def series_of(campaign: Campaign) -> pd.DataFrame:
+    """The series of a campaign by name: columns SERIES, of which `evidence` describes the modes."""
+    configurations = campaign.configurations
+    rows = []
+    for each in campaign.series.values():
+        points = [configurations[id_] for id_ in each.points.values()]
+        sizes = {getattr(point, each.constant, None) for point in points}
+        identity = {"model": each.model, "phase": each.phase, "device": each.device}
+        rows.append(
+            identity
+            | {"kept": each.constant, "data": "sd" if each.is_scaled else "fd"}
+            | {"epochs": max(point.epochs for point in points)}
+            | {"constant": sizes.pop() if len(sizes) == 1 else None}
+            | {"ids": dict(sorted(each.points.items()))}
         )
-        for name, series in campaign.series.items()
-    ]
-    counts = Counter(line.key for line in lines)
-    return tuple(replace(line, alike=counts[line.key] > 1) for line in lines)
+    series = pd.DataFrame(rows, list(campaign.series)).astype({"constant": float})
+    is_probe = series["epochs"] < series.groupby(["model", "phase"])["epochs"].transform("max")
+    alike = series["constant"].fillna(0).mask(is_probe).groupby([series[key] for key in _ALIKE])
+    regime = np.where(series["constant"].fillna(0) == alike.transform("min"), "_s", "_l")
+    modes = series["data"] + np.where(series["kept"] == GBS, "_gbs" + regime, "_lbs")
+    series["mode"] = modes.mask(series["kept"] == "neither", "other").mask(is_probe, "probe")
+    return series.assign(title=_titles(series))[SERIES]
+
+
+def _titles(series: pd.DataFrame) -> pd.Series:
+    """Series in words; with their names where several would have the same."""
+    phases = series["phase"].where(series["phase"] != "train", "")
+    sizes = [("" if pd.isna(size) else str(int(size))) for size in series["constant"]]
+    words = zip(series["model"], phases, series["device"], series["mode"], sizes, strict=True)
+    titles = pd.Series([" ".join(filter(None, each)) for each in words], series.index)
+    return titles.mask(titles.duplicated(keep=False), titles + " (" + series.index + ")")
+
+
+def points_of(campaign: Campaign, series: pd.DataFrame, rows: pd.DataFrame) -> Points:
+    """Points of a campaign's series that `rows` (of the table of configurations) has."""
+    table = pd.DataFrame(records(rows[COLUMNS]), columns=COLUMNS)
+    table = table.set_index("configuration", drop=False).rename_axis(None)
+    planned = dict.fromkeys(id_ for ids in series["ids"] for id_ in ids.values())
+    points = table.loc[[id_ for id_ in planned if id_ in table.index]]
+    defined = [campaign.configurations[id_] for id_ in points.index]
+    probes = {id_ for ids in series["ids"][series["mode"] == "probe"] for id_ in ids.values()}
+    return prepared(
+        points.assign(
+            dataset_total=pd.Series(map(_total, defined), points.index, dtype=object),
+            chance=pd.Series(map(_chance, defined), points.index, dtype=float),
+            varies_seeds=[configuration.seeds == VARIED for configuration in defined],
+            is_probe=points.index.isin(probes),
+        )
+    )
 
 
 def _total(configuration: Configuration) -> int | None:
@@ -168,47 +182,10 @@ def _total(configuration: Configuration) -> int | None:
     return None if total is None else int(total)
 
 
-def _chance(configuration: Configuration) -> float | None:
-    """Error of guessing less two standard deviations over the validation set, in percent."""
+def _chance(configuration: Configuration) -> float:
+    """Error of guessing less two standard deviations over the validation set, in percent; else NaN."""
     classes, samples = configuration.dataset.get("classes"), configuration.validation_samples
     if not classes or not samples:
-        return None
+        return math.nan
     hits = 1 / classes
     return float(100 * (1 - hits - 2 * math.sqrt(hits * (1 - hits) / samples)))
-
-
-def with_points(evidence: Evidence) -> Evidence:
-    """Add `points`: those of all lines, each once, with what the campaign's repeats say of their spread."""
-    points = {point.id: point for line in evidence.lines for point in line.points}
-    spreads = {} if evidence.published else pooled_spreads(points.values())
-    whole = replace(evidence, points=tuple(points.values()))
-    return whole.changed(lambda point: replace(point, spreads=spreads))
-
-
-def modes_of(campaign: Campaign) -> dict[str, str]:
-    """Mode of each series (see `evidence`)."""
-    series = pd.DataFrame(
-        [
-            {
-                **{name: getattr(each, name) for name in ("model", "phase", "device", "constant")},
-                "data": "sd" if each.is_scaled else "fd",
-                "epochs": max(campaign.configurations[id_].epochs for id_ in each.points.values()),
-                "size": constant_of(campaign, each) or 0,
-            }
-            for each in campaign.series.values()
-        ],
-        index=list(campaign.series),
-    )
-    is_probe = series["epochs"] < series.groupby(["model", "phase"])["epochs"].transform("max")
-    sizes = series["size"].mask(is_probe).groupby([series[name] for name in _ALIKE])
-    regime = np.where(series["size"] == sizes.transform("min"), "_s", "_l")
-    modes = series["data"] + np.where(series["constant"] == GBS, "_gbs" + regime, "_lbs")
-    modes = modes.mask(series["constant"] == "neither", "other")
-    return dict(modes.mask(is_probe, "probe"))
-
-
-def constant_of(campaign: Campaign, series: Series) -> int | None:
-    """Batch size that all points of a series share, if they do."""
-    configurations = (campaign.configurations[id_] for id_ in series.points.values())
-    values = {getattr(each, series.constant, None) for each in configurations}
-    return values.pop() if len(values) == 1 else None

@@ -80,46 +80,21 @@ def rule_in(rules: dict[str, AnyRule]) -> Callable[[AnyRule], AnyRule]:
 
 
 @dataclass(frozen=True)
-class Scale:
-    """How numbers are brought to the scale on which they are decided, and back to be shown."""
-
-    to: Callable[[float], float]
-    back: Callable[[float], float]
-    is_percent: bool = False
-
-
-def _log(value: float) -> float:
-    return math.log(value) if value > 0 else -math.inf
-
-
-def _exp(value: float) -> float:
-    return math.exp(value) if value < 700 else math.inf
-
-
-PLAIN = Scale(float, float)
-PART = Scale(float, float, is_percent=True)
-RATIO = Scale(_log, _exp)
-"""Logarithms that are shown as ratios."""
-CHANGE = Scale(lambda part: _log(1 + part), lambda log: _exp(log) - 1, is_percent=True)
-"""Logarithms that are shown as relative changes."""
-SAVED = Scale(lambda part: _log(1 - part), lambda log: 1 - _exp(log))
-"""Logarithms of what is left, shown as the part that is saved."""
-
-
-@dataclass(frozen=True)
 class Tests:
-    """Numbers, each with a label, and their bounds, on the scale that decides."""
+    """Numbers, each with a label, and the bounds that they are held against."""
 
-    labels: Sequence[str]
+    labels: str | Sequence[str]
+    """A single one is that of all."""
     numbers: Numbers
-    low: float
-    high: float
-    scale: Scale = PLAIN
+    low: float = -math.inf
+    high: float = math.inf
+    show: Callable[[float], float] = float
+    """From the scale that decides to the one that is shown."""
     unit: str = ""
     strict: bool = False
     """True if an exact number on the bound decides nothing."""
-    stated: Sequence[float] | None = None
-    """Values that are stated in place of the numbers that are held against the bounds."""
+    stated: float | None = None
+    """Value that is stated in place of the number that is held against the bounds."""
 
     def sentence(self, index: int) -> str:
         """The sentence on a number: its interval, and its bounds."""
@@ -128,32 +103,22 @@ class Tests:
         if math.isinf(half):
             interval = f" ({words})" if words else ""
         elif half:
-            low, high = map(shown, self._shown(mean - half, mean + half))
+            low, high = map(shown, sorted(map(self.show, (mean - half, mean + half))))
             interval = f" ({low} to {high}{f'; {words}' if words else ''})"
-        (exact,) = self._shown(mean)
+        value = self.show(mean)
         # With as many digits as tell it from a bound that it is not on.
-        bounds = {shown(end) for end in self._shown(self.low, self.high) if end != exact}
-        value = f"{exact:.8g}" if shown(exact) in bounds else shown(exact)
-        return f"{self.labels[index]} is {value}{self._unit}{interval}, expected {self._expected()}"
-
-    @property
-    def _unit(self) -> str:
-        unit = "%" if self.scale.is_percent else self.unit
-        return f" {unit}" if unit else ""
-
-    def _shown(self, *values: float) -> list[float]:
-        """Values as they are shown, ascending."""
-        factor = 100.0 if self.scale.is_percent else 1.0
-        return sorted(factor * self.scale.back(value) for value in values)
+        bounds = {shown(end) for end in map(self.show, (self.low, self.high)) if end != value}
+        text = f"{value:.8g}" if shown(value) in bounds else shown(value)
+        label = self.labels if isinstance(self.labels, str) else self.labels[index]
+        unit = f" {self.unit}" if self.unit else ""
+        return f"{label[:1].upper()}{label[1:]} is {text}{unit}{interval}, expected {self._expected()}{unit}"
 
     def _expected(self) -> str:
-        low, high = self._shown(self.low, self.high)
-        least, most = self._shown(-math.inf, math.inf)
-        if low <= least:
-            return f"{'below' if self.strict else 'at most'} {shown(high)}{self._unit}"
-        if high >= most:
-            return f"{'above' if self.strict else 'at least'} {shown(low)}{self._unit}"
-        return f"{shown(low)} to {shown(high)}{self._unit}"
+        if math.isinf(self.low):
+            return f"{'below' if self.strict else 'at most'} {shown(self.show(self.high))}"
+        if math.isinf(self.high):
+            return f"{'above' if self.strict else 'at least'} {shown(self.show(self.low))}"
+        return " to ".join(map(shown, sorted(map(self.show, (self.low, self.high)))))
 
     def needed(self, index: int) -> str:
         """The repeats that would probably tell (80 %), were this value the truth, as a phrase."""
@@ -169,6 +134,25 @@ class Tests:
             return f"more than {MOST_REPEATS} repeats of each point would tell, if any number does"
         return f"about {count} repeats of each point would tell"
 
+    def judge(self, index: int) -> Outcome:
+        """The outcome of a number by itself, without words."""
+        numbers, low, high = self.numbers, self.low, self.high
+        value, half = float(numbers.values[index]), float(numbers.halves[index])
+        stated = self.show(value) if self.stated is None else self.stated
+        if math.isinf(numbers.errors[index]):
+            return Outcome(UNDECIDED, stated, "", margin=0.0, origins=numbers.origins)
+        room = min(value - low, high - value)
+        margin = room / half if half else math.copysign(math.inf, room) if room else 0.0
+        if self.strict and not room and not half:
+            verdict = UNDECIDED
+        elif low <= value - half and value + half <= high:
+            verdict = SUPPORTED
+        else:
+            is_outside = value + half < low or value - half > high
+            verdict = CONTRADICTED if is_outside else UNDECIDED
+        p = against(numbers, index, low, high)
+        return Outcome(verdict, stated, "", p, margin=margin, origins=numbers.origins)
+
 
 _WOULD_TELL = {
     UNBOUNDED: "an estimate with an interval, or a sensor, would tell",
@@ -176,31 +160,26 @@ _WOULD_TELL = {
 }
 
 
-def tests(
+def ratios(
     labels: str | Sequence[str],
-    numbers: Numbers,
-    low: float = -math.inf,
+    logarithms: Numbers,
+    low: float = 0.0,
     high: float = math.inf,
-    scale: Scale = PLAIN,
-    unit: str = "",
     strict: bool = False,
-    stated: Sequence[float] | None = None,
+    stated: float | None = None,
 ) -> Tests:
-    """Numbers with bounds as they are shown; a single label may be that of all."""
-    labels = [labels] * len(numbers) if isinstance(labels, str) else labels
-    ends = scale.to(low), scale.to(high)
-    return Tests(labels, numbers, min(ends), max(ends), scale, unit, strict, stated)
+    """Ratios, by their logarithms, with the bounds of the ratios."""
+    low, high = (math.log(bound) if bound > 0 else -math.inf for bound in (low, high))
+    return Tests(labels, logarithms, low, high, _ratio, strict=strict, stated=stated)
+
+
+def _ratio(logarithm: float) -> float:
+    return math.exp(logarithm) if logarithm < 700 else math.inf
 
 
 def above(labels: str | Sequence[str], numbers: Numbers, unit: str = "") -> Tests:
     """Numbers that are expected above 0."""
-    return tests(labels, numbers, 0.0, unit=unit, strict=True)
-
-
-def beside_one(labels: str | Sequence[str], logarithms: Numbers, rises: bool) -> Tests:
-    """Ratios, by their logarithms, that are expected above 1 (`rises`) or below it."""
-    low, high = (1.0, math.inf) if rises else (-math.inf, 1.0)
-    return tests(labels, logarithms, low, high, RATIO, strict=True)
+    return Tests(labels, numbers, 0.0, unit=unit, strict=True)
 
 
 def decide(*groups: Tests, value: Value = None) -> Outcome:
@@ -210,7 +189,7 @@ def decide(*groups: Tests, value: Value = None) -> Outcome:
     one with the least margin; `value` is stated in its place. NotTestable without any number.
     """
     rows = [(group, index) for group in groups for index in range(len(group.numbers))]
-    parts = [_judge(*row) for row in rows]
+    parts = [group.judge(index) for group, index in rows]
     outcome, verdicts, ranking = _settle(parts, _DECIDING)
     deciding = [at for at in ranking if verdicts[at] == outcome.verdict]
     is_supported = outcome.verdict == SUPPORTED
@@ -227,26 +206,6 @@ def decide(*groups: Tests, value: Value = None) -> Outcome:
         sentences.append(_by_chance(outcome))
     stated = outcome.value if value is None else value
     return replace(outcome, value=stated, detail=" ".join(sentences))
-
-
-def _judge(group: Tests, index: int) -> Outcome:
-    """Judge a number by itself, without words."""
-    numbers, low, high = group.numbers, group.low, group.high
-    value, half = float(numbers.values[index]), float(numbers.halves[index])
-    stated = group.scale.back(value) if group.stated is None else group.stated[index]
-    if math.isinf(numbers.errors[index]):
-        return Outcome(UNDECIDED, stated, "", margin=0.0, origins=numbers.origins)
-    room = min(value - low, high - value)
-    margin = room / half if half else math.copysign(math.inf, room) if room else 0.0
-    if group.strict and not room and not half:
-        verdict = UNDECIDED
-    elif low <= value - half and value + half <= high:
-        verdict = SUPPORTED
-    else:
-        is_outside = value + half < low or value - half > high
-        verdict = CONTRADICTED if is_outside else UNDECIDED
-    p = against(numbers, index, low, high)
-    return Outcome(verdict, stated, "", p, margin=margin, origins=numbers.origins)
 
 
 def against(numbers: Numbers, index: int, low: float, high: float) -> float:
@@ -316,10 +275,12 @@ def _together(named: Sequence[tuple[str, Outcome]], order: Sequence[str]) -> Out
     """Combine outcomes, with the sentences of all."""
     parts = [part for _, part in named]
     outcome, verdicts, _ = _settle(parts, order)
+    sentences = [
+        part.detail if part.detail.startswith(name) else f"{name}: {part.detail}"
+        for name, part in named
+    ]
     if outcome.verdict == NOT_TESTABLE and len({part.detail for part in parts}) == 1:
         sentences = [parts[0].detail]
-    else:
-        sentences = [_after_name(name, part.detail, len(parts)) for name, part in named]
     if any(part.verdict != verdict for part, verdict in zip(parts, verdicts, strict=True)):
         sentences.append(_by_chance(outcome))
     return replace(outcome, detail=" ".join(sentences))
@@ -360,13 +321,6 @@ def _settle(parts: Sequence[Outcome], order: Sequence[str]) -> tuple[Outcome, li
 def _by_chance(outcome: Outcome) -> str:
     count, p = outcome.tests, outcome.p
     return f"Of {count} comparisons one may lie so far outside by chance (p = {p:.2g})."
-
-
-def _after_name(name: str, detail: str, parts: int) -> str:
-    """A part's detail after its name, unless it is alone or begins with it."""
-    if not name or parts == 1 or detail.casefold().startswith(name.casefold()):
-        return detail
-    return f"{name}: {detail}"
 
 
 # --- numbers in words -------------------------------------------------------------------------------

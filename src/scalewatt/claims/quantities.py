@@ -3,51 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from scalewatt.claims.evidence import (
-    Evidence,
-    Line,
-    Point,
-    is_metric,
-    is_of_energy,
-    is_of_power,
-    unlike_paper,
-)
-from scalewatt.claims.reference_tables import PER_SAMPLE, NotTestable
+from scalewatt.claims.evidence import QUANTITIES, Points, is_metric, is_of_energy, is_of_power
+from scalewatt.claims.reference_tables import PER_EPOCH, PER_SAMPLE, NotTestable
 from scalewatt.recordings.terms import DEVICE_KINDS
-from scalewatt.results.tables.estimates import relative_bounds
+from scalewatt.results.tables.estimates import ORIGINS, relative_bounds
 from scalewatt.results.tables.published_spread import WIDEST, Spread, published_spread
-from scalewatt.statistics import Floats, Numbers, Source, estimate, joined
+from scalewatt.statistics import Floats, Numbers, Source, estimate, exact, joined
 
-_LABELS = {
-    "runtime_h": "run time",
-    "gpu_hours": "GPU hours",
-    "energy_kwh": "energy",
-    "gpu_energy_kwh": "GPU energy",
-    "cpu_energy_kwh": "CPU energy",
-    "ram_energy_kwh": "RAM energy",
-    "gpu_energy_share": "share of GPU energy",
-    "cpu_energy_share": "share of CPU energy",
-    "ram_energy_share": "share of RAM energy",
-    "p_gpuh_kw": "energy per GPU hour",
-    "mean_gpu_power_w": "mean GPU power",
-    "mean_cpu_socket_power_w": "mean power of a CPU socket",
-    "samples_per_gpuh": "samples per GPU hour",
-    "passes_per_gpuh": "passes per GPU hour",
-    "metric_last": "quality metric",
-}
 MODELS = {"fourcastnet": "FourCastNet", "resnet50": "ResNet50"}
 """Names of the models whose repeats are published."""
-MODEL = "fourcastnet"
 P = "p_gpuh_kw"
-PROBE_EPOCHS = 20
-SENSED = ("measured", "published")
-"""Origins of energy that say something of RAM."""
-MINIMUM_POINTS = 3
 
 BY_CAMPAIGN = "by the campaign's repeats of this model"
 UNKNOWN = "of unknown spread"
@@ -61,43 +33,36 @@ NORMAL = 1.96
 # --- a quantity of a point ----------------------------------------------------------------------------
 
 
-def quantity(point: Point, name: str) -> Numbers:
-    """A point's quantity as one number; NotTestable names what is unknown of which configuration.
+def quantity(point: Any, name: str) -> Numbers:
+    """A quantity of a point (a row of `quantities`) as one number; NotTestable if it is unknown.
 
     Its spread is that of its repeats; of a single run that of the campaign's repeats; else the published
     one of the model; an error without these has none. An error as of guessing is refused, unless the
     paper's training comes to it. Repeats of one seed do not tell how errors scatter.
     """
-    if name == PER_SAMPLE:
-        return quantity(point, "energy_kwh").times(1000 / samples_of(point))
-    summary = point.stat(name)
-    mean = summary.mean
-    if mean is None:
-        raise NotTestable(f"The {label_of(name)} of {point.id} is not known.")
-    if is_of_power(name):
-        refuse_estimates([point])
+    mean, sd, n = point.mean, point.sd, point.n_repeats
+    if math.isnan(mean):
+        raise NotTestable(f"The {label_of(name)} of {point.configuration} is not known.")
     if is_metric(name):
-        if point.chance is not None and mean >= point.chance and unlike_paper(point):
+        if mean >= point.chance and point.unlike:
             raise NotTestable(
-                f"The error of {point.id}, {mean:.4g} %, is that of guessing (from {point.chance:.4g} %): "
-                "it is not trained."
+                f"The error of {point.configuration}, {mean:.4g} %, is that of guessing (from "
+                f"{point.chance:.4g} %): it is not trained."
             )
         if not point.varies_seeds:
-            return unbounded(mean, UNTOLD if summary.n > 1 else UNKNOWN)
+            return unbounded(mean, UNTOLD if n > 1 else UNKNOWN)
+
     published = published_source(point.model)
-    pool = published.name if point.origin == "published" else f"{point.model} {point.phase}"
-    if summary.n > 1 and summary.sd:
-        square = summary.sd**2
-        number = estimate(mean, Source(point.id, pool), square / summary.n, summary.n - 1, square)
-    elif spread := point.spread(name):
-        number = mean_of_runs(mean, spread, Source(pool, words=BY_CAMPAIGN), summary.n)
-    elif spread := published_spread(point.model, name):
-        number = mean_of_runs(mean, spread, published, summary.n)
-    else:
-        number = unbounded(mean, UNKNOWN)
-    if not is_of_energy(name):
-        return number
-    return replace(_with_estimate(number, point, name), origins=frozenset([str(point.origin)]))
+    is_published = point.energy_origin == "published"
+    pool = published.name if is_published else f"{point.model} {point.phase}"
+    if n > 1 and sd > 0:
+        return estimate(mean, Source(point.configuration, pool), sd**2 / n, n - 1, sd**2)
+    if not math.isnan(point.pool):
+        spread = Spread(point.pool, point.pool_df)
+        return mean_of_runs(mean, spread, Source(pool, words=BY_CAMPAIGN), n)
+    if of_model := published_spread(point.model, name):
+        return mean_of_runs(mean, of_model, published, n)
+    return unbounded(mean, UNKNOWN)
 
 
 def mean_of_runs(value: float, spread: Spread, source: Source, n: int) -> Numbers:
@@ -111,18 +76,19 @@ def unbounded(value: float, words: str) -> Numbers:
     return estimate(value, Source(words, words=words), math.inf, 1)
 
 
-def _with_estimate(number: Numbers, point: Point, name: str) -> Numbers:
+def _with_estimate(number: Numbers, point: pd.Series, name: str) -> Numbers:
     """Add what is estimated of an energy as a further variance, which no repeats lessen.
 
     Each point's error counts as independent, though a part of it is common to a machine.
     """
-    value, ends = float(number.values[0]), relative_bounds(point.row, name)
+    row = {str(key): None if pd.isna(cell) else cell for key, cell in point.items()}
+    value, ends = float(number.values[0]), relative_bounds(row, name)
     if ends is None:
         return unbounded(value, UNBOUNDED)
     factor = max(ends[1], 1 / ends[0]) if ends[0] > 0 else math.inf
     if factor <= 1:
         return number
-    source = Source(f"the estimate of {point.id}", words=ESTIMATE)
+    source = Source(f"the estimate of {point['configuration']}", words=ESTIMATE)
     square = (math.log(factor) / NORMAL * value) ** 2
     more = estimate(value, source, square, math.inf, 0.0, square)
     return replace(number, parts={**number.parts, **more.parts})
@@ -136,37 +102,63 @@ def published_source(model: str) -> Source:
 
 def label_of(name: str) -> str:
     """What a quantity is called in a sentence; its column's name if it has no label."""
-    return _LABELS.get(name, name)
-
-
-def samples_of(point: Point) -> int:
-    """Samples of a point's dataset; NotTestable if unknown."""
-    if not point.samples:
-        raise NotTestable(f"{point.id}: the size of its dataset is not known.")
-    return int(point.samples)
+    return QUANTITIES.get(name, name)
 
 
 # --- a quantity of several points ---------------------------------------------------------------------
 
 
-def values(points: Sequence[Point], name: str) -> Numbers:
+def quantities(points: Points, name: str) -> Numbers:
+    """A quantity of each point, whatever the origins and scopes of their energies."""
+    if name == PER_SAMPLE:
+        return quantities(points, "energy_kwh").times(1000 / samples_of(points))
+    if name == PER_EPOCH:
+        return quantities(points, "runtime_h").times(1 / points["epochs"].to_numpy(float))
+    if is_of_power(name):
+        refuse_estimates(points)
+    identity = ["configuration", "model", "phase", "n_repeats", "energy_origin"]
+    identity += ["chance", "unlike", "varies_seeds"]
+    parts = ["mean", "sd", "pool", "pool_df"]
+    rows = points[identity + [f"{name}_{part}" for part in parts]].set_axis(
+        identity + parts, axis=1
+    )
+    numbers = [quantity(point, name) for point in rows.itertuples()]
+    if is_of_energy(name):
+        for at, origin in enumerate(points["energy_origin"]):
+            if origin in ORIGINS:
+                numbers[at] = _with_estimate(numbers[at], points.iloc[at], name)
+            numbers[at] = replace(numbers[at], origins=frozenset([str(origin)]))
+    return joined(numbers)
+
+
+def values(points: Points, name: str) -> Numbers:
     """A quantity of each point; NotTestable names what is unknown, or that energies are unlike."""
     column = "energy_kwh" if name == PER_SAMPLE else name
-    if missing := [str(point.gpus) for point in points if point.mean(column) is None]:
-        raise NotTestable(f"The {label_of(column)} is not known at n = {', '.join(missing)}.")
+    missing = points[f"{column}_mean"].isna()
+    if missing.any():
+        counts = ", ".join(map(str, points["gpus"][missing]))
+        raise NotTestable(f"The {label_of(column)} is not known at n = {counts}.")
     if is_of_energy(name):
         refuse_unlike(points)
     return quantities(points, name)
 
 
-def quantities(points: Iterable[Point], name: str) -> Numbers:
-    """A quantity of each point, whatever the origins and scopes of their energies."""
-    return joined([quantity(point, name) for point in points])
+def abscissa(points: Points, against: str) -> Numbers:
+    """What a quantity is held against: a column, n, samples, or the logarithm of either."""
+    known = {"n": points["gpus"], "samples": points["dataset_samples"]}
+    name = against.removeprefix("log2 ")
+    if name not in known:
+        return values(points, against)
+    x = samples_of(points) if name == "samples" else points["gpus"].to_numpy(float)
+    return exact(x if against == name else np.log2(x))
 
 
-def logarithms(points: Sequence[Point], name: str) -> Numbers:
-    """Logarithms of a quantity of each point; NotTestable if one is not positive."""
-    return positive(values(points, name)).logarithms()
+def samples_of(points: Points) -> Floats:
+    """Samples of each point's dataset; NotTestable if they are unknown."""
+    samples = points["dataset_samples"].to_numpy(float)
+    for id_ in points["configuration"][~(samples > 0)]:
+        raise NotTestable(f"{id_}: the size of its dataset is not known.")
+    return samples
 
 
 def positive(numbers: Numbers) -> Numbers:
@@ -181,24 +173,41 @@ def log_contrast(two: Numbers) -> Numbers:
     return positive(two).logarithms().contrast([1, -1])
 
 
-def log_ratio(top: Point, bottom: Point, name: str) -> Numbers:
-    """Logarithm of the ratio of two points' quantities."""
-    return log_contrast(quantities((top, bottom), name))
-
-
 def mean_of(numbers: Numbers) -> Numbers:
     """Mean of independent numbers."""
     return numbers.contrast(np.full(len(numbers), 1 / len(numbers)))
 
 
-def doublings(points: Sequence[Point]) -> Floats:
-    """Values of log2 n of points."""
-    return np.log2([float(point.gpus) for point in points])
+def in_common(points: Points) -> tuple[Floats, str]:
+    """Factors that take energies to the device kinds that all of them measured, and a remark on these.
+
+    An energy over several kinds has the relative spread of the total: both are of the same runs. NotTestable
+    for several origins, and if energies of unequal scope are not known by kind.
+    """
+    refuse_several("origins", points["energy_origin"])
+    scopes = [str(scope) for scope in points["energy_scope"]]
+    if len(set(scopes)) == 1:
+        return np.ones(len(points)), ""
+    kinds = [kind for kind in DEVICE_KINDS if all(kind in s.split("+") for s in scopes)]
+    parts = points[[f"{kind}_energy_kwh_mean" for kind in kinds]].sum(axis=1, skipna=False)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = parts.to_numpy() / points["energy_kwh_mean"].to_numpy()
+    shares = np.where([scope == "+".join(kinds) for scope in scopes], 1.0, shares)
+    if not kinds or not np.isfinite(shares).all():
+        raise NotTestable(
+            f"The energies are of unequal scope ({'; '.join(sorted(set(scopes)))}), and what all of them "
+            "have is not known apart; memory is 4 to 6 % of the energy on A100 (B03), which such a "
+            "comparison would take for a difference of the devices."
+        )
+    return shares, f" (over {'+'.join(kinds)}, which all have)"
 
 
-def refuse_estimates(points: Iterable[Point]) -> None:
+# --- points that cannot be compared, or are too few ------------------------------------------------------
+
+
+def refuse_estimates(points: Points) -> None:
     """Refuse (NotTestable) a power, or a ratio of energy to time, that only rated powers make."""
-    ids = list(dict.fromkeys(point.id for point in points if point.origin == "estimated"))
+    ids = list(points["configuration"][points["energy_origin"] == "estimated"])
     if ids:
         more = f" (and of {len(ids) - 1} more)" if ids[1:] else ""
         raise NotTestable(
@@ -207,105 +216,38 @@ def refuse_estimates(points: Iterable[Point]) -> None:
         )
 
 
-def refuse_unlike(points: Sequence[Point]) -> None:
+def refuse_unlike(points: Points) -> None:
     """Refuse (NotTestable) to compare energies of several origins or scopes."""
-    refuse_several("origins", {str(point.origin) for point in points})
-    refuse_several("scopes", {str(point.scope) for point in points})
+    refuse_several("origins", points["energy_origin"])
+    refuse_several("scopes", points["energy_scope"])
 
 
-def refuse_several(what: str, several: set[str]) -> None:
+def refuse_several(what: str, kinds: Iterable[Any]) -> None:
     """Refuse (NotTestable) to compare energies that are not all of one kind."""
+    several = sorted(set(map(str, kinds)))
     if len(several) > 1:
-        named = ", ".join(sorted(several))
-        raise NotTestable(f"Energies of several {what} ({named}) are not compared.")
+        raise NotTestable(f"Energies of several {what} ({', '.join(several)}) are not compared.")
 
 
-def energies_alike(points: Sequence[Point]) -> tuple[Numbers, str]:
-    """Energies of points in kWh over the device kinds that all have, and a remark on their scope.
-
-    An energy over several kinds has the relative spread of the total: both are of the same runs. NotTestable
-    for several origins, an unknown energy, or an unknown part of totals of unequal scope.
-    """
-    refuse_several("origins", {str(point.origin) for point in points})
-    totals = quantities(points, "energy_kwh")
-    scopes = {point.scope or "unknown" for point in points}
-    if len(scopes) == 1:
-        return totals, ""
-    kinds = [kind for kind in DEVICE_KINDS if all(kind in s.split("+") for s in scopes)]
-    if len(kinds) == 1:
-        return quantities(points, f"{kinds[0]}_energy_kwh"), f" (over {kinds[0]}, which all have)"
-    shares = [share_of_kinds(point, kinds) for point in points]
-    if None in shares:
-        raise NotTestable(
-            f"The energies are of unequal scope ({'; '.join(sorted(scopes))}), and what all of them have is "
-            "not known apart; memory is 4 to 6 % of the energy on A100 (B03), which such a comparison "
-            "would take for a difference of the devices."
-        )
-    return totals.times(np.array(shares, float)), f" (over {'+'.join(kinds)}, which all have)"
-
-
-def share_of_kinds(point: Point, kinds: Sequence[str]) -> float | None:
-    """Share of device kinds in a point's energy; null if it is not known."""
-    if point.scope == "+".join(kinds):
-        return 1.0
-    parts, total = [point.mean(f"{kind}_energy_kwh") for kind in kinds], point.mean("energy_kwh")
-    known = [part for part in parts if part is not None]
-    return math.fsum(known) / total if total and known and len(known) == len(parts) else None
-
-
-# --- points that checks ask for -----------------------------------------------------------------------
-
-
-def grouped(points: Iterable[Point], key: Callable[[Point], str]) -> dict[str, list[Point]]:
-    """Points by a key, in their order."""
-    groups: dict[str, list[Point]] = {}
-    for point in points:
-        groups.setdefault(key(point), []).append(point)
-    return groups
-
-
-def enough(points: Sequence[Point], what: str, min_points: int = MINIMUM_POINTS) -> Sequence[Point]:
-    """Check that a trend can be seen in points; NotTestable for too few."""
-    if len(points) < min_points:
-        counts = f" (n = {', '.join(str(point.gpus) for point in points)})" if points else ""
-        raise NotTestable(
-            f"{what}: known at {len(points)} of the {min_points} points that are needed{counts}; "
-            f"{min_points - len(points)} more needed."
-        )
-    return points
-
-
-def known(line: Line, *names: str, at_least: int = 0, min_points: int = 3) -> Sequence[Point]:
-    """At least `min_points` points of a line that know these quantities, with n ≥ `at_least`.
-
-    NotTestable for too few, or where energies are of several origins or scopes.
-    """
-    points = line.having(*names, at_least=at_least)
+def known(points: Points, title: str, *names: str, min_points: int = 3) -> Points:
+    """Points that know these quantities; NotTestable for fewer than `min_points`, or unlike energies."""
+    points = points.dropna(subset=[f"{name}_mean" for name in names])
     if any(map(is_of_power, names)):
         refuse_estimates(points)
-    above = f" at n ≥ {at_least}" if at_least else ""
-    enough(points, f"{line.title}: {', '.join(map(label_of, names))}{above}", min_points)
+    if len(points) < min_points:
+        counts = f" (n = {', '.join(map(str, points['gpus']))})" if len(points) else ""
+        raise NotTestable(
+            f"{title}: {', '.join(map(label_of, names))} known at {len(points)} of the {min_points} points "
+            f"that are needed{counts}; {min_points - len(points)} more needed."
+        )
     if any(map(is_of_energy, names)):
         refuse_unlike(points)
     return points
 
 
-def pretrainings(evidence: Evidence, device: str) -> list[Point]:
-    """FourCastNet's pre-trainings on a device."""
-    wanted = (MODEL, "pretrain", device)
-    return [p for p in evidence.points if (p.model, p.phase, p.device) == wanted]
-
-
-def as_in_paper(point: Point, epochs: int | None = None) -> Point:
-    """Check that a point was trained as in the paper (see `unlike_paper`); else NotTestable."""
-    if other := unlike_paper(point, epochs):
-        raise NotTestable(f"{point.id} was not trained as in the paper: {', '.join(other)}.")
-    return point
-
-
-def in_paper(line: Line) -> Sequence[Point]:
-    """Points of a line that were trained as in the paper; NotTestable without any."""
-    points = [point for point in line.points if not unlike_paper(point)]
-    if not points:
-        as_in_paper(line.points[0])
+def require_paper(points: Points) -> Points:
+    """Check that points were trained as in the paper; NotTestable names what differs."""
+    for id_, differences in points["unlike"].items():
+        if differences:
+            raise NotTestable(f"{id_} was not trained as in the paper: {differences}.")
     return points

@@ -11,7 +11,7 @@ from scalewatt.claims.evidence import PAPER_DEVICES, Evidence
 from scalewatt.claims.outcomes import Outcome, Rule, all_of, attempt, exactly, rule_in
 from scalewatt.claims.reference_tables import BY_CONSTRUCTION, Check, NotTestable
 from scalewatt.claims.settings import all_say, specs_of
-from scalewatt.results.tables.published import SOCKETS_PER_NODE as SOCKETS
+from scalewatt.results.tables.published import SOCKETS_PER_NODE
 
 RUN_RULES: dict[str, Rule] = {}
 """The rules by the name that the table calls them."""
@@ -21,11 +21,8 @@ WORK = (
 )
 
 
-def _origins(runs: pd.DataFrame) -> list[str]:
-    return [str(origin) for origin in runs["energy_origin"].dropna().unique()]
-
-
-# --- work, and sums by construction ---------------------------------------------------------------
+def _origins(runs: pd.DataFrame) -> frozenset[str]:
+    return frozenset(map(str, runs["energy_origin"].dropna().unique()))
 
 
 @rule_in(RUN_RULES)
@@ -37,10 +34,8 @@ def work(evidence: Evidence, check: Check) -> Outcome:
     """
     runs = evidence.runs.dropna(subset=["dataset_samples", "updates"])
     if is_planned := runs.empty:
-        planned = [
-            {name: getattr(spec, name, None) for name in WORK} for spec in specs_of(evidence)
-        ]
-        runs = pd.DataFrame(planned)
+        specs = specs_of(evidence)
+        runs = pd.DataFrame([{name: getattr(spec, name) for name in WORK} for spec in specs])
     stops = (runs["protocol"] == TARGET_PROTOCOL).fillna(False).astype(bool)
     if is_planned and stops.any():
         raise NotTestable("How many samples a training takes to its target is not planned.")
@@ -52,14 +47,13 @@ def work(evidence: Evidence, check: Check) -> Outcome:
     batches = (off / (runs["epochs"] * runs["global_batch_size"]).astype("float64")).dropna().abs()
     if batches.empty:
         raise NotTestable("No finished run says how many samples it trained on.")
-    last = batches.index[batches == batches.max()][-1]
-    most, where = float(batches.max()), runs.loc[last, "configuration"]
+    most, where = max(zip(batches.astype(float), runs["configuration"][batches.index], strict=True))
     source = "as planned by the specs" if is_planned else "of finished runs"
     return exactly(
-        most < check.high,
+        most < check.bounds[1],
         most,
         f"Updates · replicas · LBS, {source}, differs from each run's samples by at most {most:.3f} "
-        f"batches an epoch ({where}; compared: {len(batches)}), expected less than {check.high:g}.",
+        f"batches an epoch ({where}; compared: {len(batches)}), expected less than {check.bounds[1]:g}.",
     )
 
 
@@ -69,16 +63,13 @@ def by_construction(evidence: Evidence, check: Check) -> Outcome:
 
     `quantity` names the columns of runs, `least` how many runs of a configuration it takes.
     """
-    names = check.quantity.split(";")
+    names, least = check.quantity.split(";"), int(check.least or 1)
     runs = evidence.runs.dropna(subset=names)
-    runs = runs[runs.groupby("configuration")["repeat"].transform("size") >= int(check.least or 1)]
+    runs = runs[runs.groupby("configuration")["repeat"].transform("size") >= least]
     if runs.empty:
         columns = " and ".join(names)
-        raise NotTestable(f"No configuration has {check.least or 1} finished runs with {columns}.")
-    return Outcome(BY_CONSTRUCTION, None, f"{check.text}.", origins=frozenset(_origins(runs)))
-
-
-# --- sockets ------------------------------------------------------------------------------------
+        raise NotTestable(f"No configuration has {least} finished runs with {columns}.")
+    return Outcome(BY_CONSTRUCTION, None, f"{check.text}.", origins=_origins(runs))
 
 
 @rule_in(RUN_RULES)
@@ -92,8 +83,8 @@ def nodes(evidence: Evidence, check: Check) -> Outcome:
     runs = evidence.runs[evidence.runs["device"].isin(PAPER_DEVICES)]
     return all_of(
         [
-            attempt("gpus", all_say, "GPUs of a node", gpus, full),
-            attempt("sockets", _sockets, runs, sockets),
+            attempt("", all_say, "GPUs of a node", gpus, full),
+            attempt("", _sockets, runs, sockets),
         ]
     )
 
@@ -101,24 +92,18 @@ def nodes(evidence: Evidence, check: Check) -> Outcome:
 @rule_in(RUN_RULES)
 def whole_node(evidence: Evidence, check: Check) -> Outcome:
     """Check whether runs on a part of a node count all its sockets: as many as runs that hold the whole."""
-    runs = evidence.runs[evidence.runs["model"] == check.model]
-    held = {device: evidence.gpus_per_node(device) for device in runs["device"].unique()}
-    runs = runs[runs["gpus"] < runs["device"].map(held).astype("float64")]
+    every = evidence.runs
+    held = every["device"].map(evidence.gpus_per_node).astype("float64")
+    runs = every[(every["model"] == check.model) & (every["gpus"] < held)]
     if runs.empty:
         raise NotTestable("No finished run of ResNet50 on fewer GPUs than a node has.")
-    return all_of(
-        attempt(device, _sockets, runs[runs["device"] == device], _all_sockets(evidence, device))
-        for device in sorted(runs["device"].unique())
-    )
-
-
-def _all_sockets(evidence: Evidence, device: str) -> int:
-    """Sockets of a node: the paper's, elsewhere those of runs that hold all GPUs of a node."""
-    if device in PAPER_DEVICES:
-        return SOCKETS
-    runs = evidence.runs[evidence.runs["device"] == device]
-    whole = runs[runs["gpus"] >= evidence.gpus_per_node(device)]
-    return max((sockets for _, sockets in _counted_sockets(whole)), default=1)
+    parts = []
+    for device, on_device in runs.groupby("device"):
+        whole = _counted_sockets(every[(every["device"] == device) & (every["gpus"] >= held)])
+        sockets = max((count for _, count in whole), default=1)
+        wanted = SOCKETS_PER_NODE if device in PAPER_DEVICES else sockets
+        parts.append(attempt(str(device), _sockets, on_device, wanted))
+    return all_of(parts)
 
 
 def _sockets(runs: pd.DataFrame, wanted: int) -> Outcome:
@@ -128,7 +113,7 @@ def _sockets(runs: pd.DataFrame, wanted: int) -> Outcome:
     if not known:
         raise NotTestable("Sockets a node: no finished run has CPU energy.")
     outcome = all_say("sockets in the CPU energy of a node", wanted, known, "runs")
-    return replace(outcome, origins=frozenset(_origins(runs)))
+    return replace(outcome, origins=_origins(runs))
 
 
 def _counted_sockets(runs: pd.DataFrame) -> list[tuple[str, int]]:
@@ -140,34 +125,26 @@ def _counted_sockets(runs: pd.DataFrame) -> list[tuple[str, int]]:
     return list(zip(known["configuration"], sockets, strict=True))
 
 
-# --- metric and memory ------------------------------------------------------------------------------
-
-
 @rule_in(RUN_RULES)
 def metric(evidence: Evidence, check: Check) -> Outcome:
     """Check whether the metric of a model's points is this one."""
-    known = [
-        point
-        for point in evidence.points
-        if point.model == check.model and point.mean("metric_last") is not None
-    ]
-    if not known:
+    points = evidence.points
+    known = points[(points["model"] == check.model) & points["metric_last_mean"].notna()]
+    if known.empty:
         raise NotTestable("No finished run of ResNet50 has a metric.")
-    return all_say(check.text, check.exact_value, [(p.id, p.row[check.quantity]) for p in known])
+    return all_say(check.text, check.exact_value, list(known[check.quantity].items()))
 
 
 @rule_in(RUN_RULES)
 def no_ram(evidence: Evidence, check: Check) -> Outcome:
     """Check whether RAM energy is missing on a device, not 0, and the scope of the total says so."""
-    known = [p for p in evidence.points if p.device == check.device and p.scope is not None]
-    if not known:
+    points = evidence.points
+    known = points[(points["device"] == check.device) & points["energy_scope"].notna()]
+    if known.empty:
         raise NotTestable(f"No finished run on {check.device}.")
-    with_ram = [
-        point.id
-        for point in known
-        if point.mean(check.quantity) is not None or "ram" in point.scope.split("+")
-    ]
-    if with_ram:
-        return exactly(False, with_ram[0], f"{with_ram[0]} on {check.device} has energy of RAM.")
+    has_ram = known[f"{check.quantity}_mean"].notna()
+    has_ram |= known["energy_scope"].map(lambda scope: "ram" in scope.split("+")).astype(bool)
+    for id_ in known.index[has_ram]:
+        return exactly(False, id_, f"{id_} on {check.device} has energy of RAM.")
     sentence = f"Energy of RAM is null and outside of the scope on {check.device} ({len(known)})."
     return exactly(True, None, sentence)

@@ -6,13 +6,10 @@ Only configurations in series that have a finished run count; of the paper's own
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from itertools import pairwise
-from statistics import median
 from typing import Any
 
-from scalewatt.campaign.campaign_types import VARIED
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.claims.evidence import PAPER_DEVICES, Evidence, Line, Row, Trace
 from scalewatt.claims.outcomes import Outcome, Rule, all_of, attempt, exactly, rule_in
@@ -26,44 +23,38 @@ SAMPLES_PER_GPU = 5004
 """The paper's, where its dataset grows with n; one more or less is rounding."""
 
 
-def specs_of(
-    evidence: Evidence, model: str = "", phase: str = "", device: str = "", mode: str = ""
-) -> list[RunSpec]:
+def specs_of(evidence: Evidence, *description: Any) -> list[RunSpec]:
     """Specs of the configurations in series of this description, each once; commands have none.
 
     NotTestable if the campaign defines none, or no run of these has finished.
     """
-    lines = [line for line in evidence.lines if line.is_of(model, phase, device, mode)]
-    described = " ".join(filter(None, (model, phase, mode, device))) or "a known model"
+    lines = [line for line in evidence.lines if line.is_of(*description)]
+    described = " ".join(filter(None, description)) or "a known model"
     if not _specs(evidence, lines):
         raise NotTestable(f"The campaign defines no configuration of {described}.")
-    specs = _specs(evidence, _begun(evidence, lines))
+    specs = _specs(evidence, _begun(lines))
     if not specs:
         raise NotTestable(f"No finished run of {described}.")
     return specs
 
 
-def _specs(evidence: Evidence, lines: Iterable[Line]) -> list[RunSpec]:
-    series = {} if evidence.campaign is None else evidence.campaign.series
-    ids = dict.fromkeys(
-        id_ for line in lines if line.name in series for id_ in series[line.name].points.values()
-    )
+def _specs(evidence: Evidence, lines: Sequence[Line]) -> list[RunSpec]:
+    ids = dict.fromkeys(id_ for line in lines for id_ in line.ids.values())
     specs = [evidence.specs[id_] for id_ in ids if id_ in evidence.specs]
     return [spec for spec in specs if spec.dataset.get("format") != "command"]
 
 
-def _begun(evidence: Evidence, lines: Iterable[Line]) -> list[Line]:
-    return [line for line in lines if line.points or evidence.published]
+def _begun(lines: Sequence[Line]) -> list[Line]:
+    return [line for line in lines if len(line.points) or line.is_published]
 
 
 def unless_departing(outcome: Outcome, evidence: Evidence, model: str) -> Outcome:
     """Make a contradiction not testable if no training is the paper's: the campaign departs by choice."""
-    lines = _begun(evidence, (line for line in evidence.lines if line.is_of(model)))
     is_of_paper = any(
         spec.device in PAPER_DEVICES
         and spec.protocol == "paper"
         and _training_samples(spec) == FULL_SAMPLES.get(spec.model, -1)
-        for spec in _specs(evidence, lines)
+        for spec in _specs(evidence, _begun([ln for ln in evidence.lines if ln.is_of(model)]))
     )
     if outcome.verdict != CONTRADICTED or is_of_paper:
         return outcome
@@ -117,16 +108,17 @@ DERIVED: Mapping[str, Callable[[RunSpec], Any]] = {
     "grid_degrees": _grid_degrees,
     "starts_from_same_pretraining": _starts_from_pretraining,
 }
-"""What the table names beside paths into specs."""
+"""What the table names besides paths into specs."""
 
 
 def _read(evidence: Evidence, spec: RunSpec, path: str) -> Any:
     """Value at a path such as `settings.momentum`, or a derived one; null if absent."""
     if path in DERIVED:
         return DERIVED[path](spec)
-    if path == "repeats":
-        campaign = evidence.campaign
-        return None if campaign is None else campaign.repeats.get(spec.configuration)
+    if evidence.campaign is not None and path == "repeats":
+        return evidence.campaign.repeats.get(spec.configuration)
+    if evidence.campaign is not None and path == "seeds":
+        return evidence.campaign.configurations[spec.configuration].seeds
     name, *keys = path.split(".")
     value = getattr(spec, name, None)
     for key in keys:
@@ -173,148 +165,109 @@ def _text(value: Any) -> str:
 
 
 @rule_in(SPEC_RULES)
-def all_gpu_counts(evidence: Evidence, check: Check) -> Outcome:
-    """Check whether the GPU counts of the whole campaign are these."""
-    counts = tuple(sorted({spec.gpus for spec in specs_of(evidence)}))
-    sentence = f"The campaign has n = {_text(counts)}; claimed are {_text(check.exact_value)}."
-    return exactly(counts == check.exact_value, _text(counts), sentence)
+def values(evidence: Evidence, check: Check) -> Outcome:
+    """Check whether the specs together have these values of a path, or of several."""
+    specs = specs_of(evidence, *check.series, check.mode)
+    paths = check.quantity.split(";")
+    sets = [tuple(sorted({_read(evidence, each, path) for each in specs})) for path in paths]
+    return _stated(check, sets if len(paths) > 1 else sets[0], len(specs))
 
 
 @rule_in(SPEC_RULES)
-def gpu_counts(evidence: Evidence, check: Check) -> Outcome:
-    """Check whether series have this constant batch size and these GPU counts."""
+def largest(evidence: Evidence, check: Check) -> Outcome:
+    """Check whether the largest value of a path is this one."""
     specs = specs_of(evidence, *check.series, check.mode)
-    size = "LBS" if check.mode.endswith("lbs") else "GBS"
-    sizes = {spec.local_batch_size if size == "LBS" else _gbs(spec) for spec in specs}
-    counts = tuple(sorted({spec.gpus for spec in specs}))
-    value = f"{size} {_text(sorted(map(str, sizes)))}, n = {_text(counts)}"
-    sentence = f"{value}; claimed are {size} {check.batch}, n = {_text(check.exact_value)}."
-    return exactly(sizes == {int(check.batch)} and counts == check.exact_value, value, sentence)
-
-
-def _gbs(spec: RunSpec) -> Any:
-    """The GBS; null if it is not that of all GPUs."""
-    fits = spec.local_batch_size * spec.gpus == spec.global_batch_size
-    return spec.global_batch_size if fits else None
+    return _stated(check, (max(getattr(spec, check.quantity) for spec in specs),), len(specs))
 
 
 @rule_in(SPEC_RULES)
 def constant_gbs(evidence: Evidence, check: Check) -> Outcome:
     """Check whether series at constant GBS have these; Table 1's single points are no series."""
-    lines = [line for line in evidence.lines if line.is_of(*check.series, check.mode)]
-    sizes = {line.constant for line in _begun(evidence, lines) if len(line.planned) > 1}
+    lines = _begun([line for line in evidence.lines if line.is_of(*check.series, check.mode)])
+    sizes = {line.constant for line in lines if len(line.ids) > 1 and line.constant is not None}
     if not sizes:
         raise NotTestable(
             f"No finished pre-training in a series at constant GBS on {check.device}."
         )
-    value = _text(tuple(sorted(size for size in sizes if size is not None)))
-    claimed = check.exact_value
-    sentence = f"Series at constant GBS on {check.device}: {value}; claimed: {_text(claimed)}."
-    return exactly(sizes == set(claimed), value, sentence)
+    return _stated(check, tuple(sorted(sizes)), len(lines))
 
 
-@rule_in(SPEC_RULES)
-def largest_setting(evidence: Evidence, check: Check) -> Outcome:
-    """Check whether the largest value of a path is this one."""
-    specs = specs_of(evidence, *check.series, check.mode)
-    largest = max(getattr(spec, check.quantity) for spec in specs)
-    claimed = check.exact_value
-    sentence = f"The largest {check.text} is {largest} (configurations: {len(specs)}); claimed is {claimed}."
-    return exactly(largest == claimed, str(largest), sentence)
-
-
-@rule_in(SPEC_RULES)
-def repeats_of_one_seed(evidence: Evidence, check: Check) -> Outcome:
-    """Check whether every configuration is repeated so often, all with one seed."""
-    specs = specs_of(evidence, *check.series, check.mode)
-    seeds = {spec.seed for spec in specs}
-    if None in seeds:
-        raise NotTestable("Repeats with one seed: the seed is not known of all configurations.")
-    configurations = {} if evidence.campaign is None else evidence.campaign.configurations
-    if any(configurations[spec.configuration].seeds == VARIED for spec in specs):
-        return exactly(False, VARIED, "Repeats have seeds of their own; one is claimed.")
-    if len(seeds) > 1:
-        named = _text(sorted(map(str, seeds)))
-        return exactly(False, named, f"Seeds are {named}; one is claimed.")
-    return spec(evidence, check)
+def _stated(check: Check, stated: Any, count: int) -> Outcome:
+    """Compare values with those that are claimed, in the words of the check's text."""
+    wanted = check.exact_value
+    parts = stated if isinstance(stated, list) else [stated]
+    value, claimed = (
+        check.text.format(*map(_text, each)) if "{" in check.text else _text(each[0])
+        for each in (parts, wanted if isinstance(stated, list) else [wanted])
+    )
+    holds = tuple(parts) == wanted if isinstance(stated, list) else stated == wanted
+    what = "" if "{" in check.text else f"{check.text[:1].upper()}{check.text[1:]}: "
+    return exactly(holds, value, f"{what}{value} (of {count}); claimed: {claimed}.")
 
 
 @rule_in(SPEC_RULES)
 def sampling_period(evidence: Evidence, check: Check) -> Outcome:
     """Check whether the specs say this period, and it is that between the samples of figure 5 within 5 %."""
-    traces = [] if averaged_s(evidence) else [t for t in evidence.traces if len(t.time_s) > 2]
 
     def check_trace(trace: Trace) -> Outcome:
-        times = [seconds for seconds in trace.time_s if seconds is not None]
-        period = median(b - a for a, b in pairwise(times))
+        times = trace.powers.index.to_series().dropna()
+        period = float(times.diff().median())
         sentence = f"Median between samples of {trace.row['configuration']} is {period:.3f} s."
         return exactly(abs(period - check.exact_value) <= check.most, period, sentence)
 
-    parts = [attempt(trace.row["configuration"], check_trace, trace) for trace in traces]
-    return all_of([("specs", spec(evidence, check)), *parts])
+    sampled = [] if averaged_s(evidence) else [t for t in evidence.traces if len(t.powers) > 2]
+    parts = [attempt(trace.row["configuration"], check_trace, trace) for trace in sampled]
+    return all_of([("", spec(evidence, check)), *parts])
 
 
 # --- provenance ---------------------------------------------------------------------------------
 
 
-def _model(evidence: Evidence, configuration: str) -> str:
-    spec = evidence.specs.get(configuration)
-    return "" if spec is None else spec.model
+def _recorded(evidence: Evidence, check: Check) -> list[tuple[str, str, Row]]:
+    """Names, models and provenances of finished runs of the check's model; NotTestable without any."""
+    specs = evidence.specs
+    runs = [
+        (f"{id_}/{repeat}", specs[id_].model if id_ in specs else "", recorded)
+        for (id_, repeat), recorded in evidence.provenance.items()
+    ]
+    runs = [run for run in runs if check.model in ("", run[1])]
+    if not runs:
+        raise NotTestable(f"No finished run of {check.model or 'any model'} has provenance.")
+    return runs
 
 
 @rule_in(SPEC_RULES)
 def provenance(evidence: Evidence, check: Check) -> Outcome:
     """Check whether every run's provenance has these values."""
-    runs = {
-        f"{id_}/{repeat}": recorded
-        for (id_, repeat), recorded in evidence.provenance.items()
-        if check.model in ("", _model(evidence, id_))
-    }
-    if not runs:
-        raise NotTestable(f"No finished run of {check.model or 'any model'} has provenance.")
+    runs = _recorded(evidence, check)
     parts = []
     for name, wanted in zip(check.quantity.split(";"), check.exact_value, strict=True):
-        stated = [(run, recorded.get(name)) for run, recorded in runs.items()]
-        parts.append(attempt(name, all_say, name, wanted, stated, "runs"))
+        stated = [(run, recorded.get(name)) for run, _, recorded in runs]
+        parts.append(attempt("", all_say, name, wanted, stated, "runs"))
     return all_of(parts)
 
 
 @rule_in(SPEC_RULES)
 def versions(evidence: Evidence, check: Check) -> Outcome:
-    """Check whether every run's provenance has these versions of software; deviations are named."""
-    runs = evidence.provenance
-    if not runs:
-        raise NotTestable("No finished run says which software it was made with.")
-    deviating, unknown = dict[str, None](), dict[str, None]()
-    for (id_, _), recorded in runs.items():
-        for name, wanted in check.exact_value.items():
-            if isinstance(wanted, dict):
-                wanted = wanted.get(_model(evidence, id_), "")
+    """Check whether every run's provenance has these versions of software; of some each model has its own."""
+    runs = _recorded(evidence, check)
+    parts = []
+    for name, wanted in check.exact_value.items():
+        claimed = " or ".join(wanted.values()) if isinstance(wanted, dict) else wanted
+        stated = []
+        for run, model, recorded in runs:
+            number = wanted.get(model, "") if isinstance(wanted, dict) else wanted
             version = _version(recorded, name)
-            if version is None:
-                unknown[name] = None
-            elif wanted and not re.fullmatch(rf"{re.escape(wanted)}([.+].*)?", version):
-                # The version of another MPI begins with that one's name.
-                is_number = version[:1].isdigit()
-                other = f"{name} {version}" if is_number else f"{version}"
-                deviating[f"{other} in place of {wanted if is_number else f'{name} {wanted}'}"] = (
-                    None
-                )
-    if deviating:
-        named = ", ".join(deviating)
-        return exactly(False, named, f"Recorded deviations: {named}.")
-    if unknown:
-        raise NotTestable(f"Not every provenance says the version of {', '.join(unknown)}.")
-    return exactly(True, None, f"All versions are the paper's (runs: {len(runs)}).")
+            # A version may go on, as 2.7.0+cu126 does.
+            fits = version and re.fullmatch(rf"{re.escape(number)}([.+].*)?", version)
+            stated.append((run, claimed if fits or not number else version))
+        parts.append(attempt("", all_say, name, claimed, stated, "runs"))
+    return all_of(parts)
 
 
 def _version(recorded: Row, name: str) -> str | None:
     """Version of a package; MPI's and CUDA's as the program saw them."""
-    if name == "CUDA":
-        cuda: str | None = recorded.get("cuda")
-        return cuda
-    if name == "Open MPI":
-        mpi = recorded.get("mpi")
-        return None if mpi is None else re.sub(r"^Open MPI v?", "", mpi.split(",")[0])
     packages: Mapping[str, str | None] = recorded.get("packages") or {}
-    return packages.get(name)
+    cuda, mpi = recorded.get("cuda"), recorded.get("mpi")
+    known = {"CUDA": cuda, "Open MPI": mpi and re.sub(r"^Open MPI v?", "", mpi.split(",")[0])}
+    return known[name] if name in known else packages.get(name)

@@ -3,45 +3,38 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import combinations, islice, pairwise, takewhile
+from itertools import combinations, pairwise, takewhile
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy.special import fdtrc
 
-from scalewatt.claims.evidence import Evidence, Line, Point
+from scalewatt.claims.evidence import Evidence, Line, Points
 from scalewatt.claims.outcomes import (
-    CHANGE,
-    PART,
-    PLAIN,
-    RATIO,
     Outcome,
     Tests,
     above,
     against,
     all_of,
-    beside_one,
     decide,
     exactly,
+    ratios,
     rule_in,
     shown,
     shown_in_order,
-    tests,
 )
 from scalewatt.claims.quantities import (
-    doublings,
+    abscissa,
     log_contrast,
-    log_ratio,
-    logarithms,
     mean_of,
     mean_of_runs,
     positive,
     published_source,
     quantities,
-    quantity,
     refuse_estimates,
     samples_of,
     values,
@@ -49,13 +42,13 @@ from scalewatt.claims.quantities import (
 from scalewatt.claims.reference_tables import (
     BY_CONSTRUCTION,
     CONTRADICTED,
-    SPLIT,
     SUPPORTED,
     UNDECIDED,
     Check,
     NotTestable,
     tolerance_of,
 )
+from scalewatt.results.tables.published import FULL_SAMPLES, GPUS_PER_NODE
 from scalewatt.results.tables.published_spread import Spread, published_spread
 from scalewatt.statistics import (
     LEVEL,
@@ -70,13 +63,9 @@ from scalewatt.statistics import (
     slope_weights,
 )
 
-Points = Sequence[Point]
 SeriesRule = Callable[[Check, Evidence, Line, Points], Outcome]
 SERIES_RULES: dict[str, SeriesRule] = {}
 """The rules by the name that the table calls them."""
-PAPER_GPUS_PER_NODE = 4
-BENDS = (4, 3)
-"""Points at the beginning and at the end whose slopes are compared (F04)."""
 PUBLISHED_RUNS = {"resnet50": 5, "fourcastnet": 1}
 """Runs that a number of the paper is of, but for the probe's PROBE_RUNS."""
 PROBE_RUNS = 3
@@ -84,22 +73,159 @@ ROUNDING = 1e-12
 """Relative distance by which lines through exact points may miss them."""
 
 
-def abscissa(check: Check, points: Points) -> Numbers:
-    """What the quantity is held against; NotTestable for rated powers against GPU hours."""
-    if check.against == "n":
-        return exact([float(point.gpus) for point in points])
-    if check.against == "log2 n":
-        return exact(doublings(points))
-    if check.against == "samples":
-        return exact([float(samples_of(point)) for point in points])
-    if check.against == "gpu_hours":
+# --- a number of the paper ------------------------------------------------------------------------
+
+
+def compared(check: Check, line: Line, label: str, number: Numbers) -> Tests:
+    """Test of a number against the claimed one, by their ratio or difference.
+
+    The paper's number has the interval of as many runs as it is of. Published points are of the same runs as
+    the number in the text: there its spread does not count again.
+    """
+    target, room, is_relative = check.target
+    paper = exact(target)
+    spread = None if line.is_published else published_spread(check.model, check.quantity)
+    if spread is not None:
+        runs = PROBE_RUNS if check.scope == "probe" else PUBLISHED_RUNS[check.model]
+        square = (spread.relative * target) ** 2 / runs
+        source = published_source(check.model)
+        paper = estimate(target, source, square, spread.freedom, 0.0, square)
+    both, value = joined([number, paper]), float(number.values[0])
+    label, stated = (
+        f"{words} {check.unit}".rstrip() for words in (f"{label}, {shown(value)}", shown(target))
+    )
+    if is_relative and value > 0:
+        label = f"{label}, over the paper's {stated}"
+        return ratios(label, log_contrast(both), 1 - room, 1 + room, stated=value)
+    room = room * target if is_relative else room
+    less, label = both.contrast([1, -1]), f"{label}, less the paper's {stated},"
+    return Tests(label, less, -room, room, unit=check.unit, stated=value)
+
+
+def of_the_same_runs(check: Check, label: str, number: float, origins: frozenset[str]) -> Outcome:
+    """No test: the published number is compared with itself."""
+    sentence = f"{label} is {shown(number)} {check.unit}".rstrip()
+    detail = f"{sentence}: the claimed number is of the same runs."
+    return Outcome(BY_CONSTRUCTION, number, detail, origins=origins)
+
+
+@rule_in(SERIES_RULES)
+def value(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+    """Check whether the mean over the points, which may be a single one, is the paper's."""
+    number = mean_of(values(points, check.quantity))
+    label = check.text.format(n=points["gpus"].iloc[0], count=len(points))
+    if line.is_published and check.stated_in:
+        return of_the_same_runs(check, label, float(number.values[0]), number.origins)
+    return decide(compared(check, line, label, number))
+
+
+@rule_in(SERIES_RULES)
+def each(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+    """Check whether the quantity of every point is the paper's."""
+    numbers = values(points, check.quantity)
+    labels = [f"{check.text} at n = {n}" for n in points["gpus"]]
+    return decide(*(compared(check, line, label, numbers[[at]]) for at, label in enumerate(labels)))
+
+
+@rule_in(SERIES_RULES)
+def share_of_cpu(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+    """Check whether the share of CPU energy is the paper's; if RAM is unknown with 0 and `margin` of it."""
+    label = check.text.format(n=points["gpus"].iloc[0])
+    if points[f"{check.quantity}_mean"].notna().all():
+        return decide(compared(check, line, label, values(points, check.quantity)))
+    cpu, gpu = (positive(quantities(points, name)) for name in ("cpu_energy_kwh", "gpu_energy_kwh"))
+    share = float(cpu.values[0] / (cpu.values[0] + gpu.values[0]))
+    spread = math.hypot(*(float(kind.spreads[0] / kind.values[0]) for kind in (cpu, gpu)))
+    relative = Spread((1 - share) * spread, max(round(float(cpu.freedom[0])), 1))
+    source, runs = Source("share", words=cpu.words(0)), int(points["n_repeats"].iloc[0])
+
+    def with_ram(ram: float) -> Tests:
+        number = mean_of_runs(share * (1 - ram), relative, source, runs)
+        return compared(check, line, f"{label}, were that of RAM {100 * ram:g} %", number)
+
+    return replace(decide(with_ram(0.0), with_ram(check.most)), origins=cpu.origins)
+
+
+# --- ratios and slopes against bounds -------------------------------------------------------------
+
+
+@rule_in(SERIES_RULES)
+def ratio(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+    """Check whether the ratios of the points that `against` names are within the bounds."""
+    pairs = _pairs(check.against, line, [int(n) for n in points["gpus"]])
+    points = points[points["gpus"].isin({n for pair in pairs for n in pair})]
+    if "node" in check.against:
+        if line.node != GPUS_PER_NODE:
+            raise NotTestable(
+                f"{line.device}: the bounds are for nodes of {GPUS_PER_NODE} GPUs; they have {line.node}."
+            )
         refuse_estimates(points)
-    return values(points, check.against)
+    rows = {n: row for n, row in zip(points["gpus"], np.eye(len(points)), strict=True)}
+    numbers = positive(values(points, check.quantity)).logarithms()
+    logarithms = numbers.contrast([rows[top] - rows[bottom] for top, bottom in pairs])
+    labels = [check.text.format(top=top, bottom=bottom) for top, bottom in pairs]
+    if line.is_published and check.stated_in:
+        number = math.exp(float(logarithms.values[0]))
+        return of_the_same_runs(check, labels[0], number, logarithms.origins)
+    return decide(ratios(labels, logarithms, *check.bounds, strict=check.is_sign))
+
+
+def _pairs(against: str, line: Line, counts: Sequence[int]) -> list[tuple[int, int]]:
+    """GPU counts `top/bottom` of the ratios; NotTestable names what is missing."""
+    top, bottom = (_counts(word, line, counts) for word in against.split("/"))
+    wanted = dict.fromkeys([*top, *bottom])
+    if missing := [str(n) for n in wanted if n not in counts]:
+        raise NotTestable(
+            f"{line.title}: no finished run with {' or '.join(missing)} GPUs; {len(missing)} more needed."
+        )
+    return [(a, b) for a in top for b in bottom]
+
+
+def _counts(word: str, line: Line, counts: Sequence[int]) -> list[int]:
+    """The GPU counts that a word means: 16, node, planned, 4planned, others, first, last, last<=32, …
+
+    `planned` is the smallest of the series, with results or without.
+    """
+    if word == "others":
+        return list(counts[1:])
+    if parts := re.fullmatch(r"(\d*)(planned|node)", word):
+        times, what = parts.groups()
+        return [int(times or 1) * (line.node if what == "node" else min(line.ids))]
+    if word.isdigit():
+        return [int(word)]
+    end, sign, bound = re.fullmatch(r"(first|last)(<=|>)?(\d*)", word).groups()  # type: ignore[union-attr]
+    fitting = [n for n in counts if not sign or (n <= int(bound)) == (sign == "<=")]
+    if not fitting:
+        raise NotTestable(f"{line.title}: no point with n {sign} {bound}; 1 more needed.")
+    return [fitting[0 if end == "first" else -1]]
+
+
+@rule_in(SERIES_RULES)
+def least_at_node(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+    """Check whether the quantity is least where a run holds all GPUs of one node."""
+    counts, node = points["gpus"], line.node
+    if node == 1:
+        raise NotTestable(f"{line.device}: a node has one GPU, so that no CPU of it is in excess.")
+    if not (counts.eq(node).any() and counts.lt(node).any() and counts.gt(node).any()):
+        raise NotTestable(
+            f"{line.title}: points with {node} GPUs, with fewer and with more are needed; there are n = "
+            f"{', '.join(map(str, counts))}."
+        )
+    numbers, is_node = quantities(points, check.quantity), counts.eq(node).to_numpy()
+    gaps = numbers.contrast((np.eye(len(points)) - is_node)[~is_node])
+    labels = [f"the energy at n = {n} less that at {node}" for n in counts[~is_node]]
+    least = float(counts.iloc[int(np.argmin(numbers.values))])
+    return decide(above(labels, gaps, check.unit), value=least)
+
+
+# --- lines and steps ------------------------------------------------------------------------------
 
 
 def slope_along(x: Floats, numbers: Numbers) -> Numbers:
     """Slope of the line through independent numbers; NotTestable where x does not differ."""
-    return numbers.contrast(_slope_weights(x))
+    if len(x) < 2 or np.ptp(x) == 0:
+        raise NotTestable("A line needs two points that differ in x.")
+    return numbers.contrast(slope_weights(x))
 
 
 def slope_with_errors_of(x: Numbers, numbers: Numbers) -> Numbers:
@@ -111,242 +237,14 @@ def slope_with_errors_of(x: Numbers, numbers: Numbers) -> Numbers:
 def slope_change(x: Floats, numbers: Numbers, first: slice, last: slice, times: float) -> Numbers:
     """Slope of the last numbers less `times` that of the first, which may share some of them."""
     weights = np.zeros(len(x))
-    weights[last] += _slope_weights(x[last])
-    weights[first] -= times * _slope_weights(x[first])
+    weights[last] += slope_weights(x[last])
+    weights[first] -= times * slope_weights(x[first])
     return numbers.contrast(weights)
-
-
-def _slope_weights(x: Floats) -> Floats:
-    if len(x) < 2 or np.ptp(x) == 0:
-        raise NotTestable("A line needs two points that differ in x.")
-    return slope_weights(x)
 
 
 def steps_of(count: int) -> Floats:
     """Weights of the steps from each of `count` numbers to the next."""
     return np.eye(count)[1:] - np.eye(count)[:-1]
-
-
-# --- a number of the paper ------------------------------------------------------------------------
-
-
-def compared(check: Check, evidence: Evidence, label: str, number: Numbers) -> Tests:
-    """Test of a number against the claimed one, by their ratio or difference.
-
-    The paper's number has the interval of as many runs as it is of. Published points are of the same runs as
-    the number in the text: there its spread does not count again.
-    """
-    target, room, is_relative = check.target
-    paper = exact(target)
-    spread = None if evidence.published else published_spread(check.model, check.quantity)
-    if spread is not None:
-        runs = PROBE_RUNS if check.scope == "probe" else PUBLISHED_RUNS[check.model]
-        square = (spread.relative * target) ** 2 / runs
-        source = published_source(check.model)
-        paper = estimate(target, source, square, spread.freedom, 0.0, square)
-    both, value = joined([number, paper]), float(number.values[0])
-    label = f"{label}, {shown(value)} {check.unit}".rstrip()
-    stated = f"{shown(target)} {check.unit}".rstrip()
-    if is_relative and value > 0:
-        label = f"{label}, over the paper's {stated}"
-        return tests(label, log_contrast(both), 1 - room, 1 + room, RATIO, stated=[value])
-    room = room * target if is_relative else room
-    label = f"{label}, less the paper's {stated},"
-    return tests(label, both.contrast([1, -1]), -room, room, unit=check.unit, stated=[value])
-
-
-def of_the_same_runs(label: str, number: float, unit: str, origins: frozenset[str]) -> Outcome:
-    """No test: the published number is compared with itself."""
-    sentence = f"{label} is {shown(number)} {unit}".rstrip()
-    detail = f"{sentence}: the claimed number is of the same runs."
-    return Outcome(BY_CONSTRUCTION, number, detail, origins=origins)
-
-
-def _claimed(check: Check, evidence: Evidence, label: str, number: Numbers) -> Outcome:
-    if evidence.published and check.stated_in:
-        return of_the_same_runs(label, float(number.values[0]), check.unit, number.origins)
-    return decide(compared(check, evidence, label, number))
-
-
-@rule_in(SERIES_RULES)
-def value(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the quantity of the only point is the paper's."""
-    (point,) = points
-    number = values(points, check.quantity)
-    return _claimed(check, evidence, check.label(n=point.gpus), number)
-
-
-@rule_in(SERIES_RULES)
-def mean(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the mean over the points is the paper's."""
-    number = mean_of(values(points, check.quantity))
-    return _claimed(check, evidence, check.label(count=len(points)), number)
-
-
-@rule_in(SERIES_RULES)
-def each(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the quantity of every point is the paper's."""
-    numbers = values(points, check.quantity)
-    return decide(
-        *(
-            compared(check, evidence, f"{check.text} at n = {point.gpus}", numbers[[index]])
-            for index, point in enumerate(points)
-        )
-    )
-
-
-@rule_in(SERIES_RULES)
-def share_of_cpu(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the share of CPU energy is the paper's; if RAM is unknown with 0 and `margin` of it."""
-    (point,) = points
-    label = check.label(n=point.gpus)
-    if point.mean(check.quantity) is not None:
-        return decide(compared(check, evidence, label, values(points, check.quantity)))
-    cpu, gpu = (positive(quantity(point, name)) for name in ("cpu_energy_kwh", "gpu_energy_kwh"))
-    share = float(cpu.values[0] / (cpu.values[0] + gpu.values[0]))
-    spread = math.hypot(*(float(kind.spreads[0] / kind.values[0]) for kind in (cpu, gpu)))
-    relative = Spread((1 - share) * spread, max(round(float(cpu.freedom[0])), 1))
-    source = Source("share", words=cpu.words(0))
-
-    def with_ram(ram: float) -> Tests:
-        number = mean_of_runs(share * (1 - ram), relative, source, point.n_repeats)
-        return compared(check, evidence, f"{label}, were that of RAM {100 * ram:g} %", number)
-
-    return replace(decide(with_ram(0.0), with_ram(check.most)), origins=cpu.origins)
-
-
-# --- ratios and slopes against bounds -------------------------------------------------------------
-
-
-def _ends(check: Check, points: Points) -> tuple[str, Numbers]:
-    """Logarithm of the ratio of two points, by default the last over the first."""
-    top, bottom = points[-1], points[0]
-    if check.n == "first/last":
-        top, bottom = bottom, top
-    elif "/" in check.n and check.n != "last/first":
-        top, bottom = points
-    label = check.label(first=points[0].gpus, last=points[-1].gpus)
-    return label, logarithms([top, bottom], check.quantity).contrast([1, -1])
-
-
-@rule_in(SERIES_RULES)
-def ratio(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the ratio of two points is within the bounds."""
-    return decide(tests(*_ends(check, points), *check.bounds, RATIO, check.unit))
-
-
-@rule_in(SERIES_RULES)
-def sign(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the ratio of two points is above or below 1."""
-    return decide(beside_one(*_ends(check, points), check.rises))
-
-
-@rule_in(SERIES_RULES)
-def first_is_least(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the quantity of the smallest n is below (or above) that of every other."""
-    first, *others = points
-    weights = np.eye(len(points))[0] - np.eye(len(points))[1:]
-    ratios = logarithms(points, check.quantity).contrast(weights)
-    labels = [check.label(first=first.gpus, best=point.gpus) for point in others]
-    return decide(beside_one(labels, ratios, check.rises))
-
-
-@rule_in(SERIES_RULES)
-def fall_to_node(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether one GPU's value over a whole node's is within the bounds, given for four GPUs."""
-    single, node = points
-    if node.gpus == 1:
-        raise NotTestable(f"{line.device}: a node has one GPU.")
-    refuse_estimates(points)
-    fall = logarithms([node, single], check.quantity).contrast([-1, 1])
-    label = check.label(node=node.gpus)
-    if evidence.published and check.stated_in:
-        return of_the_same_runs(label, math.exp(float(fall.values[0])), "", fall.origins)
-    low, high = (bound / PAPER_GPUS_PER_NODE * node.gpus for bound in check.bounds)
-    return decide(tests(label, fall, low, high, RATIO))
-
-
-@rule_in(SERIES_RULES)
-def least_at_node(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the quantity is least where a run holds all GPUs of one node."""
-    whole = evidence.gpus_per_node(line.device)
-    if whole == 1:
-        raise NotTestable(
-            f"{line.device}: a node has one GPU, so that none of its CPUs is in excess."
-        )
-    node = line.point_at(whole)
-    if node is None:
-        raise NotTestable(f"{line.title}: no finished run with {whole} GPUs; 1 more needed.")
-    quantity(node, check.quantity)
-    if points[0] is node or points[-1] is node:
-        raise NotTestable(f"{line.title}: a point below and one above {whole} GPUs are needed.")
-    others = [point for point in points if point is not node]
-    numbers = quantities([*others, node], check.quantity)
-    gaps = numbers.contrast(np.hstack([np.eye(len(others)), -np.ones((len(others), 1))]))
-    labels = [f"the energy at n = {point.gpus} less that at {whole}" for point in others]
-    least = [*others, node][int(np.argmin(numbers.values))]
-    return decide(above(labels, gaps, check.unit), value=float(least.gpus))
-
-
-# --- efficiency -----------------------------------------------------------------------------------
-
-
-def efficiencies(first: Point, points: Points) -> Numbers:
-    """Logarithms of GPU hours at n₀ over those at n; exactly 0 for n₀ itself."""
-    return joined([exact(0.0) if p is first else log_ratio(first, p, "gpu_hours") for p in points])
-
-
-@rule_in(SERIES_RULES)
-def lowest_efficiency(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the efficiency is within the bounds at every point up to 32 GPUs."""
-    points = [point for point in points if point.gpus <= SPLIT]
-    if len(points) < check.min_points:
-        raise NotTestable(f"{len(points)} of {check.min_points} points up to {SPLIT} GPUs.")
-    first, *others = points
-    labels = [check.label(first=first.gpus, n=point.gpus) for point in others]
-    return decide(tests(labels, efficiencies(first, others), *check.bounds, RATIO))
-
-
-@rule_in(SERIES_RULES)
-def efficiency_after_quadrupling(
-    check: Check, evidence: Evidence, line: Line, points: Points
-) -> Outcome:
-    """Check whether the efficiency is within the bounds at four times the fewest GPUs of the series."""
-    first = line.planned[0]
-    by_n = {point.gpus: point for point in points}
-    if missing := [str(n) for n in (first, 4 * first) if n not in by_n]:
-        raise NotTestable(
-            f"The sentence is about going from {first} to {4 * first} GPUs; no run time is known with "
-            f"{' and '.join(missing)}."
-        )
-    label = f"Efficiency from {first} to {4 * first} GPUs"
-    efficiency = efficiencies(by_n[first], [by_n[4 * first]])
-    return decide(tests(label, efficiency, *check.bounds, RATIO))
-
-
-@rule_in(SERIES_RULES)
-def efficiency_falls_beyond(
-    check: Check, evidence: Evidence, line: Line, points: Points
-) -> Outcome:
-    """Check whether the efficiency falls beyond 32 GPUs, and is within the bounds at the last point."""
-    few = [point for point in points if point.gpus <= SPLIT]
-    many = [point for point in points if point.gpus > SPLIT]
-    if not many or len(few) < 2:
-        counts = ", ".join(str(point.gpus) for point in points)
-        raise NotTestable(
-            f"{line.title}: two points up to {SPLIT} GPUs and one beyond are compared; there are n = "
-            f"{counts}; {max(0, 2 - len(few)) + (not many)} more needed."
-        )
-    last = many[-1]
-    at_last = efficiencies(few[0], [last])
-    fall = log_ratio(last, few[-1], "gpu_hours")
-    return decide(
-        tests(f"efficiency at n = {last.gpus}", at_last, *check.bounds, RATIO),
-        beside_one(f"efficiency at n = {few[-1].gpus} over n = {last.gpus}", fall, rises=True),
-    )
-
-
-# --- lines and steps ------------------------------------------------------------------------------
 
 
 @rule_in(SERIES_RULES)
@@ -357,51 +255,52 @@ def constant(check: Check, evidence: Evidence, line: Line, points: Points) -> Ou
     where a `unit` is given by differences in that. The value is the drift from the first n to the last,
     by the slope.
     """
-    numbers, most = values(points, check.quantity), check.high
-    low, scale, mean = -most, PLAIN, "mean"
-    if not check.unit:
-        numbers = positive(numbers).logarithms()
-        low, scale, mean = 1 / (1 + most) - 1, CHANGE, "geometric mean"
-    x = doublings(points)
+    numbers, (_, most) = values(points, check.quantity), check.bounds
+    show: Callable[[float], float] = float
+    unit, mean = check.unit, "mean"
+    if not unit:
+        numbers, most = positive(numbers).logarithms(), math.log1p(most)
+        show, unit, mean = _change, "%", "geometric mean"
+    x = np.log2(points["gpus"].to_numpy(float))
     drift = slope_along(x, numbers).times(np.ptp(x))
     distances = numbers.contrast(np.eye(len(points)) - 1 / len(points))
-    labels = [f"the distance of {check.text} at n = {p.gpus} from the {mean}" for p in points]
+    labels = [f"the distance of {check.text} at n = {n} from the {mean}" for n in points["gpus"]]
+    whole = float(drift.values[0])
     return decide(
-        tests(f"the drift of {check.text}", drift, low, most, scale, check.unit),
-        tests(labels, distances, low, most, scale, check.unit),
-        value=scale.back(float(drift.values[0])),
+        Tests(f"the drift of {check.text}", drift, -most, most, show, unit),
+        Tests(labels, distances, -most, most, show, unit),
+        value=whole if check.unit else math.expm1(whole),
     )
+
+
+def _change(logarithm: float) -> float:
+    return 100 * math.expm1(logarithm)
 
 
 @rule_in(SERIES_RULES)
 def proportional(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether the exponent of the quantity as a power of `against` is within the bounds."""
-    x = abscissa(check, points)
-    if np.ptp(x.values) == 0:
-        raise NotTestable(f"{line.title}: all points have the same {check.against}.")
-    logs = positive(x).logarithms()
-    exponent = slope_with_errors_of(logs, logarithms(points, check.quantity))
-    return decide(tests(check.text, exponent, *check.bounds))
+    x = positive(abscissa(points, check.against)).logarithms()
+    exponent = slope_with_errors_of(x, positive(values(points, check.quantity)).logarithms())
+    return decide(Tests(check.text, exponent, *check.bounds))
 
 
 @rule_in(SERIES_RULES)
 def straight(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether the quantity is on a straight line of `against` that rises."""
-    x, numbers = abscissa(check, points), values(points, check.quantity)
-    counts = [point.gpus for point in points]
-    straight_tests, bow = straightness(check.text, x, numbers, check.high, counts)
-    return decide(*straight_tests, value=bow)
+    x, numbers = abscissa(points, check.against), values(points, check.quantity)
+    return straightness(check.text, x, numbers, check.bounds[1], list(points["gpus"]))
 
 
 def straightness(
     what: str, x: Numbers, numbers: Numbers, most: float, gpus: Sequence[int]
-) -> tuple[list[Tests], float]:
-    """Tests that numbers lie on a straight line of x that rises, and the value that is stated.
+) -> Outcome:
+    """Decide whether numbers lie on a straight line of x that rises.
 
-    The bow is that of a parabola, half-way, from the chord of its ends, as a part of the rise between
-    these; below 0 where they flatten. It and the distance of each point from a line must be at most `most`
-    of the rise; the line is that of least squares of distances as parts of each positive number. Where the
-    rise is within its interval, that alone is tested.
+    The bow, which is stated, is that of a parabola, half-way, from the chord of its ends, as a part of the
+    rise between these; below 0 where they flatten. It and the distance of each point from a line must be at
+    most `most` of the rise; the line is that of least squares of distances as parts of each positive number.
+    Where the rise is within its interval, that alone is tested.
     """
     numbers = numbers.with_errors_of(x, float(slope_along(x.values, numbers).values[0]))
     z = (x.values - x.values.min()) / np.ptp(x.values)
@@ -412,16 +311,21 @@ def straightness(
     ends = parabola[1] + parabola[2]
     rise = numbers.contrast(ends)
     if not rise.values[0] - rise.halves[0] > 0:
-        return [above(f"{what}: the rise", rise)], float(rise.values[0])
+        return decide(above(f"{what}: the rise", rise))
     bow = quotient(numbers, parabola[2] / 4, ends)
     off = quotient(numbers, np.eye(len(z)) - powers[:, :2] @ line, ends)
     labels = [
         f"{what}: the distance from the line at n = {n}, as a part of the rise," for n in gpus
     ]
-    return [
-        tests(f"{what}: the bow, as a part of the rise,", bow, -most, most, PART),
-        tests(labels, off, -most, most, PART),
-    ], float(bow.values[0])
+    return decide(
+        Tests(f"{what}: the bow, as a part of the rise,", bow, -most, most, _percent, "%"),
+        Tests(labels, off, -most, most, _percent, "%"),
+        value=float(bow.values[0]),
+    )
+
+
+def _percent(part: float) -> float:
+    return 100 * part
 
 
 @rule_in(SERIES_RULES)
@@ -444,11 +348,10 @@ def _monotone(check: Check, points: Points, sense: int, way: str) -> Outcome:
     numbers = positive(values(points, check.quantity))
     steps = sense * steps_of(len(points))
     whole = slope_along(np.arange(float(len(points))), numbers).times(sense)
-    ratios = numbers.logarithms().contrast(steps)
-    labels = [f"{check.text}, {a.gpus} to {b.gpus} GPUs: the step" for a, b in pairwise(points)]
+    labels = [f"{check.text}, {a} to {b} GPUs: the step" for a, b in pairwise(points["gpus"])]
     return decide(
         above(f"{check.text}, {shown_in_order(numbers.values)}: the slope, {way},", whole),
-        tests(labels, ratios, 1 / (1 + check.most), scale=RATIO),
+        ratios(labels, numbers.logarithms().contrast(steps), 1 / (1 + check.most)),
         value=float(np.min(steps @ numbers.values)),
     )
 
@@ -456,56 +359,43 @@ def _monotone(check: Check, points: Points, sense: int, way: str) -> Outcome:
 @rule_in(SERIES_RULES)
 def convex(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether every step per doubling of n takes more than the one before."""
-    per_doubling = steps_of(len(points)) / np.diff(doublings(points))[:, None]
+    doublings = np.diff(np.log2(points["gpus"].to_numpy(float)))
+    per_doubling = steps_of(len(points)) / doublings[:, None]
     growth = values(points, check.quantity).contrast(np.diff(per_doubling, axis=0))
+    counts = list(points["gpus"])
     labels = [
-        f"{check.text}, n = {a.gpus}, {b.gpus}, {c.gpus},"
-        for a, b, c in zip(points, points[1:], points[2:], strict=False)
+        f"{check.text}, n = {', '.join(map(str, counts[i : i + 3]))}," for i in range(len(growth))
     ]
     return decide(above(labels, growth, check.unit))
 
 
 @rule_in(SERIES_RULES)
 def slope(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the slope against `against` is above 0."""
-    steepness = slope_along(abscissa(check, points).values, values(points, check.quantity))
-    return decide(above(check.text, steepness, check.unit))
+    """Check whether the slope against `against` is above 0, or below it."""
+    steepness = slope_along(abscissa(points, check.against).values, values(points, check.quantity))
+    return decide(Tests(check.text, steepness, *check.bounds, unit=check.unit, strict=True))
 
 
 @rule_in(SERIES_RULES)
 def slope_changes(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the quantity rises faster per doubling from 32 GPUs on than before."""
-    few = [point for point in points if point.gpus <= SPLIT]
-    many = [point for point in points if point.gpus >= SPLIT]
-    if len(few) < 2 or len(many) < 2:
+    """Check whether the slope against `against` is larger from one GPU count on than up to another.
+
+    `n` ends in both, such as 8/64. With a `margin`, it must be larger than so much of the first slope.
+    """
+    x, numbers = abscissa(points, check.against).values, values(points, check.quantity)
+    counts, (up_to, from_on) = points["gpus"], map(int, check.n.split()[-1].split("/"))
+    before = slice(int((counts <= up_to).sum()))
+    after = slice(int((counts < from_on).sum()), None)
+    few = [max(0, 2 - len(x[part])) for part in (before, after)]
+    if any(few):
         raise NotTestable(
-            f"{line.title}: slopes need two points each up to and from {SPLIT} GPUs; "
-            f"{max(0, 2 - len(few))} and {max(0, 2 - len(many))} more needed."
+            f"{line.title}: slopes need two points each up to {up_to} GPUs and from {from_on} on; {few[0]} "
+            f"and {few[1]} more needed."
         )
-    before, after = slice(len(few)), slice(len(points) - len(many), None)
-    x, numbers = doublings(points), values(points, check.quantity)
-    slow, rapid = (float(slope_along(x[s], numbers[s]).values[0]) for s in (before, after))
-    label = check.label(after=shown(rapid), before=shown(slow))
-    return decide(above(label, slope_change(x, numbers, before, after, 1.0), check.unit))
-
-
-def doublings_of_samples(points: Points) -> Floats:
-    """Values of log2 of the samples of points' datasets."""
-    return np.log2([float(samples_of(point)) for point in points])
-
-
-@rule_in(SERIES_RULES)
-def stagnates(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the error falls in the first three doublings, in the last two by less than half that."""
-    x, numbers = doublings_of_samples(points), values(points, "metric_last")
-    start, end = slice(BENDS[0]), slice(-BENDS[1], None)
-    fall = slope_along(x[start], numbers[start]).times(-1.0)
-    less = slope_change(x, numbers, start, end, check.most)
-    label = f"slope in the last two doublings less {check.most:g} of the first"
-    return decide(
-        above("fall of top-1 error in the first three doublings", fall, check.unit),
-        above(label, less, check.unit),
-    )
+    slow, rapid = (float(slope_along(x[part], numbers[part]).values[0]) for part in (before, after))
+    label = check.text.format(after=shown(rapid), before=shown(slow))
+    times = check.most if check.margin else 1.0
+    return decide(above(label, slope_change(x, numbers, before, after, times), check.unit))
 
 
 @rule_in(SERIES_RULES)
@@ -516,15 +406,16 @@ def updates_per_epoch(check: Check, evidence: Evidence, line: Line, points: Poin
     """
     runs = evidence.runs[["configuration", "updates", "epochs"]].dropna()
     runs = runs[(runs["updates"] > 0) & (runs["epochs"] > 0)].drop_duplicates("configuration")
-    counted = (runs["updates"] / runs["epochs"]).set_axis(runs["configuration"]).to_dict()
-    updates = [float(counted.get(p.id) or -(-(samples_of(p) // p.gpus) // p.lbs)) for p in points]
-    is_full_size = all(point.is_full_size for point in points)
-    wanted = check.exact_value if is_full_size else updates[0]
+    counted = (runs["updates"] / runs["epochs"]).set_axis(runs["configuration"])
+    planned = np.ceil(samples_of(points) // points["gpus"] / points["local_batch_size"])
+    updates = points["configuration"].map(counted.to_dict()).astype(float).fillna(planned)
+    is_full_size = points["dataset_total"].eq(FULL_SAMPLES.get(line.model, -1)).all()
+    wanted = float(check.exact_value if is_full_size else updates.iloc[0])
     return exactly(
-        set(updates) == {wanted},
-        max(updates, key=lambda count: abs(count - wanted)),
+        bool((updates == wanted).all()),
+        float(updates.iloc[int(np.argmax(abs(updates - wanted)))]),
         f"updates per GPU and epoch are {shown_in_order(updates)} at n = "
-        f"{', '.join(str(p.gpus) for p in points)}; expected {wanted:g} everywhere.",
+        f"{', '.join(map(str, points['gpus']))}; expected {wanted:g} everywhere.",
     )
 
 
@@ -534,44 +425,43 @@ def updates_per_epoch(check: Check, evidence: Evidence, line: Line, points: Poin
 @rule_in(SERIES_RULES)
 def rank(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether the points are ordered by `against`."""
-    return ranked(check, abscissa(check, points).values, values(points, check.quantity))
+    x = abscissa(points, check.against).values
+    return ranked(check.text, x, values(points, check.quantity), *check.bounds)
 
 
-def ranked(check: Check, x: Floats, numbers: Numbers) -> Outcome:
-    """Check whether Spearman's correlation with x is at least the bound, or at most its negative.
+def ranked(what: str, x: Floats, numbers: Numbers, low: float, high: float) -> Outcome:
+    """Decide whether Spearman's correlation with x is at least `low`, or at most `high`.
 
     Its interval is that of all numbers within their intervals, which hold all of them together with
     95 %: from the most reversed to the most ordered that these allow. Numbers of unknown spread are no test.
     """
-    sense, least = (1, check.low) if check.rises else (-1, -check.high)
+    sense, least = (1, low) if math.isfinite(low) else (-1, -high)
     rho = round(spearman(x, numbers.values), 9)
     order = np.argsort(x, kind="stable")
     pairs = [(a, b) for a, b in combinations(order, 2) if x[a] != x[b]]
     if not pairs:
         raise NotTestable("A line needs two points that differ in x.")
     unit = np.eye(len(x))
-    gaps = numbers.contrast(sense * (unit[[b for _, b in pairs]] - unit[[a for a, _ in pairs]]))
-    low, high = _ranks_within(x, pairs, gaps, 2 * LEVEL)
-    first, last = sorted((sense * low, sense * high))
-    bound = f"at least {least:g}" if check.rises else f"at most {-least:g}"
-    interval = f"{first:.2f} to {last:.2f}"
-    sentence = f"Spearman's correlation of {check.text} is {rho:.2f} ({interval}), expected {bound}"
-    origins = numbers.origins
-    if low >= least:
-        return Outcome(SUPPORTED, rho, f"{sentence}.", p=1.0, origins=origins)
-    if high < least:
-        p = _rank_p(x, pairs, gaps, least)
-        return Outcome(CONTRADICTED, rho, f"{sentence}.", p=p, origins=origins)
+    gaps = numbers.contrast([sense * (unit[b] - unit[a]) for a, b in pairs])
+    lowest, highest = _ranks_within(x, pairs, gaps, 2 * LEVEL)
+    first, last = sorted((sense * lowest, sense * highest))
+    bound = f"at least {least:g}" if sense > 0 else f"at most {-least:g}"
+    sentence = f"Spearman's correlation of {what} is {rho:.2f} ({first:.2f} to {last:.2f}), expected {bound}"
+    outcome = Outcome(SUPPORTED, rho, f"{sentence}.", p=1.0, origins=numbers.origins)
+    if lowest >= least:
+        return outcome
+    if highest < least:
+        return replace(outcome, verdict=CONTRADICTED, p=_rank_p(x, pairs, gaps, least))
     is_test = bool(np.isfinite(gaps.errors).any())
-    lowest = int(np.argmin(gaps.values - gaps.halves))
-    detail = f"{sentence}; {needed_to_tell_from_zero(gaps[[lowest]])}."
-    return Outcome(UNDECIDED, rho, detail, p=1.0 if is_test else None, origins=origins)
+    nearest = int(np.argmin(gaps.values - gaps.halves))
+    detail = f"{sentence}; {needed_to_tell_from_zero(gaps[[nearest]])}."
+    return replace(outcome, verdict=UNDECIDED, detail=detail, p=1.0 if is_test else None)
 
 
 def needed_to_tell_from_zero(number: Numbers) -> str:
     """The repeats that would tell whether a number is above 0, as a phrase."""
     low, high = (-math.inf, 0.0) if number.values[0] > 0 else (0.0, math.inf)
-    return tests("", number, low, high).needed(0)
+    return Tests("", number, low, high).needed(0)
 
 
 def _ranks_within(
@@ -620,12 +510,12 @@ def onset(check: Check, evidence: Evidence, line: Line, points: Points) -> Outco
     if that step is not inside or outside of the range, and where the first size is not below it: then
     nothing says what the base is. Numbers of unknown spread make no test.
     """
-    numbers, sizes = values(points, check.quantity), [point.gbs for point in points]
-    low, high, unit = int(check.low), int(check.high), check.unit
+    numbers, sizes = values(points, check.quantity), list(points["global_batch_size"])
+    (low, high), unit, later = check.bounds, check.unit, sizes[1:]
     if sizes[0] >= low:
         raise NotTestable(
             f"{check.text} is known from GBS {sizes[0]} on, which need not be its base; 1 more needed, at a "
-            f"GBS below {low}."
+            f"GBS below {low:g}."
         )
     base = float(numbers.values[0])
     margin, is_relative = tolerance_of(check.margin)
@@ -634,22 +524,20 @@ def onset(check: Check, evidence: Evidence, line: Line, points: Points) -> Outco
 
     # The last size whose whole interval is at base, and the first whose whole interval is beyond.
     away = numbers.contrast(np.eye(len(sizes))[1:] - np.eye(len(sizes))[0])
-    later = sizes[1:]
-    at_base = takewhile(lambda i: away.values[i] + away.halves[i] <= margin, range(len(later)))
-    last = max([sizes[0], *(later[i] for i in at_base)])
-    beyond = (
-        size
-        for size, is_beyond in zip(later, away.values - away.halves > margin, strict=True)
-        if is_beyond
-    )
-    first = next(beyond, None)
+    is_at_base = away.values + away.halves <= margin
+    is_beyond = away.values - away.halves > margin
+    at_base = [
+        size for size, _ in takewhile(lambda each: each[1], zip(later, is_at_base, strict=True))
+    ]
+    last = max([sizes[0], *at_base])
+    first = next((size for size, is_first in zip(later, is_beyond, strict=True) if is_first), None)
 
     where = f"beyond GBS {last}, if at all" if first is None else f"between GBS {last} and {first}"
     apart = f"{shown(margin)} {'pp' if unit == '%' else unit}".rstrip()
     at_smallest = f"{shown(base)} {unit}".rstrip()
     sentence = (
         f"{check.text} leaves {at_smallest} (at GBS {sizes[0]}) by more than {apart} {where}; expected above "
-        f"{low}, up to {high}"
+        f"{low:g}, up to {high:g}"
     )
     value = None if first is None else float(first)
     early = [against(away, i, -math.inf, margin) for i, size in enumerate(later) if size <= low]
@@ -662,13 +550,13 @@ def onset(check: Check, evidence: Evidence, line: Line, points: Points) -> Outco
         return Outcome(CONTRADICTED, value, f"{sentence}.", p=p)
 
     end = math.inf if first is None else first
-    absent = [str(size) for size in (low, high) if last < size < end and size not in sizes]
+    absent = [f"{size:g}" for size in (low, high) if last < size < end and size not in sizes]
     more = [f"points at GBS {' and '.join(absent)} are needed"] if absent else []
-    between = (i for i, size in enumerate(later) if last < size < end)
-    for i in islice(between, 1):
-        more.append(f"at GBS {later[i]} {tests('', away, high=margin).needed(i)}")
+    for i in [i for i, size in enumerate(later) if last < size < end][:1]:
+        more.append(f"at GBS {later[i]} {Tests('', away, high=margin).needed(i)}")
     is_test = bool(np.isfinite(away.errors).any())
-    return Outcome(UNDECIDED, value, f"{sentence}; {'; '.join(more)}.", p=p if is_test else None)
+    detail = f"{sentence}; {'; '.join(more)}."
+    return Outcome(UNDECIDED, value, detail, p=p if is_test else None)
 
 
 class TwoLines(NamedTuple):
@@ -694,8 +582,8 @@ def knee(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcom
     more than the points' intervals. NotTestable where no inner point is within the range, or none outside
     of it. Numbers of unknown spread make no test.
     """
-    sizes, numbers = [point.gbs for point in points], values(points, check.quantity)
-    return knee_between(sizes, numbers, check.low, check.high)
+    sizes = list(points["global_batch_size"])
+    return knee_between(sizes, values(points, check.quantity), *check.bounds)
 
 
 def knee_between(sizes: Sequence[int], numbers: Numbers, low: float, high: float) -> Outcome:
@@ -703,17 +591,14 @@ def knee_between(sizes: Sequence[int], numbers: Numbers, low: float, high: float
     fits = {size: _fit_two_lines(sizes, numbers, size) for size in sizes[1:-1]}
     inside = [size for size in fits if low <= size <= high]
     outside = [size for size in fits if not low <= size <= high]
-    for where, compared in (
-        (f"from {low:g} to {high:g}", inside),
-        (f"below {low:g} or above {high:g}", outside),
-    ):
-        if not compared:
-            raise NotTestable(
-                f"No knee at a GBS {where} can be compared: 1 more needed there, between other points."
-            )
+    if not inside or not outside:
+        where = f"below {low:g} or above {high:g}" if inside else f"from {low:g} to {high:g}"
+        raise NotTestable(
+            f"No knee at a GBS {where} can be compared: 1 more needed there, between other points."
+        )
     best = min(fits, key=lambda size: fits[size].squares)
     slopes = decide(
-        tests("The slope per doubling before it", fits[best].slopes[:1], low=0.0),
+        Tests("The slope per doubling before it", fits[best].slopes[:1], low=0.0),
         above("Its change there", fits[best].slopes[1:]),
     )
 

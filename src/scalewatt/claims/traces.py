@@ -8,7 +8,7 @@ that part of the A100's fluctuation. What is stated of A100 alone is stated of i
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -24,15 +24,14 @@ from scalewatt.claims.outcomes import (
     Tests,
     all_of,
     attempt,
-    beside_one,
     combine,
     decide,
     exactly,
+    ratios,
     rule_in,
     shown,
-    tests,
 )
-from scalewatt.claims.quantities import log_contrast, log_ratio
+from scalewatt.claims.quantities import log_contrast
 from scalewatt.claims.reference_tables import UNDECIDED, Check, NotTestable
 from scalewatt.statistics import Numbers, Source, estimate, exact, joined
 
@@ -43,27 +42,26 @@ LEAST_SAMPLES = 100
 LEAST_WINDOWS = 10
 SMOOTHED = 2.0
 """By how much means over windows, taken between samples, may hide of their variance."""
-NET = ("fourcastnet", "pretrain")
 SHOWN_S = 300.0
 DRAWS = 400
 """Of traces made of windows drawn again, which tell how a percentile scatters."""
 SEED = 5
 ROUNDING = 1e-12
 """By which part of a percentile those drawn again differ by arithmetic alone."""
+MEASURED = frozenset(["measured"])
 
 
 def _measured(evidence: Evidence, model: str, phase: str, device: str | None = None) -> list[Trace]:
     """Measured GPU power of a model's phase, on a device; NotTestable if there is none."""
-    points = {point.id: point for point in evidence.points}
+    points = evidence.points
+    alike = points.index[(points["model"] == model) & (points["phase"] == phase)]
     traces = [
         trace
         for trace in evidence.traces
         if device in (None, trace.row["device"])
-        and (point := points.get(trace.row["configuration"])) is not None
-        and (point.model, point.phase) == (model, phase)
-        and trace.row["device_kind"] == "gpu"
-        and trace.row["energy_origin"] == "measured"
-        and any(watts is not None for watts in trace.power_w)
+        and trace.row["configuration"] in alike
+        and (trace.row["device_kind"], trace.row["energy_origin"]) == ("gpu", "measured")
+        and trace.powers.notna().any()
     ]
     if not traces:
         on = "" if device is None else f" on {device}"
@@ -78,8 +76,7 @@ def averaged_s(evidence: Evidence) -> Any:
 
 def in_windows(trace: Trace) -> Any:
     """Powers in W grouped by windows of WINDOW_S that have any; NotTestable for too few."""
-    index = pd.Index(trace.time_s, dtype="float64")
-    powers = pd.Series(trace.power_w, index=index, dtype="float64").dropna()
+    powers = trace.powers.dropna()
     windows = powers.groupby(powers.index // WINDOW_S)
     if len(windows) < LEAST_WINDOWS:
         raise NotTestable(
@@ -113,7 +110,7 @@ def fifth_over_median(powers: npt.ArrayLike) -> float:
 
 
 def percentile_of(trace: Trace) -> Numbers:
-    """Return `fifth_over_median` of a trace's samples, with an interval by drawing its windows again.
+    """`fifth_over_median` of a trace's samples, with an interval by drawing its windows again.
 
     Whole windows of WINDOW_S are drawn with replacement, as many as there are (block bootstrap, Künsch 1989),
     DRAWS times by a fixed seed; the standard deviation of what they give is the error. Assumed: windows
@@ -123,7 +120,7 @@ def percentile_of(trace: Trace) -> Numbers:
     rounding, it is exact: no interval. NotTestable for a median that is 0, or may be, and for too
     few samples or windows.
     """
-    samples = [watts for watts in trace.power_w if watts is not None]
+    samples = trace.powers.dropna()
     if len(samples) < LEAST_SAMPLES:
         raise NotTestable(
             f"{len(samples)} samples of power; {LEAST_SAMPLES - len(samples)} more are needed."
@@ -134,10 +131,8 @@ def percentile_of(trace: Trace) -> Numbers:
     again = [fifth_over_median(np.concatenate([blocks[i] for i in draw])) for draw in drawn]
     is_exact = np.ptp(again) <= ROUNDING * abs(value)
     square = 0.0 if is_exact else float(np.var(again, ddof=1))
-    source = Source(f"percentile of {_name(trace)}")
-    return replace(
-        estimate(value, source, square, len(blocks) - 1), origins=frozenset(["measured"])
-    )
+    number = estimate(value, Source(f"percentile of {_name(trace)}"), square, len(blocks) - 1)
+    return replace(number, origins=MEASURED)
 
 
 def fluctuation(trace: Trace, less: float = 0.0) -> Numbers:
@@ -146,48 +141,46 @@ def fluctuation(trace: Trace, less: float = 0.0) -> Numbers:
     `less`: a part of the variance in W² that does not count. NotTestable for a mean of 0.
     """
     powers = in_windows(trace).mean().to_numpy()
-    mean = math.fsum(powers) / len(powers)
+    mean, whole = abs(float(np.mean(powers))), float(np.var(powers, ddof=1))
     if not mean:
         raise NotTestable("The mean power is 0 W.")
-    whole = float(np.var(powers, ddof=1))
-    kept = math.sqrt(max(whole - less, 0.0))
-    error = whole / (kept * abs(mean) * math.sqrt(2 * (len(powers) - 1))) if kept else 0.0
+    kept = float(np.sqrt(max(whole - less, 0.0)))
+    error = whole / (kept * mean * np.sqrt(2 * (len(powers) - 1))) if kept else 0.0
     source = Source(f"windows of {_name(trace)}")
-    number = estimate(kept / abs(mean), source, error**2, len(powers) - 1)
-    return replace(number, origins=frozenset(["measured"]))
+    return replace(estimate(kept / mean, source, error**2, len(powers) - 1), origins=MEASURED)
 
 
 @rule_in(TRACE_RULES)
 def power_falls_back(evidence: Evidence, check: Check) -> Outcome:
     """Check whether the 5 % percentile of samples on A100 is below `high` times the median."""
-    averaged = averaged_s(evidence)
+    averaged, (_, high) = averaged_s(evidence), check.bounds
 
     def of_trace(trace: Trace) -> Outcome:
         low = percentile_of(trace)
-        if averaged and low.values[0] >= check.high:
+        if averaged and low.values[0] >= high:
             raise NotTestable(
                 f"Figure 5 has means over {averaged:g} s, which may hide falls ({shown(low.values[0])} "
                 "of the median): samples are needed (no power_window_s)."
             )
         kind = f"means over {averaged:g} s" if averaged else "samples"
         label = f"5 % percentile over median of the {kind}, instantaneous on A100,"
-        return decide(tests(label, low, high=check.high))
+        return decide(Tests(label, low, high=high))
 
     traces = _measured(evidence, *check.series)
     return combine(attempt(_name(trace), of_trace, trace) for trace in traces)
 
 
-def _on_both(evidence: Evidence) -> list[tuple[Trace, Trace]]:
-    """FourCastNet's pre-trainings on H100 and A100 with the same batches."""
-    sizes = ("local_batch_size", "global_batch_size")
-    on_h100, on_a100 = (_measured(evidence, *NET, device) for device in ("h100", "a100"))
+def _pairs(
+    firsts: Sequence[Trace], seconds: Sequence[Trace], is_pair: Callable[[Any, Any], bool]
+) -> list[tuple[Trace, Trace]]:
+    """Pairs of traces with the same GBS that fit by their rows; NotTestable without any."""
     pairs = [
-        (h100, a100)
-        for h100, a100 in product(on_h100, on_a100)
-        if all(h100.row[name] == a100.row[name] for name in sizes)
+        (a, b)
+        for a, b in product(firsts, seconds)
+        if a.row["global_batch_size"] == b.row["global_batch_size"] and is_pair(a.row, b.row)
     ]
     if not pairs:
-        raise NotTestable("Figure 5 has no two runs with the same LBS and GBS on a100 and h100.")
+        raise NotTestable("Figure 5 has no two such runs with the same GBS and measured GPU power.")
     return pairs
 
 
@@ -205,22 +198,24 @@ def power_narrower_on_h100(evidence: Evidence, check: Check) -> Outcome:
             decide(_higher(label, fluctuation(a100, less), fluctuation(h100)))
             for less in (0.0, instants)
         )
-        p = max(whole.p or 0.0, without.p or 0.0)
         if whole.verdict == UNDECIDED:
             return whole
+        p = max(whole.p or 0.0, without.p or 0.0)
+        whole = replace(whole, p=p, margin=None)
         if whole.verdict == without.verdict:
-            return replace(whole, p=p, margin=None)
+            return whole
         more = (
             f" Without what instants may make it is {without.verdict}: 10 samples a second on a100 "
             "would tell."
         )
-        return replace(whole, verdict=UNDECIDED, p=p, margin=None, detail=whole.detail + more)
+        return replace(whole, verdict=UNDECIDED, detail=whole.detail + more)
 
     def stays_up(h100: Trace) -> Outcome:
         label = f"5 % percentile over median on {_name(h100)}"
-        return decide(tests(label, percentile_of(h100), check.low))
+        return decide(Tests(label, percentile_of(h100), check.bounds[0]))
 
-    pairs = _on_both(evidence)
+    h100s, a100s = (_measured(evidence, check.model, check.phase, d) for d in ("h100", "a100"))
+    pairs = _pairs(h100s, a100s, lambda h, a: bool(h["local_batch_size"] == a["local_batch_size"]))
     alone = {id(h100): h100 for h100, _ in pairs}.values()
     return all_of(
         [attempt(_name(h100), lower, h100, a100) for h100, a100 in pairs]
@@ -233,22 +228,8 @@ def _higher(label: str, top: Numbers, bottom: Numbers) -> Tests:
     if not bottom.values[0]:
         raise NotTestable("The power that is compared with does not fluctuate.")
     if not top.values[0]:
-        return tests(label, exact(0.0), 1.0, strict=True)
-    return beside_one(label, log_contrast(joined([top, bottom])), rises=True)
-
-
-@rule_in(TRACE_RULES)
-def power_narrower_and_higher_on_h100(evidence: Evidence, check: Check) -> Outcome:
-    """Check whether power fluctuates less on H100 as J03 says, and mean GPU power is higher there."""
-    points = {point.id: point for point in evidence.points}
-
-    def higher(h100: Trace, a100: Trace) -> Outcome:
-        top, bottom = (points[trace.row["configuration"]] for trace in (h100, a100))
-        label = f"Mean GPU power of {_name(h100)} over that of {_name(a100)}"
-        return decide(beside_one(label, log_ratio(top, bottom, "mean_gpu_power_w"), rises=True))
-
-    powers = [attempt("", higher, h100, a100) for h100, a100 in _on_both(evidence)]
-    return all_of([attempt("J03", power_narrower_on_h100, evidence, check), *powers])
+        return Tests(label, exact(0.0), 1.0, strict=True)
+    return ratios(label, log_contrast(joined([top, bottom])), low=1.0, strict=True)
 
 
 @rule_in(TRACE_RULES)
@@ -260,18 +241,12 @@ def power_narrower_with_lower_batch(evidence: Evidence, check: Check) -> Outcome
         label = f"Coefficient of variation at {sizes}, means over {WINDOW_S:g} s,"
         return decide(_higher(label, fluctuation(large), fluctuation(small)))
 
-    traces = _measured(evidence, *NET)
-    pairs = [
-        (small, large)
-        for small, large in product(traces, traces)
-        if small.row["local_batch_size"] < large.row["local_batch_size"]
-        and all(small.row[name] == large.row[name] for name in ("device", "global_batch_size"))
-    ]
-    if not pairs:
-        raise NotTestable(
-            "Figure 5 has no two pre-trainings of FourCastNet on a device with the same GBS, two LBS and "
-            "measured GPU power."
-        )
+    def is_pair(small: Any, large: Any) -> bool:
+        is_smaller = small["local_batch_size"] < large["local_batch_size"]
+        return bool(is_smaller and small["device"] == large["device"])
+
+    traces = _measured(evidence, check.model, check.phase)
+    pairs = _pairs(traces, traces, is_pair)
     return combine(attempt(small.row["device"], lower, small, large) for small, large in pairs)
 
 
@@ -282,7 +257,7 @@ def profiles(evidence: Evidence, check: Check) -> Outcome:
         raise NotTestable("Figure 5 has no run.")
     counts = pd.Series([str(trace.row["device"]) for trace in evidence.traces]).value_counts()
     runs = ", ".join(f"{count} on {device}" for device, count in counts.sort_index().items())
-    last = max((t for trace in evidence.traces for t in trace.time_s if t is not None), default=0.0)
+    last = float(np.nanmax([trace.powers.index.max() for trace in evidence.traces]))
     if last < 0.9 * SHOWN_S:
         raise NotTestable(f"The runs of figure 5 trained for {last:.0f} s: {runs}.")
     sentence = (
