@@ -12,7 +12,7 @@ from run_files import make_run as made_run
 from run_files import make_spec, part
 
 import scalewatt
-from scalewatt.energies.read import Account, account_text
+from scalewatt.energies.read import Account
 from scalewatt.energies.stages import UNATTRIBUTED
 from scalewatt.figures.breakdown import draw
 from scalewatt.results.figures.breakdown_table import BREAKDOWN, breakdown
@@ -49,16 +49,6 @@ def test_a_stage_of_under_five_periods_is_short_and_totals_stay(
     assert set(rows["stage"][rows["short"]]) == short
     assert account.joules("gpu") == pytest.approx(100 * 100)
     assert ("stage_short" in codes(account.flags)) == bool(short)
-
-
-def test_the_energy_of_a_short_stage_is_not_stated_as_known(tmp_path: Path) -> None:
-    account = recorded(tmp_path, 30.0, 40.0, 0.5)
-    (line,) = (
-        x for x in account_text(account).splitlines() if x.lstrip().startswith("checkpoint  ")
-    )
-    assert line.split() == ["checkpoint", "-", "-"]
-    details = account.flags.loc[account.flags["code"] == "stage_short", "detail"]
-    assert details.iloc[0] == "checkpoint: pieces of 0.5 s, gpu resolved to 1 s"
 
 
 # --- in the breakdown -----------------------------------------------------------------------------
@@ -108,10 +98,3 @@ def test_what_a_short_stage_spent_is_unattributed_in_the_breakdown(tmp_path: Pat
 
 def notes(rows: list[dict[str, Any]]) -> str:
     return " ".join(draw(frame_of(rows, BREAKDOWN)).sentences)
-
-
-def test_without_a_short_stage_the_breakdown_says_nothing_of_it(tmp_path: Path) -> None:
-    rows = built(tmp_path, [part("gpu", "train", 90, 8e6), part("gpu", "checkpoint", 9, 1e6)])
-    assert {r["stage"] for r in rows} == {"train", "checkpoint"}
-    assert {r["short_stages"] for r in rows} == {None}
-    assert "too short" not in notes(rows)

@@ -139,18 +139,6 @@ for number in (signal.SIGUSR1, signal.SIGTERM):
 (work / f"{rank}-ready").touch()
 time.sleep(600)
 """
-FOLLOWED = """
-import os, sys, time
-from pathlib import Path
-from scalewatt.events import stop_requested
-
-Path(os.environ["SCALEWATT_WORK"], os.environ["RANK"] + "-ready").touch()
-until = time.monotonic() + (600 if os.environ["SCALEWATT_SEGMENT"] == "0" else 1)
-while time.monotonic() < until:
-    if stop_requested():
-        sys.exit(75)
-    time.sleep(0.05)
-"""
 WHOSE = """
 import sys
 from scalewatt.events import report
@@ -168,7 +156,6 @@ SCRIPTS = {
     "spawning": SPAWNING,
     "waiting": WAITING,
     "listening": LISTENING,
-    "followed": FOLLOWED,
     "whose": WHOSE,
 }
 ALONE = """
@@ -207,12 +194,6 @@ class Direct:
         (path / "spec.json").write_text(run_spec(campaign, configuration, 1).text)
         self.cluster: dict[str, Any] = {}
         """Keys of the cluster that depart from CLUSTER."""
-
-    @staticmethod
-    def devices(**changes: Any) -> dict[str, Any]:
-        """The cluster's device, with keys changed."""
-        devices: dict[str, Any] = CLUSTER["devices"]  # type: ignore[assignment]
-        return {name: {**device, **changes} for name, device in devices.items()}
 
     def start(self, launcher: str = "", **variables: str) -> subprocess.Popen[str]:
         """Start one segment, with another launcher or other variables if given."""

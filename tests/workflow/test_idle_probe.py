@@ -117,20 +117,6 @@ def test_a_probe_on_a_cpu_holds_no_gpu(measured: ProbePowers) -> None:
     assert unused.mean_w is not None and unused.mean_w > 0
 
 
-def test_a_probe_whose_sampler_is_lost_fails(tmp_path: Path) -> None:
-    out = tmp_path / "probe"
-    process = start(command(out))
-    wait_for(recording(out), "a journal")
-    ranks = ranks_and_sampler(out)
-    (sampler,) = (p for p in ranks if p.ppid() in {rank.pid for rank in ranks})
-    sampler.kill()
-    output, _ = process.communicate()
-    assert process.returncode == 70, output
-    assert "the sampler (process" in output
-    assert not (out / "probe.json").exists()
-    assert nothing_is_left(out)
-
-
 def test_a_probe_that_is_killed_leaves_no_process_and_no_result(tmp_path: Path) -> None:
     out = tmp_path / "probe"
     process = start(command(out))
@@ -168,22 +154,6 @@ def test_the_target_makes_the_table_of_every_device_with_its_spread(probed: Work
     windows.sort(key=lambda window: window["start_s"])
     assert windows[0]["end_s"] < windows[1]["start_s"], "one at a time"
     assert "sd_w" in (probed.results / "tables" / "idle.csv").read_text()
-
-
-def test_a_probe_leaves_its_recording_and_its_log_and_nothing_else(probed: Workspace) -> None:
-    folder = probed.results / "idle" / "local" / "1"
-    probe = json.loads((folder / "probe.json").read_text())
-    assert probe["window"]["end_s"] - probe["window"]["start_s"] == pytest.approx(10.0)
-    assert (probe["repeat"], len(probe["hostnames"])) == (1, 1)
-    names = {path.name for path in folder.iterdir()}
-    assert names == {"perun", "probe.json", "probe.log"}
-    recorded = {path.suffix for path in (folder / "perun").iterdir()}
-    assert recorded >= {".hdf5", ".csv"}
-    assert nothing_is_left(folder)
-
-
-def test_finished_probes_are_not_probed_again(probed: Workspace) -> None:
-    assert probed.jobs("idle_probe") == {}
 
 
 def test_with_results_only_finished_probes_are_used_and_none_is_started(

@@ -127,15 +127,6 @@ def test_a_launcher_that_does_not_exist_is_named_before_anything_is_made(
     assert not training.out.exists()
 
 
-def test_a_failing_training_says_why_and_where(tmp_path: Path, data: Path) -> None:
-    training = Training.of(tmp_path / "run", data, WAVES, dataset_samples=20)
-    code, output = training.run()
-    assert code == 64
-    assert "has 21 training samples" in output
-    assert "train.log" in output
-    assert not training.out.exists()
-
-
 TARGET = "results/tiny/energy/fourcastnet.pretrain-local-n002-lbs0002-full/1.parquet"
 
 

@@ -9,11 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from training import Training
-from workspace import TINY
-
-from scalewatt.campaign.load import load_campaign
-from scalewatt.campaign.run_spec import run_spec
-from scalewatt.common.files import read_json
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -106,34 +101,3 @@ def test_passes_that_add_up_their_gradients_learn_what_a_whole_batch_does(
     for name, tensor in weights.items():
         torch.testing.assert_close(others[name], tensor, rtol=1e-4, atol=1e-6)
     assert passes.history() != whole.history()  # summed in another order
-
-
-@pytest.mark.nightly
-def test_repeats_with_varied_seeds_learn_each_its_own(tmp_path: Path, data: Path) -> None:
-    usual = "gpus: [1, 2], local_batch_size: 2, repeats: 2}"
-    text = TINY.read_text()
-    assert usual in text
-    campaign = tmp_path / "varied.yaml"
-    campaign.write_text(text.replace(usual, f"{usual[:-1]}, seeds: varied}}"))
-    runs = []
-    for repeat in (1, 2):
-        spec = run_spec(load_campaign(campaign), ALONE, repeat)
-        training = Training.of(tmp_path / f"{repeat}", data, ALONE, repeat=repeat, seed=spec.seed)
-        assert training.spec == spec
-        code, output = training.run()
-        assert code == 0, output
-        assert read_json(training.out / "provenance.json")["seed"] == repeat - 1
-        runs.append(training)
-    losses = [[row["train_loss"] for row in first.history()] for first in runs]
-    assert all(first != other for first, other in zip(*losses, strict=True))
-    weights, others = (torch.load(first.out / "weights.pt", map_location="cpu") for first in runs)
-    assert weights and not any(torch.equal(weights[name], others[name]) for name in weights)
-
-
-def test_a_finished_run_is_not_trained_again(tmp_path: Path, data: Path) -> None:
-    training = Training.of(tmp_path / "run", data, WAVES, epochs=1)
-    assert training.run()[0] == 0
-    before = (training.out / "provenance.json").read_bytes()
-    assert training.run()[0] == 0
-    assert (training.out / "provenance.json").read_bytes() == before
-    assert len(list((training.work / "perun").glob("*.hdf5"))) == 1
