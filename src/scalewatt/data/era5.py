@@ -38,12 +38,14 @@ class Channel(NamedTuple):
         return self.variable if self.level is None else f"{self.variable} at {self.level} hPa"
 
 
-_TABLE = pd.read_csv(Path(__file__).with_name("channels.csv"), dtype={"level": "Int64"})
+_TABLE = pd.read_csv(Path(__file__).with_name("channels.csv"))
 CHANNEL_OF: dict[str, Channel] = {
-    row.channel: Channel(
-        row.variable, None if pd.isna(row.level) else int(row.level), row.low, row.high, row.unit
+    row["channel"]: Channel(
+        row["variable"],
+        None if pd.isna(row["level"]) else int(row["level"]),
+        *(row["low"], row["high"], row["unit"]),
     )
-    for row in _TABLE.itertuples()
+    for row in _TABLE.to_dict("records")
 }
 """The channels in their order. The ranges hold every analysis of the atmosphere; another unit, another
 level of geopotential, or normalised values fall outside of several."""
@@ -72,7 +74,7 @@ def year_times(year: int, samples_per_year: int | None = None) -> np.ndarray:
     With `samples_per_year`, only as many as its samples and their targets need; the targets of
     the last samples of a calendar year are in the next year.
     """
-    times = np.arange(f"{year}-01-01", f"{year + 1}-01-01", STEP_H, "datetime64[h]")
+    times = np.arange(f"{year}-01-01", f"{year + 1}-01-01", STEP_H, dtype="datetime64[h]")
     stop = None if samples_per_year is None else samples_per_year + TARGET_STEPS
     return times[:stop].astype("datetime64[ns]")
 
