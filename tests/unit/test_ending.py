@@ -89,5 +89,6 @@ def test_a_failed_training_ends_the_process_with_its_code(stderr: int | None) ->
 
 @pytest.mark.parametrize("stderr", ["broken"], indirect=True)
 def test_a_batch_that_does_not_fit_into_a_gpus_memory_is_refused(stderr: int | None) -> None:
-    too_large = FAILING.replace('OSError("the disk', 'torch.OutOfMemoryError("the memory')
-    assert code_of(f"import torch; {MODULES}{too_large}", stderr) == 64
+    too_large = FAILING.replace('OSError("the disk', 'OutOfMemoryError("the memory')
+    program = f"class OutOfMemoryError(RuntimeError): pass\n{MODULES}{too_large}"
+    assert code_of(program, stderr) == 64
