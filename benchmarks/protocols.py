@@ -8,9 +8,10 @@ update  time an update of both models
 epoch   time an epoch of ResNet50 with its evaluations
 plain   the same under `corrected`, against a plain loop of PyTorch with the same settings
 
-On a CPU the networks are small; on a GPU they are the paper's, at LBS 256 and 1, with their energy by NVML's
-counter. The two sides take turns; printed are samples/s (and J/sample) of both, and the geometric mean of the
-ratios of their times with its 95 % interval. Needs a quiet machine.
+On a CPU the networks are small, and times are the processor's, which others on the machine change little; on
+a GPU the networks are the paper's, at LBS 256 and 1, with their energy by NVML's counter. The two sides take
+turns; printed are samples/s (and J/sample) of both, and the geometric mean of the ratios of their times with
+its 95 % interval.
 """
 
 from __future__ import annotations
@@ -227,9 +228,9 @@ def gpu_energy_j() -> float:
 
 
 @contextmanager
-def measured(cost: dict[str, float], on_gpu: bool, of_processor: bool) -> Iterator[None]:
+def measured(cost: dict[str, float], on_gpu: bool) -> Iterator[None]:
     """Put the seconds and, on a GPU, the joules of a block into `cost`."""
-    clock = time.process_time if of_processor else time.perf_counter
+    clock = time.perf_counter if on_gpu else time.process_time
     began_s, began_j = clock(), gpu_energy_j() if on_gpu else 0.0
     yield
     if on_gpu:
@@ -237,9 +238,7 @@ def measured(cost: dict[str, float], on_gpu: bool, of_processor: bool) -> Iterat
     cost["s"], cost["J"] = clock() - began_s, gpu_energy_j() - began_j if on_gpu else 0.0
 
 
-def compare(
-    name: str, sides: dict[str, Side], rounds: int, on_gpu: bool, of_processor: bool = False
-) -> None:
+def compare(name: str, sides: dict[str, Side], rounds: int, on_gpu: bool) -> None:
     """Let two sides take turns, and print both rates and the ratio of their times."""
     rows: dict[str, list[tuple[float, float]]] = {side: [] for side in sides}
     for side in sides.values():
@@ -248,7 +247,7 @@ def compare(
         for side in list(sides)[:: 1 if number % 2 else -1]:
             cost: dict[str, float] = {}
             work = sides[side]()
-            with measured(cost, on_gpu, of_processor):
+            with measured(cost, on_gpu):
                 samples = work()
             rows[side].append((cost["s"] / samples, cost["J"] / samples))
     first, second = (np.array(row) for row in rows.values())
@@ -281,7 +280,7 @@ def main() -> None:
             threads = torch.get_num_threads()
             torch.set_num_threads(1)  # as in a loader's workers
             sides = {protocol: partial(bench.loader, protocol) for protocol in PROTOCOLS}
-            compare("loader", sides, options.rounds, False, of_processor=True)
+            compare("loader", sides, options.rounds, False)
             torch.set_num_threads(threads)
         if "layer" in chosen:
             sides = {protocol: partial(bench.layer, protocol) for protocol in PROTOCOLS}

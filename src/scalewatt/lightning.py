@@ -23,14 +23,14 @@ stop_requested()  # before the imports that take seconds
 
 import torch  # noqa: E402
 
+from scalewatt.training.agreement import Agreement  # noqa: E402
+
 PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 _INSTALLED = [name for name in PACKAGES if find_spec(name.partition(".")[0])] or PACKAGES[:1]
 _CALLBACKS = [importlib.import_module(name).Callback for name in _INSTALLED]
 WORK_VARIABLE = "SCALEWATT_WORK"
 CHECKPOINT = "stopped.ckpt"
 """In the folder that SCALEWATT_WORK names: where a run that was asked to stop goes on."""
-ASK_S, MOST_UPDATES = 1.0, 100
-"""How often the ranks ask each other whether to stop: after this time or so many updates."""
 
 
 def last_checkpoint() -> str | None:
@@ -41,8 +41,8 @@ def last_checkpoint() -> str | None:
     if WORK_VARIABLE not in os.environ:
         return None
     paths = Path(os.environ[WORK_VARIABLE]).rglob("*.ckpt")
-    whole = [path for path in paths if path.is_dir() or zipfile.is_zipfile(path)]
-    return str(max(whole, key=lambda path: path.stat().st_mtime)) if whole else None
+    complete = [path for path in paths if path.is_dir() or zipfile.is_zipfile(path)]
+    return str(max(complete, key=lambda path: path.stat().st_mtime)) if complete else None
 
 
 class ScalewattCallback(*_CALLBACKS):  # type: ignore[misc]  # a Trainer takes its package's alone
@@ -69,8 +69,6 @@ class ScalewattCallback(*_CALLBACKS):  # type: ignore[misc]  # a Trainer takes i
         """Report of the epoch so far; its samples are this rank's."""
         self._logged_before: dict[str, Any] = {}
         self._step = 0
-        self._ask_every = self._ask_in = 1
-        self._asked_s = 0.0
         self._on_term: Any = None
 
     def state_dict(self) -> dict[str, Any]:
@@ -113,7 +111,7 @@ class ScalewattCallback(*_CALLBACKS):  # type: ignore[misc]  # a Trainer takes i
         """Begin to train, perhaps amid an epoch."""
         self.on_sanity_check_start(trainer, pl_module)  # there may have been none
         self._step = trainer.global_step
-        self._asked_s = time.monotonic()
+        self._agreement = Agreement(trainer.strategy.root_device)
         self.on_train_epoch_start(trainer, pl_module)  # the Trainer calls it in a new epoch alone
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
@@ -149,7 +147,7 @@ class ScalewattCallback(*_CALLBACKS):  # type: ignore[misc]  # a Trainer takes i
         self._row["learning_rate"] = trainer.optimizers[0].param_groups[0]["lr"]
 
     def on_train_batch_end(
-        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, _: int
     ) -> None:
         """Count a batch; after an update, stop if any rank was asked to."""
         self._row["samples"] += _batch_size(batch)
@@ -160,7 +158,8 @@ class ScalewattCallback(*_CALLBACKS):  # type: ignore[misc]  # a Trainer takes i
         self._row["updates"] += 1
         # After an epoch's last batch its results would be lost.
         is_last = trainer.is_last_batch or trainer.global_step >= trainer.max_steps >= 0
-        if _is_in_run() and not is_last and self._is_to_stop(trainer):
+        if _is_in_run() and not is_last and any(self._agreement.reached(stop_requested())):
+            note_request()
             trainer.save_checkpoint(Path(os.environ[WORK_VARIABLE], CHECKPOINT))
             trainer.strategy.barrier("scalewatt stops")
             raise SystemExit(int(ExitCode.STOPPED))
@@ -186,21 +185,6 @@ class ScalewattCallback(*_CALLBACKS):  # type: ignore[misc]  # a Trainer takes i
         """Let a process that TERM ended fail: Lightning would end it as if it had finished."""
         if _is_in_run() and type(exception).__name__ == "SIGTERMException":
             exception.code = 128 + signal.SIGTERM  # type: ignore[attr-defined]
-
-    def _is_to_stop(self, trainer: Any) -> bool:
-        """Whether any rank was asked to stop. All ranks ask after the same updates."""
-        self._ask_in -= 1
-        if self._ask_in > 0:
-            return False
-        now_s = time.monotonic()
-        update_s = (now_s - self._asked_s) / self._ask_every
-        wishes = torch.tensor([stop_requested(), update_s], device=trainer.strategy.root_device)
-        asked, update_s = trainer.strategy.reduce(wishes, reduce_op="max").tolist()
-        self._ask_every = self._ask_in = int(min(max(ASK_S / max(update_s, 1e-6), 1), MOST_UPDATES))
-        self._asked_s = now_s
-        if asked:
-            note_request()
-        return bool(asked)
 
 
 def _is_in_run() -> bool:

@@ -181,9 +181,3 @@ def begun(project: MiniProject) -> str | None:
         if path.read_text().count("\n") > 1:
             return json.loads((path.parent / "holder.json").read_text())["job"]
     return None
-
-
-def test_a_pilot_of_the_example_is_a_campaign_of_six_short_runs(measured: MiniProject) -> None:
-    pilot = "campaigns/vit-pilot.yaml"
-    assert "runs: 6" in typed(measured, f"scalewatt pilot {STUDY} --out {pilot}")
-    typed(measured, f"snakemake --profile profiles/mine tables --config campaign={pilot} -n")

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-from itertools import combinations
-
-import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from mini_project import MiniProject
 from minislurm import MiniSlurm
-from workspace import environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -74,21 +68,6 @@ def test_all_nodes_of_a_run_were_recorded(finished: MiniProject) -> None:
         assert all(row["energy_j"] is not None for row in rows)
 
 
-def test_runs_go_side_by_side_on_nodes_of_their_own(finished: MiniProject) -> None:
-    spans = {}
-    for configuration in PLACES:
-        (segment,) = finished.provenance(configuration)["segments"]
-        span = (segment["started_s"], segment["ended_s"])
-        spans[configuration] = (*span, set(hosts(finished, configuration)))
-    together = [
-        (span[2], other[2])
-        for span, other in combinations(spans.values(), 2)
-        if span[0] < other[1] and other[0] < span[1]
-    ]
-    assert together, "no two runs at the same time"
-    assert not any(nodes & others for nodes, others in together)
-
-
 def test_where_the_ranks_are_changes_nothing_that_is_learnt(finished: MiniProject) -> None:
     finished.assert_same_training(TOGETHER, APART)
 
@@ -102,44 +81,4 @@ def test_every_job_was_submitted_once_and_nothing_is_left_to_do(finished: MiniPr
     ours = [row for row in rows if row[1] == str(finished.path)]
     trainings = [row[0] for row in ours if row[2].startswith("accelerated")]
     assert sorted(trainings) == sorted(jobs)
-    assert finished.jobs() == {}
-
-
-def test_the_status_of_a_finished_campaign_is_told_on_the_login_node(
-    finished: MiniProject,
-) -> None:
-    answer = subprocess.run(
-        ["scalewatt", "status", "--site", "profiles/mini/cluster.yaml", "--json"],
-        cwd=finished.path,
-        env={**finished.slurm.environment, "PATH": environment()["PATH"]},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert answer.returncode == 0, answer.stderr
-    assert {run["state"] for run in json.loads(answer.stdout)["runs"]} == {"done"}
-
-
-@pytest.mark.nightly
-def test_one_run_is_made_again_by_a_job_of_its_own_and_learns_the_same(
-    finished: MiniProject,
-) -> None:
-    before = finished.provenance(FOUR)
-    output = finished.done("reproduce", "--config", f"reproduce_run={FOUR}/1")
-    assert "nothing differs in " in output, output
-    folder = finished.results / "reproduction"
-    rows = pd.read_csv(folder / "findings.csv")
-    rows = rows[rows["check"] == "history"]
-    learnt = dict(zip(rows["what"].str.split(": ").str[1], rows["outcome"], strict=True))
-    assert learnt.pop("train_metric") == "not_checked"  # FourCastNet has none
-    assert set(learnt.values()) == {"same"} and {"train_loss", "metric"} <= set(learnt)
-    provenance = folder / "runs" / FOUR / "1" / "provenance.json"
-    (segment,) = json.loads(provenance.read_text())["segments"]
-    (job,) = finished.slurm.sacct(segment["job"])
-    assert (job["State"], job["Partition"]) == ("COMPLETED", "accelerated")
-    assert {rank["host"][0] for rank in segment["ranks"]} == {"a"}
-    assert len({rank["host"] for rank in segment["ranks"]}) == 2
-    assert finished.provenance(FOUR) == before
-    assert segment["job"] != before["segments"][0]["job"]
     assert finished.jobs() == {}

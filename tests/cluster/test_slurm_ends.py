@@ -54,6 +54,19 @@ def crash(run: CountedRun) -> None:
     node.restart()
 
 
+def orphan(run: CountedRun) -> None:
+    """Kill the slurmd of the run's node: Slurm gives the job up, whose processes live on."""
+    node, job, slurm = run.node, run.job, run.project.slurm
+    node.kill()
+    slurm.wait_until_down(node.name)
+    wait_for(
+        lambda: run.queued_job != job and slurm.squeue().get(run.queued_job or "") == "RUNNING",
+        "next job, which waits for the run",
+        PATIENCE_S,
+    )
+    run.go_on()
+
+
 def preempt(run: CountedRun) -> None:
     """Take the run's node from it for a short job of a better partition."""
     job = ("sbatch", "--partition=accelerated", "--exclusive", "--output=/dev/null")
@@ -65,6 +78,7 @@ Happens = Callable[[CountedRun], None]
 PREEMPTED = [("stopped", "PREEMPTED"), ("finished", "COMPLETED")]
 CANCELLED = [("stopped", "CANCELLED"), ("finished", "COMPLETED")]
 LOST = [("killed", "NODE_FAIL"), ("finished", "COMPLETED")]
+ORPHANED = [("finished", "NODE_FAIL")]
 OUT_OF_MEMORY = [("stopped", "OUT_OF_MEMORY"), ("finished", "COMPLETED")]
 
 
@@ -80,8 +94,9 @@ OUT_OF_MEMORY = [("stopped", "OUT_OF_MEMORY"), ("finished", "COMPLETED")]
             {"low": (preempt, PREEMPTED), "scavenge": (preempt, PREEMPTED), "a100": (crash, LOST)},
             marks=pytest.mark.nightly,
         ),
+        pytest.param({"a100": (orphan, ORPHANED)}, marks=pytest.mark.nightly),
     ],
-    ids=["scancel-memory", "preemption-node"],
+    ids=["scancel-memory", "preemption-node", "orphan"],
 )
 def test_a_job_that_slurm_ends_is_followed_by_another(
     slurm: MiniSlurm, tmp_path: Path, happens: dict[str, tuple[Happens, list[tuple[str, str]]]]

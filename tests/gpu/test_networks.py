@@ -29,18 +29,6 @@ SENSITIVE: dict[str, Any] = {"warmup_start": 1e-8}
 """A rate at which rounding of gradients does not grow from update to update."""
 
 
-def test_the_group_of_one_rank_is_nccls_and_sums_exactly(tmp_path: Path) -> None:
-    assert in_child(sum_of_one_rank, tmp_path) == ("nccl", float(sum(range(1000))))
-
-
-def sum_of_one_rank(folder: Path) -> tuple[str, float]:
-    """Return the backend of a training's process group, and the sum of 0 to 999 over it."""
-    trainer = trainer_of(small_spec(FOURCASTNET), folder / "group")
-    values = torch.arange(1000, dtype=torch.float32, device=trainer.device)
-    torch.distributed.all_reduce(values)
-    return str(torch.distributed.get_backend()), float(values.sum())
-
-
 def test_ranks_with_a_gpu_each_learn_what_one_does_and_count_all_gpus(tmp_path: Path) -> None:
     if torch.cuda.device_count() < 2:
         pytest.skip("several ranks with a GPU each need two GPUs")

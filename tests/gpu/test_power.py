@@ -102,7 +102,7 @@ def blocks(folder: Path) -> tuple[list[float], list[float]]:
     (sampler,) = multiprocessing.active_children()
     assert sampler.pid is not None
     trainer = trainer_of(small_spec(RESNET50, **LARGE), folder)
-    step = partial(trainer.update, next(iter(trainer.loader)), trainer.batches.steps)
+    step = partial(trainer.update, next(iter(trainer.loader)))
 
     def seconds(updates: int) -> float:
         torch.cuda.synchronize(trainer.device)

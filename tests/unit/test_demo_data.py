@@ -10,7 +10,6 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from scalewatt.common.errors import InputError
 from scalewatt.data.imagenet import ImageFolderIndex
 from scalewatt.data.prepared import prepare_dataset
 
@@ -76,12 +75,3 @@ def test_what_is_lost_or_broken_off_is_made_again_and_the_same(
     (tmp_path / lost).unlink()
     assert prepare_dataset(definition, tmp_path, None) == marker
     assert (tmp_path / lost).exists()
-
-
-def test_other_images_are_never_replaced(tmp_path: Path) -> None:
-    for split in ("train", "val"):
-        (tmp_path / split / "n01440764").mkdir(parents=True)
-        (tmp_path / split / "n01440764" / "0.JPEG").write_bytes(b"a photo")
-    with pytest.raises(InputError, match="train: has 1 images of 1 classes, dataset scans has 120"):
-        prepare_dataset(SCANS, tmp_path, None)
-    assert len([path for path in tmp_path.rglob("*.JPEG")]) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import Counter
 from functools import partial
@@ -270,21 +271,13 @@ def served(tmp_path):
         server.shutdown()
 
 
-@pytest.mark.filterwarnings("ignore:Consolidated metadata")
-@pytest.mark.parametrize(("format", "consolidated"), [(2, True), (3, False)])
-def test_a_store_over_http_sends_each_chunk_that_is_needed_once(
-    tmp_path, served, store, expected, format, consolidated
-):
+def test_a_store_over_http_sends_each_chunk_that_is_needed_once(tmp_path, served, store, expected):
     url, requests = served
     store = store.reindex(time=HOURS, method="ffill")  # of which every sixth is needed
     chunks = {n: {"chunks": (1, *a.shape[1:])} for n, a in store.data_vars.items()}
-    options = {"zarr_format": format, "consolidated": consolidated}
-    write(store, tmp_path / "a.zarr", encoding=chunks, **options)
+    write(store, tmp_path / "a.zarr", encoding=chunks)
     np.testing.assert_array_equal(fields(prepare(f"{url}/a.zarr", tmp_path)), expected)
-    asked = {path: n for path, n in requests.items() if "/temperature/" in path}
-    data = [
-        n for path, n in asked.items() if not path.rpartition("/")[2].startswith((".z", "zarr"))
-    ]
+    data = [n for path, n in requests.items() if re.search(r"/temperature/\d", path)]
     assert data == [1] * len(TIMES)
 
 
@@ -309,11 +302,6 @@ def normalised(store):
     return (store - store.mean()) / store.std() + 1
 
 
-def swapped(store):
-    store["geopotential"] = store["geopotential"].copy(data=store["geopotential"].values[:, ::-1])
-    return store
-
-
 LATER = TIMES[4:]
 
 
@@ -326,23 +314,14 @@ LATER = TIMES[4:]
             "at 500 hPa on 2000-01-02T00:00 reaches .* may be a fraction",
         ),
         (
-            changed("relative_humidity", lambda v: v / 100, level=850),
-            "humidity at 850 hPa on .* reaches .* may be a fraction",
-        ),
-        (
             in_another_unit("geopotential", lambda v: v / 9.80665),
             "geopotential at .* another unit; plausible are .* m²/s²",
-        ),
-        (
-            in_another_unit("relative_humidity", lambda v: v * 1000),
-            "relative_humidity at 500 hPa on .* reaches .* to 250 %",
         ),
         (
             in_another_unit("2m_temperature", lambda v: v - 273.15),
             "2m_temperature .*; plausible are 165 to 345 K",
         ),
         (normalised, "2m_temperature .*another unit"),
-        (swapped, "geopotential at .* hPa on .* reaches from"),
         (
             changed("10m_u_component_of_wind", lambda v: 0 * abs(v), time=TIMES[2]),
             "10m_u_component_of_wind on 2000-01-01T12:00 is 0 everywhere",
@@ -363,17 +342,12 @@ LATER = TIMES[4:]
             "has 4 latitudes from 45 to -90; needed are 5",
         ),
         (
-            lambda s: s.assign_coords(latitude=[80, 40, 0, -40, -80]),
-            "latitudes from 80 to -80; needed are 5",
-        ),
-        (
             lambda s: s.assign_coords(longitude=s.longitude + 10),
             "longitudes from 10 to 325; needed are 8",
         ),
         (lambda s: s.rename(latitude="lat"), "missing latitude"),
         # variables
         (lambda s: s.drop_vars("relative_humidity"), "missing relative_humidity at 500 hPa on"),
-        (lambda s: s[[]], "missing 10m_u_component_of_wind"),
         (lambda s: s.expand_dims(number=[0, 1]), r": 10m_u\w+: cannot be read .*squeeze"),
         (lambda s: s.isel(level=0, drop=True), "missing temperature at 850 hPa"),
     ],

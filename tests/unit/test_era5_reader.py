@@ -104,8 +104,8 @@ def test_workers_open_their_own_files_after_a_fork(folder: Path) -> None:
 
 
 def test_a_missing_or_damaged_year_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"1999\.h5: prepared ERA5 year is missing"):
+    with pytest.raises(InputError, match=r"1999\.h5: cannot be read as a prepared year"):
         dataset(tmp_path, [1999], 1, 6)
     (tmp_path / "1999.h5").write_bytes(b"torn")
-    with pytest.raises(InputError, match=r"1999\.h5: not a readable prepared ERA5 year"):
+    with pytest.raises(InputError, match=r"1999\.h5: cannot be read as a prepared year"):
         dataset(tmp_path, [1999], 1, 6)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from multiprocessing import get_context
 
 import numpy as np
@@ -42,15 +41,6 @@ def test_what_a_killed_job_has_left_of_a_year_is_made_anew(tmp_path, url, whole)
     prepare(url, tmp_path / "2000.h5")
     assert (tmp_path / "2000.h5").read_bytes() == whole.read_bytes()
     assert sorted(p.name for p in tmp_path.iterdir()) == [".2000.lock", "2000.h5"]
-
-
-def test_too_little_space_is_reported_before_the_year_is_begun(tmp_path, url, monkeypatch):
-    class Full:
-        f_frsize, f_bavail, f_blocks, f_bfree = 1000, 1, 9, 9
-
-    monkeypatch.setattr(os, "statvfs", lambda _: Full)
-    with pytest.raises(InputError, match=r"0\.0 GB are free, this year's fields need"):
-        prepare(url, tmp_path / "2000.h5")
 
 
 # --- moments --------------------------------------------------------------------------------------
@@ -97,10 +87,3 @@ def test_years_made_in_parallel_are_the_dataset_made_at_once(tmp_path, small):
     for name in ("statistics.json", "1999.h5", "climatology.h5"):
         once, apart = ((tmp_path / kind / name).read_bytes() for kind in ("once", "years"))
         assert once == apart
-
-
-def test_only_years_of_such_a_dataset_are_made_alone(tmp_path, small):
-    with pytest.raises(InputError, match="--year: dataset era has 1999 to 2002"):
-        make_year(tmp_path, small, 1990)
-    with pytest.raises(InputError, match="--year: dataset scans has no years"):
-        prepare_dataset_year({"name": "scans", "format": "imagenet"}, tmp_path, None, 1999)

@@ -10,7 +10,6 @@ import pytest
 import torch
 from PIL import Image
 from sklearn.datasets import load_sample_images
-from torch.utils.data import DataLoader
 from torchvision import transforms
 
 from scalewatt.common.errors import InputError
@@ -104,17 +103,6 @@ def test_augmentation_depends_on_seed_epoch_and_image_only(
     assert torch.equal(torch.get_rng_state(), before)
 
 
-@KINDS
-def test_batches_do_not_depend_on_workers(folder: Path, kind: type[ImageNetDataset]) -> None:
-    loaded = [
-        list(DataLoader(data(kind, folder), batch_size=4, sampler=KEYS[:12], num_workers=workers))
-        for workers in (0, 2)
-    ]
-    for (images, labels), (others, other_labels) in zip(*loaded, strict=True):
-        assert images.shape == (4, 3, SIZE, SIZE) and labels.dtype == torch.int64
-        assert torch.equal(images, others) and torch.equal(labels, other_labels)
-
-
 # --- files ----------------------------------------------------------------------------------------
 
 
@@ -167,6 +155,3 @@ def test_a_file_without_a_full_image_is_named(
     with pytest.raises(InputError, match=r"train/n0/bad\.JPEG: cannot be read as an image") as e:
         data(kind, tmp_path)[0, 0]
     assert "\n" not in str(e.value)
-
-
-# --- synthetic images --------------------------------------------------------------------------------

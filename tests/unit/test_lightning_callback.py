@@ -6,10 +6,8 @@ import csv
 import importlib
 import os
 import signal
-import time
 from collections.abc import Iterator
 from importlib.util import find_spec
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -133,9 +131,6 @@ def logged(folder: Path, name: str) -> list[float]:
     return values
 
 
-# --- importing it ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
 def test_it_is_a_callback_of_the_package_that_the_script_uses(inside: Path, package: str) -> None:
     fit(inside, package=package, max_epochs=1)
@@ -163,27 +158,6 @@ def test_the_metric_is_the_one_that_lightning_logged(inside: Path) -> None:
         assert [row[key] for row in rows] == logged(inside, name), key
         assert len(set(logged(inside, name))) == 3, key
     assert [row["learning_rate"] for row in rows] == [0.1, 0.05, 0.025]
-
-
-def test_samples_updates_and_time_of_an_epoch_give_its_throughput(inside: Path) -> None:
-    def training_hook(self: Any, *_: Any) -> None:
-        time.sleep(0.05)
-
-    def validation_hook(self: Any, *_: Any) -> None:
-        time.sleep(0.2)
-
-    net = module(on_train_batch_start=training_hook, on_validation_batch_start=validation_hook)
-    fit(inside, net, enable_checkpointing=False, max_epochs=2)
-    marks = read_json_lines(inside / events.EVENTS_FILE)
-    train_s = [
-        later["start_s"] - mark["start_s"]
-        for mark, later in pairwise(marks)
-        if mark["stage"] == "train"
-    ]
-    for row, seconds in zip(history(inside), train_s, strict=True):
-        assert (row["samples"], row["updates"]) == (SAMPLES, BATCHES)
-        assert row["train_s"] >= 0.05 * BATCHES
-        assert row["train_s"] == pytest.approx(seconds, abs=0.3), "without 0.6 s of validation"
 
 
 def test_outside_a_run_nothing_is_written_and_nothing_changes(
@@ -214,7 +188,7 @@ def asking(at_step: int, number: int) -> Any:
 def stopped_at(inside: Path, step: int, number: int = signal.SIGUSR1, **options: Any) -> Any:
     """Train until a request to stop at an update; return the checkpoint."""
     with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit, match="75"):
-        patch.setattr("scalewatt.lightning.ASK_S", 0.0)  # at every update
+        patch.setattr("scalewatt.lightning.Agreement.EVERY_S", 0.0)  # at every update
         fit(inside, module(on_before_optimizer_step=asking(step, number)), **options)
     path = inside / "script" / "stopped.ckpt"
     assert checkpoint() == path
@@ -249,11 +223,6 @@ def test_a_run_that_was_stopped_amid_an_epoch_ends_with_all_its_updates_and_samp
     assert {(row["samples"], row["updates"]) for row in rows} == {(SAMPLES, per_epoch)}
     assert [row["metric"] for row in rows] == logged(inside, "error")
     assert min(row["train_s"] for row in rows) > 0
-
-
-def test_after_the_last_batch_of_an_epoch_it_is_validated_and_reported_first(inside: Path) -> None:
-    assert stopped_at(inside, BATCHES - 1)["global_step"] == BATCHES + 1
-    assert [row["metric"] for row in history(inside)] == logged(inside, "error")
 
 
 def test_a_run_goes_on_from_lightnings_own_checkpoint_after_a_crash(

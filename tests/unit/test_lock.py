@@ -103,16 +103,6 @@ def test_of_contenders_that_die_as_they_hold_one_holds_at_a_time(
     assert set(names(tmp_path)) <= {"lock", "holder.json"}, "a killed one's marker, at most"
 
 
-def test_a_holder_is_named_and_its_marker_goes_with_it(tmp_path: Path) -> None:
-    with locked(tmp_path) as (_, token):
-        holder = holder_of(tmp_path)
-        assert is_alive(tmp_path, holder)
-        assert (holder.host, holder.pid) == (socket.gethostname(), os.getpid())
-        assert (holder.job, holder.token) == (None, token)
-        assert abs(holder.since_s - time.time()) < WAIT_S
-    assert names(tmp_path) == ["lock"]
-
-
 def test_a_holder_on_this_machine_is_named_once_and_waited_for(
     tmp_path: Path, start: Callable[..., Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -203,6 +193,7 @@ def test_a_damaged_marker_is_taken_over_once_nobody_renews_it(tmp_path: Path) ->
 def test_a_marker_is_renewed_and_put_again_if_it_was_deleted(tmp_path: Path) -> None:
     marker = tmp_path / "holder.json"
     with locked(tmp_path) as (_, token):
+        assert is_alive(tmp_path, holder_of(tmp_path))
         os.utime(marker, (0, 0))
         wait_until(lambda: marker.stat().st_mtime > 0)
         marker.unlink()

@@ -13,7 +13,6 @@ from archived import Project, below, make_project
 from scalewatt.cli import main
 from scalewatt.common.project_files import PROJECT_ROOT
 
-FOUR = "resnet50-a100-n004-lbs0256-s0020018"
 WAVES = {
     "name": "waves",
     "format": "era5",
@@ -71,29 +70,16 @@ def _cluster(made: Project) -> list[str]:
     return ["--site", str(made.path / "cluster.yaml")]
 
 
-def _run(made: Project) -> str:
-    return str(made.results / "runs" / FOUR / "1")
-
-
 COMMANDS: dict[str, Arguments] = {
     "export": lambda made, out: [
         *("export", str(made.campaign), *_cluster(made)),
         *("--results", str(made.path / "results"), "--out", str(out / "a.zip")),
-    ],
-    "import": lambda made, out: [
-        *("import", str(made.path / "small.crate.zip")),
-        *("--results", str(out / "results"), "--campaigns", str(out / "campaigns")),
     ],
     "plan": lambda made, out: [
         *("plan", "--campaign", str(PROJECT_ROOT / "campaigns/paper.yaml")),
         *("--site", str(PROJECT_ROOT / "config" / "horeka.yaml")),
         *("--model", str(PROJECT_ROOT / "reference" / "scaling_model.json")),
         *("--out", str(out / "plan")),
-    ],
-    "claims": lambda made, out: ["claims", "--out", str(out / "claims")],
-    "pilot": lambda made, out: [
-        *("pilot", str(PROJECT_ROOT / "campaigns" / "demo.yaml")),
-        *("--out", str(out / "pilot.yaml")),
     ],
     "prepare": lambda made, out: [
         *("prepare", "--folder", str(out / "data"), "--definition", json.dumps(WAVES)),
@@ -119,24 +105,3 @@ def test_where_nothing_can_be_written_a_command_says_so(
     # But for locks, and the mark (.simulating) of a simulation that was broken off.
     left = [path for path in below(place) if path not in before]
     assert {Path(path).suffix for path in left} <= {"", ".lock"}
-
-
-FOLDERS = {"a folder that is there": "there", "this folder": ".", "the root": "/"}
-
-
-@pytest.mark.parametrize("out", FOLDERS.values(), ids=FOLDERS)
-@pytest.mark.parametrize("name", ["export", "pilot"])
-def test_a_folder_in_place_of_a_file_is_refused_by_a_line(
-    name: str,
-    out: str,
-    made: Project,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    (tmp_path / "there").mkdir()
-    monkeypatch.chdir(tmp_path)
-    arguments = COMMANDS[name](made, tmp_path)
-    arguments[-1] = out
-    _said(capsys, arguments)
-    assert below(tmp_path) == ["there"]

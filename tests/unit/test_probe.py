@@ -16,11 +16,8 @@ from energy_files import T0, codes, counter, gpu, write_journal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scalewatt.campaign.cluster import load_cluster
 from scalewatt.cli import main
 from scalewatt.common.files import write_json
-from scalewatt.execution import idle_probe
-from scalewatt.execution.launch import LaunchOptions
 from scalewatt.results.tables.frames import frame_of, values
 from scalewatt.results.tables.idle import (
     IDLE,
@@ -288,13 +285,3 @@ def test_a_wrong_option_is_refused_in_one_line(
     error = capsys.readouterr().err
     assert words in error and error.count("\n") == 1
     assert not (tmp_path / "out").exists()
-
-
-def test_a_probe_is_never_put_back_into_the_queue(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started: list[LaunchOptions] = []
-    monkeypatch.setattr(idle_probe, "run_training", lambda *given: started.append(given[2]) or 1)
-    cluster = load_cluster(LOCAL).model_copy(update={"requeue": True})
-    idle_probe.run_probe(cluster.devices["local"], cluster, 60.0, 1.0, 1, tmp_path / "out")
-    assert not started[0].cluster.requeue

@@ -55,33 +55,32 @@ def two_ranks(torch_device: str, visible: list[list[str]]) -> list[dict[str, Any
     return json.loads(done.stdout)
 
 
-def test_ranks_that_are_bound_to_a_gpu_each_exchange_gradients_by_nccl() -> None:
-    report = two_ranks("cuda", [["aa"], ["bb"]])
-    assert report == [{"device": "cuda:0", "backend": "nccl"}] * 2
+REFUSALS = {
+    "node: rank 1 has the GPU of rank 0 (GPU-aa); the cluster file's launcher must ask for one for each",
+    "node: rank 1 needs a GPU, but sees none",
+}
 
 
-def test_ranks_that_see_all_gpus_take_one_each() -> None:
-    report = two_ranks("auto", [["aa", "bb"]] * 2)
-    assert [rank["device"] for rank in report] == ["cuda:0", "cuda:1"]
-    assert {rank["backend"] for rank in report} == {"nccl"}
+@pytest.mark.parametrize(
+    ("torch_device", "visible", "devices", "backend"),
+    [
+        ("cuda", [["aa"], ["bb"]], ["cuda:0", "cuda:0"], "nccl"),
+        ("auto", [["aa", "bb"], ["aa", "bb"]], ["cuda:0", "cuda:1"], "nccl"),
+        ("auto", [["aa"], ["aa"]], ["cuda:0", "cuda:0"], "gloo"),
+        ("auto", [[], []], ["cpu", "cpu"], "gloo"),
+    ],
+    ids=["bound", "all-visible", "shared", "none"],
+)
+def test_each_rank_takes_a_gpu_and_gradients_go_by_nccl_where_none_is_shared(
+    torch_device: str, visible: list[list[str]], devices: list[str], backend: str
+) -> None:
+    report = two_ranks(torch_device, visible)
+    assert report == [{"device": device, "backend": backend} for device in devices]
 
 
-def test_ranks_that_share_a_gpu_exchange_gradients_by_gloo() -> None:
-    assert two_ranks("auto", [["aa"], ["aa"]]) == [{"device": "cuda:0", "backend": "gloo"}] * 2
-
-
-def test_ranks_that_share_a_gpu_are_refused_where_each_was_to_have_one() -> None:
-    first, second = two_ranks("cuda", [["aa"], ["aa"]])
-    assert "refused" not in first
-    assert second["refused"] == (
-        "node: rank 1 has the GPU of rank 0 (GPU-aa); the cluster file's launcher must ask for one for each"
-    )
-
-
-def test_a_rank_without_a_gpu_is_refused_where_each_was_to_have_one() -> None:
-    report = two_ranks("cuda", [["aa"], []])
-    assert report[1]["refused"] == "node: rank 1 needs a GPU, but sees none"
-
-
-def test_ranks_without_gpus_train_on_the_cpu_where_either_will_do() -> None:
-    assert two_ranks("auto", [[], []]) == [{"device": "cpu", "backend": "gloo"}] * 2
+@pytest.mark.parametrize("visible", [[["aa"], ["aa"]], [["aa"], []]], ids=["shared", "none"])
+def test_a_rank_without_a_gpu_of_its_own_is_refused_where_each_was_to_have_one(
+    visible: list[list[str]],
+) -> None:
+    first, second = two_ranks("cuda", visible)
+    assert "refused" not in first and second["refused"] in REFUSALS

@@ -31,18 +31,12 @@ KILLED = """=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
         ("[n1]: scalewatt: refused: one GPU\n" + KILLED, "one GPU"),
         ("RuntimeError: scalewatt: epoch 3 comes twice\n" + KILLED, "epoch 3 comes twice"),
         ("scalewatt: error: RuntimeError: Connection closed by peer\n" + KILLED, "EXIT CODE: 9"),
-        (
-            BROKEN + "srun: error: n2: task 3: Killed\n",
-            "srun: error: n2: task 3: Killed",
-        ),
+        (BROKEN + "srun: error: n2: task 3: Killed\n", "srun: error: n2: task 3: Killed"),
         (
             f"Fatal Python error: Segmentation fault\n\nThread 0x1:\n{KILLED}",
             "Fatal Python error: Segmentation fault",
         ),
-        (
-            "slurmstepd: error: Detected 1 oom_kill event\nbye\n",
-            "slurmstepd: error: Detected 1 oom_kill event",
-        ),
+        ("slurmstepd: Detected 1 oom_kill event\nbye\n", "slurmstepd: Detected 1 oom_kill event"),
         (
             "scalewatt: n1: is watched\nImportError: libnccl.so.2: cannot open shared object file\n",
             "ImportError: libnccl.so.2: cannot open shared object file",

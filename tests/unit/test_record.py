@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from run_files import NAME, make_spec
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.run_files.inventory import find_workdirs
-from scalewatt.run_files.lock import HeldError
 from scalewatt.run_files.record import (
     STARTED_BY,
     WorkDir,
@@ -24,7 +22,6 @@ from scalewatt.run_files.record import (
     read_ended_run,
     read_outcome,
     read_position,
-    read_progress,
     read_run,
 )
 
@@ -85,11 +82,13 @@ def test_the_folder_that_was_used_last_counts(tmp_path: Path) -> None:
 
 
 def outcomes(work: WorkDir) -> list[str]:
-    return [segment["outcome"] for segment in work.segments()]
+    return [segment["outcome"] for segment in work.record()["segments"]]
 
 
 def updates(work: WorkDir) -> list[tuple[int | None, int | None]]:
-    return [(segment["from_updates"], segment["to_updates"]) for segment in work.segments()]
+    return [
+        (segment["from_updates"], segment["to_updates"]) for segment in work.record()["segments"]
+    ]
 
 
 def test_segments_are_counted_and_keep_outcome_code_reason_job_software_and_updates(
@@ -103,7 +102,7 @@ def test_segments_are_counted_and_keep_outcome_code_reason_job_software_and_upda
             note_position(work.path, 12 * (number + 1), number + 1, 0)
             work.end_segment(*end)
             assert work.record()["order"] == {"segment": number, "scratch": None}
-    segments = work.segments()
+    segments = work.record()["segments"]
     assert [(s["outcome"], s.get("detail"), s["code"]) for s in segments] == ends
     assert [(s["segment"], s["job"]) for s in segments] == [(0, "0"), (1, "1"), (2, "2")]
     assert updates(work) == [(0, 12), (12, 24), (24, 36)]
@@ -125,10 +124,23 @@ def test_a_segment_left_open_was_killed_or_ended_as_rank_0_wrote(tmp_path: Path)
         assert outcomes(work) == ["stopped", "running"]
         ended = read_ended_run(work.path, SPEC)["segments"]
         work.open_record()
-        assert work.segments() == ended, "as Snakemake and status see it before"
+        assert work.record()["segments"] == ended, "as Snakemake and status see it before"
         assert outcomes(work) == ["stopped", "killed"]
         assert updates(work) == [(0, 7), (7, 9)]
-        assert [s["ended_s"] for s in work.segments()] == [None, None]
+        assert [s["ended_s"] for s in work.record()["segments"]] == [None, None]
+
+
+def test_ranks_that_end_after_their_launcher_failed_say_how_the_segment_ended(
+    tmp_path: Path,
+) -> None:
+    with open_workdir(tmp_path, SPEC, DATA) as work:
+        work.begin_segment({}, {})
+        work.end_segment("failed", "srun: error: Node failure on n1")
+        work.open_record()
+        assert outcomes(work) == ["failed"]
+        note_outcome(work.path, 0, {"outcome": "finished", "losses": []}, lambda: None)
+        work.open_record()
+        assert outcomes(work) == ["finished"]
 
 
 def test_updates_are_unknown_of_a_command_and_of_a_checkpoint_without_its_position(
@@ -176,31 +188,7 @@ def test_segments_of_a_damaged_record_are_not_forgotten(tmp_path: Path, content:
         assert (work.path / "run.json").read_bytes() == content
 
 
-def test_a_launcher_whose_run_was_taken_over_writes_no_record(tmp_path: Path) -> None:
-    with open_workdir(tmp_path, SPEC, DATA) as work:
-        marker = work.path / "holder.json"
-        ours = marker.read_text()
-        marker.write_text(json.dumps({**json.loads(ours), "token": "another"}))
-        with pytest.raises(HeldError):
-            work.begin_segment({}, {})
-        marker.write_text(ours)
-        assert work.segments() == []
-
-
 # --- progress.json ------------------------------------------------------------------------------
-
-STEP = {"epoch": 1, "epochs": 4, "step": 2, "steps": 12, "updates": 14, "updates_total": 48}
-
-
-def test_progress_and_the_checkpoints_position_stand_next_to_each_other(tmp_path: Path) -> None:
-    assert read_position(tmp_path) is None and read_progress(tmp_path) is None
-    note_position(tmp_path, 12, 1, 0)
-    assert read_progress(tmp_path) is None
-    note_progress(tmp_path, segment=3, **STEP, samples_per_s=None, stage="train")
-    position, progress = read_position(tmp_path), read_progress(tmp_path)
-    assert position is not None and progress is not None
-    assert [position[key] for key in ("updates", "epoch", "step")] == [12, 1, 0]
-    assert {**progress, **STEP, "segment": 3, "stage": "train"} == progress
 
 
 def test_an_outcome_is_that_of_its_segment_until_another_begins(tmp_path: Path) -> None:

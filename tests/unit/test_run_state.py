@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import time
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -38,13 +36,6 @@ def test_a_finished_run_of_another_spec_is_out_of_date(made: Made) -> None:
     assert made.run()["state"] == "running", "it is trained again"
 
 
-def test_registered_runs_are_done_or_not_there(made: Made) -> None:
-    made.publish(seed=5)
-    registered = replace(made, campaign=replace(made.campaign, registered=True))
-    counts = registered.status()["counts"]
-    assert (counts["done"], counts["not_started"]) == (1, 3)
-
-
 # --- the queue ------------------------------------------------------------------------------------
 
 
@@ -54,12 +45,6 @@ def test_a_submitted_run_is_queued_and_says_why_it_waits(made: Made) -> None:
     assert (run["state"], run["job"], run["reason"]) == ("queued", "8", "Resources")
     stopped(made)
     assert made.run()["state"] == "queued"
-
-
-def test_a_job_that_has_begun_but_not_come_to_its_training_is_running(made: Made) -> None:
-    submitted(made, state="RUNNING", reason="None", nodes="n[1-2]")
-    run = made.run()
-    assert (run["state"], run["host"], run["epoch"]) == ("running", "n[1-2]", None)
 
 
 def test_a_job_that_was_put_back_into_the_queue_is_queued(made: Made) -> None:
@@ -99,14 +84,6 @@ def test_a_holder_elsewhere_lives_by_its_signs_of_life(
     assert run["state"] == word
     assert (run["silent_s"] is not None) is is_said
     assert ("no sign of life for" in made.text()) is is_said
-
-
-def test_of_two_working_directories_the_held_one_counts(made: Made) -> None:
-    folder = running(made)
-    other = folder.with_name(f"{folder.name[:-1]}1")
-    shutil.copytree(folder, other)
-    (folder / "holder.json").unlink()
-    assert made.run()["work_folder"] == str(other)
 
 
 # --- what the last segment left -------------------------------------------------------------------

@@ -103,16 +103,3 @@ def test_a_wrong_row_is_refused_by_row_key_and_value(
     rows = [ROWS[0], {**ROWS[1], **change}, ROWS[2]]
     message = refusal(write(tmp_path / f"stages{suffix}", rows))
     assert f"{PLACES[suffix]}: " in message and words in message
-
-
-@pytest.mark.parametrize(
-    ("rows", "reason"),
-    [([], "has no row"), ([{**ROWS[0], "end_s": None}], "row 0: missing key 'end_s'")],
-)
-def test_only_a_runs_own_stages_may_be_none_or_never_end(
-    tmp_path: Path, rows: list[dict[str, Any]], reason: str
-) -> None:
-    path = tmp_path / "events.parquet"
-    pq.write_table(pa.Table.from_pylist(rows, schema=EVENTS_SCHEMA), path)
-    assert read_stages(path, unended=True).to_pylist() == rows
-    assert reason in refusal(path)

@@ -12,7 +12,7 @@ from run_files import make_run as made_run
 from run_files import make_spec, part
 
 import scalewatt
-from scalewatt.energies.read import Account, account_text
+from scalewatt.energies.read import Account
 from scalewatt.energies.stages import UNATTRIBUTED
 from scalewatt.figures.breakdown import draw
 from scalewatt.results.figures.breakdown_table import BREAKDOWN, breakdown
@@ -49,16 +49,6 @@ def test_a_stage_of_under_five_periods_is_short_and_totals_stay(
     assert set(rows["stage"][rows["short"]]) == short
     assert account.joules("gpu") == pytest.approx(100 * 100)
     assert ("stage_short" in codes(account.flags)) == bool(short)
-
-
-def test_the_energy_of_a_short_stage_is_not_stated_as_known(tmp_path: Path) -> None:
-    account = recorded(tmp_path, 30.0, 40.0, 0.5)
-    (line,) = (
-        x for x in account_text(account).splitlines() if x.lstrip().startswith("checkpoint  ")
-    )
-    assert line.split() == ["checkpoint", "-", "-"]
-    details = account.flags.loc[account.flags["code"] == "stage_short", "detail"]
-    assert details.iloc[0] == "checkpoint: pieces of 0.5 s, gpu resolved to 1 s"
 
 
 # --- in the breakdown -----------------------------------------------------------------------------

@@ -49,16 +49,6 @@ def test_the_schedulers_signal_asks_and_does_not_end_the_process(number: int) ->
     assert request.requested()
 
 
-def test_the_process_itself_may_ask_which_is_no_request_from_outside() -> None:
-    request = StopRequest()
-    request.ask()
-    assert request.asked()
-    assert not request.requested()
-    request.install()
-    signal.raise_signal(signal.SIGUSR1)
-    assert request.requested()
-
-
 def test_a_stop_file_asks(tmp_path: Path, clock: Clock) -> None:
     request = StopRequest()
     request.stop_file = tmp_path / "stop"

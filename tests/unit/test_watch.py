@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from scalewatt.execution import rank
 from scalewatt.execution.rank import SamplerWatch
 
 STEM = "segment-000"
@@ -45,13 +46,14 @@ def losses() -> list[str]:
 
 
 @pytest.fixture
-def watch(tmp_path: Path, losses: list[str]) -> SamplerWatch:
+def watch(tmp_path: Path, losses: list[str], monkeypatch: pytest.MonkeyPatch) -> SamplerWatch:
+    monkeypatch.setattr(rank, "CHECK_INTERVAL_S", 600.0)  # the tests check themselves
     journal = tmp_path / f"{STEM}.{socket.gethostname()}.csv"
     return SamplerWatch(journal, LIMIT_S, losses.append)
 
 
-def grow(folder: Path, suffix: str = "", host: str | None = None) -> None:
-    with open(folder / f"{STEM}.{host or socket.gethostname()}{suffix}.csv", "ab") as file:
+def grow(folder: Path) -> None:
+    with open(folder / f"{STEM}.{socket.gethostname()}.csv", "ab") as file:
         file.write(b"sample")
 
 

@@ -195,12 +195,6 @@ class Direct:
         self.cluster: dict[str, Any] = {}
         """Keys of the cluster that depart from CLUSTER."""
 
-    @staticmethod
-    def devices(**changes: Any) -> dict[str, Any]:
-        """The cluster's device, with keys changed."""
-        devices: dict[str, Any] = CLUSTER["devices"]  # type: ignore[assignment]
-        return {name: {**device, **changes} for name, device in devices.items()}
-
     def start(self, launcher: str = "", **variables: str) -> subprocess.Popen[str]:
         """Start one segment, with another launcher or other variables if given."""
         cluster = {**CLUSTER, "launcher": launcher or CLUSTER["launcher"], **self.cluster}

@@ -158,18 +158,10 @@ def test_what_a_command_does_not_say_is_null_in_the_tables(finished: Workspace) 
 def test_the_provenance_says_what_was_run(finished: Workspace) -> None:
     provenance = json.loads((run_folder(finished, PLAIN_2) / "provenance.json").read_text())
     words = ["python", "plain.py", "--batch-size", "32", "--epochs", "2", "--samples", "640"]
-    assert provenance["command"] == words
-    assert list(provenance["files"]) == ["plain.py"]
+    assert provenance["command"] == words and list(provenance["files"]) == ["plain.py"]
     assert (provenance["dataset_sha256"], provenance["parameters"]) == (None, None)
-    assert (provenance["seed"], provenance["perun"]["settings"]["monitor"]["sampling_period"]) == (
-        0,
-        "0.2",
-    )
     assert provenance["nodes"] and provenance["packages_installed"]
     assert not {"software", "deterministic_algorithms"} & provenance.keys(), "its own affair"
-    assert provenance["environment_variables"]["OMP_NUM_THREADS"] == str(
-        provenance["threads_per_rank"]
-    )
     assert not (run_folder(finished, PLAIN_2) / "weights.pt").exists()
 
 
@@ -182,29 +174,6 @@ def test_a_run_that_ended_early_shows_what_was_done_and_is_left_out(finished: Wo
     figures = finished.path / "results" / "own" / "figures"
     assert "early" not in (figures / "figure3.csv").read_text()
     assert "2 of 6 epochs were reported" in (figures / "figure3.caption.tex").read_text()
-
-
-def test_figures_and_the_report_are_there(finished: Workspace) -> None:
-    results = finished.path / "results" / "own"
-    for number in (1, 3):
-        assert (results / "figures" / f"figure{number}.svg").stat().st_size > 0
-    assert "unknown" in (results / "figures" / "figure1.svg").read_text()
-    report = (results / "report.html").read_text()
-    assert PLAIN_2 in report and MARKED_1 in report
-
-
-def test_a_changed_file_trains_nothing_again_and_a_missing_one_is_refused(
-    finished: Workspace, tmp_path: Path
-) -> None:
-    again = finished.copy(tmp_path / "project")
-    script = again.path / "scripts" / "marked.py"
-    script.write_text(script.read_text() + "# another\n")
-    assert again.trainings("all") == set()
-    script.unlink()
-    code, output = again.snakemake("-n")
-    assert code == 1
-    assert "models.marked.files: 'mark*.py' names no file" in output
-    assert "Traceback" not in output
 
 
 def test_a_job_that_waited_in_a_queue_runs_though_another_models_file_has_gone(

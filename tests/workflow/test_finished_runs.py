@@ -142,14 +142,6 @@ def test_a_lost_file_is_published_once_more_and_without_work_the_rest_is_kept(
     assert runs(kept)[1] != before[1] and runs(kept)[2] == before[2]
 
 
-def test_a_newer_spec_of_the_same_content_trains_no_finished_run_again(kept: Workspace) -> None:
-    shutil.rmtree(kept.path / "work")
-    shutil.rmtree(kept.path / ".snakemake")
-    for spec in kept.path.glob("results/kept/runs/*/*/spec.json"):
-        spec.touch()  # as a copy may
-    assert kept.trainings("tables") == set()
-
-
 def test_a_start_that_ends_before_its_trainings_loses_nothing(kept: Workspace) -> None:
     before = runs(kept)
     script = kept.path / "scripts" / "train.py"

@@ -149,10 +149,6 @@ def test_the_target_makes_the_table_of_every_device_with_its_spread(probed: Work
     assert "sd_w" in (probed.results / "tables" / "idle.csv").read_text()
 
 
-def test_finished_probes_are_not_probed_again(probed: Workspace) -> None:
-    assert probed.jobs("idle_probe") == {}
-
-
 def test_with_results_only_finished_probes_are_used_and_none_is_started(
     probed: Workspace, tmp_path: Path
 ) -> None:

@@ -106,6 +106,18 @@ def test_a_launcher_that_starts_too_few_ranks_is_named(tmp_path: Path, data: Pat
     assert "Traceback" not in output
 
 
+def test_a_launcher_that_does_not_exist_is_named_before_anything_is_made(
+    tmp_path: Path, data: Path
+) -> None:
+    training = Training.of(tmp_path / "run", data, WAVES)
+    without = Training(training.folder, training.data, training.spec, launcher="mpirunx -n {gpus}")
+    code, output = without.run()
+    assert code == 1
+    assert "'mpirunx' is not found" in output
+    assert "Traceback" not in output
+    assert not training.out.exists()
+
+
 TARGET = "results/tiny/energy/fourcastnet.pretrain-local-n002-lbs0002-full/1.parquet"
 
 

@@ -91,12 +91,3 @@ def test_passes_that_add_up_their_gradients_learn_what_a_whole_batch_does(
     for name, tensor in weights.items():
         torch.testing.assert_close(others[name], tensor, rtol=1e-4, atol=1e-6)
     assert passes.history() != whole.history()  # summed in another order
-
-
-def test_a_finished_run_is_not_trained_again(tmp_path: Path, data: Path) -> None:
-    training = Training.of(tmp_path / "run", data, WAVES, epochs=1)
-    assert training.run()[0] == 0
-    before = (training.out / "provenance.json").read_bytes()
-    assert training.run()[0] == 0
-    assert (training.out / "provenance.json").read_bytes() == before
-    assert len(list((training.work / "perun").glob("*.hdf5"))) == 1

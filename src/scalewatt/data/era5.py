@@ -74,8 +74,7 @@ def year_times(year: int, samples_per_year: int | None = None) -> np.ndarray:
     With `samples_per_year`, only as many as its samples and their targets need; the targets of
     the last samples of a calendar year are in the next year.
     """
-    start, end = np.datetime64(f"{year}-01-01", "h"), np.datetime64(f"{year + 1}-01-01", "h")
-    times = np.arange(start, end, np.timedelta64(STEP_H, "h"))
+    times = np.arange(f"{year}-01-01", f"{year + 1}-01-01", STEP_H, dtype="datetime64[h]")
     stop = None if samples_per_year is None else samples_per_year + TARGET_STEPS
     return times[:stop].astype("datetime64[ns]")
 
@@ -88,10 +87,8 @@ def read_layout(path: Path) -> tuple[int, tuple[int, int, int]]:
     try:
         with h5py.File(path, "r") as file:
             return len(file["time"]), file["fields"].shape[1:]
-    except FileNotFoundError:
-        raise InputError(f"{path}: prepared ERA5 year is missing") from None
-    except Exception as error:  # h5py has many for damaged files
-        raise InputError(f"{path}: not a readable prepared ERA5 year ({error})") from error
+    except (OSError, KeyError) as error:
+        raise InputError(f"{path}: cannot be read as a prepared year ({error})") from error
 
 
 class Era5Dataset(Dataset[tuple[torch.Tensor, ...]]):
@@ -127,10 +124,9 @@ class Era5Dataset(Dataset[tuple[torch.Tensor, ...]]):
                 steps += [(following, step) for step in range(read_layout(following)[0])]
             usable = min(wanted, count, max(0, len(steps) - lead_steps))
             if part == "train" and usable < wanted:
-                raise InputError(
-                    f"{path}: has {usable} samples with targets {lead_steps * STEP_H} h ahead, "
-                    f"samples_per_year is {wanted}; lower it, or prepare {year + 1}, too"
-                )
+                text = f"{path}: has {usable} samples with targets {lead_steps * STEP_H} h ahead"
+                advice = f"lower samples_per_year ({wanted}), or prepare {year + 1}, too"
+                raise InputError(f"{text}; {advice}")
             self._samples += [steps[first : first + 1 + lead_steps] for first in range(usable)]
         if not self._samples:
             raise InputError(f"{folder}: no {part} samples of ERA5 have targets")

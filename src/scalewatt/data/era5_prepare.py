@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import h5py
 import numpy as np
@@ -50,10 +50,9 @@ def prepare(definition: dict[str, Any], folder: Path, store: str | None) -> list
     InputError names what the store lacks, a year that is missing where there is no store, or years whose
     relative humidity is of different kinds.
     """
-    years = all_years(definition)
-    made = [make_year(definition, folder, store, year) for year in years]
-    kinds = {}
-    for year in years:
+    made, kinds = [], {}
+    for year in all_years(definition):
+        made.append(make_year(definition, folder, store, year))
         with h5py.File(folder / f"{year}.h5", "r") as file:
             kinds[file.attrs["relative_humidity_over"]] = year
     if len(kinds) > 1:
@@ -125,7 +124,8 @@ def _write(
     file: h5py.File, source: Source, parts: list[Part], times: np.ndarray, globe: Globe
 ) -> None:
     """Check all fields and write them, unless they are linked, with their labels and moments."""
-    shape = (len(times), len(CHANNELS), len(globe.latitude), len(globe.longitude))
+    latitude, longitude, where = globe
+    shape = (len(times), len(CHANNELS), len(latitude), len(longitude))
     steps, fields = times, None
     if source.link is None:
         folder = Path(file.filename).parent
@@ -135,7 +135,7 @@ def _write(
         steps = source.arrays[0]["time"].values
         file["fields"] = h5py.ExternalLink(str(source.link), "/fields")
     file["time"] = steps.astype("datetime64[s]").astype(np.int64)
-    file["latitude"], file["longitude"] = globe.latitude, globe.longitude
+    file["latitude"], file["longitude"] = latitude, longitude
 
     means, squares = np.zeros((2, len(CHANNELS), len(times)))
     z500_sum, factor = np.zeros(shape[2:]), None
@@ -144,7 +144,7 @@ def _write(
             if factor is None:  # the first field decides, and all are checked
                 factor = np.float32(100 if 0 < stored.max() <= FRACTION else 1)
             stored = stored * factor
-        values = stored[globe.where]
+        values = stored[where]
         check_field(channel, values, times[step], source.name)
         if fields is not None:
             fields[step, channel] = values
@@ -192,20 +192,16 @@ def check_field(number: int, values: np.ndarray, time: np.datetime64, source: st
         raise InputError(f"{field} is {low:g} everywhere")
     is_fraction = channel.variable == "relative_humidity" and high <= FRACTION
     if low < channel.low or high > channel.high or is_fraction:
+        kind = "a fraction" if is_fraction else "another unit"
+        plausible = f"plausible are {channel.low:g} to {channel.high:g} {channel.unit}"
         raise InputError(
-            f"{field} reaches from {low:g} to {high:g}, which may be "
-            f"{'a fraction' if is_fraction else 'another unit'}; plausible are {channel.low:g} to "
-            f"{channel.high:g} {channel.unit}"
+            f"{field} reaches from {low:g} to {high:g}, which may be {kind}; {plausible}"
         )
 
 
-class Globe(NamedTuple):
-    """A global grid, north to south and from 0° eastward, degrees in float64."""
-
-    latitude: np.ndarray
-    longitude: np.ndarray
-    where: Any
-    """Index of a stored field (latitude, longitude) that gives it on this grid."""
+Globe = tuple[np.ndarray, np.ndarray, Any]
+"""Latitudes north to south and longitudes from 0° eastward in degrees, float64, and the index of a stored
+field that gives it on them."""
 
 
 def orient(source: Source, grid: Sequence[int]) -> Globe:
@@ -218,15 +214,15 @@ def orient(source: Source, grid: Sequence[int]) -> Globe:
     longitude = stored % 360
     longitude[longitude > 360 - 1e-3] -= 360  # 359.9999 is 0
     rows, columns = np.argsort(-latitude), np.argsort(longitude)
-    globe = Globe(latitude[rows], longitude[columns], np.ix_(rows, columns))
+    axes = {"latitudes": latitude[rows], "longitudes": longitude[columns]}
     needed = np.linspace(90, -90, grid[0] + 1), np.arange(grid[1]) * 360 / grid[1]
-    for name, degrees, expected in zip(("latitudes", "longitudes"), globe, needed, strict=False):
+    for (name, degrees), expected in zip(axes.items(), needed, strict=True):
         if len(degrees) != len(expected) or not np.allclose(degrees, expected, atol=1e-3):
             span = f"{len(degrees)} {name} from {degrees[0]:g} to {degrees[-1]:g}"
             steps = f"{len(expected)} in equal steps from {expected[0]:g} to {expected[-1]:g}"
             raise InputError(f"{source.name}: has {span}; needed are {steps}")
     is_turned = (np.diff(rows) < 0).any() or (np.diff(columns) < 0).any()
-    return globe if is_turned else globe._replace(where=...)
+    return latitude[rows], longitude[columns], np.ix_(rows, columns) if is_turned else ...
 
 
 def check_unlabelled(source: Source, times: np.ndarray) -> None:
@@ -243,22 +239,16 @@ def check_unlabelled(source: Source, times: np.ndarray) -> None:
         means[name] = fields.mean(axis=0, dtype=float)
 
     wind = {name: np.square(mean.mean(axis=1)).mean() for name, mean in means.items()}
-    winds = [(wind[f"u{level}"], wind[f"v{level}"]) for level in ("10", "1000", "850", "500")]
     pressure = means["sp"]
     rows, columns = pressure.shape
-    tibet = round((90 - 33) / 180 * (rows - 1)), columns // 4
-    refused = {
-        f"winds v are stronger than u; channels must be {' '.join(CHANNELS)}": any(
-            v > u for u, v in winds
-        ),
-        "pressure is higher in Antarctica; rows must go from 90° N to 90° S": (
-            pressure[-1].mean() > pressure[0].mean()
-        ),
-        "pressure is higher in Tibet than in America; columns must go from 0° eastward": (
-            pressure[tibet] > pressure[tibet[0], columns * 3 // 4]
-        ),
-    }
-    for message in [message for message, is_wrong in refused.items() if is_wrong]:
+    tibet, message = pressure[round((90 - 33) / 180 * (rows - 1))], None
+    if any(wind[f"v{level}"] > wind[f"u{level}"] for level in ("10", "1000", "850", "500")):
+        message = f"winds v are stronger than u; channels must be {' '.join(CHANNELS)}"
+    elif pressure[-1].mean() > pressure[0].mean():
+        message = "pressure is higher in Antarctica; rows must go from 90° N to 90° S"
+    elif tibet[columns // 4] > tibet[columns * 3 // 4]:
+        message = "pressure is higher in Tibet than in America; columns must go from 0° eastward"
+    if message:
         raise InputError(f"{source.name}: {message}")
 
 
@@ -279,8 +269,6 @@ def write_statistics(folder: Path, years: Sequence[int], samples_per_year: int) 
     values = count.sum(axis=0)
     mean = (count * means).sum(axis=0) / values
     sd = np.sqrt((squares + count * (means - mean) ** 2).sum(axis=0) / values)
-    if constant := [name for name, s in zip(CHANNELS, sd, strict=True) if s == 0]:
-        raise InputError(f"{folder}: {', '.join(constant)} never changes in the training years")
     with atomic_path(folder / CLIMATOLOGY) as temporary, h5py.File(temporary, "w") as file:
         file["z500"] = (z500_sum.sum(axis=0) / sum(steps)).astype(np.float32)
         file.attrs["units"] = "m**2 s**-2"

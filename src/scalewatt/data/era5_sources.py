@@ -58,14 +58,10 @@ class Source:
 
 
 class Part(NamedTuple):
-    """The fields of one array that are needed."""
+    """The fields of one array that are needed: its levels are `channels`, its times `steps` of the year."""
 
     array: xr.DataArray
-    rows: list[int]
-    """Positions along its levels, of `channels`."""
     channels: list[int]
-    columns: np.ndarray
-    """Positions along its times, which are `steps` of the year."""
     steps: np.ndarray
 
 
@@ -104,7 +100,8 @@ def find_fields(source: Source, times: np.ndarray) -> list[Part]:
         if rows and columns.size:
             steps = np.searchsorted(times, labels[columns])
             np.add.at(count, np.ix_(np.array(channels), steps), 1)
-            parts.append(Part(array, rows, channels, columns, steps))
+            needed = array.isel({"level": rows, "time": columns}, missing_dims="ignore")
+            parts.append(Part(needed, channels, steps))
 
     for wrong, text in ((count > 1, "more than once:"), (count == 0, "missing")):
         for number in np.flatnonzero(wrong.any(axis=1)):
@@ -120,7 +117,8 @@ def read_blocks(parts: list[Part]) -> Iterator[list[Field]]:
         length = _block_length(part)
         for first in range(0, len(part.steps), length):
             block = slice(first, first + length)
-            stacks = zip(part.channels, _read(part, part.columns[block]), strict=True)
+            fields = _read(part.array.isel({"time": block}, missing_dims="ignore"))
+            stacks = zip(part.channels, fields, strict=True)
             yield [
                 (channel, step, values)
                 for channel, stack in stacks
@@ -136,13 +134,12 @@ def _block_length(part: Part) -> int:
     return max(1, times, min(chunk, 2 * times))
 
 
-def _read(part: Part, columns: np.ndarray) -> np.ndarray:
+def _read(block: xr.DataArray) -> np.ndarray:
     """Read float32 (level, time, latitude, longitude), NaN where missing."""
-    array, times = part.array, np.atleast_1d(part.array["time"].values)[columns]
+    times = np.atleast_1d(block["time"].values)
     span = f"{_minute(times[0])} to {_minute(times[-1])}"
-    with _reading(f"{array.attrs['file']}: {array.name} from {span}"):
-        where = {"level": part.rows, "time": columns}
-        block = array.isel(where, missing_dims="ignore").load()
+    with _reading(f"{block.attrs['file']}: {block.name} from {span}"):
+        block = block.load()
     if "expver" in block.dims:  # final values (1) come before preliminary ones (5)
         order = np.argsort(block["expver"].values.astype(int))
         versions = [block.isel(expver=version, drop=True) for version in order]
@@ -260,9 +257,8 @@ def open_grib(path: Path) -> list[xr.DataArray]:
             if variable and (variable in ALOFT) == aloft:
                 kind = get(handle, "gridType")
                 if kind != "regular_ll" or any(get(handle, key) for key in GRIB_ORDER):
-                    raise InputError(
-                        f"{path}: the grid of {variable} is {kind}, not regular_ll row by row eastward"
-                    )
+                    needed = "regular_ll row by row eastward"
+                    raise InputError(f"{path}: the grid of {variable} is {kind}, not {needed}")
                 minute = f"{get(handle, 'validityDate'):08}{get(handle, 'validityTime'):04}"
                 labels = variable, get(handle, "level"), *(get(handle, key) for key in GRIB_GRID)
                 span = get(handle, "offset", int), get(handle, "totalLength", int)
@@ -323,9 +319,8 @@ def open_files(patterns: Sequence[str]) -> Source:
         for axis in ("latitude", "longitude"):
             some, others = arrays[0][axis].values, array[axis].values
             if some.shape != others.shape or not np.allclose(some, others, atol=1e-4):
-                raise InputError(
-                    f"{array.attrs['file']}: is on another grid than {arrays[0].attrs['file']}"
-                )
+                first, other = arrays[0].attrs["file"], array.attrs["file"]
+                raise InputError(f"{other}: is on another grid than {first}")
     return Source(f"ERA5 files {', '.join(patterns)}", arrays, humidity_over=ECMWF_HUMIDITY)
 
 
@@ -353,9 +348,7 @@ def open_original(folder: Path, year: int) -> Source:
     """
     paths = sorted((*folder.glob(f"{year}.h5"), *folder.glob(f"*/{year}.h5")))
     if len(paths) != 1:
-        raise InputError(
-            f"{folder}: is no Zarr store, and has {len(paths)} files {year}.h5, not one"
-        )
+        raise InputError(f"{folder}: not a Zarr store, and has {len(paths)} files {year}.h5, not 1")
     path, steps = paths[0], year_times(year)
     with _reading(str(path)):
         fields = xr.open_dataset(path, engine="h5netcdf", cache=False, phony_dims="sort")["fields"]

@@ -38,6 +38,7 @@ OFFICIAL_MD5 = {
     "val": "29b22e2961454d5413ddabcf34fc5622",
     "devkit": "fa75699e90414af021442c21a62c3abf",
 }
+EXTRACTING = ".extracting"
 LISTING_THREADS = 16
 """Folders listed at once: a shared file system answers slowly, but many at a time."""
 
@@ -59,11 +60,7 @@ class ImageFolderIndex:
     @classmethod
     def load(cls, folder: Path | str, split: str) -> ImageFolderIndex:
         """Read the index of a prepared folder; the images may be in another one."""
-        path = Path(folder) / f"index-{split}.parquet"
-        try:
-            table = pq.read_table(path, page_checksum_verification=True)
-        except (OSError, pa.ArrowException) as error:
-            raise InputError(f"{path}: cannot be read ({error}); prepare the data again") from error
+        table = pq.read_table(Path(folder) / f"index-{split}.parquet")
         images = os.fsdecode(table.schema.metadata.get(b"folder", b"")) or folder
         labels = table["label"].to_numpy().astype(np.int32)
         return cls(Path(images), table["path"].to_pylist(), labels, table["bytes"].to_numpy())
@@ -146,7 +143,10 @@ def prepare_images(
     images = Path(source or folder)
     if not _is_tree(images):
         if not _is_tree(folder):  # as it is once they are extracted
-            extract_tars(images, definition, folder)
+            try:
+                extract_tars(images, definition, folder)
+            finally:
+                shutil.rmtree(folder / EXTRACTING, ignore_errors=True)
         images = folder
     indices = {split: find_images(images, split) for split in SPLITS}
     train, val = (set(index.classes) for index in indices.values())
@@ -154,10 +154,10 @@ def prepare_images(
         lacking = f"{alone[0]} is missing in {'val' if alone[0] in train else 'train'}"
         raise InputError(f"{images}: {lacking} (such classes: {len(alone)})")
     for split, key in zip(SPLITS, NUMBERS, strict=False):
-        number, needed = len(indices[split].paths), (definition[key], definition["classes"])
-        if (number, len(train)) != needed:
-            text = f"{number} images of {len(train)} classes, dataset {definition['name']} has"
-            raise InputError(f"{images / split}: has {text} {needed[0]} of {needed[1]}")
+        present = f"{len(indices[split].paths)} images of {len(train)} classes"
+        needed = f"{definition[key]} images of {definition['classes']} classes"
+        if present != needed:
+            raise InputError(f"{images / split}: has {present}; {definition['name']} has {needed}")
     return indices
 
 
@@ -184,7 +184,7 @@ def extract_tars(source: Path, definition: dict[str, Any], folder: Path) -> None
             raise InputError(f"{tars['devkit']}: has {number} {key}, {expected}")
     if present := [folder / split for split in SPLITS if (folder / split).exists()]:
         raise InputError(f"{present[0]}: would be extracted from {source}; remove it")
-    root = folder / ".extracting"
+    root = folder / EXTRACTING
     shutil.rmtree(root, ignore_errors=True)  # of an extraction that was killed
     root.mkdir()
     size = sum(tars[split].stat().st_size for split in SPLITS)
@@ -217,7 +217,6 @@ def extract_tars(source: Path, definition: dict[str, Any], folder: Path) -> None
         threads.shutdown(cancel_futures=True)
     for split in SPLITS:
         os.rename(root / split, folder / split)
-    root.rmdir()
 
 
 def read_devkit(path: Path) -> tuple[dict[str, int], dict[str, str]]:

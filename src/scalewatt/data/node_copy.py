@@ -6,6 +6,7 @@ order. Where each image is follows from the sizes in the index, so that a run of
 
 from __future__ import annotations
 
+import io
 import os
 import shlex
 import shutil
@@ -64,26 +65,24 @@ def pack(folder: Path) -> None:
             size = int(_rounded_up(index.sizes, BLOCK).sum()) + BLOCK * len(index.paths)
             require_space(folder, size, str(folder), "the packed images")
             building = folder / ".packed.tar.partial"
-            # Links are followed: the images themselves are packed.
-            with tarfile.open(building, "w", format=tarfile.GNU_FORMAT, dereference=True) as tar:
+            with tarfile.open(building, "w", format=tarfile.GNU_FORMAT) as tar:
                 for path, size, start in zip(index.paths, index.sizes, _starts(index), strict=True):
-                    tar.add(index.folder / path, path)
+                    content, member = (index.folder / path).read_bytes(), tarfile.TarInfo(path)
+                    member.size = len(content)
+                    tar.addfile(member, io.BytesIO(content))
                     if tar.offset != start + _rounded_up(size, BLOCK):
-                        raise InputError(
-                            f"{index.folder / path}: is not as indexed, or too long a name"
-                        )
+                        text = "is not as indexed, or its name is too long"
+                        raise InputError(f"{index.folder / path}: {text}")
             os.replace(building, packed)
 
 
-def copy_images(
-    folder: Path, scratch: str, name: str, wanted: Mapping[str, np.ndarray | None]
-) -> Path:
+def copy_images(folder: Path, scratch: str, name: str, subsets: Mapping[str, np.ndarray]) -> Path:
     """Unpack images of a prepared folder to the folder `name` below `scratch`, for a dataset to read.
 
-    `wanted` has the positions by split, None for all of it; positions and labels stay the same, images
-    not wanted are absent. Variables ($TMPDIR) are expanded here, on the node. What an earlier start
-    of the run has left is replaced; the caller removes the copy in the end. InputError if scratch
-    is missing or too small, or the packed images are missing.
+    `subsets` has the positions by split, of a split without them all are copied. Positions and labels stay
+    the same, other images are absent. Variables ($TMPDIR) are expanded here, on the node. What an earlier
+    start of the run has left is replaced; the caller removes the copy in the end. InputError if scratch is
+    missing or too small, or the packed images are missing.
     """
     check_packed(folder)
     base, host = Path(os.path.expanduser(os.path.expandvars(scratch))), os.uname().nodename
@@ -91,12 +90,9 @@ def copy_images(
         raise InputError(f"scratch: {base} is not a writable folder on {host}")
     copy = base.absolute() / f"scalewatt-{name}"
     shutil.rmtree(copy, ignore_errors=True)
-    indices = {split: ImageFolderIndex.load(folder, split) for split in wanted}
-    rows_of = {
-        split: np.arange(len(indices[split].paths)) if positions is None else positions
-        for split, positions in wanted.items()
-    }
-    sizes = np.concatenate([indices[split].sizes[rows] for split, rows in rows_of.items()])
+    indices = {split: ImageFolderIndex.load(folder, split) for split in SPLITS}
+    rows_of = {s: subsets.get(s, np.arange(len(index.paths))) for s, index in indices.items()}
+    sizes = np.concatenate([index.sizes[rows_of[split]] for split, index in indices.items()])
     needed = int(_rounded_up(sizes, os.statvfs(base).f_frsize).sum())
     advice = "; name another folder, or leave scratch out"
     require_space(base, needed, f"scratch: {base} on {host}", "the images", advice)
@@ -121,6 +117,4 @@ def _unpack(
     with open(packed, "rb", buffering=0) as file:
         for row in rows:
             content = os.pread(file.fileno(), int(index.sizes[row]), int(starts[row]))
-            if len(content) != index.sizes[row]:
-                raise InputError(f"{packed}: is cut off; delete it, and pack the images again")
             (copy / index.paths[row]).write_bytes(content)

@@ -19,12 +19,6 @@ from scalewatt.common.file_locks import waiting_lock
 from scalewatt.common.files import read_json_object, write_json
 
 MANIFEST = "manifest.json"
-NOTHING = hashlib.sha256().hexdigest()
-AGAIN = (
-    "prepare it again, on its own: "
-    "snakemake --profile PROFILE prepare_imagenet prepare_era5 -R dataset"
-)
-
 Prepared = tuple[tuple[int, int], str]
 """Training and validation samples, and the SHA-256 of what identifies the content."""
 
@@ -79,20 +73,21 @@ def _finished(
 def _prepare(definition: dict[str, Any], folder: Path, source: str | None) -> dict[str, Any]:
     """Prepare the data, and write the manifest when all are there."""
     make = {"imagenet": _prepare_images, "era5": _prepare_era5}[definition["format"]]
+    if definition["source"] == "none":
+        make = _prepare_nothing
     if source is None and not is_made_here(definition) and (folder / MANIFEST).exists():
         source = _manifest(folder)["source"]
-    if definition["source"] == "none":
-        (train, validation), content_sha256 = sample_counts(definition), NOTHING
-    else:
-        (train, validation), content_sha256 = make(definition, folder, source)
-    marker = {key: definition[key] for key in ("name", "format", "source")} | {
-        "train_samples": train,
-        "validation_samples": validation,
-        "content_sha256": content_sha256,
-    }
+    (train, validation), content_sha256 = make(definition, folder, source)
+    marker = {key: definition[key] for key in ("name", "format", "source")}
+    marker |= {"train_samples": train, "validation_samples": validation}
+    marker |= {"content_sha256": content_sha256}
     made = {"definition": definition, "source": source, "files": _sizes(folder), "marker": marker}
     write_json(folder / MANIFEST, made)
     return marker
+
+
+def _prepare_nothing(definition: dict[str, Any], *_: object) -> Prepared:
+    return sample_counts(definition), hashlib.sha256().hexdigest()
 
 
 def _sizes(folder: Path) -> dict[str, int]:
@@ -123,13 +118,9 @@ def _prepare_era5(definition: dict[str, Any], folder: Path, source: str | None) 
     from scalewatt.data.era5 import Era5Dataset
     from scalewatt.data.era5_prepare import prepare
 
-    years = prepare(definition, folder, source)
-    train, validation = (
-        len(Era5Dataset(folder, definition, part, 1)) for part in ("train", "validation")
-    )
-    return (train, validation), hashlib.sha256(
-        json.dumps(years, sort_keys=True).encode()
-    ).hexdigest()
+    years = json.dumps(prepare(definition, folder, source), sort_keys=True)
+    train, validation = (Era5Dataset(folder, definition, p, 1) for p in ("train", "validation"))
+    return (len(train), len(validation)), hashlib.sha256(years.encode()).hexdigest()
 
 
 def content_of_prepared(folder: Path) -> str:
@@ -144,7 +135,10 @@ def definition_of_prepared(folder: Path) -> dict[str, Any]:
 
 def _manifest(folder: Path) -> dict[str, Any]:
     if not (folder / MANIFEST).exists():
-        raise InputError(f"{folder}: has no prepared dataset; {AGAIN}")
+        again = "snakemake --profile PROFILE prepare_imagenet prepare_era5 -R dataset"
+        raise InputError(
+            f"{folder}: has no prepared dataset; prepare it again, on its own: {again}"
+        )
     return read_json_object(folder / MANIFEST, "definition", "source", "files", "marker")
 
 

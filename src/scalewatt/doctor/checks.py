@@ -17,7 +17,6 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -265,7 +264,7 @@ def slurm(site: Site) -> Check | None:
     if problems := account_problems(site.cluster.account):
         return fail("; ".join(problems))
     jobs = {
-        device.name: asdict(probe_request(device, site.cluster, device.time_limit_min or 0))
+        device.name: probe_request(device, site.cluster, device.time_limit_min or 0)
         for device in site.cluster.devices.values()
     }
     refused, unclear = misfits(jobs.items())

@@ -109,11 +109,10 @@ def _run(job: Job, ranks: Ranks, environment: dict[str, str], stop: StopRequest)
         command.wait()
     if code is None:
         say(f"scalewatt: {name} ran on after rank 0's and was ended")
+    elif code < 0:
+        raise CommandFailed(f"{name} was ended by signal {signal.Signals(-code).name}")
     elif code not in (ExitCode.FINISHED, ExitCode.STOPPED):
-        how = f"ended with exit code {code}"
-        if code < 0:
-            how = f"was ended by signal {signal.Signals(-code).name}"
-        raise CommandFailed(f"{name} {how}")
+        raise CommandFailed(f"{name} ended with exit code {code}")
     elif ranks.rank == 0:
         ended.touch()
     return code
@@ -130,19 +129,15 @@ def _start(spec: RunSpec, environment: dict[str, str]) -> subprocess.Popen[bytes
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     words = command_words(spec)
+    options: dict[str, Any] = {"cwd": spec.settings["folder"], "stdin": subprocess.DEVNULL}
     try:
         return subprocess.Popen(
-            words,
-            stdin=subprocess.DEVNULL,
-            cwd=spec.settings["folder"],
-            env=environment,
-            process_group=0,
-            preexec_fn=prepare,
+            words, env=environment, process_group=0, preexec_fn=prepare, **options
         )
     except OSError as error:
         raise InputError(
-            f"{spec.configuration}: the command '{words[0]}' cannot be started ({error.strerror}); allowed: "
-            "a program of this machine, after the cluster file's `setup` (bash for `shell: true`)"
+            f"{spec.configuration}: the command '{words[0]}' cannot be started ({error.strerror}); name a "
+            "program of this machine, after the cluster file's `setup` (bash for `shell: true`)"
         ) from error
 
 
@@ -181,11 +176,10 @@ def torchrun_variables(ranks: Ranks) -> dict[str, str]:
     """Variables by which torchrun describes a rank to its process; all ranks must call this."""
     hosts = ranks.comm.allgather(ranks.host)
     nodes = list(dict.fromkeys(hosts))
-    host = "127.0.0.1" if len(nodes) == 1 else ranks.host
     with socket.socket() as probe:
         probe.bind(("", 0))
-        rendezvous = (host, probe.getsockname()[1]) if ranks.rank == 0 else None
-    address, port = ranks.comm.bcast(rendezvous, root=0)
+        host = "127.0.0.1" if len(nodes) == 1 else ranks.host
+        address, port = ranks.comm.bcast((host, probe.getsockname()[1]))
     variables = {
         "RANK": ranks.rank,
         "WORLD_SIZE": ranks.size,
@@ -275,12 +269,12 @@ def history_rows(work: Path, spec: RunSpec, segment: int) -> list[Row]:
         samples = None if declared is None else declared * spec.epochs
         last = {"epoch": spec.epochs - 1, "segment": segment}
         return [{**last, "metric": None, "samples": samples, "updates": None}]
-    if len(rows) == spec.epochs:
-        rows = [{**r, "samples": declared if r["samples"] is None else r["samples"]} for r in rows]
     for row in rows:
+        if row["samples"] is None and len(rows) == spec.epochs:
+            row["samples"] = declared
         samples, train_s = row["samples"], row.get("train_s")
-        rate = samples / train_s if samples is not None and train_s else None
-        row["throughput_samples_per_s"] = rate
+        is_known = samples is not None and train_s
+        row["throughput_samples_per_s"] = samples / train_s if is_known else None
     return rows
 
 

@@ -39,8 +39,6 @@ def run_probe(
         gpus = min(device.gpus_per_node, torch.cuda.device_count())
         ranks, kind = (gpus, "cuda") if gpus else (1, "cpu")
         device = device.model_copy(update={"torch_device": kind})
-    # A probe begins afresh: put back into the queue it would do so without end.
-    cluster = cluster.model_copy(update={"requeue": False})
     spec = _spec(device, ranks, seconds, period_s, repeat)
     work, run = out / WORK, out / WORK / "run"
     shutil.rmtree(work, ignore_errors=True)

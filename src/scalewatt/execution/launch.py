@@ -137,16 +137,17 @@ def _files_to_start_with(spec: RunSpec, options: LaunchOptions) -> dict[str, str
 def _check_initial_weights(spec: RunSpec, spec_path: Path, weights: Path | None) -> None:
     """Raise InputError unless the weights are those of the run that the spec names."""
     source = spec.initial_weights
-    if source is None or weights is None:
-        if source is not weights:
-            need = "is needed" if source else "is not used by this run"
-            raise InputError(f"{spec_path}: --initial-weights {need}")
+    if source is None and weights is not None:
+        raise InputError(f"{spec_path}: --initial-weights is not used by this run")
+    if source is None:
         return
+    if weights is None:
+        raise InputError(f"{spec_path}: --initial-weights is needed")
     provenance = read_json_object(weights.parent / "provenance.json", "spec_sha256")
     if provenance["spec_sha256"] != source.spec_sha256:
+        run = f"{source.configuration} repeat {source.repeat}"
         raise InputError(
-            f"{weights}: are of another run than {spec_path} starts from "
-            f"({source.configuration} repeat {source.repeat}); re-train that one"
+            f"{weights}: not of {run}, from which {spec_path} starts; train that again"
         )
 
 
@@ -168,15 +169,19 @@ def _train(work: WorkDir, options: LaunchOptions) -> int:
     except InputError as error:
         work.refuse(str(error))
         raise
+    is_warned = cluster.requeue and segment.was_stopped_by_warning_alone()
     is_further = reason_to_end(work.record(), spec, cluster.crash_retries) is None
-    job = current_job()
-    if cluster.requeue and is_further and job and segment.was_stopped_by_warning_alone():
-        # Slurm puts the job back into its queue, and ends it at once.
-        command = ["scontrol", "requeue", job]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            say(f"job {job} cannot be put back into the queue: {one_line(done.stderr)}")
+    if is_warned and is_further and (job := current_job()):
+        _requeue(job)
     return code
+
+
+def _requeue(job: str) -> None:
+    """Have Slurm put a job back into its queue; it ends at once."""
+    command = ["scontrol", "requeue", job]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        say(f"job {job} cannot be put back into the queue: {one_line(done.stderr)}")
 
 
 class _Segment:
@@ -216,9 +221,9 @@ class _Segment:
         log_start = path.stat().st_size if path.exists() else 0
         asking = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
         previous = {number: signal.signal(number, self._on_signal) for number in asking}
+        environment, lock = self._environment(), self.work.lock
         try:
             with open(path, "ab") as log:
-                environment, lock = self._environment(), self.work.lock
                 code = run_ranks(self._command(), log, lock, environment, self.must_end)
         finally:
             for number, handler in previous.items():
@@ -263,12 +268,12 @@ class _Segment:
         if is_scheduler and self.times_asked_to_stop:
             return  # it may ask more than once, and ends by itself what does not end
         self.times_asked_to_stop += 1
+        answer = "stops at its next step"
         try:
             self.stop_file.touch()
         except OSError as error:
-            say(f"{self.name}: cannot be asked to stop ({error}); ask again to end it at once")
-        else:
-            say(f"{self.name}: stops at its next step; ask again to end it at once")
+            answer = f"cannot be asked to stop ({error})"
+        say(f"{self.name}: {answer}; ask again to end it at once")
 
     def must_end(self) -> bool:
         """Whether the ranks were asked twice to end."""
@@ -287,16 +292,19 @@ class _Segment:
 
     def _fail(self, code: int, log: str) -> int:
         """Record why ranks failed without an outcome; `code` may be that of ranks which were ended."""
-        reason, is_refused = most_informative_line(log), was_refused(log)
+        reason = most_informative_line(log)
         if reports_full_disk(log) or not has_room(self.work.path):
             reason = one_line(f"{full_text(self.work.path)} ({reason})")
-        ended = ExitCode.REFUSED if is_refused else ExitCode.FAILED
+        outcome, ended = "failed", ExitCode.FAILED
+        if was_refused(log):
+            outcome, ended, code = "refused", ExitCode.REFUSED, ExitCode.REFUSED
         say("\n".join(log.splitlines()[-_LOG_LINES:]))
+        because = f": {reason}" if reason else ""
         say(
-            f"scalewatt: error: {self.name}: training failed (exit code {ended if is_refused else code})"
-            f"{': ' + reason if reason else ''}; its log is {self.work.path / 'train.log'}"
+            f"scalewatt: error: {self.name}: training failed (exit code {code}){because}; "
+            f"its log is {self.work.path / 'train.log'}"
         )
-        self.work.end_segment("refused" if is_refused else "failed", reason, ended)
+        self.work.end_segment(outcome, reason, ended)
         return ended
 
     def _end_as(self, ended: dict[str, Any], code: int) -> int:

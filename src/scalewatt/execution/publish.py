@@ -79,15 +79,16 @@ def _link(source: Path | str, target: Path | str) -> None:
 
 def _segment_ends(folder: Path) -> dict[int, float]:
     """Time of each segment's last recorded sample, in Unix s."""
-    ends = {
-        segment: [last for path in paths.values() if (last := last_sample_s(path)) is not None]
-        for segment, paths in journal_files(folder).items()
-    }
-    return {segment: max(last) for segment, last in ends.items() if last}
+    ends: dict[int, float] = {}
+    for segment, paths in journal_files(folder).items():
+        times_s = [time_s for p in paths.values() if (time_s := last_sample_s(p)) is not None]
+        if times_s:
+            ends[segment] = max(times_s)
+    return ends
 
 
 def _provenance(work: WorkDir, result: dict[str, Any]) -> dict[str, Any]:
-    segments = work.segments()
+    segments = work.record()["segments"]
     software = [segment.get("software") or {} for segment in segments]
     paths = {s["segment"]: description_path(work.path, s["segment"]) for s in segments}
     described = {number: read_json(path) for number, path in paths.items() if path.exists()}

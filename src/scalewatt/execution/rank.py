@@ -73,20 +73,14 @@ class SamplerWatch:
     ) -> None:
         self.journal, self.limit_s, self.on_loss = journal, limit_s, on_loss
         self.lost: str | None = None
-        self._lock = threading.Lock()
-        self._is_over = True
+        self._lock, self._is_over = threading.Lock(), True
         self._sampler: multiprocessing.process.BaseProcess | None = None
-        self._size = 0
-        self._quiet_s = 0.0
+        self._size, self._quiet_s = 0, 0.0
 
     def training_began(self) -> None:
-        """Watch from now on: perun has started its sampler, this process's only child so far."""
-        children = multiprocessing.active_children()
-        self._sampler = children[0] if children else None
+        """Watch every second: perun has started its sampler, this process's only child so far."""
+        self._sampler = next(iter(multiprocessing.active_children()), None)
         self._is_over = self.journal is None
-
-    def start(self) -> None:
-        """Check every second, in a thread of its own."""
         threading.Thread(target=self._run, name="scalewatt-watch", daemon=True).start()
 
     def training_ended(self) -> str | None:
@@ -114,15 +108,13 @@ class SamplerWatch:
         name = f"the sampler (process {self._sampler.pid})"
         if multiprocessing.connection.wait([self._sampler.sentinel], 0):
             return f"{name} has ended"
-        try:
-            size = self.journal.stat().st_size if self.journal else 0
-        except OSError:
-            size = self._size
+        size = self._size
+        with suppress(OSError):
+            size = os.path.getsize(self.journal or "")
         self._quiet_s = 0.0 if size != self._size else self._quiet_s + elapsed_s
         self._size = size
-        if self._quiet_s <= self.limit_s:
-            return None
-        return f"{name} took no sample for {self._quiet_s:.0f} s"
+        is_silent = self._quiet_s > self.limit_s
+        return f"{name} took no sample for {self._quiet_s:.0f} s" if is_silent else None
 
     def _run(self) -> None:
         last_s = time.monotonic()
@@ -130,11 +122,8 @@ class SamplerWatch:
             time.sleep(CHECK_INTERVAL_S)
             now_s = time.monotonic()
             # A machine or job that was suspended has not waited for a sample.
-            elapsed_s, last_s = min(now_s - last_s, 2 * CHECK_INTERVAL_S), now_s
-            try:
-                self.check(elapsed_s)
-            except Exception as error:
-                say(f"scalewatt: the check of the sampler failed, and continues: {error!r}")
+            self.check(min(now_s - last_s, 2 * CHECK_INTERVAL_S))
+            last_s = now_s
 
 
 def outcome_of(trained: str, reports: Sequence[tuple[str, set[str], str | None]]) -> dict[str, Any]:
@@ -160,29 +149,26 @@ def train(job: Job, ranks: Ranks, stop: StopRequest, events: EventLog) -> str:
         torch_settings,
     )
     from scalewatt.provenance.rank_placement import gpu_identity
-    from scalewatt.training.device import within_device
     from scalewatt.training.distributed import choose_device, start_process_group
     from scalewatt.training.staging import staged
     from scalewatt.training.train import Trainer
 
     device = choose_device(job.torch_device, ranks)
     is_gpu = device.type == "cuda"
-    software = {
-        **({"device_name": torch.cuda.get_device_name(device)} if is_gpu else {}),
-        "cuda": torch.version.cuda,
-        "mpi": " ".join(MPI.Get_library_version().splitlines()[0].split()),
-    }
+    mpi = " ".join(MPI.Get_library_version().splitlines()[0].split())
+    software = {"cuda": torch.version.cuda, "mpi": mpi}
+    if is_gpu:
+        software["device_name"] = torch.cuda.get_device_name(device)
     # Here, because a segment that ends in its start-up has held GPUs too.
     describe_segment(job, ranks, gpu_identity(device) if is_gpu else None, software)
     start_process_group(ranks, device)
     with staged(job, ranks, device, events) as job:
         trainer = Trainer(job, ranks, device, stop, events)
-        with within_device(job.spec, device):
-            trainer.warm_up()
-            trainer.resume()
-            if ranks.rank == 0:
-                add_to_description(job, torch_settings(torch) | trainer.provenance())
-            trained = trainer.run()
+        trainer.warm_up()
+        trainer.resume()
+        if ranks.rank == 0:
+            add_to_description(job, torch_settings(torch) | trainer.provenance())
+        trained = trainer.run()
         trainer.close()
     return trained
 
@@ -197,7 +183,6 @@ def guarded_train(
     """
     try:
         watch.training_began()
-        watch.start()
         path = job.work / "events.jsonl" if ranks.rank == 0 else None
         events = EventLog(path, job.segment, started_s)
         run = run_command if is_command_spec(job.spec) else train
@@ -237,8 +222,12 @@ def fail(error: BaseException) -> NoReturn:
     """Report an error in the run's log, and end all ranks, which may wait in collectives."""
     end_within(ABORT_S)  # even if the rest hangs
     refused = isinstance(error, InputError) and not isinstance(error, HeldError)
+    # Further tries need as much memory of a GPU.
+    refused |= type(error).__name__ == "OutOfMemoryError"
     trace = "" if isinstance(error, InputError | CommandFailed) else traceback.format_exc()
-    reason = str(error) if not trace else "".join(traceback.format_exception_only(error))
+    # A loader's worker puts its traceback before the message.
+    message = str(error).rpartition("InputError: ")[2]
+    reason = message if not trace else "".join(traceback.format_exception_only(error))
     line = f"{trace}{REFUSED if refused else ERROR}{one_line(reason)}"
     with suppress(OSError, ValueError):
         print(line, file=_LOG[0] if _LOG else sys.stderr, flush=True)

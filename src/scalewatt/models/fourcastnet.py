@@ -49,7 +49,8 @@ class FourCastNetWorkload(Workload):
             self._sample = torch.randn(shape, generator=random, device=device)
         else:
             mean, sd = load_statistics(data_folder)
-            latitudes, climatology = self._fields("train").latitude, load_climatology(data_folder)
+            latitudes = Era5Dataset(data_folder, spec.dataset, "train", self.lead_steps).latitude
+            climatology = load_climatology(data_folder)
         self._scale = torch.as_tensor(mean)[:, None, None], torch.as_tensor(sd)[:, None, None]
         self.mean, self.sd = (part.to(device) for part in self._scale)
         cosines = np.cos(np.deg2rad(latitudes.astype(np.float64)))
@@ -79,15 +80,12 @@ class FourCastNetWorkload(Workload):
         return CosinePerEpoch(CosineAnnealingLR(optimizer, T_max=self.spec.epochs))
 
     def _dataset(self, part: str) -> Any:
-        """Samples of a part of the years: train, validation or test."""
+        """Samples of a part of the years: train, validation or test; for protocol paper normalised."""
         if self.synthetic:
             spec, years = self.spec, len(part_years(self.spec.dataset, part))
             counts = {"train": spec.dataset_samples, "validation": spec.validation_samples}
             return SyntheticSamples(counts.get(part) or years * spec.dataset["samples_per_year"])
-        return self._fields(part, self._scale if self.paper else None)
-
-    def _fields(self, part: str, scale: Any = None) -> Era5Dataset:
-        """Samples of a part of the years, normalised if a scale is given."""
+        scale = self._scale if self.paper else None
         return Era5Dataset(self.folder, self.spec.dataset, part, self.lead_steps, scale)
 
     def training_data(self) -> Dataset[Any]:

@@ -58,11 +58,6 @@ class Holder:
         return f"{f'job {self.job} ({process})' if self.job else process} since {since}"
 
     @property
-    def is_here(self) -> bool:
-        """Whether its process is one of this host."""
-        return self.host == socket.gethostname()
-
-    @property
     def how_to_end(self) -> str:
         """Command that ends it."""
         return f"scancel {self.job}" if self.job else f"kill {self.pid} on {self.host}"
@@ -83,10 +78,7 @@ def read_holder(workdir: Path) -> Holder | None:
 
 
 def require_token(workdir: Path, token: str | None) -> None:
-    """HeldError if a working directory's marker has another token.
-
-    For ranks, before they replace a file: their launcher may have been taken for dead.
-    """
+    """HeldError if a marker has another token: asked by ranks before they replace a file."""
     holder = read_holder(workdir)
     if token is not None and holder is not None and holder.token != token:
         raise HeldError(f"{workdir}: {holder} trains the run now; this process ends")
@@ -117,22 +109,18 @@ def locked(workdir: Path) -> Iterator[tuple[int, str]]:
     A living holder on this machine is named and waited for; in a job, and one elsewhere, for PATIENCE_S,
     then HeldError. A dead one is taken over from.
     """
-    lock = os.open(workdir / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-    host, token = socket.gethostname(), uuid.uuid4().hex
-    ours = Holder(host, os.getpid(), current_job(), time.time(), token)
-    try:
-        _acquire(workdir, lock, ours)
-        ended = threading.Event()
+    token, ended = uuid.uuid4().hex, threading.Event()
+    ours = Holder(socket.gethostname(), os.getpid(), current_job(), time.time(), token)
+    with open(workdir / LOCK, "a") as lock:
+        _acquire(workdir, lock.fileno(), ours)
         beat = threading.Thread(target=_renew, args=(workdir, ours, ended), daemon=True)
         beat.start()
         try:
-            yield lock, token
+            yield lock.fileno(), token
         finally:
             ended.set()
             beat.join()
             _remove(workdir, token)
-    finally:
-        os.close(lock)
 
 
 def _acquire(workdir: Path, lock: int, ours: Holder) -> None:
@@ -155,23 +143,22 @@ def _acquire(workdir: Path, lock: int, ours: Holder) -> None:
             say(f"{workdir}: taken over from {holder or 'another process'}, which has ended")
             _remove(workdir, holder.token if holder else None)
             continue
-        name = holder or "another process"
+        text = f"{workdir}: {holder or 'another process'} trains the run"
         if not is_announced:
-            say(f"{workdir}: {name} trains the run; waiting for it")
+            say(f"{text}; waiting for it")
             is_announced = True
-        is_elsewhere = holder is not None and not holder.is_here
+        is_elsewhere = holder is not None and holder.host != ours.host
         if now_s - began_s > PATIENCE_S and (is_elsewhere or ours.job):
             end = f", or end it ({holder.how_to_end})" if holder else ""
-            raise HeldError(
-                f"{workdir}: {name} trains the run; wait for it{end}, then start Snakemake again"
-            )
+            raise HeldError(f"{text}; wait for it{end}, then start Snakemake again")
         time.sleep(_LOOK_S)
 
 
 def _is_dead(holder: Holder | None, quiet_s: float) -> bool:
     """Whether a holder, whose flock is free, has ended; `quiet_s`: how long it did not renew its marker."""
-    is_gone = holder is not None and holder.is_here and not runs_still(holder.pid)
-    return is_gone or quiet_s > SILENT_S
+    if holder is not None and holder.host == socket.gethostname() and not runs_still(holder.pid):
+        return True
+    return quiet_s > SILENT_S
 
 
 def _flock(lock: int, operation: int = fcntl.LOCK_EX) -> bool:
@@ -187,12 +174,10 @@ def _flock(lock: int, operation: int = fcntl.LOCK_EX) -> bool:
 
 def _mark(workdir: Path, ours: Holder) -> bool:
     """Put our marker; False if there is one."""
-    try:
-        with open(workdir / MARKER, "x", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(ours)) + "\n")
-    except FileExistsError:
-        return False
-    return True
+    with suppress(FileExistsError), open(workdir / MARKER, "x", encoding="utf-8") as file:
+        file.write(json.dumps(asdict(ours)) + "\n")
+        return True
+    return False
 
 
 def _remove(workdir: Path, token: str | None) -> None:

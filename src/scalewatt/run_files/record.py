@@ -98,18 +98,21 @@ def read_outcome(workdir: Path, segment: int) -> dict[str, Any] | None:
 
 def done_updates(work: Path, spec: RunSpec) -> int:
     """Updates up to a run's checkpoint, `work` being the campaign's folder; 0 without one."""
-    folders = find_workdirs(work, spec)[:1]
-    return sum(position["updates"] for path in folders if (position := read_position(path)))
+    folder = next(iter(find_workdirs(work, spec)), None)
+    position = read_position(folder) if folder else None
+    return position["updates"] if position else 0
 
 
 # --- run.json ---------------------------------------------------------------------------------------
 
-_EMPTY: dict[str, Any] = {"since": 0, "refusal": None, "segments": []}
-
 
 def read_run(workdir: Path) -> dict[str, Any]:
     """A run's record; an empty one if it cannot be read."""
-    return {**_EMPTY, **json_object(workdir / RUN)}
+    return _record(json_object(workdir / RUN))
+
+
+def _record(content: Mapping[str, Any]) -> dict[str, Any]:
+    return {"since": 0, "refusal": None, "segments": [], **content}
 
 
 def read_segments(workdir: Path) -> list[dict[str, Any]]:
@@ -118,19 +121,27 @@ def read_segments(workdir: Path) -> list[dict[str, Any]]:
 
 
 def read_ended_run(workdir: Path, spec: RunSpec) -> dict[str, Any]:
-    """The record of a run that nobody holds: a segment that was left open has ended."""
+    """The record of a run that nobody holds: its last segment has ended."""
     return _closed(read_run(workdir), workdir, spec)
 
 
 def _closed(record: dict[str, Any], workdir: Path, spec: RunSpec) -> dict[str, Any]:
-    """A record whose last segment, left open by a process that was killed, ended as far as known."""
+    """A record whose last segment ended as its ranks wrote, which may outlive their launcher.
+
+    One that was left open was killed if they wrote nothing.
+    """
     *before, last = record["segments"] or [{}]
-    if last.get("outcome") != "running":
+    if last.get("outcome") not in ("running", "failed"):
         return record
-    # Its ranks may have come to their end without the launching process.
-    ended = read_outcome(workdir, last["segment"]) or {"outcome": "killed"}
+    ended = read_outcome(workdir, last["segment"])
+    if ended is None and last["outcome"] == "failed":
+        return record
     to_updates = _safe_updates(workdir, spec, last["from_updates"])
-    last = {**last, "outcome": ended["outcome"], "to_updates": to_updates}
+    last = {
+        **last,
+        "outcome": (ended or {"outcome": "killed"})["outcome"],
+        "to_updates": to_updates,
+    }
     return {**record, "segments": [*before, last]}
 
 
@@ -138,10 +149,9 @@ def _safe_updates(workdir: Path, spec: RunSpec, otherwise: int | None) -> int | 
     """Updates in the checkpoint; null for a command, which keeps its checkpoints itself."""
     if is_command_spec(spec):
         return None
-    position = read_position(workdir)
-    if position is None:
-        return None if (workdir / "checkpoint.pt").exists() else otherwise
-    return int(position["updates"])
+    if position := read_position(workdir):
+        return int(position["updates"])
+    return None if (workdir / "checkpoint.pt").exists() else otherwise
 
 
 # --- whether another job follows ------------------------------------------------------------------
@@ -155,12 +165,10 @@ def reason_to_end(run: Mapping[str, Any], spec: RunSpec, crash_retries: int) -> 
     progress. Only segments of the present Snakemake count.
     """
     segments = run["segments"][run["since"] :]
-    if run["refusal"] or not segments:
+    if run["refusal"] or not segments or segments[-1]["outcome"] == FINISHED:
         return run["refusal"]
     last = segments[-1]
     detail, outcome = last.get("detail") or "", last["outcome"]
-    if outcome == FINISHED:
-        return None
     if outcome == "refused" or NO_ROOM in detail:
         return detail or "its input was refused"
     fruitless = [*takewhile(lambda segment: not _has_progressed(segment), reversed(segments))]
@@ -168,11 +176,9 @@ def reason_to_end(run: Mapping[str, Any], spec: RunSpec, crash_retries: int) -> 
     if not has_stopped_twice and len(fruitless) <= max(crash_retries, outcome == STOPPED):
         return None
     done = last.get("to_updates")
-    position = "at an unknown update" if done is None else f"at update {done} of {spec.updates}"
-    return (
-        f"no progress in {len(fruitless)} segments in a row, the last {outcome} {position}"
-        f"{f' ({detail})' if detail else ''}"
-    )
+    position = "an unknown update" if done is None else f"update {done} of {spec.updates}"
+    reason = f"no progress in {len(fruitless)} segments in a row, the last {outcome} at {position}"
+    return f"{reason} ({detail})" if detail else reason
 
 
 def no_further_try(work: Path, spec: RunSpec, crash_retries: int) -> str | None:
@@ -190,19 +196,17 @@ def no_further_try(work: Path, spec: RunSpec, crash_retries: int) -> str | None:
         return None
     if (folder / RESULT).exists():
         return run["refusal"]
-    return reason_to_end(run, spec, crash_retries) or (
-        None if has_room(folder) else full_text(folder)
-    )
+    reason = reason_to_end(run, spec, crash_retries)
+    return reason or (None if has_room(folder) else full_text(folder))
 
 
 def _has_progressed(segment: Mapping[str, Any]) -> bool:
     """Whether a segment left a further checkpoint; that of a command, which keeps its own, if it stopped."""
     began, ended = segment.get("from_updates"), segment.get("to_updates")
-    if segment["outcome"] == MONITOR_LOST:  # its updates have no energy
-        return False
     if began is None or ended is None:
         return bool(segment["outcome"] == STOPPED)
-    return bool(ended > began)
+    # Updates without energy do not count.
+    return bool(ended > began and segment["outcome"] != MONITOR_LOST)
 
 
 # --- the launcher ---------------------------------------------------------------------------------
@@ -233,14 +237,10 @@ class WorkDir:
         """Whether training has come to its end."""
         return (self.path / RESULT).exists()
 
-    def segments(self) -> list[dict[str, Any]]:
-        """Segments so far."""
-        return list(self.record()["segments"])
-
     def record(self) -> dict[str, Any]:
         """The content of run.json; InputError if it is damaged: segments must not be forgotten."""
         path = self.path / RUN
-        return {**_EMPTY, **(read_json_object(path, "segments") if path.exists() else {})}
+        return _record(read_json_object(path, "segments") if path.exists() else {})
 
     def open_record(self) -> None:
         """Close a segment that was left open; each Snakemake, and each start by hand, counts anew."""
@@ -262,28 +262,21 @@ class WorkDir:
         record = self.record()
         number = len(record["segments"])
         segment = {
-            "segment": number,
-            "started_s": time.time(),
-            "ended_s": None,
-            "outcome": "running",
+            **{"segment": number, "started_s": time.time(), "ended_s": None, "outcome": "running"},
             "from_updates": _safe_updates(self.path, self.spec, 0),
-            "to_updates": None,
-            "job": current_job(),
-            "code": None,
-            "software": software,
+            **{"to_updates": None, "job": current_job(), "code": None, "software": software},
         }
-        segments = [*record["segments"], segment]
-        order = {"segment": number, **order}
-        self._write({**record, "segments": segments, "order": order, "refusal": None})
+        record["segments"].append(segment)
+        self._write({**record, "order": {"segment": number, **order}, "refusal": None})
         return number
 
     def end_segment(self, outcome: str, detail: str | None = None, code: int | None = None) -> None:
         """Note how the last segment ended."""
         record = self.record()
         last = record["segments"][-1]
-        last |= {"ended_s": time.time(), "outcome": outcome, "code": code}
+        updates = _safe_updates(self.path, self.spec, last["from_updates"])
+        last |= {"ended_s": time.time(), "outcome": outcome, "code": code, "to_updates": updates}
         last |= {"detail": detail} if detail else {}
-        last["to_updates"] = _safe_updates(self.path, self.spec, last["from_updates"])
         self._write(record)
 
     def _write(self, record: dict[str, Any]) -> None:

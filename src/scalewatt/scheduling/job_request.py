@@ -6,7 +6,6 @@ import math
 import os
 import shlex
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from scalewatt.campaign.campaign_types import Campaign
@@ -17,38 +16,17 @@ from scalewatt.common.errors import InputError
 STARTUP_MIN = 15
 """Until the first update: imports on all nodes, rendezvous, staging."""
 ROUNDING_MIN = 10
-NICE_PER_REPEAT = 100
-"""Each repeat waits behind the one before, in Slurm's queue too."""
 TRAINING_RETRIES = 50
 """How often a run's job is submitted again at most, if `reason_to_end` does not end it before."""
 
 UpperS = Callable[[RunSpec], float | None]
 """Upper bound of a run's time in s by the scaling model; None if unknown."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """A job's resource request: each field is a resource of Snakemake's Slurm executor; None: unset."""
-
-    slurm_partition: str
-    slurm_account: str | None
-    nodes: int
-    tasks_per_node: int
-    tasks: int | None
-    """Of all nodes; None if the executor counts them by GPUs."""
-    cpus_per_task: int
-    gres: str | None
-    mem_mb: int
-    """Of a node; 0: its default."""
-    runtime: int
-    """Minutes."""
-    held_gpus: int
-    """GPUs that nobody else can use meanwhile: nodes are exclusive."""
-    slurm_extra: str
-    """Further options of sbatch, as words of a shell."""
-    mpi: str = ""
-    """Always empty, so that the job's shell starts the ranks itself and the executor does not refuse one
-    rank per node; hence the tasks of a node are in `slurm_extra`."""
+Request = dict[str, Any]
+"""A job's resources by the names (RESOURCES) of Snakemake's Slurm executor; None: unset."""
+RESOURCES = (
+    *("slurm_partition", "slurm_account", "nodes", "tasks_per_node", "tasks", "gres"),
+    *("cpus_per_task", "mem_mb", "runtime", "held_gpus", "slurm_extra", "mpi"),
+)
 
 
 def training_request(
@@ -59,12 +37,10 @@ def training_request(
     upper_s: float | None = None,
 ) -> Request:
     """What the next segment of a run asks for; `upper_s` as in `wall_time_min`."""
-    nice = NICE_PER_REPEAT * (spec.repeat - 1)
     minutes = wall_time_min(spec, device, done_updates, cluster.stop_warning_s, upper_s)
     options = [
         # Without "B:", so that it reaches the ranks and not only the batch shell.
         f"--signal=USR1@{cluster.stop_warning_s}",
-        *([f"--nice={nice}"] if nice else []),
         # A lost node's job is submitted again: Slurm itself would start it a second time.
         "--requeue" if cluster.requeue else "--no-requeue",
         "--open-mode=append",
@@ -74,8 +50,8 @@ def training_request(
 
 def refused_request(request: Request) -> Request:
     """What a job asks for that only says why its run is not tried again: one node for a minute."""
-    tasks = None if request.tasks is None else request.tasks_per_node
-    return replace(request, nodes=1, tasks=tasks, runtime=1, held_gpus=0)
+    tasks = request["tasks"] and request["tasks_per_node"]
+    return {**request, "nodes": 1, "tasks": tasks, "runtime": 1, "held_gpus": 0}
 
 
 def probe_request(device: Device, cluster: Cluster, minutes: int) -> Request:
@@ -102,20 +78,23 @@ def _request(
     # All GPUs of a node, because nodes are exclusive.
     gres = f"{device.gres}:{device.gpus_per_node}" if device.gres else None
     extra = [f"--ntasks-per-node={ranks_per_node}", "--exclusive", *excluded, *options]
-    return Request(
-        slurm_partition=device.partition,
-        slurm_account=account_of(cluster),
-        nodes=nodes,
-        tasks_per_node=ranks_per_node,
+    return {
+        "slurm_partition": device.partition,
+        "slurm_account": account_of(cluster),
+        "nodes": nodes,
+        "tasks_per_node": ranks_per_node,
         # Without GPUs the executor asks for one task if it is not told how many.
-        tasks=None if gres is not None and "gpu" in gres else nodes * ranks_per_node,
-        cpus_per_task=device.cpus_per_rank,
-        gres=gres,
-        mem_mb=device.memory_mb,
-        runtime=minutes,
-        held_gpus=nodes * device.gpus_per_node,
-        slurm_extra=shlex.join(extra),
-    )
+        "tasks": None if gres is not None and "gpu" in gres else nodes * ranks_per_node,
+        "cpus_per_task": device.cpus_per_rank,
+        "gres": gres,
+        "mem_mb": device.memory_mb,
+        "runtime": minutes,
+        # That nobody else can use meanwhile: nodes are exclusive.
+        "held_gpus": nodes * device.gpus_per_node,
+        "slurm_extra": shlex.join(extra),
+        # The job's shell starts the ranks itself, and the executor does not refuse one rank per node.
+        "mpi": "",
+    }
 
 
 def account_of(cluster: Cluster) -> str | None:
@@ -215,8 +194,8 @@ def slurm_resources(request: Callable[[Any], Request]) -> dict[str, Callable[...
             key = (*wildcards, attempt)
             if key not in known:
                 known[key] = request(wildcards)
-            return getattr(known[key], name)
+            return known[key][name]
 
         return value
 
-    return {field.name: resource(field.name) for field in fields(Request)}
+    return {name: resource(name) for name in RESOURCES}

@@ -32,8 +32,6 @@ _OPTIONS = {
     "constraint": "--constraint",
     "qos": "--qos",
 }
-_NOT_OF_SIZE = ("--nice", "--signal", "--requeue", "--no-requeue", "--open-mode")
-"""Options that do not decide whether a job fits."""
 
 Jobs = Iterable[tuple[str, Mapping[str, Any]]]
 """What each job does, and its resources."""
@@ -142,9 +140,8 @@ def misfits(jobs: Jobs) -> tuple[list[str], list[str]]:
 
 
 def _options(resources: Mapping[str, Any]) -> list[str]:
-    """Options of sbatch in a job's resources, without its time and what decides nothing."""
+    """Options of sbatch in a job's resources, without its time."""
     sizes = [f"{option}={resources[key]}" for key, option in _OPTIONS.items() if resources.get(key)]
     cpus = resources.get("cpus_per_task") or resources.get("_cores") or 1
     extra = shlex.split(str(resources.get("slurm_extra") or ""))
-    extra = [word for word in extra if not word.startswith(_NOT_OF_SIZE)]
     return [*sizes, f"--cpus-per-task={cpus}", *extra]

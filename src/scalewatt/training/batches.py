@@ -8,13 +8,10 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Sampler
-
-from scalewatt.common.errors import InputError
+from torch.utils.data import Sampler
 
 Key = tuple[int, int]
 """(epoch, position in the dataset): what a dataset needs to make an item."""
@@ -69,13 +66,3 @@ def worker_count(setting: int | str, ranks_per_node: int) -> int:
         return int(setting)
     cores = min(len(os.sched_getaffinity(0)), (os.cpu_count() or 1) // ranks_per_node)
     return min(cores // 2, 12)
-
-
-def load(loader: DataLoader[Any]) -> Iterator[Any]:
-    """Yield the loader's batches; a worker's InputError is raised without the worker's traceback."""
-    try:
-        yield from loader
-    except InputError as error:
-        last_line = str(error).strip().splitlines()[-1]
-        kind = f"{InputError.__module__}.{InputError.__name__}: "
-        raise InputError(last_line.removeprefix(kind)) from error

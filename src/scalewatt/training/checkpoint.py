@@ -55,19 +55,8 @@ def load_checkpoint(path: Path, spec_sha256: str) -> dict[str, Any] | None:
         state = torch.load(path, mmap=True, map_location="cpu", weights_only=True)
         spec = state["spec_sha256"]
     except Exception as error:  # whatever reading what is damaged may raise
-        raise InputError(f"{path}: is damaged ({_reason(error)}); {restart}") from error
+        first_line, *_ = str(error).splitlines() or [type(error).__name__]
+        raise InputError(f"{path}: is damaged ({first_line}); {restart}") from error
     if spec != spec_sha256:
         raise InputError(f"{path}: is the checkpoint of another spec ({spec[:12]}…); {restart}")
     return state
-
-
-def load_weights(path: Path, network: torch.nn.Module) -> None:
-    """Load a network's weights; InputError if they are damaged or of another network."""
-    try:
-        network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
-    except Exception as error:  # whatever reading what is damaged may raise
-        raise InputError(f"{path}: cannot be used as weights ({_reason(error)})") from error
-
-
-def _reason(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

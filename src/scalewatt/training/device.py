@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 
-from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
 
 AUTOCAST = {"fp16": torch.float16, "bf16": torch.bfloat16}
@@ -52,17 +49,3 @@ def peak_memory_bytes(device: torch.device) -> int:
     peak = torch.cuda.max_memory_allocated(device)
     torch.cuda.reset_peak_memory_stats(device)
     return int(peak)
-
-
-@contextmanager
-def within_device(spec: RunSpec, device: torch.device) -> Iterator[None]:
-    """Raise InputError where a GPU's memory does not suffice."""
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        allocated_gib = torch.cuda.max_memory_allocated(device) / 2**30
-        raise InputError(
-            f"{spec.configuration}: a local batch of {spec.local_batch_size} does not fit into the memory"
-            f" of {torch.cuda.get_device_name(device)} (allocated: {allocated_gib:.1f} GiB); lower"
-            " local_batch_size"
-        ) from error

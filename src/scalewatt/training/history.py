@@ -32,19 +32,11 @@ HISTORY_SCHEMA = pa.schema(
 
 
 def history_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """Table of HISTORY_SCHEMA and the model's results, in the rows' order.
-
-    What a row lacks is null. Only numbers become columns.
-    """
+    """Table of HISTORY_SCHEMA and the model's results, its numbers alone; what a row lacks is null."""
     rows = list(rows)
-    extra = {
-        name: None
-        for row in rows
-        for name, value in row.items()
-        if name not in HISTORY_SCHEMA.names and (value is None or isinstance(value, float))
-    }
-    schema = pa.schema([*HISTORY_SCHEMA, *(pa.field(name, pa.float64()) for name in extra)])
-    return pa.Table.from_pylist(rows, schema)
+    numbers = {k: None for row in rows for k, v in row.items() if v is None or isinstance(v, float)}
+    results = [(name, pa.float64()) for name in numbers if name not in HISTORY_SCHEMA.names]
+    return pa.Table.from_pylist(rows, pa.schema([*HISTORY_SCHEMA, *results]))
 
 
 def finite(value: float | None) -> float | None:
@@ -54,8 +46,6 @@ def finite(value: float | None) -> float | None:
 
 def epoch_line(spec: RunSpec, row: Mapping[str, Any]) -> str:
     """Line of an epoch for the log."""
-    names = ("train_loss", "validation_loss", "metric", "epoch_s")
-    values = ", ".join(
-        f"{name} {'-' if row[name] is None else format(row[name], '.4g')}" for name in names
-    )
-    return f"{spec.configuration} epoch {row['epoch'] + 1}/{spec.epochs}: {values}"
+    shown = {name: row[name] for name in ("train_loss", "validation_loss", "metric", "epoch_s")}
+    values = [f"{name} {'-' if v is None else format(v, '.4g')}" for name, v in shown.items()]
+    return f"{spec.configuration} epoch {row['epoch'] + 1}/{spec.epochs}: {', '.join(values)}"

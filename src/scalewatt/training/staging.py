@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scalewatt.data.imagenet import SPLITS
 from scalewatt.data.node_copy import copy_images
 from scalewatt.data.prepared import is_staged
 from scalewatt.models.interface import workload_class
@@ -38,11 +37,9 @@ def staged(job: Job, ranks: Ranks, device: torch.device, events: EventLog) -> It
     digest = hashlib.sha256(f"{ranks.host} {job.work.resolve()}".encode()).hexdigest()[:12]
     folder = None
     if ranks.local_rank == 0:
-        lists = workload_class(job.spec.model)(job.spec, job.data_folder, device).index_lists()
-        wanted = {split: lists.get(split) for split in SPLITS}
-        folder = str(
-            copy_images(Path(job.data_folder), job.scratch, f"{job.work.name}-{digest}", wanted)
-        )
+        subsets = workload_class(job.spec.model)(job.spec, job.data_folder, device).index_lists()
+        name = f"{job.work.name}-{digest}"
+        folder = str(copy_images(Path(job.data_folder), job.scratch, name, subsets))
     wait_for_ranks(ranks)
     folders = dict(ranks.comm.allgather((ranks.host, folder) if folder else (None, None)))
     events.enter("startup")

@@ -9,9 +9,8 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,15 +26,16 @@ from scalewatt.common.termination import StopRequest
 from scalewatt.models.interface import Batch, workload_class
 from scalewatt.provenance.rank_placement import Ranks
 from scalewatt.recordings.stage_log import EventLog
-from scalewatt.run_files.record import FINISHED, STOPPED, Job
+from scalewatt.run_files.record import FINISHED, STOPPED, Job, note_position, note_progress
 from scalewatt.training import checkpoint
-from scalewatt.training.batches import Batches, indices_sha256, load, worker_count
+from scalewatt.training.agreement import Agreement
+from scalewatt.training.batches import Batches, indices_sha256, worker_count
 from scalewatt.training.device import peak_memory_bytes, set_precision, synchronize
-from scalewatt.training.distributed import Agreement
 from scalewatt.training.history import epoch_line, finite
 from scalewatt.training.phases import PhaseTimer, mean_phases
-from scalewatt.training.progress import ProgressNotes
 
+PROGRESS_S = 5.0
+"""Updates are noted in progress.json no more often than this; stages always."""
 _STATEFUL = ("network", "optimizer", "schedule", "scaler")
 """Parts of a trainer whose `state_dict` is in a checkpoint."""
 
@@ -66,7 +66,10 @@ class Trainer:
         """Time of the epoch by stage, in s."""
         self.phases, self.agreement = PhaseTimer(device), Agreement(device)
         self.saved_s = time.monotonic()
-        self.notes = ProgressNotes(job, self.batches.steps) if ranks.rank == 0 else None
+        self.is_first = ranks.rank == 0
+        self.noted_s, self.noted_updates = 0.0, 0
+        self.samples_per_s: float | None = None
+        """Of all ranks, between the last two notes."""
 
     def _make_network(self) -> None:
         """Make network, optimiser and schedule."""
@@ -76,7 +79,8 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(device.type, enabled=autocast == torch.float16)
         self.network = self.workload.model()
         if self.job.initial_weights is not None and self.ranks.rank == 0:  # DDP gives them to all
-            checkpoint.load_weights(Path(self.job.initial_weights), self.network)
+            weights = torch.load(self.job.initial_weights, map_location="cpu", weights_only=True)
+            self.network.load_state_dict(weights)
         is_last = settings.get("channels_last")
         self.layout = torch.channels_last if is_last else torch.preserve_format
         self.network.to(device=device, memory_format=self.layout)  # type: ignore[call-overload]
@@ -130,15 +134,12 @@ class Trainer:
 
     def inputs(self, batch: Iterable[torch.Tensor]) -> Batch:
         """Batch on the device, images in the network's memory layout; authors wait for each copy."""
-        layouts = {4: self.layout}
-        return tuple(
-            part.to(
-                self.device,
-                non_blocking=not self.as_authors,
-                memory_format=layouts.get(part.dim(), torch.preserve_format),
-            )
-            for part in batch
-        )
+
+        def move(part: torch.Tensor) -> torch.Tensor:
+            layout = self.layout if part.dim() == 4 else torch.preserve_format
+            return part.to(self.device, non_blocking=not self.as_authors, memory_format=layout)
+
+        return tuple(map(move, batch))
 
     def update(self, batch: Any) -> None:
         """Compute the gradients of a batch in one pass or several, and update the weights."""
@@ -205,10 +206,10 @@ class Trainer:
         self._enter("train")
         self.parallel.train()
         self.batches.epoch, self.batches.first_step = self.epoch, self.step
-        for batch in self.phases.waiting(load(self.loader)):
+        for batch in self.phases.waiting(self.loader):
             self.update(batch)
-            if self.notes:
-                self.notes.at_step(self.epoch, self.step)
+            if time.monotonic() >= self.noted_s + PROGRESS_S:
+                self._note_progress()
             is_stopping, is_due = self.agreement.reached(self.stop.asked(), self._is_due())
             if self.step == self.batches.steps:
                 break
@@ -240,7 +241,7 @@ class Trainer:
         self.schedule.end_epoch(self.epoch, results)
         self.epoch, self.step, self.sums = self.epoch + 1, 0, None
         self.seconds.clear()
-        if self.ranks.rank == 0:
+        if self.is_first:
             print(epoch_line(self.spec, self.history[-1]), flush=True)
         if self.epoch < self.spec.epochs:
             if self._has_enough():
@@ -260,7 +261,7 @@ class Trainer:
         through_ddp = self.as_authors and not batches.whole
         network = self.trained if through_ddp else self.evaluated
         total: torch.Tensor | None = None
-        loading = iter(load(loader))
+        loading = iter(loader)
         for _ in range(batches.steps):
             if (batch := next(loading, None)) is not None:
                 sums = self.workload.evaluate(name, network, self.inputs(batch))
@@ -305,8 +306,34 @@ class Trainer:
         """Begin another stage."""
         self._count(stage)
         self.events.enter(stage, self.epoch)
-        if self.notes:
-            self.notes.at_stage(stage, self.epoch, self.step)
+        self._note_progress()
+
+    def _note_progress(self) -> None:
+        """Note on rank 0 how far the training is, for `scalewatt status`."""
+        if not self.is_first:
+            return
+        now_s, updates, spec = time.monotonic(), self._updates(), self.spec
+        if self.noted_s and updates > self.noted_updates:
+            samples = (updates - self.noted_updates) * spec.global_batch_size
+            self.samples_per_s = samples / (now_s - self.noted_s)
+        self.noted_s, self.noted_updates = now_s, updates
+        steps, rate = self.batches.steps, {"samples_per_s": self.samples_per_s}
+        with suppress(OSError):  # a full disk: the next checkpoint reports it
+            note_progress(
+                self.job.work,
+                **{"segment": self.job.segment, "stage": self.stage, **rate},
+                **{"epoch": self.epoch, "epochs": spec.epochs, "step": self.step, "steps": steps},
+                **{"updates": updates, "updates_total": spec.epochs * steps},
+            )
+
+    def _note_checkpoint(self) -> None:
+        """Note on rank 0 the position of the checkpoint."""
+        work, require_lock = self.job.work, self.job.require_lock
+        note_position(work, self._updates(), self.epoch, self.step, require_lock)
+
+    def _updates(self) -> int:
+        """Updates of the run so far."""
+        return self.epoch * self.batches.steps + self.step
 
     def _has_enough(self) -> bool:
         """Whether the segment has done its updates, which all ranks count alike."""
@@ -324,7 +351,7 @@ class Trainer:
             "random_states": checkpoint.random_state(self.device),
         }
         ranks = self.ranks.comm.gather(of_rank, root=0)
-        if self.notes:
+        if self.is_first:
             state = {
                 "spec_sha256": self.spec.sha256,
                 **{name: getattr(self, name).state_dict() for name in _STATEFUL},
@@ -333,13 +360,13 @@ class Trainer:
                 "ranks": ranks,
             }
             checkpoint.save(self.job.work / "checkpoint.pt", state, self.job.require_lock)
-            self.notes.at_checkpoint(self.epoch, self.step)
+            self._note_checkpoint()
         self.saved_s = time.monotonic()
 
     def resume(self) -> None:
         """Resume from the run's checkpoint, if there is one; InputError if it is damaged or of another."""
         path, state = self.job.work / "checkpoint.pt", None
-        if self.ranks.rank == 0:  # other nodes may see an older file for some time
+        if self.is_first:  # other nodes may see an older file for some time
             state = checkpoint.load_checkpoint(path, self.spec.sha256)
         state = self.ranks.comm.bcast(state)
         if state is None:
@@ -352,8 +379,8 @@ class Trainer:
         sums = of_rank["sums"]
         self.sums = None if sums is None else sums.to(self.device)
         checkpoint.restore_random_state(of_rank["random_states"], self.device)
-        if self.notes:  # a killed rank may not have written it
-            self.notes.at_checkpoint(self.epoch, self.step)
+        if self.is_first:  # a killed rank may not have written it
+            self._note_checkpoint()
 
     def provenance(self) -> dict[str, Any]:
         """Provenance of the computation, and of subsets of the data."""
@@ -370,9 +397,9 @@ class Trainer:
 
     def _write_result(self) -> None:
         """Write on rank 0 the weights and the history."""
-        if self.notes is None:
-            return
         self._enter("checkpoint")
+        if not self.is_first:
+            return
         work, require_lock = self.job.work, self.job.require_lock
         checkpoint.save(work / "weights.pt", self.network.state_dict(), require_lock)
         result = {
@@ -383,7 +410,7 @@ class Trainer:
             "history": self.history,
         }
         write_json(work / "result.json", result, require_lock)
-        self.notes.at_checkpoint(self.epoch, self.step)
+        self._note_checkpoint()
 
     def close(self) -> None:
         """Wait for all ranks, and leave the process group."""

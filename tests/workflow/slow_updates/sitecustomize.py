@@ -1,20 +1,20 @@
-"""Make each update of a training wait UPDATE_S seconds on rank 0, without using a processor.
+"""Make each batch of a training take UPDATE_S seconds longer, without using a processor.
 
-Python runs a file of this name at its start. The other ranks wait for rank 0 in their reductions.
+Python runs a file of this name at its start. A training asks after each batch whether it is to stop.
 """
 
 import os
 import time
 
-from scalewatt.training.progress import ProgressNotes
+from scalewatt.common.termination import StopRequest
 
-at_step = ProgressNotes.at_step
+asked = StopRequest.asked
 
 
-def slow_at_step(self: ProgressNotes, epoch: int, step: int) -> None:
+def slowly_asked(self: StopRequest) -> bool:
     """Do the same, later."""
     time.sleep(float(os.environ["UPDATE_S"]))
-    at_step(self, epoch, step)
+    return asked(self)
 
 
-ProgressNotes.at_step = slow_at_step
+StopRequest.asked = slowly_asked
