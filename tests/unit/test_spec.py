@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -113,24 +111,6 @@ def test_no_spec_changes_with_how_a_number_is_written(
     assert specs({keys: whole}) == specs({keys: decimal}) != specs()
 
 
-def test_a_series_batch_size_changes_exactly_its_own_runs() -> None:
-    before = specs()
-    after = specs({("series", "resnet50-scaled-gbs16", "global_batch_size"): 8})
-    changed = {key for key, text in after.items() if before.get(key) != text}
-    assert changed == {
-        ("resnet50-local-n001-lbs0008-s0000192", 1),
-        ("resnet50-local-n002-lbs0004-full", 1),
-    }
-
-
-def test_a_setting_of_pre_training_changes_the_fine_tuning_that_follows() -> None:
-    before = specs()
-    after = specs({("models", "fourcastnet.pretrain", "epochs"): 7})
-    changed = {key[0].split("-")[0] for key, text in after.items() if before[key] != text}
-    assert changed == {"fourcastnet.pretrain", "fourcastnet.finetune"}
-    assert not any(text == after[key] for key, text in before.items() if "fourcast" in key[0])
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -145,24 +125,3 @@ def test_a_file_that_is_no_spec_is_refused(text: str, words: str, tmp_path: Path
     with pytest.raises(InputError, match=words) as error:
         read_spec(path)
     assert str(path) in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"learning_rate": 0.1}, "'learning_rate'"),
-        ({"initial_weights": {"repeat": 1}}, "'configuration'"),
-        ({"repeat": ...}, "'repeat'"),
-        ({"seed": float("nan")}, "is not a readable JSON file"),
-    ],
-)
-def test_a_spec_with_a_field_that_does_not_fit_is_refused(
-    changes: dict[str, Any], words: str, tmp_path: Path
-) -> None:
-    spec = replace(run_spec(demo(), "resnet50-local-n002-lbs0016-s0000192", 1), epochs=1)
-    content = {**spec.as_json(), **changes}
-    path = tmp_path / "spec.json"
-    path.write_text(json.dumps({k: v for k, v in content.items() if v is not ...}))
-    with pytest.raises(InputError, match=re.escape(words)) as error:
-        read_spec(path)
-    assert str(path) in str(error.value) and "\n" not in str(error.value)

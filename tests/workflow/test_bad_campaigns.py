@@ -35,14 +35,6 @@ def test_a_wrong_campaign_is_refused_before_anything_starts(
     assert {p for p in after - before if "__pycache__" not in p.parts} == set()
 
 
-def test_a_missing_campaign_is_named(tmp_path: Path) -> None:
-    workspace = Workspace.create(tmp_path / "project")
-    code, output = workspace.snakemake("all", "--config", "campaign=campaigns/none.yaml")
-    assert code == 1
-    assert "campaigns/none.yaml" in output
-    assert "Traceback" not in output
-
-
 def test_a_time_of_day_in_a_cluster_file_is_refused_though_snakemake_takes_it_for_a_number(
     tmp_path: Path,
 ) -> None:

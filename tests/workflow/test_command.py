@@ -162,15 +162,6 @@ def test_a_run_that_ended_early_shows_what_was_done_and_is_left_out(finished: Wo
     assert "2 of 6 epochs were reported" in (figures / "figure3.caption.tex").read_text()
 
 
-def test_figures_and_the_report_are_there(finished: Workspace) -> None:
-    results = finished.path / "results" / "own"
-    for number in (1, 3):
-        assert (results / "figures" / f"figure{number}.svg").stat().st_size > 0
-    assert "unknown" in (results / "figures" / "figure1.svg").read_text()
-    report = (results / "report.html").read_text()
-    assert PLAIN_2 in report and MARKED_1 in report
-
-
 def test_a_changed_file_trains_nothing_again_and_a_missing_one_is_refused(
     finished: Workspace, tmp_path: Path
 ) -> None:

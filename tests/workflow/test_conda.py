@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pytest
 from packaging.utils import canonicalize_name
-from test_simulated import CAMPAIGN, CHOSEN
 from workspace import Workspace
 
-from scalewatt.provenance.package_lock import locked_versions
+from scalewatt.provenance.versions import locked_versions
 
 pytestmark = [
     pytest.mark.lock,
@@ -99,15 +98,6 @@ def test_trainings_run_in_the_environment_with_torch_and_their_tables_in_the_oth
     assert "torch" in provenance["packages_installed"]
     assert "snakemake" not in provenance["packages_installed"]
     assert provenance["lock"]["differences"] == []
-
-
-@pytest.mark.long
-def test_a_whole_simulated_campaign_needs_nothing_but_the_analysis(tmp_path: Path) -> None:
-    workspace = Workspace.create(tmp_path / "project")
-    (workspace.path / "campaigns" / "small.yaml").write_text(CAMPAIGN)
-    code, output = workspace.snakemake("all", *CHOSEN, *CONDA, profile="simulate")
-    assert code == 0, output
-    assert set(environments(workspace)) == {"analysis"}
 
 
 @pytest.mark.long

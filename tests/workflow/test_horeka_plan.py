@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from workspace import Workspace
 
 pytestmark = pytest.mark.slow
 
-GPUS = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 JOB = re.compile(
     r"Job \d+: (?P<what>train|idle probe of) (?P<name>\S+) repeat (?P<repeat>\d+) "
     r"\(nodes × ranks × CPUs: (?P<nodes>\d+) × (?P<ranks>\d+) × (?P<cpus>\d+); "
@@ -33,11 +31,6 @@ class Job:
     partition: str
     minutes: int
 
-    @property
-    def gpus(self) -> int:
-        """The number of GPUs in the configuration's name."""
-        return int(self.name.split("-n")[1][:3])
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -46,10 +39,6 @@ class Plan:
     counts: dict[str, int]
     trainings: list[Job]
     probes: list[Job]
-
-    def minutes(self, name: str) -> set[int]:
-        """Wall times asked for by all repeats of a configuration."""
-        return {job.minutes for job in self.trainings if job.name == name}
 
 
 @pytest.fixture(scope="module")
@@ -83,22 +72,6 @@ def test_every_run_is_one_job_and_so_is_every_probe(plan: Plan) -> None:
     assert plan.counts["total"] == 658
 
 
-def test_no_run_is_planned_on_other_than_its_number_of_gpus(plan: Plan) -> None:
-    assert sorted({job.gpus for job in plan.trainings}) == GPUS
-    for job in plan.trainings:
-        assert job.nodes * job.ranks == job.gpus, job
-        assert job.ranks == min(job.gpus, 4), job
-
-
-def test_each_number_of_gpus_has_its_number_of_jobs(plan: Plan) -> None:
-    # What series share is trained once (SHARED in tests/unit/paper_campaign.py): of ResNet50 these
-    # numbers of configurations, five repeats each; of FourCastNet these runs.
-    resnet50 = {1: 3, 2: 4, 4: 4, 8: 4, 16: 3, 32: 2, 64: 4, 128: 4, 256: 2}
-    fourcastnet = {4: 4, 8: 3, 16: 5, 32: 4, 64: 5, 128: 2, 256: 2}
-    expected = {gpus: 5 * resnet50[gpus] + fourcastnet.get(gpus, 0) for gpus in GPUS}
-    assert Counter(job.gpus for job in plan.trainings) == expected
-
-
 def test_a_device_has_its_partition_and_its_cpus(plan: Plan) -> None:
     for job in plan.trainings:
         partition = "accelerated-h100" if "-h100-" in job.name else "accelerated"
@@ -112,38 +85,6 @@ def test_a_device_has_its_partition_and_its_cpus(plan: Plan) -> None:
 
 def test_no_job_asks_for_more_than_48_hours(plan: Plan) -> None:
     assert all(20 <= job.minutes <= 2880 for job in [*plan.trainings, *plan.probes])
-
-
-def test_wall_times_follow_from_the_work(plan: Plan) -> None:
-    # 82 h and 140 h were published: they need several jobs of the limit.
-    assert plan.minutes("resnet50-a100-n001-lbs0256-full") == {2880}
-    assert plan.minutes("fourcastnet.pretrain-a100-n004-lbs0004-full") == {2880}
-    # 27 min were published, the scaling model says at most 28.4: 15 + 28.4 + 10 = 53.4 min
-    assert plan.minutes("resnet50-a100-n256-lbs0256-full") == {60}
-    # 426 min, at most 442: 15 + 442 + 10 = 467 min
-    assert plan.minutes("resnet50-a100-n016-lbs0016-full") == {470}
-    # 20 of 80 epochs, at most 288 min
-    assert plan.minutes("fourcastnet.pretrain-a100-n064-lbs0001-full-epochs20") == {320}
-    # 300 s and a quarter of an hour
-    assert {job.minutes for job in plan.probes} == {20}
-
-
-def test_a_limit_below_an_epoch_ends_the_plan(tmp_path: Path) -> None:
-    workspace = Workspace.create(tmp_path / "project")
-    text = (workspace.path / "config/horeka.yaml").read_text()
-    short = text.replace("time_limit_min: 2880", "time_limit_min: 60")
-    (workspace.path / "config/horeka.yaml").write_text(short)
-    code, output = workspace.snakemake("-n", "all", profile="horeka")
-    assert code == 1
-    assert "this run cannot make progress" in output
-    assert output.count("scalewatt: error:") == 1
-
-
-def test_the_profile_to_copy_plans_the_paper_as_it_is(tmp_path: Path) -> None:
-    workspace = Workspace.create(tmp_path / "project")
-    code, output = workspace.snakemake("-np", "all", profile="slurm")
-    assert code == 0, output
-    assert len(JOB.findall(output)) == 175
 
 
 def test_the_first_cheap_point_goes_to_the_partition_for_short_tries(tmp_path: Path) -> None:

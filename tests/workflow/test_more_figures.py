@@ -47,20 +47,3 @@ def test_breakdown_and_learning_agree_with_the_table_of_runs(drawn: Workspace) -
         ends = [r for r in epochs if r["configuration"] == configuration]
         last = [r["energy_kwh"] for r in ends if r["epoch"] == max(e["epoch"] for e in ends)]
         assert 0 < sum(last) / len(last) <= energies[configuration]
-
-
-def test_every_run_has_a_page(finished_workspace: Workspace) -> None:
-    results = finished_workspace.path / "results" / "tiny"
-    runs = [path.relative_to(results / "runs") for path in (results / "runs").glob("*/*")]
-    assert len(runs) > 5
-    for run in runs:
-        assert (results / "figures" / "runs" / f"{run}.svg").stat().st_size > 0
-    assert finished_workspace.jobs("run_pages") == {}
-
-
-def test_a_figure_that_the_campaign_does_not_name_is_refused_with_the_key(
-    finished_workspace: Workspace,
-) -> None:
-    code, output = finished_workspace.snakemake("pareto")
-    assert code == 1
-    assert "pareto: needs figures.pareto in" in output

@@ -47,31 +47,6 @@ def test_only_one_run_is_trained_and_all_is_made_of_it(project: Workspace) -> No
     assert whole["train"] > 1 and whole["draw_figure"] > jobs["draw_figure"] > 0
 
 
-def test_an_unknown_run_or_key_ends_with_one_message(project: Workspace) -> None:
-    first, _ = first_configurations(project)
-    for given, words in (
-        (
-            f"only={first[:-1]}/1",
-            f"only: no configuration '{first[:-1]}'; did you mean",
-        ),
-        (f"onyl={first}/1", "--config: unknown key 'onyl'; did you mean 'only'?"),
-        ("max_gpus=two", 'max_gpus: "two" does not fit: input should be a valid integer'),
-    ):
-        code, output = project.snakemake("-n", "all", "--config", given)
-        assert code == 1 and "Traceback" not in output
-        (error,) = [line for line in output.splitlines() if line.startswith("scalewatt: error: ")]
-        assert words in error, error
-
-
-def test_larger_points_are_left_out_of_the_jobs_and_named_once(project: Workspace) -> None:
-    _, largest = first_configurations(project)
-    code, output = project.snakemake("-np", "all", "--config", "max_gpus=1")
-    assert code == 0, output
-    assert "-n001-" in output and "-n002-" not in output and largest not in output
-    named = [line for line in output.splitlines() if "scalewatt: max_gpus 1: " in line]
-    assert named and len(named) == len(set(named))
-
-
 @pytest.mark.parametrize("profile", ["horeka", "slurm"])
 def test_the_study_of_batch_sizes_is_planned_whole_and_by_one_point(
     project: Workspace, profile: str

@@ -23,7 +23,7 @@ def changed_files(campaign: Campaign, results: Path, work: Path) -> list[str]:
     """
     return [
         f"{campaign.path}: models.{model}: {sentence}"
-        for model in sorted(campaign.commands())
+        for model in sorted(campaign.command_settings())
         for sentence in _changed_since(campaign, model, results, work)
     ]
 
