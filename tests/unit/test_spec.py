@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -125,3 +127,24 @@ def test_a_file_that_is_no_spec_is_refused(text: str, words: str, tmp_path: Path
     with pytest.raises(InputError, match=words) as error:
         read_spec(path)
     assert str(path) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"learning_rate": 0.1}, "'learning_rate'"),
+        ({"initial_weights": {"repeat": 1}}, "'configuration'"),
+        ({"repeat": ...}, "'repeat'"),
+        ({"seed": float("nan")}, "is not a readable JSON file"),
+    ],
+)
+def test_a_spec_with_a_field_that_does_not_fit_is_refused(
+    changes: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    spec = replace(run_spec(demo(), "resnet50-local-n002-lbs0016-s0000192", 1), epochs=1)
+    content = {**spec.as_json(), **changes}
+    path = tmp_path / "spec.json"
+    path.write_text(json.dumps({k: v for k, v in content.items() if v is not ...}))
+    with pytest.raises(InputError, match=re.escape(words)) as error:
+        read_spec(path)
+    assert str(path) in str(error.value) and "\n" not in str(error.value)

@@ -94,6 +94,11 @@ def parse_spec(content: Any, where: str) -> RunSpec:
     if version != SPEC_VERSION:
         raise InputError(f"{where}: spec_version is {version}; this scalewatt reads {SPEC_VERSION}")
     given = {key: content[key] for key in content.keys() - {"spec_version", *_DERIVED}}
-    if given["initial_weights"]:
-        given["initial_weights"] = InitialWeights(**given["initial_weights"])
-    return RunSpec(**given)
+    try:
+        if given["initial_weights"]:
+            given["initial_weights"] = InitialWeights(**given["initial_weights"])
+        return RunSpec(**given)
+    except (KeyError, TypeError) as error:
+        raise InputError(
+            f"{where}: is damaged ({error}); expected a file of scalewatt's"
+        ) from error
