@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scalewatt.common.files import file_sha256
-from scalewatt.provenance.package_lock import installed_versions
-from scalewatt.provenance.versions import source_commit
+from scalewatt.provenance.versions import installed_versions, source_commit
 
 PROJECT = Path(__file__).parents[2]
 COPIED = (

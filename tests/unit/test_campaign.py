@@ -12,13 +12,11 @@ import pytest
 from campaign_files import LOCAL, PAPER, ROOT, demo
 from hypothesis import given
 from hypothesis import strategies as st
-from paper_campaign import BATCHES, DOUBLING, FOURCASTNET_SETTINGS, RESNET50_SETTINGS, SHARED
 
 from scalewatt.campaign.campaign_types import Campaign, Configuration
 from scalewatt.campaign.cluster import Device, known_devices
 from scalewatt.campaign.expansion import expand
 from scalewatt.campaign.load import load_campaign
-from scalewatt.campaign.table_definitions import table_definition
 
 
 @pytest.fixture(scope="module")
@@ -31,75 +29,6 @@ def point(campaign: Campaign, series: str, gpus: int) -> Configuration:
 
 
 # --- the paper's campaign -----------------------------------------------------------------------
-
-
-def test_the_paper_has_53_configurations_and_175_runs(paper: Campaign) -> None:
-    runs = list(paper.runs())
-    assert len(paper.configurations) == 53
-    assert len(runs) == 175
-    assert len({(run.configuration.id, run.repeat) for run in runs}) == 175
-
-
-@pytest.mark.parametrize("name", BATCHES)
-def test_a_series_of_the_paper_has_its_points_and_batch_sizes(name: str, paper: Campaign) -> None:
-    counts, batches = BATCHES[name]
-    assert list(paper.series[name].points) == counts
-    for n in counts:
-        c = point(paper, name, n)
-        assert (c.local_batch_size, c.global_batch_size) == batches(n)
-        assert (c.gpus, c.nodes, c.ranks_per_node) == (n, max(1, n // 4), min(n, 4))
-        assert c.protocol == "paper"
-
-
-def test_the_papers_scaled_datasets_have_the_samples_of_its_text(paper: Campaign) -> None:
-    samples = [point(paper, "resnet50-scaled-lbs256", n).dataset_samples for n in DOUBLING]
-    assert samples == [5004, 10009, 20018, 40036, 80072, 160145, 320291, 640583, 1281167]
-    samples = [point(paper, "resnet50-scaled-gbs256", n).dataset_samples for n in DOUBLING[:5]]
-    assert samples == [80072, 160145, 320291, 640583, 1281167]
-    validation = [point(paper, "resnet50-scaled-lbs256", n).validation_samples for n in (1, 2, 256)]
-    assert validation == [195, 390, 50000]
-    for n in DOUBLING:
-        assert point(paper, "resnet50-full-lbs256", n).dataset_samples == 1281167
-
-
-def test_the_papers_epochs_and_years(paper: Campaign) -> None:
-    epochs = {
-        (c.model, c.phase, c.id.endswith("-epochs20")): c.epochs
-        for c in paper.configurations.values()
-    }
-    assert epochs == {
-        ("resnet50", "train", False): 100,
-        ("fourcastnet", "pretrain", False): 80,
-        ("fourcastnet", "pretrain", True): 20,
-        ("fourcastnet", "finetune", False): 50,
-    }
-    c = point(paper, "fourcastnet-pretrain-lbs1", 4)
-    assert c.dataset_samples == (2015 - 1979 + 1) * 1460 == 54020
-    assert c.dataset["test_years"] == [2019, 2019]
-
-
-def test_the_papers_hyper_parameters_are_the_defaults(paper: Campaign) -> None:
-    for c in paper.configurations.values():
-        if c.model == "resnet50":
-            assert c.settings == RESNET50_SETTINGS
-        else:
-            rate = {"pretrain": 5e-4, "finetune": 1e-4}[c.phase]
-            assert c.settings == {**FOURCASTNET_SETTINGS, "learning_rate": rate}
-
-
-def test_the_papers_series_share_exactly_the_configurations_that_are_the_same(
-    paper: Campaign,
-) -> None:
-    problems = {
-        (first, second, n)
-        for i, first in enumerate(paper.series)
-        for second in list(paper.series)[i + 1 :]
-        for n, id_ in paper.series[first].points.items()
-        if id_ == paper.series[second].points.get(n)
-    }
-    assert problems == set(SHARED)
-    id_ = paper.series["resnet50-full-lbs256"].points[256]
-    assert paper.series_of(id_) == ["resnet50-full-lbs256", "resnet50-scaled-lbs256"]
 
 
 def published() -> list[dict[str, str]]:
@@ -230,20 +159,6 @@ def test_nodes_are_filled(gpus: int, nodes: int, ranks: int) -> None:
 
 
 # --- what a table depends on --------------------------------------------------------------------
-
-
-def test_a_figures_definition_has_its_series_in_the_order_of_the_legend() -> None:
-    definition = table_definition(demo(), "figure3", [])
-    assert [s["name"] for s in definition["series"]] == [
-        "resnet50-scaled-lbs16", "resnet50-scaled-gbs16", "resnet50-scaled-gbs32",
-    ]  # fmt: skip
-    first = definition["series"][0]
-    assert (first["dataset_rule"], first["batch_rule"]) == ("scaled", "constant LBS")
-    assert definition["series"][1]["batch_rule"] == "constant GBS"
-    assert [p["gpus"] for p in first["points"]] == [1, 2, 4]
-    quarter = first["points"][0]
-    assert (quarter["dataset_samples"], quarter["samples_per_gpu"]) == (96, 96)
-    assert (quarter["updates_per_epoch"], quarter["updates"]) == (6, 30)
 
 
 def test_a_profile_that_is_wrong_is_said_and_passed_over(tmp_path, monkeypatch, capsys) -> None:

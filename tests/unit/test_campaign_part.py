@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
-from campaign_files import DEMO, LOCAL, PAPER, ROOT, edited, replaced, write_yaml
+from campaign_files import DEMO, LOCAL, PAPER, ROOT, replaced
 
 from scalewatt.campaign.campaign_types import Campaign
-from scalewatt.campaign.cluster import Cluster, load_cluster, parse_cluster
-from scalewatt.campaign.exclusions import COLUMNS, read_exclusions
-from scalewatt.campaign.load import check_devices, load_campaign
-from scalewatt.cli import main
+from scalewatt.campaign.cluster import Cluster, load_cluster
+from scalewatt.campaign.load import load_campaign
 from scalewatt.common.errors import InputError
 from scalewatt.targets.obstacles import obstacle
 from scalewatt.targets.result_set import ResultSet
 
 HOREKA = ROOT / "config" / "horeka.yaml"
-SLURM = ROOT / "config" / "slurm.yaml"
 STUDY = ROOT / "campaigns" / "batch-study.yaml"
 ONE, OTHER = "resnet50-a100-n004-lbs0256-full", "resnet50-a100-n008-lbs0256-full"
 FINETUNE = "fourcastnet.finetune-a100-n016-lbs0001-full"
@@ -77,14 +73,6 @@ def test_a_refusal_on_a_smaller_cluster_names_what_leaves_larger_points_out() ->
     assert "--config max_gpus=8 for snakemake, --max-gpus 8 for scalewatt" in str(caught.value)
     part = load_campaign(PAPER, cluster, 8)
     assert max(configuration.gpus for configuration in part.configurations.values()) == 8
-
-
-def test_an_exclusion_of_a_larger_point_stays_valid(tmp_path: Path) -> None:
-    path = write_yaml(tmp_path / "own.yaml", edited({}))
-    row = "resnet50-local-n004-lbs0016-full,1,exclude,shared node,2026-01-31,"
-    path.with_name("own.exclusions.csv").write_text(f"{','.join(COLUMNS)}\n{row}\n")
-    (one,) = read_exclusions(load_campaign(path, load_cluster(LOCAL), 2))
-    assert one.reason == "shared node"
 
 
 # --- chosen runs ----------------------------------------------------------------------------------
@@ -154,48 +142,3 @@ def test_results_are_of_these_runs_and_no_probe_is_made(
 
 
 # --- commands and files ---------------------------------------------------------------------------
-
-
-def test_a_plan_and_its_sums_are_without_larger_points(capsys: pytest.CaptureFixture[str]) -> None:
-    given = ["plan", "--site", str(HOREKA), "--campaign", str(PAPER), "--json"]
-    assert main([*given, "--max-gpus", "4"]) == 0
-    plan = json.loads(capsys.readouterr().out)
-    assert {row["gpus"] for row in plan["points"]} == {1, 2, 4}
-    (total,) = [row for row in plan["sums"] if row["level"] == "campaign"]
-    assert total["runs"] == len(runs_of(paper(max_gpus=4)))
-    assert "max_gpus 4: 59 of 175 runs." in plan["notes"]
-
-
-@pytest.mark.parametrize("cluster", [HOREKA, SLURM])
-def test_the_study_of_batch_sizes_fits_the_clusters(cluster: Path) -> None:
-    study = load_campaign(STUDY, load_cluster(cluster))
-    check_devices(study, load_cluster(cluster))
-    assert (
-        len(
-            {
-                (configuration.model, configuration.gpus)
-                for configuration in study.configurations.values()
-            }
-        )
-        == 1
-    )
-    assert (
-        len({configuration.local_batch_size for configuration in study.configurations.values()})
-        == 4
-    )
-    (chosen,) = [line for line in STUDY.read_text().splitlines() if " only=" in line]
-    part = load_campaign(STUDY, replaced(load_cluster(cluster), only=chosen.rpartition("only=")[2]))
-    assert len(runs_of(part)) == 1
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"onyl": "x"}, "--config: unknown key 'onyl'; did you mean 'only'"),
-        ({"max_gpus": "abc"}, '--config: max_gpus: "abc" does not fit: input'),
-        ({"results_only": "maybe"}, '--config: results_only: "maybe" does not fit: input'),
-    ],
-)
-def test_a_wrong_key_or_value_of_config_is_refused(given: dict[str, object], words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        parse_cluster({**edited({}, LOCAL), **given}, "cluster.yaml with --config")

@@ -19,10 +19,9 @@ from workspace import first_on_path
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.cli import main
 from scalewatt.common.project_files import PROJECT_ROOT
-from scalewatt.doctor import check as check_module
 from scalewatt.doctor import checks
 from scalewatt.doctor import examine as examine_module
-from scalewatt.doctor.check import FAIL, OK, WARN, Check, Site, fail, ok, run, warn
+from scalewatt.doctor.checks import FAIL, OK, WARN, Check, Site, fail, ok, run, warn
 from scalewatt.doctor.examine import (
     CHECKS,
     as_text,
@@ -113,11 +112,9 @@ GRACE = {
     [
         (checks.gpus, with_gpu("A100, 550.1, 61.20, Disabled"), OK, "1 × A100, driver 550.1, now"),
         (checks.gpus, with_gpu("A100, 550.1, [N/A], [N/A]"), FAIL, "unknown (null)"),
-        (checks.gpus, with_gpu("A100, 550.1, 0.00, [N/A]"), FAIL, "unknown (null)"),
         (checks.gpus, with_gpu("A100, 550.1, 61.20, Enabled"), WARN, "MIG"),
         (checks.gpus, Given(NO_DRIVER), OK, "no NVIDIA GPU"),
         (checks.gpus, Given(NO_DRIVER, device=CUDA), FAIL, "no NVIDIA GPU"),
-        (checks.torch, Given(NO_DRIVER), OK, "no GPU to use here"),
         (checks.cpu_counters, Given(files=RAPL), OK, "can be read: 2"),
         (checks.cpu_counters, Given(files=GRACE), OK, "can be read: 1"),
         (checks.cpu_counters, Given(files=RAPL | {f"{POWERCAP}0/energy_uj": ""}), WARN, "estimated"),
@@ -134,17 +131,6 @@ def test_sensors(
 ) -> None:
     result = run_check(check, given.site(tmp_path, monkeypatch))
     assert result.outcome == outcome and words in result.text
-
-
-@pytest.mark.slow
-def test_a_torch_that_cannot_use_the_gpus_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(check_module, "LIMIT_S", 200)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    made = with_gpu("A100, 550.1, 61.20, Disabled").site(tmp_path, monkeypatch)
-    check = checks.torch(made)
-    assert check.outcome == FAIL and "it can use 0 of 1 GPUs" in check.text
 
 
 def test_perun_is_not_tested_where_a_run_is_being_measured(
@@ -184,7 +170,6 @@ def on_slurm(
         (checks.mpi, launched('shift 2; "$@" | sed s/1/2/'), OK, "a world of 2"),
         (checks.mpi, launched('shift 2; "$@"; "$@"'), FAIL, "a world of 1"),
         (checks.mpi, launched("echo 'step creation disabled' >&2; exit 1"), WARN, "step creation"),
-        (checks.mpi, launched("nowhere"), FAIL, "starts no run"),
         (checks.slurm, on_slurm(), OK, "of each device: accelerated, account by default"),
         (checks.slurm, on_slurm({"sbatch": f"echo '{FULL}' >&2; exit 1"}), FAIL, "--gres=gpu:4"),
         (checks.slurm, on_slurm({"sbatch": "echo timed out >&2; exit 1"}), FAIL, "not checked"),
@@ -232,31 +217,10 @@ def test_a_folder_is_judged_by_space_and_rights(
     assert result is not None and result.outcome == outcome and words in result.text
 
 
-def test_scratch_that_is_not_set_in_a_job_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = site(tmp_path, SLURM | {"scratch": "$NODES_DISK"}, **DEVICE)
-    outside = checks.folder(made, "scratch")
-    assert outside is not None and outside.outcome == WARN and not made.runs_here
-    monkeypatch.setenv("SLURM_JOB_ID", "7")
-    inside = checks.folder(made, "scratch")
-    assert inside is not None and inside.outcome == FAIL and made.runs_here
-    assert checks.folder(site(tmp_path), "scratch") is None
-
-
-def test_trying_a_folder_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trying_a_folder_leaves_nothing_behind(tmp_path: Path) -> None:
     answer = checks.probe_folder(str(tmp_path / "new" / "work"))
     assert (answer["exists"], answer["tried"], answer["error"]) == (False, str(tmp_path), None)
     assert list(tmp_path.iterdir()) == []
-
-    def exists(path: Path) -> bool:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "exists", exists)
-    hidden = checks.probe_folder(str(tmp_path / "new"))
-    assert (hidden["exists"], hidden["error"]) == (None, "Permission denied")
 
 
 # --- conclusion -----------------------------------------------------------------------------------
@@ -285,7 +249,6 @@ GPU, NO_GPU, SILENT_GPU = ok("", count=1), ok("", count=0), warn("no power", cou
         (NO_GPU, sampled(gpu=None, cpu="estimated", ram="estimated"), "estimated", "cpu+ram", []),
         (NO_GPU, sampled(gpu=None, cpu=None, ram=None), None, None, ["cpu_counters"]),
         (ok("", count=2), sampled(gpu="measured", cpu="measured", ram=None), None, None, ["gpus"]),
-        (NO_GPU, warn("not tested"), None, None, []),
         (NO_GPU, fail("not installed"), None, None, ["perun"]),
     ],
 )
@@ -312,19 +275,11 @@ def test_sensors_of_a_login_node_keep_nobody_from_submitting(tmp_path: Path) -> 
 # --- the whole ------------------------------------------------------------------------------------
 
 
-def test_a_check_that_fails_is_a_warning(tmp_path: Path) -> None:
-    def strange(site: Site) -> Check:
-        raise ValueError("strange")
-
-    check = run_check(strange, site(tmp_path))
-    assert check.outcome == WARN and "ValueError: strange" in check.text
-
-
 @pytest.mark.slow
 def test_a_command_that_hangs_is_ended_with_what_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(check_module, "LIMIT_S", 1)
+    monkeypatch.setattr(checks, "LIMIT_S", 1)
     begin_s = time.monotonic()
     with pytest.raises(NoAnswerError, match="sh gave no answer in 1 s"):
         run("sh", "-c", f"(sleep 4; touch {tmp_path}/later) & wait")
@@ -355,7 +310,7 @@ def test_every_check_is_in_the_documents_table() -> None:
 def test_the_command_has_perun_sample_this_machine_and_stand_in_gpus(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(check_module, "LIMIT_S", 200)
+    monkeypatch.setattr(checks, "LIMIT_S", 200)
     monkeypatch.setenv("PYTHONPATH", first_on_path(STAND_IN_NVML))
     # Other tests may measure runs on this machine just now.
     monkeypatch.setenv(GROUP_VARIABLE, str(tmp_path / "samplers"))
@@ -364,18 +319,11 @@ def test_the_command_has_perun_sample_this_machine_and_stand_in_gpus(
     made = Given({"nvidia-smi": rows}).site(tmp_path, monkeypatch)
     code = main(["doctor", "--json", "--site", made.name])
     report = json.loads(capsys.readouterr().out)
-    checks = {check["name"]: check for check in report["checks"]}
-    assert "CUDA:3_POWER (700 W, measured)" in checks["perun"]["text"]
-    assert "a world of 2" in checks["mpi"]["text"]
+    by_name = {check["name"]: check for check in report["checks"]}
+    assert "CUDA:3_POWER (700 W, measured)" in by_name["perun"]["text"]
+    assert "a world of 2" in by_name["mpi"]["text"]
     kinds = {kind: part["origin"] for kind, part in report["energy"]["kinds"].items()}
     assert kinds["gpu"] == "measured" and kinds["cpu"] in ("measured", "estimated")
     assert report["energy"]["scope"].startswith("gpu+cpu")
     assert code == (0 if report["can_run"] else 1)
     assert {path.name for path in tmp_path.iterdir()} == {"profile", "bin"}
-
-
-def test_a_site_that_is_missing_is_an_input_error(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["doctor", "--site", str(tmp_path)]) == 1
-    assert f"--site {tmp_path}: neither a cluster file nor" in capsys.readouterr().err

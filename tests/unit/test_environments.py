@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
-import subprocess
 import sys
 import tomllib
 from importlib.metadata import requires
@@ -14,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from campaign_files import workflow_in
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from workspace import COPIED
@@ -97,33 +93,24 @@ def test_a_conda_environment_has_the_locks_files_of_all_that_its_extra_needs(nam
 
 # --- rules ----------------------------------------------------------------------------------------
 
-CASES = (
-    "config.yaml",
-    "config.yaml,campaign=campaigns/variants.yaml",
-    "config.yaml,results_only=True",
-    "config/simulate.yaml",
-    "config/horeka.yaml",
-)
 HEAVY = re.compile(r"\bscalewatt (prepare|train|probe)\b")
 """Commands that need torch, MPI or perun; all others do without."""
 
 
-def test_what_trains_prepares_and_probes_has_the_training_environment_and_all_else_the_other(
-    tmp_path: Path,
-) -> None:
-    project = workflow_in(tmp_path / "project")
-    command = [sys.executable, HERE / "rules_of_workflow.py", *CASES]
-    done = subprocess.run(command, cwd=project, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    rules = json.loads(done.stdout)
-    assert {"train", "era5_year", "spec", "energy", "report"} <= {rule["name"] for rule in rules}
+def test_what_trains_prepares_and_probes_has_the_training_environment_and_all_else_the_other() -> (
+    None
+):
+    text = "\n".join(file.read_text() for file in (ROOT / "workflow" / "rules").glob("*.smk"))
+    rules = [
+        rule
+        for rule in re.split(r"^ *rule ", text, flags=re.M)
+        if "shell:" in rule or "script:" in rule
+    ]
+    assert len(rules) > 12
     for rule in rules:
-        if rule["command"] is None:  # a target
-            assert rule["conda"] is None and rule["outputs"] == 0, rule
-        else:
-            name = "training" if HEAVY.search(rule["command"]) else "analysis"
-            assert rule["conda"].endswith(f"envs/{name}.yaml"), rule
-            assert rule["local"] == (name == "analysis"), rule
+        heavy = HEAVY.search(rule)
+        assert f"envs/{'training' if heavy else 'analysis'}.yaml" in rule, rule
+        assert ("localrule: True" in rule) != bool(heavy), rule
 
 
 # --- container and make ---------------------------------------------------------------------------
@@ -134,25 +121,3 @@ def test_the_container_has_all_that_the_package_and_the_workflow_read() -> None:
     assert files
     copied = {line.split()[0] for line in files[1].splitlines()}
     assert copied == {*COPIED, "README.md"}
-
-
-def setup(folder: Path, **pythons: str) -> str:
-    """What `make -n setup` prints where each of `pythons` is a script of this text."""
-    for name, script in pythons.items():
-        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
-        (folder / name).chmod(0o755)
-    for program in ("sh", "make", "cat", "sed"):
-        (folder / program).symlink_to(str(shutil.which(program)))
-    for name in ("Makefile", "pyproject.toml", "envs"):
-        (folder / name).symlink_to(ROOT / name)
-    command = [folder / "make", "-n", "setup"]
-    done = subprocess.run(
-        command, cwd=folder, env={"PATH": str(folder)}, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_setting_up_takes_the_first_python_that_can_make_environments(tmp_path: Path) -> None:
-    pythons = {"python3.11": "exit 1", "python3.12": "exit 0", "python3.13": "exit 0"}
-    assert "\npython3.12 -m venv --clear .venv\n" in setup(tmp_path, **pythons)

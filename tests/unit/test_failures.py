@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from scalewatt.common.errors import InputError
-from scalewatt.targets.failures import failure_lines
-from scalewatt.targets.step import logged
+from scalewatt.targets.step import failure_lines, logged
 
 
 def test_the_last_lines_of_a_log_and_its_path_stand_last(tmp_path: Path) -> None:
@@ -26,9 +26,13 @@ def test_a_log_that_was_never_written_is_named(tmp_path: Path) -> None:
     ]
 
 
+def rule_of(log: Path) -> SimpleNamespace:
+    return SimpleNamespace(log=[str(log)], output=["plan.csv"])
+
+
 def test_an_input_error_is_a_single_line_of_a_steps_log(tmp_path: Path) -> None:
     log = tmp_path / "plan.log"
-    with pytest.raises(SystemExit), logged(str(log)):
+    with pytest.raises(SystemExit), logged(rule_of(log)):
         print("so far")
         raise InputError("model.json: is no model")
     assert log.read_text() == "so far\nscalewatt: error: model.json: is no model\n"
@@ -36,6 +40,6 @@ def test_an_input_error_is_a_single_line_of_a_steps_log(tmp_path: Path) -> None:
 
 def test_another_error_leaves_its_traceback_in_the_log(tmp_path: Path) -> None:
     log = tmp_path / "plan.log"
-    with pytest.raises(SystemExit), logged(str(log)):
+    with pytest.raises(SystemExit), logged(rule_of(log)):
         raise ValueError("unforeseen")
     assert log.read_text().startswith("Traceback") and "ValueError: unforeseen" in log.read_text()

@@ -7,9 +7,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from campaign_files import DEMO, PAPER, demo, edited, write_yaml
+from campaign_files import DEMO, PAPER, edited, write_yaml
 
-from scalewatt.campaign.listing import configuration_table
 from scalewatt.cli import main
 
 FIELDS = {
@@ -27,28 +26,14 @@ def test_json_has_one_object_per_run(capsys: pytest.CaptureFixture[str]) -> None
     assert len({(run["configuration"], run["repeat"]) for run in runs}) == 175
 
 
-def test_the_table_has_one_line_per_configuration() -> None:
-    campaign = demo()
-    lines = configuration_table(campaign)
-    assert lines[0].split() == [
-        "configuration", "repeats", "GPUs", "nodes", "LBS", "GBS", "samples", "epochs", "updates",
-        "series",
-    ]  # fmt: skip
-    body = lines[1 : 1 + len(campaign.configurations)]
-    assert [line.split()[0] for line in body] == list(campaign.configurations)
-    row = next(line for line in body if line.startswith("resnet50-local-n002-lbs0016-full"))
-    assert row.split()[1:9] == ["1", "2", "1", "16", "32", "384", "5", str(5 * 12)]
-    assert row.endswith(" resnet50-full-lbs16, resnet50-full-gbs32")
-
-
 def test_the_listing_says_what_one_and_two_repeats_cannot_show(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     content = edited({("series", "fourcastnet-pretrain-gbs12", "repeats"): 2}, DEMO)
     assert main(["campaign", str(write_yaml(tmp_path / "two.yaml", content))]) == 0
     lines = capsys.readouterr().out.splitlines()
-    (one,) = [line for line in lines if line.startswith("repeats: 1 (")]
+    (single,) = [line for line in lines if line.startswith("repeats: 1 (")]
     (two,) = [line for line in lines if line.startswith("repeats: 2 (configurations: 2)")]
-    assert "no error bars" in one and "1 degree of freedom" in two and "± 9 standard" in two
+    assert "no error bars" in single and "1 degree of freedom" in two and "± 9 standard" in two
     assert main(["campaign", str(DEMO)]) == 0
     assert "repeats: 2" not in capsys.readouterr().out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,10 @@ from operating_runs import (
 from scalewatt.campaign.cluster import known_devices, load_cluster, parse_cluster
 from scalewatt.campaign.expansion import expand
 from scalewatt.campaign.load import check_devices, load_campaign
-from scalewatt.campaign.operating_points import launcher_options
+from scalewatt.campaign.operating_points import launcher_options, lever_commands
 from scalewatt.campaign.run_spec import parse_spec, run_spec
 from scalewatt.campaign.table_definitions import table_definition
 from scalewatt.common.errors import InputError
-from scalewatt.common.settings import validated
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.energies.checks import (
     setting_flags,
@@ -40,7 +40,6 @@ from scalewatt.energies.node import Node
 from scalewatt.figures.draw_figure import SUFFIXES, draw_figure
 from scalewatt.recordings.block import Block
 from scalewatt.recordings.terms import Flag
-from scalewatt.registration.run_descriptions import RunDescription
 from scalewatt.results.build import write_figure_table
 
 # --- campaigns ------------------------------------------------------------------------------------
@@ -61,16 +60,6 @@ def test_fine_tuning_starts_from_weights_that_were_trained_at_another_clock() ->
     result = expand(content, Path("made.yaml"), known_devices()).configurations
     group = result["fourcastnet.finetune-local-n001-lbs0004-full-gpuclock1200mhz"]
     assert group.initial_weights == "fourcastnet.pretrain-local-n001-lbs0004-full"
-
-
-@pytest.mark.parametrize(
-    ("lever", "value"),
-    [("gpu_clock_mhz", 1.41), ("gpu_power_limit_w", 0.25), ("cpu_clock_mhz", 2.4)],
-)
-def test_a_registered_clock_in_ghz_or_limit_in_kw_is_refused(lever: str, value: float) -> None:
-    run = {"model": "vit", "device": "a100", "gpus": 1, "local_batch_size": 32, "samples": 1000}
-    with pytest.raises(InputError, match=rf"{lever}: {value} does not fit: input should be"):
-        validated(RunDescription, {**run, lever: value}, "mine.yaml")
 
 
 # --- cluster files --------------------------------------------------------------------------------
@@ -107,6 +96,21 @@ def test_options_are_filled_in() -> None:
     point = {"gpu_clock_mhz": 1410.0, "cpu_clock_mhz": 2400.0}
     assert launcher_options(point, levers) == ["--gpu-freq=1410", "--cpu-freq=2400000"]
     assert launcher_options(None, levers) == []
+
+
+@pytest.mark.parametrize("end", ["true", "false", "kill -TERM $$; sleep 0.1"])
+def test_commands_set_a_point_and_undo_it_however_the_job_ends(end: str, tmp_path: Path) -> None:
+    way = {"set": "echo {value} >> log", "undo": "echo undone >> log"}
+    ways = {"levers": {"gpu_clock_mhz": way, "cpu_clock_mhz": "--cpu-freq={khz}"}}
+    levers = parse_cluster({**read_yaml(LOCAL), **ways}, "cluster.yaml").levers
+    point = {"gpu_clock_mhz": 705.0, "cpu_clock_mhz": 2400.0}
+    assert launcher_options(point, levers) == ["--cpu-freq=2400000"]
+    line = f"set -euo pipefail; {lever_commands(point, levers)}{end}; echo trained >> log"
+    done = subprocess.run(["bash", "-c", line], cwd=tmp_path)
+    log = (tmp_path / "log").read_text().split()
+    assert log == ["705", *(["trained"] if end != "false" else []), "undone"]
+    assert done.returncode == (end == "false")
+    assert lever_commands(None, levers) == ""
 
 
 # --- was it held? ---------------------------------------------------------------------------------
@@ -220,15 +224,6 @@ def test_the_figure_has_every_point_and_the_front(tmp_path: Path, width_mm: int)
     assert all((tmp_path / f"figure{suffix}").is_file() for suffix in SUFFIXES)
     svg = (tmp_path / "figure.svg").read_text()
     assert 'id="front' in svg and svg.count('id="points-') >= 3 * rows.series.nunique()
-
-
-def test_points_of_another_scope_are_on_no_front_with_the_others(tmp_path: Path) -> None:
-    of = campaign()
-    made(tmp_path, of, with_cpu=(1410,))
-    rows = table(tmp_path, of)
-    alone = rows[(rows.panel == "A") & (rows.point_label == "1410")].set_index("gpus")
-    assert set(rows.energy_scope) == {"gpu", "gpu+cpu"}
-    assert alone.pareto_optimal.to_dict() == {1: False, 2: True}
 
 
 @pytest.mark.parametrize("figure", ["breakdown", "cost_per_sample"])

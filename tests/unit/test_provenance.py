@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,12 +15,11 @@ import torch
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.redaction import Redaction
-from scalewatt.execution.launch import command_path
 from scalewatt.execution.segment_description import variables
 from scalewatt.provenance import versions
 from scalewatt.provenance.node_description import gpus, grouped
-from scalewatt.provenance.package_lock import lock_note, locked_versions
-from scalewatt.provenance.rank_placement import Gpu, gpu_identity, held_gpus
+from scalewatt.provenance.rank_placement import Gpu, gpu_identity, held_gpus, visible_gpu
+from scalewatt.provenance.versions import lock_note, locked_versions
 
 # --- commit and claims ----------------------------------------------------------------------------
 
@@ -65,17 +61,6 @@ def test_without_git_the_commit_is_that_noted_for_a_container_and_not_that_of_a_
     assert versions.source_commit() == "0123456789ab-dirty"
     (checkout / "COMMIT").write_text("")  # built outside of a clone
     assert versions.source_commit() is None
-
-
-@pytest.mark.parametrize("names", [versions.CLAIMS_TABLES, versions.CLAIMS_TABLES[:3]])
-def test_the_hash_of_the_claims_is_that_of_the_bytes_of_their_tables_in_order(
-    names: tuple[str, ...], checkout: Path
-) -> None:
-    for name in reversed(names):
-        (checkout / "reference" / name).write_bytes(name.encode() + b"\xff\r\n")
-    (checkout / "reference" / "README.md").write_text("no claim")
-    every = b"".join(name.encode() + b"\xff\r\n" for name in names)
-    assert versions.claims_hash() == hashlib.sha256(every).hexdigest()
 
 
 # --- the lock -------------------------------------------------------------------------------------
@@ -168,6 +153,28 @@ def test_a_gpu_has_nvmls_index_and_never_cudas(nvml: SimpleNamespace) -> None:
     assert gpu_identity(device) == Gpu(None, "GPU-dd")
 
 
+@pytest.mark.parametrize(
+    ("visible", "local_rank", "index"),
+    [(None, 5, 1), ("2,0", 0, 2), ("2,0", 1, 0), ("GPU-cc", 0, 2), ("MIG-a", 0, None)],
+)
+def test_a_rank_holds_the_gpu_of_its_local_rank_among_the_visible(
+    visible: str | None,
+    local_rank: int,
+    index: int | None,
+    nvml: SimpleNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    gpu = visible_gpu("cuda", local_rank)
+    assert gpu is not None and gpu.index == index
+    assert gpu.uuid == (None if index is None else UUIDS[index])
+    assert visible_gpu("cpu", local_rank) is None
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert visible_gpu("auto", 0) is None and visible_gpu("cuda", 0) == Gpu(None, None)
+
+
 def test_gpus_and_driver_are_nvmls_and_unknown_where_it_fails(nvml: SimpleNamespace) -> None:
     assert gpus() == {"gpu_models": {"A100": 3, "H100": 1}, "gpu_driver": "535.104.12"}
     nvml.nvmlDeviceGetName = fails
@@ -205,32 +212,6 @@ def test_a_hosts_gpus_are_unknown_where_those_of_a_rank_are(
     keys = ("host", "gpu", "gpu_uuid")
     rows = [dict(zip(keys, rank, strict=True)) for rank in ranks]
     assert held_gpus(rows) == {"gpus": indices, "gpu_uuids": uuids}
-
-
-GATHER = """
-import json
-from scalewatt.provenance.rank_placement import Gpu, gathered_placement
-from scalewatt.training.distributed import join_ranks
-ranks = join_ranks("c", 2, 1)
-found = gathered_placement(ranks, Gpu(2 + ranks.rank, None))
-if found is not None:
-    print(json.dumps(found), flush=True)
-"""
-
-
-def test_rank_0_gathers_the_host_and_gpu_of_each_rank_and_each_node_once() -> None:
-    command = ["mpiexec", "-n", "2", sys.executable, "-c", GATHER]
-    environment = {**os.environ, "PATH": command_path()}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
-    assert done.returncode == 0, done.stderr
-    placement = json.loads(done.stdout)
-    host = socket.gethostname()
-    row = {"host": host, "gpu_uuid": None}
-    assert placement["ranks"] == [
-        {"rank": rank, "local_rank": rank, "gpu": 2 + rank, **row} for rank in (0, 1)
-    ]
-    assert [node["host"] for node in placement["nodes"]] == placement["hostnames"] == [host]
-    assert (placement["gpus"], placement["gpu_uuids"]) == ({host: [2, 3]}, None)
 
 
 # --- a segment's description ----------------------------------------------------------------------

@@ -12,7 +12,6 @@ from campaign_files import DEMO, replaced
 from scalewatt.campaign.cluster import known_devices, load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.common.project_files import PROJECT_ROOT
-from scalewatt.report.results import report_definition
 from scalewatt.targets.obstacles import notices, obstacle
 from scalewatt.targets.result_set import ROW_FILES, ResultSet
 
@@ -34,15 +33,6 @@ def finish(results: ResultSet, configuration: str, repeat: int) -> None:
     (folder / "provenance.json").touch()
 
 
-def test_all_runs_are_wanted_or_those_that_are_finished(results: ResultSet) -> None:
-    runs = results.runs()
-    assert len(runs) == sum(results.campaign.repeats.values())
-    only = replace(results, finished_only=True)
-    assert only.runs() == []
-    finish(results, *runs[3])
-    assert only.runs() == [runs[3]]
-
-
 def test_files_of_runs_come_with_the_notes_of_what_was_set_aside(results: ResultSet) -> None:
     run = results.runs()[0]
     noted = replace(results, set_aside={tuple(run): [Path("note.json")]})
@@ -50,18 +40,6 @@ def test_files_of_runs_come_with_the_notes_of_what_was_set_aside(results: Result
         f"results/demo/runs/{run[0]}/{run[1]}/provenance.json",
         "note.json",
     ]
-
-
-def test_claims_are_part_of_a_campaign_with_a_model_of_the_paper_alone(results: ResultSet) -> None:
-    assert "results/demo/tables/claims.csv" in results.claims_files
-    series = {
-        n: replace(series_of_model, model="mynet")
-        for n, series_of_model in results.campaign.series.items()
-    }
-    other = replace(results.campaign, series=series)
-    assert replace(results, campaign=other).claims_files == []
-    assert report_definition(results.campaign, results.cluster, []).claims
-    assert not report_definition(other, results.cluster, []).claims
 
 
 def test_a_figure_shows_its_own_runs_without_those_excluded(results: ResultSet) -> None:
@@ -72,16 +50,6 @@ def test_a_figure_shows_its_own_runs_without_those_excluded(results: ResultSet) 
     assert fewer.definition("figure2")["excluded"] == [out]
     assert fewer.page_exclusions(shown[0][0]) == {str(shown[0][1]): "shared"}
     assert results.figure_runs("figure1") == []
-
-
-def test_a_target_asks_for_tables_and_drawings(results: ResultSet) -> None:
-    assert results.figure_files("figure2") == [
-        f"results/demo/figures/figure2.{suffix}"
-        for suffix in ("pdf", "svg", "png", "csv", "caption.tex", "caption.md")
-    ]
-    assert results.figure_files("table1") == [
-        f"results/demo/tables/table1.{suffix}" for suffix in ("parquet", "csv", "md", "tex")
-    ]
 
 
 def test_an_imported_campaign_without_traces_leaves_figure_5_out_and_says_so(

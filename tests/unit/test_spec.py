@@ -113,24 +113,6 @@ def test_no_spec_changes_with_how_a_number_is_written(
     assert specs({keys: whole}) == specs({keys: decimal}) != specs()
 
 
-def test_a_series_batch_size_changes_exactly_its_own_runs() -> None:
-    before = specs()
-    after = specs({("series", "resnet50-scaled-gbs16", "global_batch_size"): 8})
-    changed = {key for key, text in after.items() if before.get(key) != text}
-    assert changed == {
-        ("resnet50-local-n001-lbs0008-s0000192", 1),
-        ("resnet50-local-n002-lbs0004-full", 1),
-    }
-
-
-def test_a_setting_of_pre_training_changes_the_fine_tuning_that_follows() -> None:
-    before = specs()
-    after = specs({("models", "fourcastnet.pretrain", "epochs"): 7})
-    changed = {key[0].split("-")[0] for key, text in after.items() if before[key] != text}
-    assert changed == {"fourcastnet.pretrain", "fourcastnet.finetune"}
-    assert not any(text == after[key] for key, text in before.items() if "fourcast" in key[0])
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [

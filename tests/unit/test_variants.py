@@ -154,11 +154,3 @@ def test_the_table_in_markdown_says_what_differs_and_where_energy_comes_from(res
     assert "baseline: the paper's way |" in printed
     assert "Energy: measured by sensors, scope gpu+cpu." in printed
     assert printed.count("**") == 4  # one heading for each model
-
-
-def test_a_campaign_without_finished_runs_has_an_empty_table(tmp_path: Path) -> None:
-    out = tmp_path / "tables" / "variants.parquet"
-    write_figure_table(definition_of(load_campaign(VARIANTS), []), tmp_path, out)
-    assert len(pq.read_table(out)) == 0
-    printed = table_text(out, ".md")
-    assert printed.startswith("No finished run: resnet50-local-n001-lbs0032-full,")

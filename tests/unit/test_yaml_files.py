@@ -8,7 +8,6 @@ import pytest
 from campaign_files import DEMO, Refused
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import parse_json
 from scalewatt.common.yaml_files import read_yaml
 
 
@@ -70,26 +69,3 @@ def test_a_text_that_is_no_mapping_is_refused_by_name(text: str, tmp_path: Path)
 def test_a_path_that_is_no_file_is_named(name: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
         read_yaml(tmp_path / name)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"a": NaN}',
-        '{"a": Infinity}',
-        "",
-        '{"a": [1, ',
-        "{} {}",
-        b'{"a": "\xff"}',
-    ],
-)
-def test_a_text_is_no_json_that_holds(text: str | bytes) -> None:
-    with pytest.raises(ValueError) as refusal:
-        parse_json(text)
-    assert 0 < len(str(refusal.value)) < 200
-
-
-def test_what_is_json_is_read_as_it_is() -> None:
-    text = '{"a": [1, -2.5e-3, true, null, "ä"], "b": {"c": 18446744073709551615}}'
-    content = {"a": [1, -0.0025, True, None, "ä"], "b": {"c": 2**64 - 1}}
-    assert parse_json(text) == parse_json(text.encode("utf-8-sig")) == content

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import re
-from itertools import pairwise
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -14,12 +13,10 @@ from workspace import PROJECT, Workspace
 
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.files import file_sha256
-from scalewatt.provenance.package_lock import LOCK, installed_versions
-from scalewatt.provenance.versions import claims_hash, is_clean
+from scalewatt.provenance.versions import LOCK, claims_hash, installed_versions, is_clean
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-PRETRAIN = "fourcastnet.pretrain-local-n002-lbs0002-full"
 FIGURES = [f"figure{n}" for n in range(1, 8)]
 
 
@@ -107,15 +104,6 @@ def test_neither_provenance_nor_spec_names_a_place_on_this_machine(
             assert not re.search(r"\"/(?!usr|opt|lib|etc|dev)\w", text)
 
 
-def test_events_tile_the_run_without_gap_or_overlap(finished_workspace: Workspace) -> None:
-    for folder in run_folders(finished_workspace):
-        events = rows(folder / "events.parquet")
-        assert events[0]["stage"] == "startup"
-        assert events[-1]["stage"] == "shutdown"
-        for event, following in pairwise(events):
-            assert event["end_s"] == following["start_s"]
-
-
 def test_energy_says_that_it_is_estimated_and_adds_up(finished_workspace: Workspace) -> None:
     for run in rows(finished_workspace.results / "tables" / "runs.parquet"):
         assert run["energy_origin"] == "estimated"
@@ -138,12 +126,6 @@ def test_energy_says_that_it_is_estimated_and_adds_up(finished_workspace: Worksp
         assert total / 3.6e6 == pytest.approx(run["energy_kwh"])
 
 
-def test_repeats_with_one_seed_learn_the_same(finished_workspace: Workspace) -> None:
-    folder = finished_workspace.results / "runs" / PRETRAIN
-    first, second = (rows(folder / str(repeat) / "history.parquet") for repeat in (1, 2))
-    assert [r["train_loss"] for r in first] == [r["train_loss"] for r in second]
-
-
 def test_a_second_call_has_nothing_to_do(finished_workspace: Workspace) -> None:
     assert finished_workspace.jobs("all") == {}
 
@@ -164,18 +146,6 @@ def test_other_plans_and_places_train_nothing(again: Workspace) -> None:
     (waves,) = (again.path / "data").glob("waves-*")
     waves.rename(again.path / "moved")
     assert again.trainings("all") == set()
-
-
-def test_a_changed_batch_size_trains_exactly_the_runs_of_its_series(again: Workspace) -> None:
-    again.edit(
-        "campaigns/tiny.yaml",
-        "gpus: [1, 2], local_batch_size: 16}",
-        "gpus: [1, 2], local_batch_size: 8}",
-    )
-    assert again.trainings("all") == {
-        ("resnet50-local-n001-lbs0008-full", 1),
-        ("resnet50-local-n002-lbs0008-full", 1),
-    }
 
 
 def test_a_changed_setting_trains_that_phase_and_what_starts_from_it(again: Workspace) -> None:

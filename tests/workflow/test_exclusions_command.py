@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 PRETRAIN = "fourcastnet.pretrain-local-n002-lbs0002-full"
 FINETUNE = "fourcastnet.finetune-local-n002-lbs0002-full"
 OUT = {"configuration": PRETRAIN, "repeat": 2, "reason": "a noisy neighbour"}
-ROOT = Path(__file__).resolve().parents[2]
 RUNS = {"train", "spec", "dataset", "energy"}
 
 
@@ -105,23 +103,6 @@ def test_measuring_a_run_again_trains_exactly_this_run_and_keeps_the_old_one_who
     status = json.loads(again.scalewatt("status", "--json"))
     assert status["counts"]["done"] == status["runs_total"]
     assert status["superseded_energy_kwh"] > 0
-
-
-@pytest.mark.nightly
-def test_the_old_measurement_is_taken_back_as_the_documentation_says(again: Workspace) -> None:
-    again.done("tables")
-    before = products(again)
-    again.scalewatt("remeasure", PRETRAIN, 1, "--reason", "a noisy neighbour")
-    again.done("tables")
-    assert products(again) != before
-    page = (ROOT / "docs" / "guide" / "reruns.md").read_text(encoding="utf-8")
-    script = page.partition("repeat 3:\n\n```sh\n")[2].partition("```")[0]
-    script = script.replace("<campaign>", "tiny").replace("<configuration>/3", f"{PRETRAIN}/1")
-    subprocess.run(["bash", "-c", script], cwd=again.path, check=True)
-    (again.path / "campaigns" / "tiny.exclusions.csv").unlink()
-    assert again.trainings("all") == set()
-    again.done("tables")
-    assert products(again) == before
 
 
 def test_a_wrong_row_ends_snakemake_with_one_message(again: Workspace) -> None:

@@ -12,7 +12,6 @@ from workspace import Workspace
 
 pytestmark = pytest.mark.slow
 
-GPUS = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 JOB = re.compile(
     r"Job \d+: (?P<what>train|idle probe of) (?P<name>\S+) repeat (?P<repeat>\d+) "
     r"\(nodes × ranks × CPUs: (?P<nodes>\d+) × (?P<ranks>\d+) × (?P<cpus>\d+); "
@@ -32,11 +31,6 @@ class Job:
     partition: str
     minutes: int
 
-    @property
-    def gpus(self) -> int:
-        """The number of GPUs in the configuration's name."""
-        return int(self.name.split("-n")[1][:3])
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -45,10 +39,6 @@ class Plan:
     counts: dict[str, int]
     trainings: list[Job]
     probes: list[Job]
-
-    def minutes(self, name: str) -> set[int]:
-        """Wall times asked for by all repeats of a configuration."""
-        return {job.minutes for job in self.trainings if job.name == name}
 
 
 @pytest.fixture(scope="module")
@@ -80,13 +70,6 @@ def test_every_run_is_one_job_and_so_is_every_probe(plan: Plan) -> None:
     assert plan.counts["plan_table"] == 1 and plan.counts["draw_figure"] == 11
     assert plan.counts["manifest"] == 1
     assert plan.counts["total"] == 658
-
-
-def test_no_run_is_planned_on_other_than_its_number_of_gpus(plan: Plan) -> None:
-    assert sorted({job.gpus for job in plan.trainings}) == GPUS
-    for job in plan.trainings:
-        assert job.nodes * job.ranks == job.gpus, job
-        assert job.ranks == min(job.gpus, 4), job
 
 
 def test_a_device_has_its_partition_and_its_cpus(plan: Plan) -> None:

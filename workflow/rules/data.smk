@@ -1,9 +1,7 @@
-# Datasets: from their sources to prepared folders.
-#   in   the cluster's data roots and sources; nothing for the embedded datasets
-#   out  datasets/<name>.json: what the prepared dataset is, without any path, so that moving the
-#        data re-runs nothing; the data themselves are no outputs and are never deleted
-# ERA5 is prepared by a job for each year (datasets/<name>/<year>.json), then its statistics are merged.
-# Paths, sources and packing are `resources`, not `params`: a change of them prepares nothing anew.
+# Datasets: from their sources to prepared folders, ERA5 by a job for each year.
+# datasets/<name>.json says what the prepared dataset is, without any path, so that moving the data re-runs
+# nothing; the data themselves are no outputs and are never deleted. Paths, sources and packing are
+# `resources`, not `params`: a change of them prepares nothing anew.
 
 
 rule dataset:
@@ -13,7 +11,6 @@ rule dataset:
         "{folder}/datasets/{dataset}.json",
     log:
         "{folder}/datasets/{dataset}.log",
-    priority: 100
     retries: JOB_RETRIES
     conda:
         "../../envs/training.yaml"

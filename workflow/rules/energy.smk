@@ -1,8 +1,5 @@
-# Runs: their specs, and from perun's files to power traces and to energy per node, device kind and stage.
-#   in   the campaign (of a run that is repeated its spec.json, whatever the campaign has become); run folders
-#   out  runs/<configuration>/<repeat>/spec.json, which trainings and simulations read; below traces and
-#        energy <configuration>/<repeat>.parquet, of energy also by epoch and device, flags and
-#        cross-checks
+# Runs: their specs, which trainings and simulations read, and from perun's files their power traces and
+# energy per node, device kind and stage.
 from scalewatt.campaign.cluster import powers
 from scalewatt.targets.result_set import ENERGY_BESIDE
 
@@ -16,7 +13,6 @@ rule spec:
         "{folder}/logs/spec/{configuration}-{repeat}.log",
     wildcard_constraints:
         folder=FOLDER_OF_RUNS,
-    priority: 100
     localrule: True
     conda:
         "../../envs/analysis.yaml"
@@ -40,7 +36,6 @@ rule energy:
         energy=f"{ENERGY}.parquet",
     log:
         "{folder}/logs/energy/{configuration}-{repeat}.log",
-    priority: 50
     localrule: True
     conda:
         "../../envs/analysis.yaml"

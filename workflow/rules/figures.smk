@@ -1,8 +1,4 @@
 # Figures, each from its own table; a page for each run; and the report.
-#   in   tables/<figure>.parquet; of pages also energy, traces and events of the runs
-#   out  figures/<figure>.{pdf,svg,png} and .csv (exactly the plotted points),
-#        .caption.{tex,md} (its notes),
-#        figures/runs/<configuration>/<repeat>.svg; report.html
 from dataclasses import asdict
 
 from scalewatt.figures.draw_figure import SUFFIXES
@@ -18,7 +14,6 @@ rule draw_figure:
         f"{LOGS}/draw_figure/{{figure}}.log",
     wildcard_constraints:
         figure="|".join(sorted({*FIGURES, "prediction"} - {"table1", "variants"})),
-    priority: 60
     localrule: True
     conda:
         "../../envs/analysis.yaml"

@@ -4,7 +4,7 @@ import atexit
 from scalewatt.common.files import write_json
 from scalewatt.common.errors import nearest
 from scalewatt.scheduling.preflight import check_before_submission
-from scalewatt.targets.failures import failure_lines
+from scalewatt.targets.step import failure_lines
 from scalewatt.tracking.remeasure import (
     CampaignFolders,
     ToTrain,
@@ -19,7 +19,7 @@ FOLDERS = CampaignFolders(CAMPAIGN, CLUSTER, Path(RESULTS), Path(WORK))
 # Snakemake looks at the targets when all rules are read, and ends if there is no rule for one.
 @atexit.register
 def suggest_targets():
-    """Say of each target that is no rule and no file which name is nearest."""
+    """Suggest the nearest name for each target that is no rule and no file."""
     names = [rule.name for rule in workflow.rules]
     for target in workflow.dag_settings.targets if workflow.dag_settings else ():
         if "/" not in target and target not in names and not Path(target).exists():
@@ -63,26 +63,20 @@ def check_before_jobs():
         for job in jobs
         if not (workflow.local_exec or job.is_local)
     ]
-    checked(
-        check_before_submission,
-        scheduled,
-        CLUSTER,
-        CLUSTER_FILE,
-        [WORK, RESULTS, ".snakemake"] if demanding else [RESULTS],
-        CLUSTER.min_free_gib if demanding else 0,
-        [
-            (job.wildcards.configuration, int(job.wildcards.repeat))
-            for job in jobs
-            if job.rule.name in RULES
-        ],
-        CAMPAIGN.name,
-    )
+    folders = [WORK, RESULTS, ".snakemake"] if demanding else [RESULTS]
+    room_gib = CLUSTER.min_free_gib if demanding else 0
+    runs = [
+        (job.wildcards.configuration, int(job.wildcards.repeat))
+        for job in jobs
+        if job.rule.name in RULES
+    ]
+    where = CLUSTER, CLUSTER_FILE, folders, room_gib
+    checked(check_before_submission, scheduled, *where, runs, CAMPAIGN.name)
     write_json(Path(CLUSTER_JSON), dict(config))
     if workflow.touch:
         return
     trained = trainings()
-    replaced = checked(set_replaced_aside, FOLDERS, trained)
-    if replaced:
+    if replaced := checked(set_replaced_aside, FOLDERS, trained):
         say(
             f"trainings that replace finished runs: {len(replaced)} of {len(trained)}"
             f" ({', '.join(sorted(set(replaced)))}); what these have measured is kept"

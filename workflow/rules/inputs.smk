@@ -2,6 +2,7 @@
 from scalewatt.campaign.campaign_file import all_years
 from scalewatt.campaign.cluster import is_made_here
 from scalewatt.campaign.external_command import is_command_spec
+from scalewatt.campaign.operating_points import lever_commands
 from scalewatt.campaign.run_spec import read_spec, run_spec
 from scalewatt.reproduction.run_choice import choose_run, initial_weights_path
 from scalewatt.run_files.inventory import published_run
@@ -42,10 +43,7 @@ def years_of_dataset(wildcards):
 
 
 def spec_of(wildcards):
-    """Return the spec of the wildcards' run.
-
-    In a cluster's job, or if the finished run is repeated, it is read from the run's spec.json.
-    """
+    """Return a run's spec: in a job, or if a finished run is repeated, that of its spec.json."""
     id_, repeat = wildcards.configuration, int(wildcards.repeat)
     is_campaigns = wildcards.folder == RESULTS and id_ in CAMPAIGN.configurations
     if is_campaigns and not IN_JOB:
@@ -54,7 +52,7 @@ def spec_of(wildcards):
 
 
 def spec_of_training(wildcards):
-    """Return a run's spec.json. Its time alone, as of a copy, never re-trains a finished run of this spec."""
+    """Return a run's spec.json; its time alone, as of a copy, never re-trains a finished run of this spec."""
     path = RUN.format(**wildcards)
     run = published_run(Path(path), wildcards.configuration, int(wildcards.repeat))
     is_same = run is not None and run.spec_sha256 == spec_of(wildcards).sha256
@@ -62,28 +60,29 @@ def spec_of_training(wildcards):
 
 
 def dataset_of_training(wildcards):
-    """Return the description of a run's dataset; none for a command, which has its own data."""
+    """Return the description of a run's dataset; none for a command, which reads its own data."""
     spec = spec_of(wildcards)
     name = spec.dataset["name"]
     return [] if is_command_spec(spec) else f"{wildcards.folder}/datasets/{name}.json"
 
 
-def file_of_initial_weights(wildcards):
-    """Return the weights that a run starts from.
+def path_of_initial_weights(wildcards):
+    """Return the path of the weights that a run starts from; None if it starts from none."""
+    return checked(initial_weights_path, Path(RESULTS), spec_of(wildcards))
 
-    A change of its spec changes this run's spec. A newer time alone, as of weights re-trained after
-    `scalewatt remeasure`, never re-trains a finished run. For a run that is repeated they are no input:
-    they might be trained again.
+
+def file_of_initial_weights(wildcards):
+    """Return the weights that a run starts from: whose newer time alone never re-trains a finished run.
+
+    For a run that is repeated they are no input: they might be trained again.
     """
-    if spec_of(wildcards).initial_weights is None or wildcards.folder == AGAIN:
-        return []
-    path = checked(initial_weights_path, Path(RESULTS), spec_of(wildcards))
-    return ancient(str(path))
+    path = wildcards.folder == RESULTS and path_of_initial_weights(wildcards)
+    return ancient(str(path)) if path else []
 
 
 def initial_weights(wildcards):
     """Return the option for the weights that a run starts from."""
-    path = checked(initial_weights_path, Path(RESULTS), spec_of(wildcards))
+    path = path_of_initial_weights(wildcards)
     return f"--initial-weights {shlex.quote(str(path))}" if path else ""
 
 
@@ -93,6 +92,11 @@ def training_options(wildcards):
     if CAMPAIGN.energy_budget_kwh is not None and wildcards.folder == RESULTS:
         options += ["--budget-of", str(CAMPAIGN.path)]
     return shlex.join(options)
+
+
+def levers_of_training(wildcards):
+    """Return the commands that set a run's clocks and power limits, where the launcher does not."""
+    return lever_commands(spec_of(wildcards).operating_point, CLUSTER.levers)
 
 
 def plan_content(wildcards):

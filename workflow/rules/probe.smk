@@ -1,7 +1,5 @@
-# Idle probes: what the nodes of each device draw while their GPUs are held and nothing is done.
-# Only where the campaign has the key idle_probe.
-#   in   the campaign's idle_probe and the cluster's devices
-#   out  idle/<device>/<repeat>/ (perun/, probe.json, probe.log); tables/idle by rule figure_table
+# Idle probes: what the nodes of each device draw while their GPUs are held and nothing is done. Only where the
+# campaign has the key idle_probe.
 PROBE = f"{RESULTS}/idle/{{device}}/{{repeat}}"
 
 

@@ -1,10 +1,6 @@
-# Whether the results can be reproduced: the manifest, which records what they were; one run that is
-# repeated; and the table of what differs.
-#   in   tables/, figures/; of the run that is repeated its spec, dataset and initial weights
-#   out  SHA256SUMS, manifest.json; reproduction/{runs,energy,traces}/ (one run more, which belongs to no
-#        table), reproduction/findings.csv
-# Nothing of the campaign itself is an input or an output of it but the manifest: `reproduce` compares
-# what is there with it. A Snakemake of its own makes tables and figures again in a temporary folder.
+# Whether the results can be reproduced: the manifest, which records what they were; one run that is repeated;
+# and the table of what differs. Nothing of the campaign itself is an input or an output of it but the
+# manifest: a Snakemake of its own makes tables and figures again in a temporary folder.
 MANIFEST = [f"{RESULTS}/SHA256SUMS", f"{RESULTS}/manifest.json"]
 AGAIN_COMMAND = [sys.executable, "-m", "snakemake"]
 if WITH_CONDA:

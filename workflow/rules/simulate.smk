@@ -1,6 +1,5 @@
-# Simulations in place of trainings, where the cluster file says `mode: simulate`.
-#   in   spec.json (which alone says what the run is), the scaling model
-#   out  the run folder as a training leaves it, without weights and perun's HDF5
+# Simulations in place of trainings, where the cluster file says `mode: simulate`: the run folder as a training
+# leaves it, without weights and perun's HDF5.
 
 
 rule simulate:

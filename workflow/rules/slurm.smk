@@ -11,12 +11,10 @@ ACCOUNT = (
     if ON_SLURM and CLUSTER.account
     else {}
 )
-# The next job goes on with what is there. Of a training each segment is a job; inside of a job there are
-# no retries, which would repeat it in the same allocation.
+# The next job goes on with what is there. Of a training each segment is a job, and a run that makes no progress
+# ends before (end_of_retries). Inside of a job a retry would repeat it in the same allocation.
 JOB_RETRIES = 2 if SUBMITS else 0
-# A run that makes no progress ends before (end_of_retries).
-MOST_RETRIES = job_request.TRAINING_RETRIES + CLUSTER.crash_retries
-RUN_RETRIES = MOST_RETRIES if SUBMITS else 0
+RUN_RETRIES = job_request.TRAINING_RETRIES + CLUSTER.crash_retries if SUBMITS else 0
 # What a job asks for, in its message.
 ASKED = (
     " (nodes × ranks × CPUs: {resources.nodes} × {resources.tasks_per_node}"

@@ -1,10 +1,6 @@
-# Results: runs' energy and histories to tables. What a table shows (which runs, in which series,
-# under which label) is its parameter `definition`: a change of it, or of its runs, makes it again.
-#   in   spec, history, provenance and energy of the table's own runs; of claims the tables of all runs,
-#        tables/figure5.parquet where the campaign has it, and the tables of reference/ that decide verdicts
-#   out  tables/*.parquet and .csv; of table1, variants and claims also .md, of table1 .tex, of claims .json
-# And by the scaling model the plan (time, energy and cost of all runs, before anything is submitted), and of
-# finished runs what was predicted next to what was measured.
+# Results: runs' energy and histories to tables; by the scaling model the plan, before anything is submitted,
+# and of finished runs what was predicted next to what was measured. What a table shows (which runs, in which
+# series, under which label) is its parameter `definition`: a change of it, or of its runs, makes it again.
 from scalewatt.campaign.table_definitions import runs_definition
 from scalewatt.provenance.versions import CLAIMS_TABLES
 from scalewatt.targets.result_set import CLAIMS_ENDINGS, PROVENANCE, ROW_FILES
@@ -37,7 +33,6 @@ rule runs_table:
         "../scripts/table.py"
 
 
-# Of a figure, or of idle powers.
 rule figure_table:
     input:
         lambda wildcards: RESULT_SET.table_inputs(wildcards.figure),
@@ -47,7 +42,6 @@ rule figure_table:
         f"{LOGS}/figure_table/{{figure}}.log",
     wildcard_constraints:
         figure="|".join(sorted({*FIGURES, "idle"})),
-    priority: 60
     localrule: True
     conda:
         "../../envs/analysis.yaml"
@@ -80,8 +74,7 @@ rule table_text:
         "../scripts/table_text.py"
 
 
-# Without a model of the paper, claims are no part of `all`, the report and the manifest; the target
-# `claims` checks them all the same.
+# Without a model of the paper, claims are no part of `all`; the target `claims` checks them all the same.
 rule claims_table:
     input:
         TABLES,
@@ -133,7 +126,6 @@ rule prediction_table:
         PREDICTION,
     log:
         f"{LOGS}/prediction_table.log",
-    priority: 60
     localrule: True
     conda:
         "../../envs/analysis.yaml"

@@ -1,12 +1,9 @@
-# Trainings: one job is one segment of a run, under perun.
-#   in   spec.json (which alone says what the run is), the prepared dataset, initial weights
-#   out  the run folder: perun/ (one HDF5 per segment, journals), history, events, provenance, log;
-#        and of a network's training weights.pt, from which a fine-tuning starts
+# Trainings: one job is one segment of a run, under perun. The spec.json alone says what the run is.
 # On Slurm a segment that stopped at a checkpoint, or crashed, is followed by another job: these are
 # the rule's `retries` (docs/guide/slurm.md). A job that would be of no use says so in a second.
 
 # Runs of commands have no weights and no dataset of ours. No model is named "-".
-COMMANDS = f"(?:{'|'.join(sorted(CAMPAIGN.commands())) or '-'})-"
+COMMANDS = f"(?:{'|'.join(sorted(CAMPAIGN.command_settings())) or '-'})-"
 
 
 rule train:
@@ -29,6 +26,7 @@ rule train:
     resources:
         **slurm_resources_of(training_job),
         site=CLUSTER_JSON,
+        levers=levers_of_training,
         setup=SETUP,
         options=training_options,
     params:
@@ -36,7 +34,7 @@ rule train:
     message:
         f"train {{wildcards.configuration}} repeat {{wildcards.repeat}}{ASKED}"
     shell:
-        "{resources.setup} scalewatt train {input.spec:q} --site {resources.site:q}"
+        "{resources.levers} {resources.setup} scalewatt train {input.spec:q} --site {resources.site:q}"
         " {resources.options} {params.weights} --out $(dirname {output.provenance:q})"
         " > >(trap '' TERM HUP USR1; exec tee -i {log:q}) 2>&1"
 

@@ -5,11 +5,6 @@ from pathlib import Path
 from scalewatt.energies.account import write_energy
 from scalewatt.targets.step import logged
 
-with logged(snakemake.log[0]):
-    write_energy(
-        Path(snakemake.input.spec).parent,
-        Path(snakemake.input.spec),
-        snakemake.params.powers,
-        Path(snakemake.output.traces),
-        Path(snakemake.output.energy),
-    )
+with logged(snakemake):
+    spec, powers, output = Path(snakemake.input.spec), snakemake.params.powers, snakemake.output
+    write_energy(spec.parent, spec, powers, Path(output.traces), Path(output.energy))

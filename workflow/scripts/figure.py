@@ -5,6 +5,6 @@ from pathlib import Path
 from scalewatt.figures.draw_figure import draw_figure
 from scalewatt.targets.step import logged
 
-with logged(snakemake.log[0]):
-    stem = Path(snakemake.output[0]).with_suffix("")
-    draw_figure(snakemake.wildcards.figure, Path(snakemake.input.table), stem)
+with logged(snakemake) as picture:
+    table = Path(snakemake.input.table)
+    draw_figure(snakemake.wildcards.figure, table, picture.with_suffix(""))

@@ -6,8 +6,7 @@ from scalewatt.campaign.cluster import parse_cluster
 from scalewatt.scaling.plan import load_plan, make_plan, write_plan
 from scalewatt.targets.step import logged
 
-with logged(snakemake.log[0]):
+with logged(snakemake) as table:
     cluster = parse_cluster(snakemake.config, "cluster")
     campaign, model = load_plan(cluster, Path(snakemake.params.campaign), None)
-    plan = make_plan(campaign, cluster, model)
-    write_plan(plan, Path(snakemake.output[0]).with_suffix(""))
+    write_plan(make_plan(campaign, cluster, model), table.with_suffix(""))

@@ -6,7 +6,6 @@ from scalewatt.campaign.cluster import parse_cluster
 from scalewatt.scaling.prediction import write_prediction
 from scalewatt.targets.step import logged
 
-with logged(snakemake.log[0]):
-    table = Path(snakemake.output[0])
+with logged(snakemake) as table:
     cluster = parse_cluster(snakemake.config, "cluster")
     write_prediction(table.parents[1], Path(snakemake.params.campaign), cluster, table)

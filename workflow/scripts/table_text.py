@@ -5,6 +5,5 @@ from pathlib import Path
 from scalewatt.results.text.text_tables import table_text
 from scalewatt.targets.step import logged
 
-with logged(snakemake.log[0]):
-    out = Path(snakemake.output[0])
+with logged(snakemake) as out:
     out.write_text(table_text(Path(snakemake.input[0]), out.suffix), encoding="utf-8")

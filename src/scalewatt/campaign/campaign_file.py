@@ -6,7 +6,7 @@ from fractions import Fraction
 from math import ceil
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from scalewatt.campaign.model_registry import Size
 from scalewatt.common.settings import Bounds, Count, EachOnce, Settings, matching
@@ -28,8 +28,7 @@ CampaignName = Annotated[
     str,
     matching(
         r"(?!.*-simulated\Z)[a-z0-9][a-z0-9-]{0,99}",
-        "lower-case letters, digits and hyphens, at most 100, not ending in -simulated, which names "
-        "simulated results",
+        "lower-case letters, digits and hyphens, at most 100, not ending in -simulated",
     ),
 ]
 
@@ -40,17 +39,7 @@ EMBEDDED_SCANS, EMBEDDED_CLASSES = 1797, 10
 """What scikit-learn's handwriting scans have."""
 
 
-def _in_order(years: list[int]) -> list[int]:
-    if years[0] > years[1]:
-        raise ValueError(f"{years} is the wrong way round; allowed: first and last year")
-    return years
-
-
-Years = Annotated[
-    list[Year],
-    Field(min_length=2, max_length=2, description="First and last year."),
-    AfterValidator(_in_order),
-]
+Years = Annotated[list[Year], Field(min_length=2, max_length=2, description="First and last year.")]
 
 
 class ImageNet(Settings):
@@ -74,8 +63,8 @@ class ImageNet(Settings):
         fits = samples <= EMBEDDED_SCANS and self.classes == EMBEDDED_CLASSES
         if self.source == "embedded" and not fits:
             raise ValueError(
-                f"{samples} samples of {self.classes} classes; allowed: at most {EMBEDDED_SCANS} scans, "
-                f"train_samples and validation_samples together, of {EMBEDDED_CLASSES} classes"
+                f"{samples} samples of {self.classes} classes; allowed: at most {EMBEDDED_SCANS} scans of "
+                f"{EMBEDDED_CLASSES} classes, for training and validation"
             )
         return self
 
@@ -99,13 +88,18 @@ class Era5(Settings):
     """Initial times used of each year, 6 h apart, from 1 January."""
 
     @model_validator(mode="after")
-    def _trains_on_other_years(self) -> Era5:
-        for key in ("validation_years", "test_years"):
-            first, last = getattr(self, key)
-            if first <= self.train_years[1] and self.train_years[0] <= last:
+    def _check_years(self) -> Era5:
+        for key in ("train_years", "validation_years", "test_years"):
+            first, last = years = getattr(self, key)
+            if first > last:
                 raise ValueError(
-                    f"{key}: {[first, last]} shares years with train_years {self.train_years}; allowed: "
-                    "years that are not trained on"
+                    f"{key}: {years} is the wrong way round; allowed: first and last year"
+                )
+            shares = first <= self.train_years[1] and self.train_years[0] <= last
+            if shares and key != "train_years":
+                raise ValueError(
+                    f"{key}: {years} shares years with train_years {self.train_years}; allowed: years that "
+                    "are not trained on"
                 )
         return self
 
@@ -188,8 +182,8 @@ class SeriesEntry(Settings):
         given = [key for key in ("local_batch_size", "global_batch_size") if getattr(self, key)]
         if len(given) != 1:
             raise ValueError(
-                f"{' and '.join(given) or 'no batch size'} given; allowed: either local_batch_size "
-                "(constant per GPU) or global_batch_size (constant over all GPUs)"
+                f"{' and '.join(given) or 'no batch size'} given; allowed: local_batch_size (constant per "
+                "GPU) or global_batch_size (constant over all GPUs)"
             )
         return self
 
@@ -197,10 +191,6 @@ class SeriesEntry(Settings):
 # --- figures ----------------------------------------------------------------------------------------
 
 SeriesNames = Annotated[list[str], Field(min_length=1, max_length=10_000), EachOnce]
-Width = Annotated[
-    Literal[88, 180],
-    Field(description="Width of the figure: one column or two of a journal, in mm."),
-]
 
 
 class Point(Settings):
@@ -215,12 +205,18 @@ class Point(Settings):
 Points = Annotated[list[Point], Field(min_length=1, max_length=1000), EachOnce]
 
 
-class Drawing(Settings):
+class Figure(Settings):
+    """A figure of any kind."""
+
+    width_mm: Literal[88, 180] = 180
+    """Width of the figure: one column or two of a journal, in mm."""
+
+
+class Drawing(Figure):
     """Series without further options."""
 
     series: SeriesNames
     """Names of series, in the order of the legend."""
-    width_mm: Width = 180
 
 
 class Bars(Drawing):
@@ -238,7 +234,7 @@ class Curves(Bars):
     """published: also the paper's points for the same trainings."""
 
 
-class Powers(Settings):
+class Powers(Figure):
     """Power against time, one panel for each point."""
 
     points: Points
@@ -246,7 +242,6 @@ class Powers(Settings):
     power_window_s: Annotated[float, Bounds(gt=0)] | None = None
     """Length in seconds of the windows over which power is averaged, on all devices alike, because
     sensors differ in what they average."""
-    width_mm: Width = 180
 
 
 class Variants(Settings):
@@ -338,12 +333,7 @@ class CampaignFile(Settings):
     figures: Figures
 
     @property
-    def default_protocol(self) -> Protocol:
-        """Protocol of series that do not name theirs."""
-        return self.protocol or "corrected"
-
-    @property
     def period_s(self) -> float:
-        """Sampling period in s; 1 and 1.0 are one."""
+        """Sampling period in s; 1 and 1.0 are the same."""
         whole = int(self.sampling_period_s)
         return whole if whole == self.sampling_period_s else self.sampling_period_s

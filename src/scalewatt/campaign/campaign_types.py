@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +14,10 @@ PASS_KEYS = {"gpus_per_replica": "gpr", "gradient_accumulation_steps": "ga"}
 """Settings of how a batch is spread over GPUs and passes, 1 by default, with their short form in ids."""
 
 
-def check_replicas(gpus: int, per_replica: int, where: str) -> None:
-    """Raise InputError if copies of the model, of `per_replica` GPUs each, do not fit the GPUs."""
-    if gpus % per_replica:
-        raise InputError(
-            f"{where}: gpus_per_replica: {per_replica} of {gpus} GPUs; allowed: a divisor of {gpus}"
-        )
-
-
-def check_accumulation(local_batch_size: int, steps: int, where: str) -> None:
-    """Raise InputError if a local batch is not made of `steps` passes of equal size."""
-    if local_batch_size % steps:
-        raise InputError(
-            f"{where}: gradient_accumulation_steps: {steps} of a local batch of {local_batch_size}; "
-            f"allowed: a divisor of {local_batch_size}"
-        )
+def check_divides(key: str, count: int, whole: int, where: str) -> None:
+    """Raise InputError unless a key's count divides the GPUs, or the local batch, that it splits."""
+    if whole % count:
+        raise InputError(f"{where}: {key}: {count} does not divide {whole}; allowed: its divisors")
 
 
 def epoch_work(dataset_samples: int, replicas: int, local_batch_size: int) -> tuple[int, int]:
@@ -105,6 +94,10 @@ class TrainingDefinition:
     def updates(self) -> int | None:
         """Gradient updates of the whole training."""
         return self.updates_per_epoch and self.epochs * self.updates_per_epoch
+
+    def definition(self) -> dict[str, Any]:
+        """What defines the training, by field: without what a subclass adds."""
+        return {field.name: getattr(self, field.name) for field in fields(TrainingDefinition)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,10 +223,6 @@ class Campaign:
             for c in self.configurations.values()
             if c.dataset["format"] != "command"
         }
-
-    def commands(self) -> set[str]:
-        """Names of the models that are commands of the user's."""
-        return {*self.command_settings()}
 
     def command_settings(self) -> dict[str, dict[str, Any]]:
         """Settings of the models that are commands of the user's, by name."""

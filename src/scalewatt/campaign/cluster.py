@@ -10,13 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    model_validator,
-    with_config,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator, with_config
 from typing_extensions import TypedDict
 
 from scalewatt.campaign.command_text import placeholders, words_with
@@ -27,8 +21,6 @@ from scalewatt.common.rated_powers import Cpu, Gpu, RamPower
 from scalewatt.common.settings import STRICT, Bounds, EachOnce, Settings, matching, validated
 from scalewatt.common.yaml_files import read_yaml
 
-CARBON_BOUNDS = (0, 10_000)
-"""What g CO2e per kWh may be."""
 PLACEHOLDERS = ("gpus", "nodes", "ranks_per_node", "cpus_per_rank")
 """Of a launcher."""
 Text = Annotated[str, Field(min_length=1)]
@@ -39,20 +31,7 @@ Name = Annotated[
         "letters, digits, '.', '_' and '-', at most 100, a letter or digit first",
     ),
 ]
-Partition = Annotated[
-    str,
-    matching(
-        r"[A-Za-z0-9_][A-Za-z0-9._,+-]*",
-        "letters, digits, '.', '_', '-', '+', or several partitions with ',' between",
-    ),
-]
-Node = Annotated[
-    str,
-    matching(
-        r"[A-Za-z0-9]([A-Za-z0-9._,-]|\[[0-9,-]+\])*",
-        "a node's name, or Slurm's pattern of names such as n[01-04]",
-    ),
-]
+NoSpaces = Annotated[str, matching(r"[^\s-]\S*", "a name without spaces")]
 Cpus = Annotated[int, Field(ge=1, le=100_000)]
 Origin = Annotated[str, Field(description="Where the value comes from.")]
 
@@ -76,11 +55,9 @@ class Device(Settings):
     """auto: GPUs where there are any, else CPUs."""
     max_local_batch_size: dict[str, Annotated[int, Field(ge=1)]] = {}
     """Largest local batch known to fit, by model or model.phase."""
-    partition: Partition | None = None
-    """Slurm partition: letters, digits and '.', '_', '-', '+', or several with ',' between."""
-    gres: Annotated[str, matching(r"[A-Za-z0-9_][A-Za-z0-9._:-]*", "a name such as gpu")] | None = (
-        None
-    )
+    partition: NoSpaces | None = None
+    """Slurm partition, or several with ',' between."""
+    gres: NoSpaces | None = None
     """Slurm's name of the GPU, e.g. gpu."""
     memory_mb: int = Field(0, ge=0)
     """Memory of a node for the job in MB; 0 asks for nothing: on an exclusive node the partition's
@@ -124,7 +101,7 @@ class Pue(TypedDict):
 class CarbonIntensity(TypedDict):
     """g CO2e per kWh."""
 
-    value: Annotated[float, Bounds(ge=CARBON_BOUNDS[0], le=CARBON_BOUNDS[1])]
+    value: Annotated[float, Bounds(ge=0, le=10_000)]
     """g CO2e per kWh."""
     source: Origin
 
@@ -169,10 +146,7 @@ class Cluster(Settings):
     results_only: Annotated[bool | None, BeforeValidator(_as_bool)] = None
     """Use finished runs as they are and never train. Default: true if `devices` has none of the
     campaign's devices; false with mode simulate."""
-    reproduce_run: (
-        Annotated[str, matching(r"[a-z0-9][A-Za-z0-9._-]*/[1-9][0-9]*", "CONFIGURATION/REPEAT")]
-        | None
-    ) = None
+    reproduce_run: str | None = None
     """CONFIGURATION/REPEAT of the finished run that the target reproduce makes again; also --config
     reproduce_run=…. Default: the one with the fewest GPU hours that can be made here."""
     max_gpus: int | None = Field(None, ge=1)
@@ -197,8 +171,8 @@ class Cluster(Settings):
     files by patterns such as /data/*.nc, several with spaces, or a folder with the original project's
     years."""
     scratch: Text | None = None
-    """Folder on a node's own disk ($TMPDIR and other variables are expanded there) to which one rank per
-    node unpacks ImageNet's packed file before training; null: images are read where they are."""
+    """Folder on a node's own disk (variables such as $TMPDIR are expanded there) to which one rank per node
+    unpacks ImageNet's packed file before training; null: images are read where they are."""
     launcher: Annotated[str, words_with(PLACEHOLDERS), AfterValidator(_starts_ranks)]
     """Starts the ranks. Placeholders: {gpus} {nodes} {ranks_per_node} {cpus_per_rank}; {gpus} must be
     there, or {nodes} and {ranks_per_node}; on Slurm write them all out, because Snakemake takes most
@@ -206,10 +180,10 @@ class Cluster(Settings):
     setup: list[str] = []
     """Shell commands before each training or probe (module load ...). The wheels of envs/lock.txt bring
     CUDA, NCCL and MPI, so in most cases none is needed."""
-    account: Annotated[str, matching(r"[^\s-]\S*", "a name without spaces")] | None = None
+    account: NoSpaces | None = None
     """Slurm account that jobs are charged to, without spaces; environment variables ($NAME) are expanded
     when a job is submitted. Without this key: Slurm's default account."""
-    exclude_nodes: Annotated[list[Node], EachOnce] = []
+    exclude_nodes: Annotated[list[NoSpaces], EachOnce] = []
     """Nodes that no training or probe is sent to, by name or Slurm's pattern such as n[01-03]."""
     stop_warning_s: int = Field(600, ge=1, le=65_535)
     """How long before the end of its wall time a job is told (by USR1) to stop at a checkpoint, in s.
@@ -234,7 +208,9 @@ class Cluster(Settings):
     carbon_intensity: CarbonIntensity | None = None
     price: Price | None = None
     levers: Levers = {}
-    """How clocks and power limits that a campaign asks for are set."""
+    """What sets each lever of gpu_clock_mhz, gpu_power_limit_w and cpu_clock_mhz that a campaign asks for:
+    options of the launcher, such as --gpu-freq={value} of srun, or commands with their undo. Placeholders:
+    {value}, and {khz} for a clock in kHz."""
     scaling_model: Text | None = None
     """File of this cluster's scaling model, from the project's folder (scalewatt calibrate writes it),
     for plans and the wall times that jobs ask for; null: none."""
@@ -243,7 +219,7 @@ class Cluster(Settings):
     as one without Slurm."""
 
     @model_validator(mode="after")
-    def _check_partitions(self) -> Cluster:
+    def _check(self) -> Cluster:
         is_slurm = any(device.partition for device in self.devices.values())
         for device in self.devices.values() if is_slurm else ():
             for key in ("partition", "time_limit_min"):
@@ -252,10 +228,6 @@ class Cluster(Settings):
                         f"devices.{device.name}: missing key '{key}'; expected on Slurm: the partition and "
                         "the longest wall time of its jobs, of all devices"
                     )
-        return self
-
-    @model_validator(mode="after")
-    def _check_simulation(self) -> Cluster:
         if self.simulates and not self.scaling_model and not self.results_only:
             raise ValueError(
                 "mode simulate: missing key 'scaling_model'; expected the file that `scalewatt "
@@ -318,7 +290,7 @@ def load_site(site: str) -> Cluster:
 
 
 def load_cluster(path: Path | str) -> Cluster:
-    """Read and check a cluster file."""
+    """Read a cluster file."""
     return parse_cluster(read_yaml(path), str(path))
 
 
@@ -335,7 +307,7 @@ def known_devices(cluster: Cluster | None = None) -> dict[str, Device]:
     devices: dict[str, Device] = dict(cluster.devices) if cluster else {}
     for path in site_files():
         try:
-            devices = {**parse_cluster(read_yaml(path), str(path)).devices, **devices}
+            devices = {**load_cluster(path).devices, **devices}
         except InputError as error:
             print(f"scalewatt: skipped: {error}", file=sys.stderr)
     return devices

@@ -16,22 +16,22 @@ def placeholders(command: str) -> set[str]:
     return {name for _, name, _, _ in Formatter().parse(command) if name}
 
 
-def check_words(command: str, allowed: Collection[str]) -> str:
-    """Raise ValueError unless a command is words of a shell, with these placeholders at most."""
-    try:
-        for _, name, form, conversion in Formatter().parse(command):
-            if name is not None and (name not in allowed or form or conversion):
-                raise ValueError(f"unknown placeholder '{{{name}}}'{nearest(name, allowed)}")
-        if not shlex.split(command.format(**dict.fromkeys(allowed, 1))):
-            raise ValueError("is empty")
-    except ValueError as error:
-        raise ValueError(
-            f"{error}; allowed: words as in a shell with {' '.join(f'{{{name}}}' for name in allowed)}; a "
-            "brace of the command itself is doubled: {{"
-        ) from error
-    return command
-
-
 def words_with(allowed: Collection[str]) -> AfterValidator:
-    """Validator of a command with these placeholders at most."""
-    return AfterValidator(lambda command: check_words(command, allowed))
+    """Validator of a command: words of a shell, with these placeholders at most."""
+
+    def check(command: str) -> str:
+        try:
+            for _, name, form, conversion in Formatter().parse(command):
+                if name is not None and (name not in allowed or form or conversion):
+                    raise ValueError(f"unknown placeholder '{{{name}}}'{nearest(name, allowed)}")
+            if not shlex.split(command.format(**dict.fromkeys(allowed, 1))):
+                raise ValueError("is empty")
+        except ValueError as error:
+            names = " ".join(f"{{{name}}}" for name in allowed)
+            raise ValueError(
+                f"{error}; allowed: words as in a shell with {names}; a brace of the command itself is "
+                "doubled: {{"
+            ) from error
+        return command
+
+    return AfterValidator(check)

@@ -126,11 +126,6 @@ def excluded_runs(
     return [runs[run] for run in sorted(runs)]
 
 
-def remeasured_runs(exclusions: Iterable[Exclusion]) -> list[dict[str, Any]]:
-    """Rows of runs that were asked to be measured again, in order, as JSON-ready values."""
-    return [row.model_dump() for row in exclusions if row.action == REMEASURE]
-
-
 def exclusion(run: tuple[str, int], action: str, reason: str | None, measurement: str) -> Exclusion:
     """A new row, dated now; InputError without a reason."""
     if not (words := " ".join((reason or "").split())):

@@ -5,7 +5,6 @@ Read from top to bottom: the file, its series one by one, the points of a series
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -19,8 +18,7 @@ from scalewatt.campaign.campaign_types import (
     Campaign,
     Configuration,
     Series,
-    check_accumulation,
-    check_replicas,
+    check_divides,
 )
 from scalewatt.campaign.cluster import Device, other_device
 from scalewatt.campaign.external_command import DATASET, OVERRIDABLE
@@ -67,15 +65,14 @@ def _expand(
     series: dict[str, Series] = {}
     points: dict[str, Configuration] = {}
     repeats: dict[str, int] = {}
-    first: dict[str, str] = {}  # the series that has a configuration first
     for name, entry in file.series.items():
         try:
             line = _line(file, entry, models, devices)
             of_series = [_point(line, gpus, max_gpus) for gpus in sorted(entry.gpus)]
             for point in of_series:
                 known = points.setdefault(point.id, point)
-                before = known, repeats.setdefault(point.id, entry.repeats)
-                _check_same(point, entry.repeats, *before, first.setdefault(point.id, name))
+                known_repeats = repeats.setdefault(point.id, entry.repeats)
+                _check_same(point, entry.repeats, known, known_repeats, series)
         except InputError as error:
             raise InputError(f"{path}: series.{name}.{error}") from error
         series[name] = Series(
@@ -91,22 +88,24 @@ def _expand(
             torch_device=line.device.torch_device,
             changed=tuple(line.changed),
         )
-    configurations = {
-        id_: _with_initial_weights(points[id_], points, repeats, f"{path}: series.{first[id_]}")
-        for id_ in sorted(points)
-    }
-    return Campaign(
+    campaign = Campaign(
         name=file.name,
         path=path,
-        protocol=file.default_protocol,
+        protocol=file.protocol or "corrected",
         series=series,
-        configurations=configurations,
+        configurations=dict(sorted(points.items())),
         repeats=repeats,
         figures=file.figures.contents(),
         idle_probe=file.idle_probe,
         sampling_period_s=file.period_s,
         energy_budget_kwh=file.energy_budget_kwh,
     )
+    started = {
+        id_: replace(point, initial_weights=_initial_weights(point, campaign))
+        for id_, point in campaign.configurations.items()
+        if point.phase == "finetune"
+    }
+    return replace(campaign, configurations=campaign.configurations | started)
 
 
 # --- a series: InputError begins with its key -----------------------------------------------------
@@ -153,7 +152,7 @@ def _line(
     model = validated(kind, given, "settings")
     settings, usual = model.model_dump(), models[key].model_dump()
     changed = {name: settings[name] for name in entry.settings if settings[name] != usual[name]}
-    if entry.protocol not in (None, file.default_protocol):
+    if entry.protocol not in (None, file.protocol or "corrected"):
         changed["protocol"] = entry.protocol
     dataset = DATASET if kind is Command else _dataset(model, file)
     return _Line(file, entry, key, phase, devices[entry.device], settings, changed, dataset)
@@ -194,18 +193,21 @@ def _dataset(model: ModelSettings, file: CampaignFile) -> dict[str, Any]:
 
 
 def _check_same(
-    point: Configuration, repeats: int, known: Configuration, known_repeats: int, series: str
+    point: Configuration,
+    repeats: int,
+    known: Configuration,
+    known_repeats: int,
+    earlier: Mapping[str, Series],
 ) -> None:
-    """Raise InputError if an earlier series has another configuration of the same id, or other repeats."""
+    """Raise InputError if an earlier series has this configuration with other repeats, seeds or data."""
     for key, value, before in (
         ("seeds", point.seeds, known.seeds),
         ("repeats", repeats, known_repeats),
         ("dataset_fraction", point.dataset_fraction, known.dataset_fraction),
     ):
         if value != before:
-            raise InputError(
-                f"{key}: {value}, but series.{series} has {before} for the same configuration {point.id}"
-            )
+            other = next(name for name, line in earlier.items() if point.id in line.points.values())
+            raise InputError(f"{key}: {value}, but series.{other} has {before} for {point.id}")
 
 
 # --- a point --------------------------------------------------------------------------------------
@@ -216,14 +218,15 @@ def _point(line: _Line, gpus: int, max_gpus: int | None) -> Configuration:
     entry, settings, per_node = line.entry, line.settings, line.device.gpus_per_node
     # Copies of the model, and the batch of each.
     per_replica, total = settings.get("gpus_per_replica", 1), entry.global_batch_size
-    check_replicas(gpus, per_replica, "gpus")
+    check_divides("gpus_per_replica", per_replica, gpus, "settings")
     replicas = gpus // per_replica
     if total is not None and total % replicas:
         raise InputError(
             f"global_batch_size: {total} does not divide by {gpus} GPUs; allowed: GPU counts that divide it"
         )
     local = entry.local_batch_size or (total or 0) // replicas
-    check_accumulation(local, settings["gradient_accumulation_steps"], "settings")
+    steps = settings["gradient_accumulation_steps"]
+    check_divides("gradient_accumulation_steps", steps, local, "settings")
     if max_gpus is None or gpus <= max_gpus:
         _check_device(line, gpus, local)
     # The part of the dataset.
@@ -251,7 +254,7 @@ def _point(line: _Line, gpus: int, max_gpus: int | None) -> Configuration:
         dataset_fraction=str(fraction),
         dataset_samples=samples,
         validation_samples=validation,
-        protocol=entry.protocol or line.file.default_protocol,
+        protocol=entry.protocol or line.file.protocol or "corrected",
         epochs=settings["epochs"],
         seed=line.file.seed,
         seeds=entry.seeds,
@@ -310,31 +313,25 @@ def _samples(line: _Line, gpus: int, fraction: Fraction) -> tuple[int | None, in
 # --- initial weights ------------------------------------------------------------------------------
 
 
-def _with_initial_weights(
-    point: Configuration,
-    configurations: Mapping[str, Configuration],
-    repeats: Mapping[str, int],
-    where: str,
-) -> Configuration:
-    """Let fine-tuning start from the weights of the same configuration's pre-training."""
-    if point.phase != "finetune":
-        return point
+def _initial_weights(point: Configuration, campaign: Campaign) -> str:
+    """Configuration of the pre-training whose weights a fine-tuning starts from: the same otherwise."""
+    configurations, repeats = campaign.configurations, campaign.repeats
+    where = f"{campaign.path}: series.{campaign.series_of(point.id)[0]}: fine-tuning"
     source = point.id.replace(".finetune-", ".pretrain-", 1)
     if source not in configurations:  # the weights are the same whatever the clock
         source = without_point(source)
     if repeats.get(source, 0) < repeats[point.id]:
         raise InputError(
-            f"{where}: fine-tuning at {point.gpus} GPUs starts from the weights of {source}, of which no "
-            f"series has {repeats[point.id]} repeats"
+            f"{where} at {point.gpus} GPUs starts from the weights of {source}, of which no series has "
+            f"{repeats[point.id]} repeats"
         )
     for key in MODELS[model_key(point.model, point.phase)].network:
         value, before = point.settings.get(key), configurations[source].settings.get(key)
         if value != before:
             raise InputError(
-                f"{where}: fine-tuning has {key} {value}, but the weights of {source} have {before}; "
-                "allowed: the same"
+                f"{where} has {key} {value}, but the weights of {source} have {before}; allowed: the same"
             )
-    return replace(point, initial_weights=source)
+    return source
 
 
 # --- ids ------------------------------------------------------------------------------------------
@@ -352,11 +349,6 @@ def configuration_id(
     part = "full" if samples is None else f"s{samples:07d}"
     extra = "".join(f"-{k}{_id_value(v)}" for k, v in sorted(overrides.items()))
     return f"{key}-{device}-n{gpus:03d}-lbs{local_batch_size:04d}-{part}{extra}"
-
-
-def without_device(configuration: str, device: str) -> str:
-    """Id of a configuration, of any campaign, with its device left out."""
-    return re.sub(rf"-{re.escape(device)}-(?=n\d{{3}})", "-", configuration, count=1)
 
 
 def _id_value(value: Any) -> str:

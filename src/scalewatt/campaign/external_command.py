@@ -18,7 +18,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256
 
 DATASET = {"name": COMMAND, "format": COMMAND}
-"""Stands for the dataset of a command, which is the command's affair."""
+"""In place of the dataset of a command, which reads its data itself."""
 SPEC_VARIABLE = "SCALEWATT_SPEC"
 """Names the file with all settings of a run in the environment of its command."""
 OVERRIDABLE = ("epochs", "samples", "precision", *PASS_KEYS)
@@ -35,9 +35,6 @@ def is_command_spec(spec: RunSpec) -> bool:
     return spec.dataset["format"] == COMMAND
 
 
-# --- the command ------------------------------------------------------------------------------------
-
-
 def command_words(spec: RunSpec) -> list[str]:
     """Program and arguments of a run of a command."""
     values = {name: getattr(spec, name) for name in PLACEHOLDERS if name != "samples"}
@@ -50,7 +47,7 @@ def command_words(spec: RunSpec) -> list[str]:
 
 
 def check_commands(campaign: Campaign) -> None:
-    """Raise InputError if a command starts ranks itself, lacks a placeholder, or a file is missing."""
+    """Raise InputError if a command starts ranks, lacks a file, or does not receive what a series changes."""
     for model, settings in campaign.command_settings().items():
         where, folder = f"{campaign.path}: models.{model}", Path(settings["folder"])
         if launcher := _LAUNCHER.search(settings["command"]):
@@ -60,51 +57,40 @@ def check_commands(campaign: Campaign) -> None:
             )
         if not folder.is_dir():
             raise InputError(f"{where}.folder: '{folder}' is not a folder in {Path.cwd()}")
-        files_sha256(folder, settings["files"], f"{where}.files")
-    check_passed(campaign)
-
-
-def check_passed(campaign: Campaign) -> None:
-    """Raise InputError if a series changes what its command does not receive.
-
-    A command receives placeholders, or all by {configuration} or a script that reads SCALEWATT_SPEC.
-    """
-    commands = campaign.command_settings()
-    for series in campaign.series.values():
-        if series.model not in commands or _receives_all(commands[series.model]):
+        files = files_sha256(folder, settings["files"], f"{where}.files")
+        received = placeholders(settings["command"])
+        # {configuration}, or a script that reads the spec, receives everything.
+        reads_spec = SPEC_VARIABLE in settings["command"] or any(
+            SPEC_VARIABLE.encode() in (folder / name).read_bytes() for name in files
+        )
+        if reads_spec or "configuration" in received:
             continue
-        received = placeholders(commands[series.model]["command"])
-        for change, names in _changes(campaign, series).items():
-            if received.isdisjoint(names):
-                raise InputError(
-                    f"{campaign.path}: series.{series.name} changes {change}, but "
-                    f"models.{series.model}.command has no {{{names[0]}}}"
-                )
+        for series in campaign.series.values():
+            for change, names in (
+                _changes(campaign, series).items() if series.model == model else ()
+            ):
+                if received.isdisjoint(names):
+                    raise InputError(
+                        f"{campaign.path}: series.{series.name} changes {change}, but "
+                        f"models.{model}.command has no {{{names[0]}}}"
+                    )
 
 
 def _changes(campaign: Campaign, series: Series) -> dict[str, tuple[str, ...]]:
-    """What a series changes, with the placeholders of which a command needs one to receive it."""
+    """What a series changes, each with the placeholders of which a command needs one."""
     points = [c for c in campaign.configurations.values() if c.model == series.model]
-    changes: dict[str, tuple[str, ...]] = {key: (key,) for key in series.changed}
-    if "precision" in changes:  # a label without a placeholder
-        changes["precision"] = ("configuration",)
-    if changes.pop("samples", None) or series.fraction_rule != "1":
-        changes["the number of samples"] = ("samples",)
+    # A precision is a label without a placeholder.
+    needed = {"precision": ("configuration",)}
+    changes: dict[str, tuple[str, ...]] = {
+        key: needed.get(key, (key,)) for key in series.changed if key != "protocol"
+    }
+    if series.fraction_rule != "1":
+        changes["samples"] = ("samples",)
     if any(point.seeds == VARIED for point in points) and series.repeats > 1:
-        changes["the seed"] = ("seed", "repeat")
+        changes["seed"] = ("seed", "repeat")
     if len({point.local_batch_size for point in points}) > 1:
-        changes["the local batch size"] = ("local_batch_size", "global_batch_size")
-    return {change: names for change, names in changes.items() if change != "protocol"}
-
-
-def _receives_all(settings: Mapping[str, Any]) -> bool:
-    command, folder = settings["command"], Path(settings["folder"])
-    files = [path for pattern in settings["files"] for path in folder.glob(pattern)]
-    return (
-        "configuration" in placeholders(command)
-        or SPEC_VARIABLE in command
-        or any(SPEC_VARIABLE.encode() in path.read_bytes() for path in files if path.is_file())
-    )
+        changes["local_batch_size"] = ("local_batch_size", "global_batch_size")
+    return changes
 
 
 # --- the files of a command -------------------------------------------------------------------------

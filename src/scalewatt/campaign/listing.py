@@ -66,8 +66,9 @@ def configuration_table(campaign: Campaign) -> list[str]:
         }
         for c in campaign.configurations.values()
     ]
-    frame = pd.DataFrame(rows, dtype=object).fillna("–").set_index("configuration")
-    frame = frame.rename_axis(index=None, columns="configuration")  # both in the line of the heads
-    width = frame["series"].str.len().max()
-    frame["series".ljust(width)] = frame.pop("series").str.ljust(width)
-    return [line.rstrip() for line in frame.to_string().splitlines()]
+    frame = pd.DataFrame(rows, dtype=object).fillna("–")
+    for name in ("configuration", "series"):  # words to the left, numbers to the right
+        width = frame[name].str.len().max()
+        frame = frame.rename(columns={name: name.ljust(width)})
+        frame[name.ljust(width)] = frame[name.ljust(width)].str.ljust(width)
+    return [line.strip() for line in frame.to_string(index=False).splitlines()]

@@ -91,11 +91,11 @@ def _chosen(whole: Campaign, text: str) -> Chosen:
 
 
 def _part(whole: Campaign, kept: Chosen, key: str) -> Campaign:
-    """The campaign of these runs alone, with what of its series and figures is of them."""
+    """The campaign of these runs alone, with the series and figures that show any of them."""
     series = {
-        name: replace(s, points={n: id_ for n, id_ in s.points.items() if id_ in kept})
-        for name, s in whole.series.items()
-        if set(s.points.values()) & kept.keys()
+        name: replace(line, points=points)
+        for name, line in whole.series.items()
+        if (points := {n: id_ for n, id_ in line.points.items() if id_ in kept})
     }
     figures = {name: _figure(content, series) for name, content in whole.figures.items()}
     repeats = {id_: len(numbers) for id_, numbers in kept.items()}
@@ -114,18 +114,15 @@ def _part(whole: Campaign, kept: Chosen, key: str) -> Campaign:
 
 
 def _figure(content: Mapping[str, Any], series: Mapping[str, Series]) -> dict[str, Any] | None:
-    """Content of a figure with the series that are left; None if nothing is."""
+    """Content of a figure with the series and points that are left; None if nothing is."""
     shown = dict(content)
     if "points" in shown:
-        shown["points"] = [
-            point
-            for point in shown["points"]
-            if point["series"] in series and point["gpus"] in series[point["series"]].points
-        ]
+        left = {(name, gpus) for name, line in series.items() for gpus in line.points}
+        shown["points"] = [p for p in shown["points"] if (p["series"], p["gpus"]) in left]
         return shown if shown["points"] else None
     for key in {"series", "baselines"} & shown.keys():
         shown[key] = [name for name in shown[key] if name in series]
-    if "baselines" in shown:  # what has none any more is compared with nothing
+    if "baselines" in shown:  # a series without its baseline is compared with nothing
         kinds = {series[name].kind for name in shown["baselines"]}
         shown["series"] = [name for name in shown["series"] if series[name].kind in kinds]
     return shown if shown["series"] else None

@@ -163,6 +163,9 @@ PLACEHOLDERS = (
 """What a command may name in braces: keys of the spec; samples are its dataset_samples."""
 
 
+_METRIC = "lower-case letters, digits and underscores, such as top1_error_percent"
+
+
 class Command(Settings):
     """A training program of the user's, run as it is (docs/your-script.md)."""
 
@@ -188,16 +191,7 @@ class Command(Settings):
     copies."""
     gradient_accumulation_steps: Size = 1
     """Passes whose gradients a copy of the model adds up for one update; batch sizes count an update."""
-    metric_name: (
-        Annotated[
-            str,
-            matching(
-                r"[a-z][a-z0-9_]{0,99}",
-                "lower-case letters, digits and underscores, such as top1_error_percent",
-            ),
-        ]
-        | None
-    ) = None
+    metric_name: Annotated[str, matching(r"[a-z][a-z0-9_]{0,99}", _METRIC)] | None = None
     """What the reported metric is: lower-case letters, digits and underscores, such as top1_error_percent."""
     metric_goal: Literal["min", "max"] = "min"
     """Whether a smaller or a larger metric is better."""

@@ -10,9 +10,9 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, with_config
+from pydantic import AfterValidator, Discriminator, Field, Tag, with_config
 from typing_extensions import TypedDict
 
 from scalewatt.campaign.command_text import placeholders, words_with
@@ -36,7 +36,7 @@ LEVERS = {
 }
 """By the key of a series."""
 PLACEHOLDERS = ("value", "khz")
-"""Of the launcher's options in a cluster file: the lever's value, and MHz as kHz."""
+"""Of what sets a lever in a cluster file: the lever's value, and MHz as kHz."""
 
 
 def point_of(entry: Mapping[str, Any]) -> dict[str, float] | None:
@@ -75,45 +75,65 @@ def _in_id(lever: str) -> str:
 # --- how a cluster sets them ----------------------------------------------------------------------
 
 
-def _names_value(options: str) -> str:
-    """Refuse options that set the same for every value."""
-    if placeholders(options).isdisjoint(PLACEHOLDERS):
+def _names_value(words: str) -> str:
+    """Refuse words that set the same for every value."""
+    if placeholders(words).isdisjoint(PLACEHOLDERS):
         raise ValueError(
-            f"{options!r} sets the same for every value; allowed: with {{value}} or {{khz}}"
+            f"{words!r} sets the same for every value; allowed: with {{value}} or {{khz}}"
         )
-    return options
+    return words
 
 
-_Options = Annotated[str, words_with(PLACEHOLDERS), AfterValidator(_names_value)]
+_Words = Annotated[str, words_with(PLACEHOLDERS), AfterValidator(_names_value)]
 
 
 @with_config(STRICT)
-class Levers(TypedDict, total=False):
-    """Options of the launcher that set the clocks and power limits a campaign asks for, by lever.
+class LeverCommand(TypedDict):
+    """Commands of a training's job, where the launcher has no option for a lever."""
 
-    Placeholders: {value}, and {khz} for a clock in kHz.
-    """
-
-    gpu_clock_mhz: _Options
-    """The GPUs' clock, such as --gpu-freq={value} of srun."""
-    gpu_power_limit_w: _Options
-    """The GPUs' power limit."""
-    cpu_clock_mhz: _Options
-    """The CPUs' clock, such as --cpu-freq={khz} of srun."""
+    set: _Words
+    """Run before the training, once a job."""
+    undo: Annotated[str, Field(min_length=1)]
+    """Run when the job ends, however it does, but for a kill (-9)."""
 
 
-def launcher_options(point: Mapping[str, float] | None, levers: Mapping[str, Any]) -> list[str]:
+Levers = dict[
+    Literal["gpu_clock_mhz", "gpu_power_limit_w", "cpu_clock_mhz"],
+    Annotated[
+        Annotated[_Words, Tag("options")] | Annotated[LeverCommand, Tag("command")],
+        Discriminator(lambda way: "command" if isinstance(way, dict) else "options"),
+    ],
+]
+
+
+def launcher_options(point: Mapping[str, float] | None, levers: Mapping[Any, Any]) -> list[str]:
     """Options of the launcher that set an operating point."""
+    ways = [(levers[lever], value) for lever, value in _ordered(point)]
     return [
         word
-        for lever, value in _ordered(point)
-        for word in shlex.split(
-            levers[lever].format(value=_number(value), khz=_number(value * 1000))
-        )
+        for way, value in ways
+        if isinstance(way, str)
+        for word in shlex.split(_with(way, value))
     ]
 
 
-def require_ways(asked: Iterable[str], ways: Mapping[str, Any], where: str) -> None:
+def lever_commands(point: Mapping[str, float] | None, levers: Mapping[Any, Any]) -> str:
+    """Beginning of a shell line that sets an operating point, and undoes that when the shell ends."""
+    ways = [(levers[lever], value) for lever, value in _ordered(point) if lever in levers]
+    commands = [(way, value) for way, value in ways if isinstance(way, dict)]
+    if not commands:
+        return ""
+    undo = "; ".join(way["undo"] for way, _ in commands)
+    # A signal ends this shell, and thereby runs the undo, once the training has ended.
+    steps = [f"trap {shlex.quote(undo)} EXIT", "trap : TERM HUP USR1"]
+    return "; ".join([*steps, *(_with(way["set"], value) for way, value in commands), ""])
+
+
+def _with(words: str, value: float) -> str:
+    return words.format(value=_number(value), khz=_number(value * 1000))
+
+
+def require_ways(asked: Iterable[str], ways: Mapping[Any, Any], where: str) -> None:
     """Raise InputError, which begins with `where`, if a cluster cannot set a lever that is asked for."""
     lacking = [f"levers.{lever}" for lever in LEVERS if lever in asked and lever not in ways]
     if lacking:

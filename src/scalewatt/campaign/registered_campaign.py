@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
 from scalewatt.campaign.campaign_file import CampaignName, Figures, FileName, Label
-from scalewatt.campaign.campaign_types import Campaign, Configuration, Series, TrainingDefinition
+from scalewatt.campaign.campaign_types import Campaign, Configuration, Series
 from scalewatt.campaign.cluster import Cluster, Device
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.errors import InputError, one_of
@@ -101,14 +101,12 @@ def expand_registered(content: dict[str, Any], path: Path) -> Campaign:
         id_ = run.configuration
         repeats[id_] = max(run.repeat, repeats.get(id_, 1))
         if id_ not in configurations:
-            spec = read_spec(run.folder / "spec.json")
-            definition = {
-                field.name: getattr(spec, field.name) for field in fields(TrainingDefinition)
-            }
+            definition = read_spec(run.folder / "spec.json").definition()
             configurations[id_] = Configuration(id=id_, seeds=run.provenance["seeds"], **definition)
     series = _series(runs, configurations, repeats, file.labels)
     for name in file.labels.keys() - series.keys():
         raise InputError(f"{path}: labels: no series '{name}'; {one_of(name, series)}")
+    figures = file.figures.contents() if file.figures else default_figures(series, configurations)
     protocols = {point.protocol for point in configurations.values()}
     return Campaign(
         name=file.name,
@@ -117,9 +115,7 @@ def expand_registered(content: dict[str, Any], path: Path) -> Campaign:
         series=series,
         configurations=dict(sorted(configurations.items())),
         repeats=repeats,
-        figures=file.figures.contents()
-        if file.figures
-        else default_figures(series, configurations),
+        figures=figures,
         registered=True,
     )
 
@@ -163,55 +159,35 @@ def _series(
 def default_figures(
     series: Mapping[str, Series], configurations: Mapping[str, Configuration]
 ) -> dict[str, dict[str, Any]]:
-    """Choose curves and rates of two models, one device's power, and the table of all points.
+    """Choose curves and rates of the first two models, the largest points' power, and a table of all points.
 
-    FourCastNet takes the paper's figures of it (4 and 7), any other model those of ResNet50 (2, or 3
-    where the dataset grows, and 6); a second other model takes 4 and 7 if they are free. Trainings to a
-    target, of any models, share figures 2 and 6, and have a breakdown; in 4 and 7 are those again whose
-    global batch size grows. Where every series is one operating point on one number of GPUs, no curve
-    shows anything: the table alone.
+    The first model has figures 2 (3 where the dataset grows) and 6, the second 4 and 7. Trainings to a
+    target, of any models, share figures 2 and 6, and have a breakdown. Where every series is one operating
+    point on one number of GPUs, no curve shows anything: the table alone.
     """
-
-    def made(point: Mapping[str, Any]) -> Configuration:
-        return configurations[series[point["series"]].points[point["gpus"]]]
-
-    points = [{"series": name, "gpus": n} for name, line in series.items() for n in line.points]
+    points: dict[str, dict[str, Any]] = {}  # each configuration once, by its id
+    for name, line in series.items():
+        for gpus, id_ in line.points.items():
+            points.setdefault(id_, {"series": name, "gpus": gpus})
+    table = {"table1": {"points": list(points.values())}} if len(points) <= _TABLE1_ROWS else {}
     single = all(len(line.points) == 1 for line in series.values())
     if single and all(point.operating_point for point in configurations.values()):
-        table = {"table1": {"points": points}} if len(points) <= _TABLE1_ROWS else {}
         return {"operating_points": {"series": list(series)}, **table}
     curves: dict[str, list[str]] = {}
-    largest = [{"series": name, "gpus": max(line.points)} for name, line in series.items()]
     if all(point.protocol == TARGET_PROTOCOL for point in configurations.values()):
-        batches = {
-            n: {made(p).global_batch_size for p in points if p["series"] == n} for n in series
-        }
-        growing = [name for name in series if len(batches[name]) > 1]
-        constant = [n for n, line in series.items() if len(line.points) > 1 and n not in growing]
-        curves = dict.fromkeys(("figure2", "figure6"), [*constant, *growing] or list(series))
-        curves["breakdown"] = [name for name in series if name not in growing]
-        if growing:
-            curves |= {"figure4": growing, "figure7": growing}
-        # The table has each configuration once, figure 5 each model once, at its most GPUs.
-        unique: dict[str, dict[str, Any]] = {}
-        most: dict[str, dict[str, Any]] = {}
-        for point in points:
-            unique.setdefault(made(point).id, point)
-            model = made(point).model
-            if model not in most or point["gpus"] > most[model]["gpus"]:
-                most[model] = point
-        points, largest = list(unique.values()), list(most.values())
+        lines = [name for name, line in series.items() if len(line.points) > 1] or list(series)
+        bars = list(dict.fromkeys(point["series"] for point in points.values()))
+        curves = {"breakdown": bars, "figure2": lines, "figure6": lines}
     else:
         models = list(dict.fromkeys(line.model for line in series.values()))
-        others = [model for model in models if model != "fourcastnet"]
-        second = "fourcastnet" if "fourcastnet" in models else next(iter(others[1:]), "")
         for name, line in series.items():
             first = ("figure3" if line.is_scaled else "figure2", "figure6")
-            of_model = {second: ("figure4", "figure7"), **({others[0]: first} if others else {})}
+            of_model = dict(zip(models, (first, ("figure4", "figure7")), strict=False))
             for figure in of_model.get(line.model, ()):
                 curves.setdefault(figure, []).append(name)
+    largest = [{"series": name, "gpus": max(line.points)} for name, line in series.items()]
     figures: dict[str, Any] = {figure: {"series": names} for figure, names in curves.items()}
-    figures |= {"figure5": {"points": largest[:_FIGURE5_PANELS]}, "table1": {"points": points}}
+    figures |= {"figure5": {"points": largest[:_FIGURE5_PANELS]}, **table}
     return dict(sorted(figures.items()))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ class RunSpec(TrainingDefinition):
     def as_json(self) -> dict[str, Any]:
         """Content of spec.json, with the counts that follow from it."""
         weights = self.initial_weights
-        definition = {f.name: getattr(self, f.name) for f in fields(TrainingDefinition)}
+        definition = self.definition()
         if definition["operating_point"] is None:  # as in the specs of most runs
             del definition["operating_point"]
         return {
@@ -59,7 +59,7 @@ class RunSpec(TrainingDefinition):
     @cached_property
     def sha256(self) -> str:
         """SHA-256 of the canonical text."""
-        return text_sha256(self.text)
+        return hashlib.sha256(self.text.encode()).hexdigest()
 
     @property
     def name(self) -> str:
@@ -79,18 +79,12 @@ def run_spec(campaign: Campaign, configuration: str, repeat: int) -> RunSpec:
     if point.initial_weights:
         source = run_spec(campaign, point.initial_weights, repeat)
         weights = InitialWeights(source.configuration, repeat, source.sha256)
-    definition = {f.name: getattr(point, f.name) for f in fields(TrainingDefinition)}
-    definition["seed"] = point.seed_of(repeat)
+    definition = point.definition() | {"seed": point.seed_of(repeat)}
     return RunSpec(configuration=point.id, repeat=repeat, initial_weights=weights, **definition)
 
 
-def text_sha256(text: str) -> str:
-    """SHA-256 of a text."""
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def read_spec(path: Path | str) -> RunSpec:
-    """Read a spec.json; InputError if it is damaged or of another version."""
+    """Read a spec.json; InputError if it is not JSON, or of another version."""
     return parse_spec(read_json(path), str(path))
 
 

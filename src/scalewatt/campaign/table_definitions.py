@@ -74,30 +74,24 @@ def _content(
 
 def _labelled_point(campaign: Campaign, series: str, gpus: int) -> dict[str, Any]:
     line = campaign.series[series]
-    kind = {"label": line.label, "model": line.model, "phase": line.phase, "device": line.device}
+    kind = {name: getattr(line, name) for name in ("label", "model", "phase", "device")}
     return {**kind, **_point(campaign.configurations[line.points[gpus]])}
 
 
 def _series(campaign: Campaign, name: str) -> dict[str, Any]:
-    series = campaign.series[name]
+    line = campaign.series[name]
     return {
-        "name": name,
-        "label": series.label,
         "place": list(campaign.series).index(name),
-        "model": series.model,
-        "phase": series.phase,
-        "device": series.device,
-        "dataset_rule": "scaled" if series.is_scaled else "fixed",
-        "batch_rule": _BATCH_RULES[series.constant],
-        "points": [_point(campaign.configurations[id_]) for id_ in series.points.values()],
+        **{name: getattr(line, name) for name in ("name", "label", "model", "phase", "device")},
+        "dataset_rule": "scaled" if line.is_scaled else "fixed",
+        "batch_rule": _BATCH_RULES[line.constant],
+        "points": [_point(campaign.configurations[id_]) for id_ in line.points.values()],
     }
 
 
 def _point(configuration: Configuration) -> dict[str, Any]:
-    return {
-        "configuration": configuration.id,
-        **{name: getattr(configuration, name) for name in _OF_POINT},
-    }
+    numbers = {name: getattr(configuration, name) for name in _OF_POINT}
+    return {"configuration": configuration.id, **numbers}
 
 
 # --- the figure `variants`: trainings that depart from a baseline -----------------------------------

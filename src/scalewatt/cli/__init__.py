@@ -42,10 +42,7 @@ def command_line() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"scalewatt {__version__}")
     commands = parser.add_subparsers(
-        required=True,
-        dest="command",
-        metavar="COMMAND",
-        parser_class=argparse.ArgumentParser,
+        required=True, dest="command", metavar="COMMAND", parser_class=argparse.ArgumentParser
     )
     for name, command in COMMANDS.items():
         of_command = commands.add_parser(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +18,6 @@ Handler = Callable[[argparse.Namespace], int | None]
 """Returns the exit code; None: 0."""
 Argument = Callable[[argparse.ArgumentParser], Any]
 """Adds itself to a parser."""
-Type = Callable[[str], Any]
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,15 @@ def print_error(problem: object) -> None:
     print(f"scalewatt: error: {without_logins(str(problem))}", file=sys.stderr)
 
 
+def print_json(content: object, indent: int | None = 1) -> None:
+    """Print what --json asks for."""
+    print(json.dumps(content, indent=indent, allow_nan=False))
+
+
 # --- arguments --------------------------------------------------------------------------------------
 
 
-def option(name: str, metavar: str, text: str, type_: Type = Path, **others: Any) -> Argument:
+def option(name: str, metavar: str, text: str, type_: Any = Path, **others: Any) -> Argument:
     """An option, or an argument, with a value; `others` are those of `add_argument`."""
     given = {"metavar": metavar, "help": text, "type": type_, **others}
     return lambda parser: parser.add_argument(name, **given)
@@ -80,19 +85,18 @@ def site(text: str = "whose machine counts", default: str | None = "local") -> A
 
 def folder(name: str) -> Argument:
     """The folder of all results, or of all campaigns, whose default has its name."""
-    return option(
-        f"--{name}", "FOLDER", f"folder of all {name}; default: {name}", default=Path(name)
-    )
+    text = f"folder of all {name}; default: {name}"
+    return option(f"--{name}", "FOLDER", text, default=Path(name))
 
 
+MAX_GPUS = option(
+    "--max-gpus", "N", "leave out points of more than N GPUs; default: the cluster's", int
+)
 CAMPAIGN = (
     site(),
     option("--campaign", "FILE", "default: what the cluster file names", given_file),
 )
-MAX_GPUS = option(
-    "--max-gpus", "N", "leave out points of more than N GPUs; default: the cluster's", int
-)
-PLACE = (
+FOLDERS = (
     *CAMPAIGN,
     folder("results"),
     option("--work", "FOLDER", "default: the cluster's work_root"),

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from scalewatt.cli.command import command, flag, folder, option, print_error, site
+from scalewatt.cli.command import command, flag, folder, option, print_error, print_json, site
 from scalewatt.common.errors import InputError
-
-if TYPE_CHECKING:
-    from scalewatt.energies.read import Reading
 
 
 @command(
@@ -34,40 +29,34 @@ if TYPE_CHECKING:
     ),
     option("--columns", "YAML", "what the columns of a CSV are (docs/guide/formats.md)"),
 )
-def energy(arguments: argparse.Namespace) -> int:
+def energy(args: argparse.Namespace) -> int:
     """Print the energy of recordings of any kind.
 
     They are a perun file, a journal, a run folder, or another tool's file.
     """
-    from scalewatt.energies.read import account_text, read_account
+    from scalewatt.campaign.cluster import powers_by_device
+    from scalewatt.energies.read import Reading, account_text, read_account
 
-    reading = _reading(arguments)
+    nodes = {file: name for file, _, name in (text.rpartition("=") for text in args.node)}
+    same = ("run", "round", "stages", "time_zone", "columns")
+    reading = Reading(
+        **{name: getattr(args, name) for name in same},
+        powers=powers_by_device(args.site) if args.site else None,
+        node=nodes if any(nodes) else nodes.get(""),
+    )
     failed = 0
-    for number, path in enumerate(arguments.paths):
+    for number, path in enumerate(args.paths):
         try:
             account = read_account(path, reading)
         except InputError as error:
             print_error(error)
             failed += 1
             continue
-        if arguments.json:
-            print(json.dumps(account.to_dict(), allow_nan=False))
+        if args.json:
+            print_json(account.to_dict(), indent=None)
         else:
             print(("\n" if number > failed else "") + account_text(account))
     return 1 if failed else 0
-
-
-def _reading(arguments: argparse.Namespace) -> Reading:
-    from scalewatt.campaign.cluster import powers_by_device
-    from scalewatt.energies.read import Reading
-
-    nodes = {file: name for file, _, name in (text.rpartition("=") for text in arguments.node)}
-    same = ("run", "round", "stages", "time_zone", "columns")
-    return Reading(
-        **{name: getattr(arguments, name) for name in same},
-        powers=powers_by_device(arguments.site) if arguments.site else None,
-        node=nodes if any(nodes) else nodes.get(""),
-    )
 
 
 @command(
@@ -83,12 +72,12 @@ def _reading(arguments: argparse.Namespace) -> Reading:
     folder("results"),
     folder("campaigns"),
 )
-def register(arguments: argparse.Namespace) -> None:
+def register(args: argparse.Namespace) -> None:
     """Make runs of recordings from elsewhere."""
     from scalewatt.registration.register import register
 
-    given = arguments.name, arguments.paths, arguments.table
-    print("\n".join(register(*given, arguments.results, arguments.campaigns)))
+    given = args.name, args.paths, args.table
+    print("\n".join(register(*given, args.results, args.campaigns)))
 
 
 @command(
@@ -98,7 +87,7 @@ def register(arguments: argparse.Namespace) -> None:
     flag("--json", "one JSON object, with all of it"),
     option("--out", "STEM", "also write .parquet and .csv of all ratios"),
 )
-def compare(arguments: argparse.Namespace) -> int:
+def compare(args: argparse.Namespace) -> int:
     """Compare two campaigns: settings, time and energy.
 
     Differences have intervals and verdicts. Exit code 1 if no configuration is in both.
@@ -106,11 +95,11 @@ def compare(arguments: argparse.Namespace) -> int:
     from scalewatt.comparison.compare import compare
     from scalewatt.comparison.compare_text import comparison_text
 
-    compared = compare(arguments.a, arguments.b, arguments.results)
-    if arguments.out is not None:
-        compared.write(arguments.out)
-    if arguments.json:
-        print(json.dumps(compared.as_json(), indent=1, allow_nan=False))
+    compared = compare(args.a, args.b, args.results)
+    if args.out is not None:
+        compared.write(args.out)
+    if args.json:
+        print_json(compared.as_json())
     else:
         print(comparison_text(compared))
     return 0 if len(compared.pairs) else 1
@@ -128,11 +117,11 @@ def compare(arguments: argparse.Namespace) -> int:
     flag("--json", "a list of verdicts"),
     option("--out", "STEM", "also write .parquet, .csv, .md and .json"),
 )
-def claims(arguments: argparse.Namespace) -> None:
+def claims(args: argparse.Namespace) -> None:
     """Check the paper's claims on results."""
     from scalewatt.campaign.cluster import load_site
     from scalewatt.claims.check_claims import check_claims
 
-    cluster = load_site(arguments.site) if arguments.site else None
-    text, as_json = check_claims(arguments.results, arguments.campaign, cluster, arguments.out)
-    print(as_json if arguments.json else text)
+    cluster = load_site(args.site) if args.site else None
+    text, as_json = check_claims(args.results, args.campaign, cluster, args.out)
+    print(as_json if args.json else text)

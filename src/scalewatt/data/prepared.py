@@ -72,9 +72,9 @@ def _finished(
 
 def _prepare(definition: dict[str, Any], folder: Path, source: str | None) -> dict[str, Any]:
     """Prepare the data, and write the manifest when all are there."""
-    make = {"imagenet": _prepare_images, "era5": _prepare_era5}[definition["format"]]
-    if definition["source"] == "none":
-        make = _prepare_nothing
+    makers = {"imagenet": _prepare_images, "era5": _prepare_era5}
+    is_made = definition["source"] != "none"
+    make = makers[definition["format"]] if is_made else _prepare_nothing
     if source is None and not is_made_here(definition) and (folder / MANIFEST).exists():
         source = _manifest(folder)["source"]
     (train, validation), content_sha256 = make(definition, folder, source)

@@ -13,24 +13,21 @@ from typing import Any
 from scalewatt.campaign.cluster import load_site, powers
 from scalewatt.common.errors import InputError
 from scalewatt.doctor import checks
-from scalewatt.doctor.check import FAIL, SET_UP, Check, CommandFailed, Site, fail, warn
+from scalewatt.doctor.checks import FAIL, SET_UP, Check, CommandFailed, Site, fail, warn
 from scalewatt.recordings.terms import DEVICE_KINDS, ESTIMATED, MEASURED
 from scalewatt.results.text.number_format import listed
 from scalewatt.slurm.slurm_commands import NoAnswerError
 
 CheckFunction = Callable[[Site], Check | None]
 
-_FUNCTIONS = (
-    checks.gpus,
-    checks.torch,
-    checks.cpu_counters,
-    checks.perun,
-    checks.mpi,
-    checks.slurm,
-)
 _FOLDERS = ("work", "results", "data", "scratch")
 CHECKS: dict[str, CheckFunction] = {
-    **{function.__name__: function for function in _FUNCTIONS},
+    "gpus": checks.gpus,
+    "torch": checks.torch,
+    "cpu_counters": checks.cpu_counters,
+    "perun": checks.perun,
+    "mpi": checks.mpi,
+    "slurm": checks.slurm,
     **{f"folder_{name}": partial(checks.folder, name=name) for name in _FOLDERS},
 }
 """All checks, in the order in which they are reported. None: not of this site."""
@@ -83,35 +80,25 @@ def energy_of(checks: Mapping[str, Check], site: Site) -> dict[str, Any]:
 
 def _kind(kind: str, checks: Mapping[str, Check], site: Site) -> dict[str, Any]:
     """Origin of a device kind's energy, why, and whether it is in a run's scope."""
-    origin, in_scope = None, True
-    if kind == "gpu" and site.device.torch_device == "cpu":
-        why, in_scope = "runs of this device use the CPU", False
-    elif kind == "gpu" and checks["gpus"].facts.get("count") == 0:
-        why, in_scope = checks["gpus"].text, site.needs_gpu
-    else:
-        origin, why = _origin(kind, checks, site)
-        in_scope = kind != "ram" or origin is not None or not checks["perun"].facts
-    return {"origin": origin, "why": why, "in_scope": in_scope}
-
-
-def _origin(kind: str, checks: Mapping[str, Check], site: Site) -> tuple[str | None, str]:
-    """Origin and reason, as the accounting of runs has them from perun's samples."""
     gpus, perun = checks["gpus"], checks["perun"]
+    if kind == "gpu" and site.device.torch_device == "cpu":
+        return {"origin": None, "why": "runs of this device use the CPU", "in_scope": False}
+    if kind == "gpu" and gpus.facts.get("count") == 0:
+        return {"origin": None, "why": gpus.text, "in_scope": site.needs_gpu}
     if not perun.facts:
-        return None, "perun was not tested"
+        return {"origin": None, "why": "perun was not tested", "in_scope": True}
+    # As the accounting of runs has it from perun's samples.
     sampled = perun.facts["kinds"][kind]
-    reads = f"perun reads {listed(sampled['sensors'], 4)}"
+    origin, why = sampled["origin"], f"perun reads {listed(sampled['sensors'], 4)}"
     if kind == "gpu" and 0 < len(sampled["sensors"]) < gpus.facts.get("count", 0):
-        return None, f"{reads}, and not the other GPUs"
-    if sampled["origin"] == MEASURED:
-        return MEASURED, reads
-    if sampled["origin"] == ESTIMATED:
+        origin, why = None, f"{why}, and not the other GPUs"
+    elif origin == ESTIMATED:
         rated = ", ".join(f"{key} {value}" for key, value in powers(site.device)[kind].items())
         why = f"perun reads no power; from the cluster file's {rated} (how far off: docs/guide/energy.md)"
-        return ESTIMATED, why
-    if kind == "gpu":
-        return None, f"perun reads no power: {gpus.text}"
-    return None, f"perun reads no power, and the cluster file has no rated one (key {kind})"
+    elif origin != MEASURED:
+        remedy = f"the cluster file has no rated one (key {kind})" if kind != "gpu" else gpus.text
+        why = f"perun reads no power: {remedy}"
+    return {"origin": origin, "why": why, "in_scope": kind != "ram" or origin is not None}
 
 
 def obstacles_of(checks: Mapping[str, Check], site: Site, energy: Mapping[str, Any]) -> list[str]:

@@ -10,12 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from scalewatt.campaign.campaign_file import FileName
-from scalewatt.campaign.campaign_types import (
-    PASS_KEYS,
-    Configuration,
-    check_accumulation,
-    check_replicas,
-)
+from scalewatt.campaign.campaign_types import PASS_KEYS, Configuration, check_divides
 from scalewatt.campaign.model_registry import Size, model_key, phases_of
 from scalewatt.campaign.operating_points import LEVERS, id_parts, point_of
 from scalewatt.campaign.registered_campaign import DATASET, OTHER_PROTOCOL, TARGET_PROTOCOL
@@ -211,10 +206,11 @@ class Description:
 def describe(where: str, folder: Path, path: Path, values: dict[str, Any]) -> Description:
     """Check the description of the recording at `path`; InputError begins with `where`."""
     given: RunDescription = validated(RunDescription, values, where)
-    check_replicas(given.gpus, given.gpus_per_replica, where)
+    check_divides("gpus_per_replica", given.gpus_per_replica, given.gpus, where)
     for problem in _contradictions(given):
         raise InputError(f"{where}: {problem}")
-    check_accumulation(given.batch, given.gradient_accumulation_steps, where)
+    steps = given.gradient_accumulation_steps
+    check_divides("gradient_accumulation_steps", steps, given.batch, where)
     return Description(where, path, folder, given)
 
 

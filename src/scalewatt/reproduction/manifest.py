@@ -9,8 +9,7 @@ from pathlib import Path
 from scalewatt import __version__
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256, read_json_object, write_json, write_text
-from scalewatt.provenance.package_lock import LOCK
-from scalewatt.provenance.versions import source_commit
+from scalewatt.provenance.versions import LOCK, source_commit
 
 MANIFEST, SUMS = "manifest.json", "SHA256SUMS"
 FOLDERS = ("tables", "figures")

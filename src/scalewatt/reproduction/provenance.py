@@ -10,13 +10,15 @@ from typing import Any
 
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.errors import InputError
-from scalewatt.provenance.package_lock import (
+from scalewatt.provenance.versions import (
+    CODE,
     LOCK,
+    bare_commit,
     differences,
     installed_versions,
     locked_versions,
+    same_code,
 )
-from scalewatt.provenance.versions import CODE, bare_commit, same_code
 from scalewatt.reproduction.findings import (
     DIFFERS,
     ENVIRONMENT,

@@ -12,7 +12,7 @@ import yaml
 from scalewatt.campaign.campaign_types import Configuration
 from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.expansion import expand
-from scalewatt.campaign.external_command import check_passed
+from scalewatt.campaign.external_command import check_commands
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.model_registry import model_key
 from scalewatt.campaign.operating_points import LEVERS
@@ -38,7 +38,7 @@ def write_pilot(path: Path, out: Path | None) -> str:
     content, left_out = make_pilot(path)
     # The checks of any campaign: a mistake is found before anybody submits it.
     pilot = expand(content, out, known_devices())
-    check_passed(pilot)
+    check_commands(pilot)
     head = (
         f"# The short runs that calibrate the scaling model for {path}, by `scalewatt pilot`.\n"
         "# docs/planning.md says what to do with their results.\n"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import Cluster, Device, basis, known_devices, powers
-from scalewatt.campaign.exclusions import excluded_runs, read_exclusions, remeasured_runs
+from scalewatt.campaign.exclusions import REMEASURE, excluded_runs, read_exclusions
 from scalewatt.campaign.load import is_results_only
 from scalewatt.campaign.registered_campaign import facility_cluster, registered_devices
 from scalewatt.campaign.run_spec import RunSpec
@@ -80,7 +80,7 @@ class ResultSet:
             finished_only,
             excluded_runs(rows, results, finished_only),
             missed_by_notes(results),
-            remeasured_runs(rows),
+            [row.model_dump() for row in rows if row.action == REMEASURE],
         )
 
     @property
@@ -126,12 +126,11 @@ class ResultSet:
     def runs(self, configurations: Iterable[str] | None = None) -> list[Run]:
         """Runs of these configurations, or of all; with `finished_only` those that are finished."""
         chosen = self.campaign.configurations if configurations is None else configurations
-        repeats_of = self.campaign.repeats_of
-        runs: list[Run] = [[id_, repeat] for id_ in chosen for repeat in repeats_of(id_)]
+        runs: list[Run] = [
+            [id_, repeat] for id_ in chosen for repeat in self.campaign.repeats_of(id_)
+        ]
         # A run's provenance is written last.
-        return (
-            [run for run in runs if self._exists(ROW_FILES[0], run)] if self.finished_only else runs
-        )
+        return [run for run in runs if not self.finished_only or self._exists(PROVENANCE, run)]
 
     def _path(self, name: str, run: Run) -> str:
         return f"{self.folder}/" + name.format(configuration=run[0], repeat=run[1])
@@ -170,8 +169,8 @@ class ResultSet:
         if figure == "figure1":  # drawn from the campaign alone
             return []
         excluded = [[run["configuration"], run["repeat"]] for run in self.excluded]
-        runs = self.runs(self.campaign.figure_configurations(figure))
-        runs = [run for run in runs if run not in excluded]
+        every = self.runs(self.campaign.figure_configurations(figure))
+        runs = [run for run in every if run not in excluded]
         if figure == "figure5":  # the first run of each configuration
             return list({run[0]: run for run in reversed(runs)}.values())
         return runs
@@ -286,11 +285,7 @@ class ResultSet:
             definition = table_definition(self.campaign, name, self.figure_runs(name), excluded)
         if name in ("runs", "breakdown") and self.probes:
             definition["idle"] = True
-        return {**definition, "facility": self._facility()}
-
-    def _facility(self) -> dict[str, Any]:
-        """PUE, carbon and price of the cluster, where it names them."""
         from scalewatt.results.tables.derived_quantities import facility_of  # with pyarrow
 
-        given = asdict(facility_of(self.cluster))
-        return {name: value for name, value in given.items() if value is not None}
+        facility = asdict(facility_of(self.cluster)).items()  # PUE, carbon and price, where given
+        return {**definition, "facility": {k: value for k, value in facility if value is not None}}

@@ -22,7 +22,7 @@ def changed_files(campaign: Campaign, results: Path) -> Iterator[str]:
     `results` is the campaign's own folder.
     """
     finished = published_runs(results)
-    for model in sorted(campaign.commands()):
+    for model in sorted(campaign.command_settings()):
         runs = [r for r in campaign.runs() if r.configuration.model == model]
         specs = {
             (r.configuration.id, r.repeat): run_spec(campaign, r.configuration.id, r.repeat)

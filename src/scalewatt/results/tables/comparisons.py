@@ -7,6 +7,7 @@ model and phase, else the published one.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,6 @@ import pandas as pd
 import pyarrow as pa
 
 from scalewatt import statistics
-from scalewatt.campaign.expansion import without_device
 from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.results.tables.frames import column_of, frame_of, records
 from scalewatt.results.tables.published_spread import Spread, published_spread
@@ -42,7 +42,8 @@ def same_training(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
     Settings without a column count as well: the configuration's id names what departs from the campaign's.
     """
-    return (*(row[name] for name in _SAME), without_device(row["configuration"], row["device"]))
+    device = rf"-{re.escape(row['device'])}-(?=n\d{{3}})"
+    return (*(row[name] for name in _SAME), re.sub(device, "-", row["configuration"], count=1))
 
 
 def comparisons_of(runs: pd.DataFrame, no_energy: Mapping[str, str] | None = None) -> pd.DataFrame:
