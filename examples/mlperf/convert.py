@@ -22,53 +22,44 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
 MARK = ":::MLLOG"
-READING, SWITCHES = "power_reading", "interconnect_power_est"
-COLUMNS = {
-    "time": {"column": "time_s", "unit": "s"},
-    "sensors": [{"column": READING, "unit": "W", "kind": "node"}],
+READING, ESTIMATE = "power_reading", "interconnect_power_est"
+HOUR_S, J_PER_KWH = 3600.0, 3.6e6
+NAMES_SUPPLY = re.compile(r"(?<![a-z])(ac|dc)(?![a-z])")
+"""The side of a node's power supply that a submission's folder names, such as smc-dc-power."""
+
+
+def table(name: str) -> list[dict[str, str]]:
+    """Read a table that lies beside this file."""
+    with (Path(__file__).parent / name).open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+BENCHMARKS = {row["benchmark"]: row for row in table("benchmarks.csv")}
+"""What is known of a benchmark and not in its logs."""
+REPLICAS = {
+    (row["system"], row["benchmark"]): int(row["gpus_per_replica"]) for row in table("replicas.csv")
 }
-
-
-class Benchmark(NamedTuple):
-    """What is known of a benchmark and not in its logs, by the rules of MLPerf Training v4.0.
-
-    Dataset of ssd: OpenImages-MLPerf, where the log has the batches of an epoch under `train_samples`;
-    of bert: Wikipedia (the reference implementation), where it has the samples trained on.
-    """
-
-    metric_name: str
-    metric_goal: str
-    epochs_counted: bool
-    """True if an evaluation states epochs, not samples."""
-    dataset_samples: int | None = None
-    splits_model: bool = False
-
-
-BENCHMARKS = {
-    "resnet": Benchmark("top1_accuracy", "max", True),
-    "ssd": Benchmark("mean_average_precision", "max", True, 1_170_301),
-    "bert": Benchmark("masked_lm_accuracy", "max", False, 156_725_653),
-    "unet3d": Benchmark("mean_dice", "max", True, splits_model=True),
-    "llama2_70b_lora": Benchmark("eval_loss", "min", False, splits_model=True),
-    "gpt3": Benchmark("log_perplexity", "min", False, splits_model=True),
-    "dlrm_dcnv2": Benchmark("auc", "max", True, splits_model=True),
-}
-GPUS_PER_REPLICA = {
-    ("Sustainable Metal Cloud", "llama2_70b_lora", 1): 4,
-    ("Sustainable Metal Cloud", "llama2_70b_lora", 8): 8,
-    ("Sustainable Metal Cloud", "llama2_70b_lora", 64): 8,
-}
-"""Tensor × context parallel GPUs, by submitter, benchmark and nodes: the submitter's configurations."""
+"""GPUs that hold one copy of the model, by the submitters' configurations."""
 
 
 class Unusable(Exception):
     """A run that cannot be registered; the message says why."""
+
+
+class Options(NamedTuple):
+    """What the command line says."""
+
+    replicas: Mapping[str, int]
+    """GPUs that hold one copy of the model, by benchmark."""
+    variant: str | None
+    as_dc: bool
 
 
 class Event(NamedTuple):
@@ -111,48 +102,131 @@ def value(events: list[Event], key: str) -> Any:
     return event.value if event else None
 
 
-def power_csv(log: Path, target: Path) -> list[Event]:
-    """Write a power log as CSV, for the columns in COLUMNS; return its events."""
-    events = read_log(log)
+class PowerLog(NamedTuple):
+    """The power log of a node or a switch, on the run's clock."""
+
+    times_s: list[float]
+    watts: list[float | None]
+    """None where a reading is no number."""
+    supply: str | None
+    """Side of the power supply that is read, AC or DC; None if the log does not say."""
+    efficiency: float | None
+    """From AC to DC, as the submitter states it."""
+    rule_w: float
+    """Mean power of the whole log by MLCommons' result_summarizer: each reading since the one before."""
+
+    @property
+    def converted_w(self) -> list[float | None]:
+        """The readings as the rule converts AC to DC."""
+        return [None if w is None else w * (self.efficiency or 1.0) for w in self.watts]
+
+
+def read_power(path: Path, start_s: float, stop_s: float) -> PowerLog:
+    """Read a power log. Raises Unusable without readings, or if its clock cannot be that of the run."""
+    events = read_log(path)
     readings = [event for event in events if event.key == READING]
     if not readings:
-        raise Unusable(f"{log}: holds no {READING}")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with target.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["time_s", READING])
-        writer.writerows((event.time_s, watts(event)) for event in readings)
+        raise Unusable(f"{path}: holds no {READING}")
+    times_s, watts = [event.time_s for event in readings], [known_w(event) for event in readings]
     stop = first(events, "power_measurement_stop")
-    if stop and stop.time_s < max(event.time_s for event in readings):
-        print(f"note: {log}: power_measurement_stop is before the last reading, which counts")
-    return events
+    if stop and stop.time_s < max(times_s):
+        print(f"note: {path}: power_measurement_stop is before the last reading, which counts")
+    # What the head of the log says of the meter.
+    head = first(events, "conversion_eff")
+    supply, efficiency = (
+        (head.metadata.get("measurement_type"), head.value) if head else (None,) * 2
+    )
+    # The rule: each reading counts for the time since the one before.
+    begin = first(events, "power_measurement_start") or readings[0]
+    spans_s = [end - begin for begin, end in pairwise([begin.time_s, *times_s])]
+    span_s = sum(spans_s)
+    total_j = sum((w or 0.0) * span for w, span in zip(watts, spans_s, strict=True))
+    rule_w = total_j / span_s * (efficiency or 1.0) if span_s > 0 else 0.0
+    # A clock in another time zone.
+    hours = hours_behind(times_s, start_s, stop_s)
+    if hours is None:
+        raise Unusable(f"{path}: its readings are not of the run's time, nor whole hours off")
+    if hours:
+        print(f"note: {path}: its clock is {-hours:+d} h off, which is corrected")
+    shifted_s = [time_s + hours * HOUR_S for time_s in times_s]
+    return PowerLog(shifted_s, watts, supply, efficiency, rule_w)
 
 
-def watts(event: Event) -> float | None:
+def known_w(event: Event) -> float | None:
     """Return a reading in W; None where it is no number."""
     known = isinstance(event.value, (int, float)) and not isinstance(event.value, bool)
     return float(event.value) if known and math.isfinite(event.value) else None
 
 
-def rule_w(events: list[Event]) -> float:
-    """Return a log's mean power in W by MLCommons' result_summarizer: each reading since the one before."""
-    readings = [event for event in events if event.key == READING]
-    start = first(events, "power_measurement_start") or readings[0]
-    ends = [start.time_s, *(event.time_s for event in readings)]
-    total_j = sum((watts(e) or 0.0) * (e.time_s - t) for e, t in zip(readings, ends, strict=False))
-    return total_j / (ends[-1] - ends[0]) if ends[-1] > ends[0] else 0.0
+def hours_behind(times_s: list[float], start_s: float, stop_s: float) -> int | None:
+    """Return by how many whole hours a clock is behind the run's; None if the log fits the run at no hour.
+
+    A log fits that has at least nine tenths of the run's time; where none does, one that overlaps the run
+    is taken as it is.
+    """
+    begin_s, end_s = min(times_s), max(times_s)
+
+    def covered_s(hours: int) -> float:
+        return min(end_s + hours * HOUR_S, stop_s) - max(begin_s + hours * HOUR_S, start_s)
+
+    nearest = round((start_s + stop_s - begin_s - end_s) / 2 / HOUR_S)
+    fitting = [h for h in (0, nearest) if covered_s(h) >= 0.9 * (stop_s - start_s)]
+    if fitting:
+        return fitting[0]
+    return 0 if covered_s(0) > 0 else None
 
 
-def switches_w(folder: Path) -> float:
-    """Return the submitter's constant estimate of all switches in W; 0 without any."""
-    powers_w: dict[tuple[str, Any], float] = {}
-    for path in folder.glob("sw_*.txt"):
-        for event in read_log(path):
-            if event.key == SWITCHES:
-                powers_w.setdefault(
-                    (path.name, event.metadata.get("switch_id")), watts(event) or 0.0
-                )
-    return sum(powers_w.values())
+def energy_j(log: PowerLog, start_s: float, stop_s: float) -> float:
+    """Return the energy between two times in J, by straight lines between the readings."""
+    readings = [(t, w) for t, w in zip(log.times_s, log.watts, strict=True) if w is not None]
+    total_j = 0.0
+    for (t0, w0), (t1, w1) in pairwise(readings):
+        begin, end = max(t0, start_s), min(t1, stop_s)
+        if end > begin:
+            slope = (w1 - w0) / (t1 - t0)
+            total_j += (end - begin) * (w0 + slope * ((begin + end) / 2 - t0))
+    return total_j
+
+
+def switches(folder: Path, start_s: float, stop_s: float) -> tuple[float | None, str | None]:
+    """Return the energy of all switches in a run in J, and how it is known; it is part of no total.
+
+    Some submitters state a constant (`interconnect_power_est`), others measure.
+    """
+    estimates_w: dict[tuple[str, Any], float] = {}
+    measured_j = []
+    for path in sorted(folder.glob("sw_*.txt")):
+        events = read_log(path)
+        constants = [event for event in events if event.key == ESTIMATE]
+        for event in constants:
+            switch = path.name, event.metadata.get("switch_id")
+            estimates_w.setdefault(switch, known_w(event) or 0.0)
+        if not constants:
+            try:
+                measured_j.append(energy_j(read_power(path, start_s, stop_s), start_s, stop_s))
+            except Unusable as error:
+                print(f"note: {error}; this switch is left out")
+    estimated_j = sum(estimates_w.values()) * (stop_s - start_s)
+    kinds = [*["estimated"] * bool(estimates_w), *["measured"] * bool(measured_j)]
+    return (estimated_j + sum(measured_j) if kinds else None), " and ".join(kinds) or None
+
+
+def write_power(log: PowerLog, target: Path, as_dc: bool) -> None:
+    """Write a node's readings as CSV."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["time_s", READING])
+        writer.writerows(zip(log.times_s, log.converted_w if as_dc else log.watts, strict=True))
+
+
+def columns_of(supply: str | None) -> dict[str, Any]:
+    """Describe the columns of a node's CSV."""
+    sensor = {"column": READING, "unit": "W", "kind": "node"}
+    return {
+        "time": {"column": "time_s", "unit": "s"},
+        "sensors": [sensor | ({"supply": supply} if supply else {})],
+    }
 
 
 def stages(
@@ -188,21 +262,17 @@ def evaluations(log: list[Event], start_s: float, stop_s: float) -> Iterator[tup
 
 
 def replicated(
-    log: list[Event], row: dict[str, Any], submitter: str, replicas: Mapping[str, int]
+    log: list[Event], row: dict[str, Any], known: int | None, chosen: int | None
 ) -> dict[str, int]:
-    """Return the GPUs of one copy of the model, as told, as known of it or as logged, and its batch size."""
-    model, gpus, batch = row["model"], row["gpus"], row["global_batch_size"]
-    benchmark = BENCHMARKS.get(model)
-    known = GPUS_PER_REPLICA.get((submitter, model, row["nodes"]))
+    """Return the GPUs of one copy of the model, as chosen, known or logged, and its batch size."""
+    gpus, batch = row["gpus"], row["global_batch_size"]
     logged = value(log, "local_batch_size") or value(log, "d_batch_size")
-    if benchmark and not benchmark.splits_model:
-        known = 1
-    elif logged:
+    if known is None and logged:
         samples = logged * row.get("gradient_accumulation_steps", 1)
-        known = gpus * samples // batch if gpus * samples % batch == 0 else known
-    count = replicas.get(model, known)
+        known = gpus * samples // batch if gpus * samples % batch == 0 else None
+    count = chosen or known
     if count is None:
-        option = f"--gpus-per-replica {model}=N"
+        option = f"--gpus-per-replica {row['model']}=N"
         raise Unusable(f"how many GPUs hold a copy of the model is not known; {option} says it")
     if gpus % count or batch % (gpus // count):
         raise Unusable(
@@ -211,30 +281,32 @@ def replicated(
     return {"gpus_per_replica": count, "local_batch_size": batch * count // gpus}
 
 
-def outcome(log: list[Event], row: dict[str, Any]) -> dict[str, Any]:
-    """Return the metric at the last evaluation and the samples until then, as far as they are known."""
-    benchmark = BENCHMARKS.get(row["model"])
-    last = next((event for event in reversed(log) if event.key == "eval_accuracy"), None)
-    if benchmark is None or last is None:
+def outcome(log: list[Event], benchmark: Mapping[str, str], dataset: int) -> dict[str, Any]:
+    """Return the metric at its last evaluation and the samples until then, as far as they are known."""
+    if not benchmark:
         return {}
+    name = benchmark["metric_name"]
+    evaluated = [event for event in log if event.key == "eval_accuracy"]
+    of_metric = [event for event in evaluated if event.metadata.get("metric", name) == name]
+    if not of_metric:
+        return {}
+    last = of_metric[-1]
     counted = last.metadata.get("samples_count", last.metadata.get("epoch_num"))
-    samples = counted and round(
-        counted * (row["dataset_samples"] if benchmark.epochs_counted else 1)
-    )
-    goal = {"metric_name": benchmark.metric_name, "metric_goal": benchmark.metric_goal}
+    samples = counted and round(counted * (dataset if benchmark["counted"] == "epochs" else 1))
+    goal = {"metric_name": name.lower(), "metric_goal": benchmark["metric_goal"]}
     return {"metric": last.value, **goal, **({"samples": samples} if samples else {})}
 
 
-def converted(
-    submission: Path, result: Path, out: Path, replicas: Mapping[str, int]
-) -> dict[str, Any]:
+def converted(submission: Path, result: Path, out: Path, options: Options) -> dict[str, Any]:
     """Write a run's power and stages; return its row. Raises Unusable for one that is left out."""
-    system = json.loads((submission / "systems" / f"{result.parents[1].name}.json").read_text())
+    # What is said of the run.
+    system_name = result.parents[1].name
+    system = json.loads((submission / "systems" / f"{system_name}.json").read_text())
     log = read_log(result)
     start, stop = first(log, "run_start"), first(log, "run_stop")
     name, batch = value(log, "submission_benchmark"), value(log, "global_batch_size")
-    benchmark = BENCHMARKS.get(name)
-    dataset = (benchmark and benchmark.dataset_samples) or value(log, "train_samples")
+    benchmark = BENCHMARKS.get(name, {})
+    dataset = int(benchmark.get("dataset_samples") or value(log, "train_samples") or 0)
     if not (name and start and stop and batch and dataset):
         raise Unusable(
             "states no benchmark, run_start, run_stop, global_batch_size or train_samples"
@@ -242,8 +314,9 @@ def converted(
     if stop.metadata.get("status") != "success":
         raise Unusable("its run_stop does not say `success`")
     device, nodes = system["accelerator_model_name"], int(system["number_of_nodes"])
+    model = benchmark.get("model", name.lower())
     row = {
-        "model": name.lower(),
+        "model": model,
         "device": re.sub(r"[^a-z0-9]+", "-", device.lower().removeprefix("nvidia")).strip("-"),
         "device_name": device,
         "gpus": nodes * int(system["accelerators_per_node"]),
@@ -255,21 +328,53 @@ def converted(
         "seed": value(log, "seed"),
         "window": {"start_s": start.time_s, "end_s": stop.time_s},
     }
-    row |= replicated(log, row, system["submitter"], replicas) | outcome(log, row)
+    known = 1 if benchmark.get("splits_model") == "no" else REPLICAS.get((system_name, name))
+    chosen = options.replicas.get(name, options.replicas.get(model))
+    row |= replicated(log, row, known, chosen) | outcome(log, benchmark, dataset)
+    # Each node's power and the stages, as files.
     where = result.with_suffix("").relative_to(submission / "results")
     power = result.parent / "power" / result.stem
     files = sorted(power.glob("node_*.txt"))
     if not files:
         raise Unusable(f"{power}: holds no power log of a node")
-    logs = [power_csv(file, out / where / f"{file.stem}.csv") for file in files]
-    with (out / f"{where}.stages.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
+    logs = [read_power(file, start.time_s, stop.time_s) for file in files]
+    supply, efficiency = supply_of(logs, submission, options.as_dc)
+    for file, node in zip(files, logs, strict=True):
+        write_power(node, out / where / f"{file.stem}.csv", options.as_dc)
+    with (out / f"{where}.stages.csv").open("w", newline="") as table:
+        writer = csv.writer(table)
         writer.writerow(["stage", "epoch", "start_s", "end_s"])
         writer.writerows(stages(log, start.time_s, stop.time_s))
-    run_s = stop.time_s - start.time_s
-    energies = {"rule_j": run_s * sum(map(rule_w, logs)), "switches_j": run_s * switches_w(power)}
-    read = {"path": str(where), "columns": "columns.yaml", "events": f"{where}.stages.csv"}
-    return {**row, **read, **energies}
+    columns = f"columns-{supply.lower()}.yaml" if supply else "columns.yaml"
+    (out / columns).write_text(yaml.safe_dump(columns_of(supply)))
+    row |= {"path": str(where), "columns": columns, "events": f"{where}.stages.csv"}
+    # What MLCommons' rule makes of it.
+    switches_j, known_by = switches(power, start.time_s, stop.time_s)
+    rule_j = (stop.time_s - start.time_s) * sum(node.rule_w for node in logs)
+    by_rule = {
+        **{"run": row["path"], "model": model, "gpus": row["gpus"], "supply": supply},
+        **{"conversion_efficiency": efficiency, "rule_kwh": rule_j / J_PER_KWH},
+        "switches_kwh": None if switches_j is None else switches_j / J_PER_KWH,
+        "switches": known_by,
+    }
+    return {**row, "mlcommons": by_rule}
+
+
+def supply_of(
+    logs: list[PowerLog], submission: Path, as_dc: bool
+) -> tuple[str | None, float | None]:
+    """Return the side of the power supply that the nodes' energy is of, and the stated efficiency."""
+    stated = {(log.supply, log.efficiency) for log in logs}
+    if len(stated) > 1:
+        raise Unusable("its nodes' logs state unlike measurement types or efficiencies")
+    ((supply, efficiency),) = stated
+    named = NAMES_SUPPLY.search(submission.resolve().name.lower())
+    supply = supply or (named[1].upper() if named else None)
+    if as_dc and supply != "DC":
+        if efficiency is None:
+            raise Unusable("no conversion_eff is stated, so --as-dc has no rule")
+        supply = "DC"
+    return supply, efficiency
 
 
 # --- the runs together: which are repeats, and on which lines they lie ----------------------------
@@ -319,39 +424,36 @@ def left_out(path: str | Path, reason: object) -> None:
     print(f"left out: {path}: {reason}")
 
 
-def convert(submission: Path, out: Path, replicas: Mapping[str, int], variant: str | None) -> None:
-    """Write all that `register` needs to the folder `out`.
-
-    `told`: GPUs that hold one copy of the model, by benchmark; `variant` sets these runs apart.
-    """
+def convert(submission: Path, out: Path, options: Options) -> None:
+    """Write all that `register` needs to the folder `out`."""
     rows = []
     for result in sorted(submission.glob("results/*/*/result_*.txt")):
         try:
-            row = converted(submission, result, out, replicas)
+            row = converted(submission, result, out, options)
         except Unusable as error:
             left_out(result, error)
             continue
-        rows.append(row | ({"variant": variant} if variant else {}))
+        rows.append(row | ({"variant": options.variant} if options.variant else {}))
     rows = list(once(rows, out))
     if not rows:
         raise SystemExit(f"{submission}: no run is converted; the lines above say why")
     put_on_lines(rows)
-    (out / "columns.yaml").write_text(yaml.safe_dump(COLUMNS))
-    with (out / "mlcommons.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["run", "model", "gpus", "rule_kwh", "switches_kwh"])
-        for row in rows:
-            energies = (row.pop(key) / 3.6e6 for key in ("rule_j", "switches_j"))
-            writer.writerow([row["path"], row["model"], row["gpus"], *energies])
-            del row["seed"]
-    with (out / "runs.csv").open("w", newline="") as file:
-        names = dict.fromkeys(name for row in rows for name in row)
-        writer = csv.DictWriter(file, [*names], restval="")
+    write_table(out / "mlcommons.csv", [row.pop("mlcommons") for row in rows])
+    for row in rows:
+        del row["seed"]
+    write_table(out / "runs.csv", rows)
+    print(f"runs: {len(rows)}; now: scalewatt register NAME --table {out / 'runs.csv'}")
+
+
+def write_table(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Write rows as CSV; what a cell cannot hold is JSON."""
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, [*dict.fromkeys(k for row in rows for k in row)], restval="")
         writer.writeheader()
         for row in rows:
-            cells = {k: json.dumps(v) if isinstance(v, dict) else v for k, v in row.items()}
-            writer.writerow(cells)
-    print(f"runs: {len(rows)}; now: scalewatt register NAME --table {out / 'runs.csv'}")
+            writer.writerow(
+                {k: json.dumps(v) if isinstance(v, dict) else v for k, v in row.items()}
+            )
 
 
 def main() -> None:
@@ -368,9 +470,14 @@ def main() -> None:
         help="GPUs that hold one copy of the model, where nothing in the submission says it",
     )
     parser.add_argument("--variant", help="sets these runs apart from another submission's")
+    parser.add_argument(
+        "--as-dc",
+        action="store_true",
+        help="multiply AC readings by the efficiency that their log states, as MLCommons' rule does",
+    )
     given = parser.parse_args()
     replicas = {benchmark: int(count) for benchmark, count in given.gpus_per_replica}
-    convert(given.submission, given.out, replicas, given.variant)
+    convert(given.submission, given.out, Options(replicas, given.variant, given.as_dc))
 
 
 if __name__ == "__main__":
