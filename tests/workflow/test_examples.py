@@ -15,6 +15,7 @@ from workspace import PROJECT, Workspace
 
 from scalewatt.campaign.load import load_campaign
 
+SCRIPTS = ("ddp", "huggingface")
 EXAMPLES = sorted(path.name for path in (PROJECT / "examples").iterdir() if path.is_dir())
 
 
@@ -55,7 +56,7 @@ def test_the_notebook_runs_from_its_first_to_its_last_cell(
     assert by_stage_kwh["train"] == pytest.approx(57 * 785 / 3.6e6, rel=0.02)
 
 
-@pytest.mark.parametrize(("example", "gpus"), [("ddp", [1, 2]), ("lightning", [1, 2, 4])])
+@pytest.mark.parametrize(("example", "gpus"), [("ddp", [1, 2]), ("huggingface", [1, 2]), ("lightning", [1, 2, 4])])
 def test_the_campaign_of_a_script_is_right(
     monkeypatch: pytest.MonkeyPatch, example: str, gpus: list[int]
 ) -> None:
@@ -67,13 +68,14 @@ def test_the_campaign_of_a_script_is_right(
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_the_commands_about_the_plain_script_train_and_measure(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_the_commands_about_a_script_train_and_measure(name: str, tmp_path: Path) -> None:
     workspace = Workspace.create(tmp_path / "project")
-    shutil.copytree(PROJECT / "examples" / "ddp", workspace.path / "examples" / "ddp")
-    for command in commands("examples/ddp/README.md"):
+    shutil.copytree(PROJECT / "examples" / name, workspace.path / "examples" / name)
+    for command in commands(f"examples/{name}/README.md"):
         printed = run(command, workspace.path)
     assert "2 done" in printed
-    results = workspace.path / "results" / "ddp-example"
+    results = workspace.path / "results" / f"{name}-example"
     rows = pq.read_table(results / "tables" / "table1.parquet").to_pylist()
     assert [row["gpus"] for row in rows] == [1, 2]
     provenance = next((results / "runs").glob("*-n002-*/1/provenance.json"))
