@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import subprocess
@@ -235,3 +236,63 @@ def test_replicas_of_real_runs_are_counted(real: pd.DataFrame) -> None:
     llama = real[real["model"] == "llama2_70b_lora"].groupby("gpus")[counts]
     assert llama.max().to_numpy().tolist() == llama.min().to_numpy().tolist()
     assert llama.max().to_numpy().tolist() == [[4, 8, 4, 4], [1, 8, 8, 1], [1, 64, 8, 1]]
+
+
+# --- two further submissions ----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def further(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    """The rows of the runs of rounds 4.1 and 5.0, each with the independent reading of it."""
+    folder = tmp_path_factory.mktemp("further")
+    expected = pd.read_csv(Path(str(REAL)) / "expected_v41_v50.csv")
+    rows = []
+    for submission in ("v4.1/Dell", "v5.0/Lenovo"):
+        of_submission = folder / submission
+        registered(Path(str(REAL)) / submission, of_submission)
+        converted_runs = pd.read_csv(of_submission / "converted" / "runs.csv")
+        rule = pd.read_csv(of_submission / "converted" / "mlcommons.csv")
+        starts = converted_runs["window"].map(lambda text: json.loads(text)["start_s"])
+        for path in sorted((of_submission / "results" / "mlperf" / "runs").glob("*/*")):
+            row = row_of(of_submission, path.parent.name, int(path.name))
+            start_s = json.loads((path / "provenance.json").read_text())["window"]["start_s"]
+            (at,) = starts.index[(starts - start_s).abs() < 1e-6]
+            system, benchmark, run = rule["run"][at].split("/")
+            keys = {"system": system, "benchmark": benchmark, "run": run}
+            (match,) = expected.loc[(expected[[*keys]] == pd.Series(keys)).all(axis=1)].index
+            both = expected.loc[match].add_prefix("expected_"), rule.loc[at].add_prefix("rule_")
+            rows.append({**row, **both[0], **both[1]})
+    return pd.DataFrame(rows)
+
+
+@needs_real
+def test_runs_of_two_further_rounds_agree_with_an_independent_reading(
+    further: pd.DataFrame,
+) -> None:
+    counts = further.groupby(["model", "gpus"]).size().to_dict()
+    eight = {"bert": 5, "llama2_70b_lora": 5, "ssd": 2, "stable_diffusion": 4}
+    assert counts == {
+        **{(model, 8): runs for model, runs in eight.items()},
+        ("llama2_70b_lora", 64): 5,
+    }
+    assert set(further["energy_scope"]) == {"node (AC)"}
+    off = further["energy_kwh"] * 3.6e6 / further["expected_node_window_j"] - 1
+    assert off.abs().max() < 1e-3
+    assert (further["runtime_s"] - further["expected_seconds"]).abs().max() < 1e-3
+    assert further["metric_last"].tolist() == pytest.approx(further["expected_metric"].tolist())
+
+
+@needs_real
+def test_a_switch_whose_clock_is_five_hours_behind_is_counted(further: pd.DataFrame) -> None:
+    dell = further[further["expected_switch_files"] > 0]
+    assert set(dell["rule_switches"]) == {"measured"}
+    watts = dell["rule_switches_kwh"] * 3.6e6 / dell["runtime_s"]
+    assert watts.between(670, 700).all()
+    assert further["rule_switches"].isna().sum() == len(further) - len(dell)
+
+
+@needs_real
+def test_replicas_of_the_further_runs_are_those_of_their_systems(further: pd.DataFrame) -> None:
+    llama = further[further["model"] == "llama2_70b_lora"].groupby("gpus")
+    counts = llama[["local_batch_size", "gpus_per_replica"]].max().to_numpy().tolist()
+    assert counts == [[1, 1], [1, 8]]

@@ -265,7 +265,7 @@ def _account(
         format=recording.format,
         hosts=sorted(stages["node"].unique()),
         runtime_s=sums.runtime_s,
-        scope="+".join(sums.scope) or None,
+        scope=sums.scope_name,
         coverage=sums.coverage,
         gpus=None if sums.scope == [NODE] else int(sums.kinds["devices"].get("gpu", 0)),
         origin=sums.origin,
@@ -382,7 +382,8 @@ def _devices(devices: pd.DataFrame) -> pd.DataFrame:
 
 def _energies_by(account: Account, frame: pd.DataFrame, name: str) -> pd.DataFrame:
     """Table of the energies in scope by stage or epoch; unknown if too short for its samples."""
-    scope = (account.scope or "").split("+")
+    totals = account.totals.set_index("device_kind")["in_scope"]
+    scope = [str(kind) for kind in totals[totals].index if kind != ALL]
     rows = frame[frame["device_kind"].isin(scope) & frame[name].notna()]
     if set(rows[name]) <= {UNATTRIBUTED}:
         return rows[:0]

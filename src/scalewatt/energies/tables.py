@@ -108,6 +108,10 @@ class Collected:
                 **{"segment": segment, "unrecorded_s": unrecorded_s, "recorded": recorded},
                 **{"sensors": len(kind.devices), "devices": kind.count if recorded else None},
                 "energy_origin": kind.origin,
+                "supply": " and ".join(
+                    sorted({*(device.row.supply for device in kind.devices)} - {""})
+                )
+                or None,
                 "seconds": intervals["end_s"].iloc[-1] - intervals["start_s"].iloc[0],
             }
         )
@@ -172,7 +176,8 @@ def tables(collected: Collected, configuration: str | None, repeat: int | None) 
     pieces = pieces.assign(**{k: pieces[v].where(pieces["known"]) for k, v in stated.items()})
 
     # The device kinds of nodes, by stage and epoch and by stage
-    of_part = [*PLACE, "devices", "unrecorded_s", "energy_origin", "covered", "absent", "period_s"]
+    of_part = [*PLACE, "devices", "unrecorded_s", "energy_origin", "supply", "covered", "absent"]
+    of_part.append("period_s")
     of_piece = [*of_part, "duration_s", "short_s", "short_epoch"]
     cells = _sums(pieces, ["order", "epoch", "stage"], _JOULES, of_piece)
     energy = _sums(cells, ["order", "stage"], ["duration_s", *_JOULES], [*of_part, "short_s"])
@@ -326,6 +331,10 @@ class EnergyTotals:
         self.scope = [kind for kind in DEVICE_KINDS if kind in covered] or metered
         """Device kinds that count: those that the nodes have a sensor or an estimate of; if there is
         nothing of a node's parts, the whole nodes by their own meters."""
+        supplies = self.rows.loc[self.rows["device_kind"] == NODE, "supply"].dropna().unique()
+        supply = f" ({' and '.join(supplies)})" if self.scope == [NODE] and len(supplies) else ""
+        self.scope_name = "+".join(self.scope) + supply or None
+        """Name of the scope, such as gpu+cpu or node (AC)."""
         self.in_scope = self.rows[self.rows["device_kind"].isin(self.scope)]
         """Rows of the device kinds that count."""
         self.kinds = self._kinds()

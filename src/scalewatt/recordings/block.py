@@ -25,6 +25,7 @@ SENSOR = {
     "uuid": "",
     "device": "",  # its name, such as "NVIDIA GH200 480GB"
     "origin": "measured",  # or estimated, simulated
+    "supply": "",  # side of a node's power supply that its meter reads: AC or DC
     "factor": np.nan,  # an estimate lies within × or ÷ this
     "samples": "",  # of a power: instantaneous or moving_mean (over the last second)
     "totals": False,  # a counter that begins at 0 J with each of some windows, and ends with their energy

@@ -94,6 +94,8 @@ class Sensor(Labels):
     """The device's own power limit in W."""
     origin: NotRequired[Literal["measured", "estimated"]]
     """measured (default) or estimated."""
+    supply: NotRequired[Literal["AC", "DC"]]
+    """Of a node: the side of its power supply that the meter reads; AC and DC are not one scope."""
     samples: NotRequired[Literal["instantaneous", "moving_mean"]]
     """For power: instantaneous, or moving_mean over the last second."""
     name: NotRequired[Text]

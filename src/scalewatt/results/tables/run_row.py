@@ -115,7 +115,7 @@ def runs_of(rows: Iterable[Row], facility: Facility, idle: Path | None = None) -
     joules = {kind: runs[f"{kind}_j"] for kind in DEVICE_KINDS}
     scopes = "+" + runs["energy_scope"].fillna("") + "+"
     in_scope = {kind: scopes.str.contains(f"+{kind}+", regex=False) for kind in DEVICE_KINDS}
-    by_node = runs["energy_scope"].fillna("") == NODE
+    by_node = runs["energy_scope"].fillna("").str.startswith(NODE)
     total_j = total_in_scope(joules, in_scope).where(~by_node, runs["node_j"])
 
     # The idle baseline of each kind, and what was used above it.
@@ -258,6 +258,6 @@ def _energies(energy: EnergyTotals) -> Row:
         "node_j": energy.joules(NODE),
         "stage_data_j": known_sum(staged),
         "energy_origin": energy.origin,
-        "energy_scope": "+".join(energy.scope) or None,
+        "energy_scope": energy.scope_name,
         "coverage": energy.coverage,
     }
