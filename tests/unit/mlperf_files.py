@@ -17,13 +17,21 @@ def line(time_s: float, key: str, value: Any = None, rank: str = "", **metadata:
     return f"{rank}:::MLLOG {json.dumps({**event, 'key': key, 'value': value, 'metadata': metadata})}\n"
 
 
-def power_log(power: Power, start_s: float, end_s: float, period_s: float = 2.0) -> str:
-    """Return a node's log with a reading each period."""
+def power_log(
+    power: Power,
+    start_s: float,
+    end_s: float,
+    period_s: float = 2.0,
+    side: str | None = None,
+    efficiency: float | None = None,
+) -> str:
+    """Return a node's log with a reading each period; `side` (AC, DC) and efficiency stand at its head."""
     count = round((end_s - start_s) / period_s)
     times = [start_s + period_s * i for i in range(count + 1)]
     readings = [line(t, "power_reading", power(t - START_S)) for t in times]
     marks = line(start_s, "power_measurement_start"), line(end_s, "power_measurement_stop")
-    return "".join([marks[0], *readings, marks[1]])
+    head = line(start_s, "conversion_eff", efficiency, measurement_type=side) if side else ""
+    return "".join([marks[0], head, *readings, marks[1]])
 
 
 def result_log(

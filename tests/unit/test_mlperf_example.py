@@ -178,6 +178,68 @@ def test_damaged_lines_and_readings_are_counted_or_unknown(tmp_path: Path, submi
     assert row["energy_kwh"] * 3.6e6 == pytest.approx(5000 * 200, rel=0.02)
 
 
+def ac_log(level_w: float, begin_s: float = START_S - 60, end_s: float = START_S + 260) -> str:
+    return power_log(lambda t: level_w + t % 4, begin_s, end_s, side="AC", efficiency=0.95)
+
+
+@pytest.mark.parametrize(
+    ("options", "scope", "factor"), [([], "node (AC)", 1.0), (["--as-dc"], "node (DC)", 0.95)]
+)
+def test_the_side_of_the_power_supply_is_part_of_the_scope(
+    tmp_path: Path, submitter: Path, options: list[str], scope: str, factor: float
+) -> None:
+    write_run(submitter, "one", "1", {"node_1": ac_log(5000)})
+    registered(submitter, tmp_path, *options)
+    row = row_of(tmp_path, ONE)
+    assert row["energy_scope"] == scope
+    assert row["energy_kwh"] * 3.6e6 == pytest.approx(factor * 5001 * 200, rel=1e-3)
+    (rule,) = pd.read_csv(tmp_path / "converted" / "mlcommons.csv").to_dict("records")
+    assert rule["conversion_efficiency"] == 0.95
+    assert rule["rule_kwh"] * 3.6e6 == pytest.approx(0.95 * 5001 * 200, rel=1e-3)
+
+
+def test_a_folder_that_names_the_side_says_it_where_the_logs_do_not(tmp_path: Path) -> None:
+    submission = tmp_path / "a-lab-dc-power"
+    write_system(submission, "one", 1)
+    write_run(submission, "one", "1", {"node_1": whole_log(wave(5000))})
+    registered(submission, tmp_path)
+    assert row_of(tmp_path, ONE)["energy_scope"] == "node (DC)"
+
+
+def test_a_run_whose_nodes_are_read_on_two_sides_is_left_out(
+    tmp_path: Path, submitter: Path
+) -> None:
+    write_run(submitter, "one", "1", {"node_1": ac_log(5000)})
+    write_run(submitter, "two", "1", {"node_0": ac_log(5000), "node_1": whole_log(wave(5000))})
+    assert "unlike measurement types" in converted(submitter, tmp_path)
+
+
+@pytest.mark.parametrize("hours", [-5, 2])
+def test_a_clock_that_is_whole_hours_off_is_corrected_and_named(
+    tmp_path: Path, submitter: Path, hours: int
+) -> None:
+    off = [START_S + 3600 * hours + margin_s for margin_s in (-16, 202)]
+    run = write_run(submitter, "one", "1", {"node_1": ac_log(5000, *off)})
+    switch = run.parent / "power" / "result_1" / "sw_0.txt"
+    switch.write_text(ac_log(700, *off))
+    printed = registered(submitter, tmp_path)
+    assert f"node_1.txt: its clock is {hours:+d} h off, which is corrected" in printed
+    assert row_of(tmp_path, ONE)["energy_kwh"] * 3.6e6 == pytest.approx(5001 * 200, rel=1e-3)
+    (rule,) = pd.read_csv(tmp_path / "converted" / "mlcommons.csv").to_dict("records")
+    assert rule["switches"] == "measured"
+    assert rule["switches_kwh"] * 3.6e6 == pytest.approx(701 * 200, rel=1e-3)
+
+
+def test_a_log_of_another_time_is_left_out_and_named(tmp_path: Path, submitter: Path) -> None:
+    run = write_run(submitter, "one", "1", {"node_1": ac_log(5000)})
+    switch = run.parent / "power" / "result_1" / "sw_0.txt"
+    switch.write_text(ac_log(700, START_S + 2000, START_S + 2100))
+    printed = registered(submitter, tmp_path)
+    assert "sw_0.txt: its readings are not of the run's time" in printed
+    (rule,) = pd.read_csv(tmp_path / "converted" / "mlcommons.csv").to_dict("records")
+    assert math.isnan(rule["switches_kwh"])
+
+
 # --- the real ones --------------------------------------------------------------------------------
 
 
