@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -34,8 +33,6 @@ _OTHER_WAYS = ("jax", "tensorflow", "horovod", "mpi4py", "paddle")
 """Modules by which ranks may train together without torch.distributed, though torch is loaded as well."""
 EVENTS_FILE, HISTORY_FILE = "script-events.jsonl", "script-history.jsonl"
 _LOOK_S = 0.5
-POLL_S, MOST_UPDATES = 1.0, 100
-"""How often the ranks ask each other whether to stop: after this time or so many updates."""
 
 _asked = False
 _next_look_s: float | None = None
@@ -112,30 +109,6 @@ def stop_requested() -> bool:
         if os.path.exists(path):
             note_request()
     return _asked
-
-
-class StopPoll:
-    """Agreement of all ranks to stop after the same update."""
-
-    def __init__(self) -> None:
-        self._every = self._left = 1
-        self._polled_s = time.monotonic()
-
-    def is_asked(self, largest: Callable[[list[float]], list[float]]) -> bool:
-        """Tell after an update whether any rank was asked to stop; all ranks poll after the same updates.
-
-        `largest` takes the largest of each number over all ranks.
-        """
-        self._left -= 1
-        if self._left > 0:
-            return False
-        update_s = (time.monotonic() - self._polled_s) / self._every
-        asked, update_s = largest([float(stop_requested()), update_s])
-        self._every = self._left = int(min(max(POLL_S / max(update_s, 1e-6), 1), MOST_UPDATES))
-        self._polled_s = time.monotonic()
-        if asked:
-            note_request()
-        return bool(asked)
 
 
 def note_request(*_: object) -> None:

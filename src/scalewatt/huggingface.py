@@ -14,12 +14,21 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.common.exit_codes import ExitCode
-from scalewatt.events import STOP_VARIABLE, WORK_VARIABLE, StopPoll, report, stage, stop_requested
+from scalewatt.events import (
+    STOP_VARIABLE,
+    WORK_VARIABLE,
+    note_request,
+    report,
+    stage,
+    stop_requested,
+)
 
 stop_requested()  # before the imports that take seconds
 
 import torch  # noqa: E402
 from transformers import TrainerCallback  # noqa: E402
+
+from scalewatt.training.agreement import Agreement  # noqa: E402
 
 
 def last_checkpoint() -> str | None:
@@ -60,7 +69,7 @@ class ScalewattCallback(TrainerCallback):
         self._train_s: float | None = 0.0
         self._losses: list[tuple[int, float]] = []
         """Updates, and their mean loss, of each log of the epoch."""
-        self._poll = StopPoll()
+        self._agreement: Agreement | None = None
         self._is_stopping = False
 
     # --- stages ---------------------------------------------------------------------------------------
@@ -102,11 +111,10 @@ class ScalewattCallback(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Ask for a checkpoint if any rank was asked to stop; an epoch's last update is reported first."""
         is_last = state.epoch == self._epoch + 1 or state.global_step >= state.max_steps
-        if (
-            STOP_VARIABLE in os.environ
-            and not is_last
-            and self._poll.is_asked(_largest(args.device))
-        ):
+        self._agreement = self._agreement or Agreement(args.device)
+        is_asked = STOP_VARIABLE in os.environ and any(self._agreement.reached(stop_requested()))
+        if is_asked and not is_last:
+            note_request()
             self._is_stopping = control.should_save = control.should_training_stop = True
             control.should_evaluate = False
         self._enter_next(args, control)
@@ -168,15 +176,3 @@ class ScalewattCallback(TrainerCallback):
             total = sum(count * loss for count, loss in self._losses)
             loss = total / updates if updates else None
             report(**self._row, train_loss=loss, train_s=self._train_s)
-
-
-def _largest(device: torch.device) -> Any:
-    """Function that takes the largest of each number over all ranks."""
-
-    def largest(numbers: list[float]) -> list[float]:
-        values = torch.tensor(numbers, device=device)
-        if torch.distributed.is_initialized():
-            torch.distributed.all_reduce(values, torch.distributed.ReduceOp.MAX)
-        return list(values.tolist())
-
-    return largest

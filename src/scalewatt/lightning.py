@@ -17,7 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.common.exit_codes import ExitCode
-from scalewatt.events import STOP_VARIABLE, note_request, report, stage, stop_requested
+from scalewatt.events import (
+    STOP_VARIABLE,
+    WORK_VARIABLE,
+    note_request,
+    report,
+    stage,
+    stop_requested,
+)
 
 stop_requested()  # before the imports that take seconds
 
@@ -28,7 +35,6 @@ from scalewatt.training.agreement import Agreement  # noqa: E402
 PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 _INSTALLED = [name for name in PACKAGES if find_spec(name.partition(".")[0])] or PACKAGES[:1]
 _CALLBACKS = [importlib.import_module(name).Callback for name in _INSTALLED]
-WORK_VARIABLE = "SCALEWATT_WORK"
 CHECKPOINT = "stopped.ckpt"
 """In the folder that SCALEWATT_WORK names: where a run that was asked to stop goes on."""
 

@@ -52,7 +52,7 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv(events.SEGMENT_VARIABLE, "0")
     monkeypatch.setenv(events.STOP_VARIABLE, str(tmp_path / "stop"))
     monkeypatch.setenv(events.WORK_VARIABLE, str(tmp_path / "script"))
-    monkeypatch.setattr(events, "POLL_S", 0.0)  # at every update
+    monkeypatch.setattr("scalewatt.training.agreement.Agreement.EVERY_S", 0.0)  # at every update
     monkeypatch.setattr(events, "_asked", False)
     monkeypatch.setattr(events, "_next_look_s", None)
     before = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM)}

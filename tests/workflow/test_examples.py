@@ -56,7 +56,9 @@ def test_the_notebook_runs_from_its_first_to_its_last_cell(
     assert by_stage_kwh["train"] == pytest.approx(57 * 785 / 3.6e6, rel=0.02)
 
 
-@pytest.mark.parametrize(("example", "gpus"), [("ddp", [1, 2]), ("huggingface", [1, 2]), ("lightning", [1, 2, 4])])
+@pytest.mark.parametrize(
+    ("example", "gpus"), [("ddp", [1, 2]), ("huggingface", [1, 2]), ("lightning", [1, 2, 4])]
+)
 def test_the_campaign_of_a_script_is_right(
     monkeypatch: pytest.MonkeyPatch, example: str, gpus: list[int]
 ) -> None:
