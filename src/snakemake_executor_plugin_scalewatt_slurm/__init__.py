@@ -26,7 +26,7 @@ from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 
 from scalewatt.slurm.job_queue import queued_jobs
-from scalewatt.slurm.slurm_commands import NoAnswerError, ended_states, may_pass, users_variables
+from scalewatt.slurm.slurm_commands import USERS_VARIABLES, NoAnswerError, ended_states, may_pass
 
 try:
     import snakemake_executor_plugin_slurm as slurm
@@ -59,7 +59,8 @@ class Executor(slurm.Executor):
                 "the executor scalewatt-slurm needs snakemake-executor-plugin-slurm: "
                 "pip install 'scalewatt[workflow]'"
             )
-        for name in users_variables(os.environ):  # the parent would ask with them
+        for name in [name for name in os.environ if name.startswith(USERS_VARIABLES)]:
+            # The parent would ask with them
             del os.environ[name]
         self._live: dict[str, SubmittedJobInfo] = {}
         self._offers: Counter[JobExecutorInterface] = Counter()

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 
 TIMEOUT_S = 10.0
-_USERS_VARIABLES = ("SQUEUE_", "SACCT_", "SINFO_", "SLURM_TIME_FORMAT")
+USERS_VARIABLES = ("SQUEUE_", "SACCT_", "SINFO_", "SLURM_TIME_FORMAT")
 """Beginnings of variables by which a user selects and formats what Slurm's commands print for people."""
 UNREACHABLE = re.compile(
     r"(?i)timed out|gave no answer|unable to contact|temporarily un|connection refused|zero bytes"
@@ -38,7 +38,7 @@ def ask(*command: str, timeout_s: float = TIMEOUT_S) -> list[str]:
     if shutil.which(command[0]) is None:
         raise NoAnswerError(f"{command[0]} is not found")
     # Without what a user sets for what Slurm's commands print for people
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(_USERS_VARIABLES)}
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(USERS_VARIABLES)}
     try:
         done = subprocess.run(
             command,
