@@ -238,6 +238,15 @@ def test_the_cheapest_n_that_meets_a_deadline_is_recommended() -> None:
     assert "in 24 h" in plan.attrs["notes"][0]
 
 
+def test_where_the_median_meets_it_barely_being_sure_takes_more() -> None:
+    assert cheapest(within(points(paper_plan(), LBS1)[32]["runtime_h"] * 1.01), LBS1) == [64]
+
+
+def test_of_a_dataset_that_grows_no_n_is_recommended() -> None:
+    rows = points(paper_plan(), "resnet50-scaled-lbs256").values()
+    assert {row["cheapest"] for row in rows} == {None}
+
+
 def test_cheapest_is_not_always_smallest() -> None:
     # On one GPU a node's other parts draw power for longer: 39 kWh, against 26 on four.
     assert cheapest(within(100), "resnet50-full-lbs256") == [4]
@@ -324,4 +333,3 @@ def test_a_plan_is_in_the_report_before_any_run(tmp_path: Path) -> None:
     assert "Totals of unequal scope are not comparable." in page
     assert SENTENCE in page
     assert "Predicted by the scaling model" in page
-    assert "snakemake --profile profiles/horeka" in page

@@ -164,6 +164,9 @@ def software_rows(results: Results) -> pd.DataFrame:
     rows: list[tuple[str, str, str]] = []
     for record in results.provenance.values():
         rows += software_of(record)
+        lock = record.get("lock")
+        packages = "not recorded" if not lock else "differ" if lock["differences"] else "as locked"
+        rows.append(("the run", "packages", packages))
         rows.append(
             ("the run", "checkout that published it", checkouts[record.get("commit_clean")])
         )
