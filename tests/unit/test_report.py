@@ -413,7 +413,9 @@ def test_provenance_counts_what_runs_were_made_with(sound: Path, tmp_path: Path)
     states = {"not recorded": "16", "as locked": "1", "differ": "2"}
     assert {value: software["the run", "packages", value] for value in states} == states
     states = {"not recorded": "17", "clean": "1", "with changed files": "1"}
-    assert {value: software["the run", "checkout that published it", value] for value in states} == states
+    assert {
+        value: software["the run", "checkout that published it", value] for value in states
+    } == states
 
 
 # --- nothing there, and much there ----------------------------------------------------------------
