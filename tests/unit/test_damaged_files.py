@@ -125,7 +125,8 @@ ENERGIES = [
     {
         **dict.fromkeys(ENERGY_SCHEMA.names, 1.0),
         **{"configuration": "c", "repeat": 1, "segment": 0, "node": "n1", "device_kind": kind},
-        **{"devices": 2, "stage": "train", "energy_origin": "measured", "short": False},
+        **{"devices": 2, "stage": "train", "energy_origin": "measured", "supply": None},
+        "short": False,
     }
     for kind in ("gpu", "cpu")
 ]
