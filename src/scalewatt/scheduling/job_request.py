@@ -18,6 +18,8 @@ STARTUP_MIN = 15
 ROUNDING_MIN = 10
 TRAINING_RETRIES = 50
 """How often a run's job is submitted again at most, if `reason_to_end` does not end it before."""
+NICE_PER_REPEAT = 100
+"""Each repeat waits behind the one before it, in Slurm's queue too."""
 
 UpperS = Callable[[RunSpec], float | None]
 """Upper bound of a run's time in s by the scaling model; None if unknown."""
@@ -41,6 +43,7 @@ def training_request(
     options = [
         # Without "B:", so that it reaches the ranks and not only the batch shell.
         f"--signal=USR1@{cluster.stop_warning_s}",
+        *([f"--nice={NICE_PER_REPEAT * (spec.repeat - 1)}"] if spec.repeat > 1 else []),
         # A lost node's job is submitted again: Slurm itself would start it a second time.
         "--requeue" if cluster.requeue else "--no-requeue",
         "--open-mode=append",

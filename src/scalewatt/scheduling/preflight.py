@@ -140,8 +140,9 @@ def misfits(jobs: Jobs) -> tuple[list[str], list[str]]:
 
 
 def _options(resources: Mapping[str, Any]) -> list[str]:
-    """Options of sbatch in a job's resources, without its time."""
+    """Options of sbatch in a job's resources, without its time and its place in the queue."""
     sizes = [f"{option}={resources[key]}" for key, option in _OPTIONS.items() if resources.get(key)]
     cpus = resources.get("cpus_per_task") or resources.get("_cores") or 1
     extra = shlex.split(str(resources.get("slurm_extra") or ""))
+    extra = [word for word in extra if not word.startswith("--nice=")]
     return [*sizes, f"--cpus-per-task={cpus}", *extra]
