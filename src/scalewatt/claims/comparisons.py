@@ -436,7 +436,7 @@ def _groups(evidence: Evidence, *names: str) -> list[Group]:
     estimated, which do not count.
     """
     points = evidence.points.dropna(subset=[f"{name}_mean" for name in names])
-    nodes = points["device"].map(evidence.gpus_per_node).astype("float64")
+    nodes = evidence.node_sizes(points)
     points = points[~points["is_probe"].astype(bool) & (points["gpus"] >= nodes)]
     sensed = points[points["energy_origin"] != "estimated"]
     if sensed.empty:

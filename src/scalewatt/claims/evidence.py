@@ -294,6 +294,10 @@ class Evidence:
             return [self.line(model, phase, device, mode)]
         return [self.line(model, phase, other, mode) for other in others]
 
+    def node_sizes(self, rows: pd.DataFrame) -> pd.Series:
+        """GPUs of a node of each row's device, float64 even without rows."""
+        return rows["device"].map(self.gpus_per_node).astype("float64")
+
     def gpus_per_node(self, device: str) -> int:
         """GPUs of a node: the paper's on its devices, else the most that one node held."""
         if device in PAPER_DEVICES:

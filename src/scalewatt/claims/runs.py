@@ -93,7 +93,7 @@ def nodes(evidence: Evidence, check: Check) -> Outcome:
 def whole_node(evidence: Evidence, check: Check) -> Outcome:
     """Check whether runs on a part of a node count all its sockets: as many as runs that hold the whole."""
     every = evidence.runs
-    held = every["device"].map(evidence.gpus_per_node).astype("float64")
+    held = evidence.node_sizes(every)
     runs = every[(every["model"] == check.model) & (every["gpus"] < held)]
     if runs.empty:
         raise NotTestable("No finished run of ResNet50 on fewer GPUs than a node has.")
