@@ -89,6 +89,11 @@ def report(
     _append(HISTORY_FILE, {**row, "not_finite": not_finite, "joined": _joined})
 
 
+def is_in_run() -> bool:
+    """Tell whether this process is a rank of a run."""
+    return STOP_VARIABLE in os.environ
+
+
 def stop_requested() -> bool:
     """Tell whether this run is to stop: write a checkpoint to SCALEWATT_WORK and exit with 75.
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from scalewatt.common.exit_codes import ExitCode
 from scalewatt.events import (
-    STOP_VARIABLE,
     WORK_VARIABLE,
+    is_in_run,
     note_request,
     report,
     stage,
@@ -29,6 +29,7 @@ import torch  # noqa: E402
 from transformers import TrainerCallback  # noqa: E402
 
 from scalewatt.training.agreement import Agreement  # noqa: E402
+from scalewatt.training.device import synchronize  # noqa: E402
 
 
 def last_checkpoint() -> str | None:
@@ -78,8 +79,7 @@ class ScalewattCallback(TrainerCallback):
         """Begin a stage, once the GPU has done what belongs to the one before."""
         if (name, epoch) == self._stage:
             return
-        if args.device.type == "cuda":
-            torch.cuda.synchronize(args.device)
+        synchronize(args.device)
         now_s = time.monotonic()
         if self._stage[0] == "train" and self._train_s is not None:
             self._train_s += now_s - self._stage_start_s
@@ -112,7 +112,7 @@ class ScalewattCallback(TrainerCallback):
         """Ask for a checkpoint if any rank was asked to stop; an epoch's last update is reported first."""
         is_last = state.epoch == self._epoch + 1 or state.global_step >= state.max_steps
         self._agreement = self._agreement or Agreement(args.device)
-        is_asked = STOP_VARIABLE in os.environ and any(self._agreement.reached(stop_requested()))
+        is_asked = is_in_run() and any(self._agreement.reached(stop_requested()))
         if is_asked and not is_last:
             note_request()
             self._is_stopping = control.should_save = control.should_training_stop = True
@@ -171,7 +171,7 @@ class ScalewattCallback(TrainerCallback):
 
     def _report_again(self) -> None:
         """Report an epoch that has ended; the last report counts."""
-        if "epoch" in self._row and STOP_VARIABLE in os.environ:
+        if "epoch" in self._row and is_in_run():
             updates = sum(count for count, _ in self._losses)
             total = sum(count * loss for count, loss in self._losses)
             loss = total / updates if updates else None

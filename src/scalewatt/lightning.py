@@ -18,8 +18,8 @@ from typing import Any
 
 from scalewatt.common.exit_codes import ExitCode
 from scalewatt.events import (
-    STOP_VARIABLE,
     WORK_VARIABLE,
+    is_in_run,
     note_request,
     report,
     stage,
@@ -31,6 +31,7 @@ stop_requested()  # before the imports that take seconds
 import torch  # noqa: E402
 
 from scalewatt.training.agreement import Agreement  # noqa: E402
+from scalewatt.training.device import synchronize  # noqa: E402
 
 PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 _INSTALLED = [name for name in PACKAGES if find_spec(name.partition(".")[0])] or PACKAGES[:1]
@@ -110,7 +111,7 @@ class ScalewattCallback(*_CALLBACKS):  # type: ignore[misc]  # a Trainer takes i
 
     def on_sanity_check_start(self, trainer: Any, pl_module: Any) -> None:
         """Take TERM back: the Trainer's handler waits for ranks that may be elsewhere, and exits with 0."""
-        if _is_in_run():
+        if is_in_run():
             signal.signal(signal.SIGTERM, self._on_term)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
@@ -135,7 +136,7 @@ class ScalewattCallback(*_CALLBACKS):  # type: ignore[misc]  # a Trainer takes i
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin a validation; the sanity check belongs to `startup`."""
         if not trainer.sanity_checking:
-            _synchronize(trainer)
+            synchronize(trainer.strategy.root_device)
             self._enter("validate", trainer)
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Any) -> None:
@@ -164,7 +165,7 @@ class ScalewattCallback(*_CALLBACKS):  # type: ignore[misc]  # a Trainer takes i
         self._row["updates"] += 1
         # After an epoch's last batch its results would be lost.
         is_last = trainer.is_last_batch or trainer.global_step >= trainer.max_steps >= 0
-        if _is_in_run() and not is_last and any(self._agreement.reached(stop_requested())):
+        if is_in_run() and not is_last and any(self._agreement.reached(stop_requested())):
             note_request()
             trainer.save_checkpoint(Path(os.environ[WORK_VARIABLE], CHECKPOINT))
             trainer.strategy.barrier("scalewatt stops")
@@ -180,8 +181,8 @@ class ScalewattCallback(*_CALLBACKS):  # type: ignore[misc]  # a Trainer takes i
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Report the epoch."""
-        if _is_in_run():
-            _synchronize(trainer)
+        if is_in_run():
+            synchronize(trainer.strategy.root_device)
             self._add_train_time()
             self.on_validation_end(trainer, pl_module)
             samples = _samples_of_all_ranks(trainer, self._row["samples"])
@@ -189,12 +190,8 @@ class ScalewattCallback(*_CALLBACKS):  # type: ignore[misc]  # a Trainer takes i
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Let a process that TERM ended fail: Lightning would end it as if it had finished."""
-        if _is_in_run() and type(exception).__name__ == "SIGTERMException":
+        if is_in_run() and type(exception).__name__ == "SIGTERMException":
             exception.code = 128 + signal.SIGTERM  # type: ignore[attr-defined]
-
-
-def _is_in_run() -> bool:
-    return STOP_VARIABLE in os.environ
 
 
 def _batch_size(batch: Any) -> float:
@@ -214,9 +211,3 @@ def _samples_of_all_ranks(trainer: Any, samples: float) -> int | None:
     # Ranks that share one copy of the model have the same samples.
     copies = (getattr(strategy, "distributed_sampler_kwargs", None) or {}).get("num_replicas", 1)
     return None if math.isnan(mean) else round(mean * copies)
-
-
-def _synchronize(trainer: Any) -> None:
-    """Wait for the GPU, so that its time counts to the stage that gave it the work."""
-    if trainer.strategy.root_device.type == "cuda":
-        torch.cuda.synchronize(trainer.strategy.root_device)

@@ -7,6 +7,8 @@ import time
 import torch
 import torch.distributed as dist
 
+from scalewatt.training.device import synchronize
+
 
 class Agreement:
     """Agrees about twice a second on what any rank wishes.
@@ -26,8 +28,7 @@ class Agreement:
         self._batches += 1
         if self._batches < self._next:
             return [False for _ in wishes]
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)  # to know how long the batches took
+        synchronize(self._device)  # to know how long the batches took
         seconds = time.monotonic() - self._since_s
         values = torch.tensor([*wishes, seconds], dtype=torch.float32, device=self._device)
         if dist.is_initialized():  # a process alone has nobody to ask
