@@ -103,7 +103,7 @@ def value(events: list[Event], key: str) -> Any:
 
 
 class PowerLog(NamedTuple):
-    """The power log of a node or a switch, on the run's clock."""
+    """The power log of a node or a switch."""
 
     times_s: list[float]
     watts: list[float | None]
@@ -115,15 +115,9 @@ class PowerLog(NamedTuple):
     rule_w: float
     """Mean power of the whole log by MLCommons' result_summarizer: each reading since the one before."""
 
-    @property
-    def converted_w(self) -> list[float | None]:
-        """The readings as the rule converts AC to DC."""
-        return [None if w is None else w * (self.efficiency or 1.0) for w in self.watts]
 
-
-def read_power(path: Path, start_s: float, stop_s: float) -> PowerLog:
-    """Read a power log. Raises Unusable without readings, or if its clock cannot be that of the run."""
-    events = read_log(path)
+def power_log(path: Path, events: list[Event]) -> PowerLog:
+    """Make a power log of the events in its file. Raises Unusable without readings."""
     readings = [event for event in events if event.key == READING]
     if not readings:
         raise Unusable(f"{path}: holds no {READING}")
@@ -142,14 +136,17 @@ def read_power(path: Path, start_s: float, stop_s: float) -> PowerLog:
     span_s = sum(spans_s)
     total_j = sum((w or 0.0) * span for w, span in zip(watts, spans_s, strict=True))
     rule_w = total_j / span_s * (efficiency or 1.0) if span_s > 0 else 0.0
-    # A clock in another time zone.
-    hours = hours_behind(times_s, start_s, stop_s)
+    return PowerLog(times_s, watts, supply, efficiency, rule_w)
+
+
+def on_runs_clock(log: PowerLog, path: Path, start_s: float, stop_s: float) -> PowerLog:
+    """Correct a clock in another time zone. Raises Unusable if it cannot be that of the run."""
+    hours = hours_behind(log.times_s, start_s, stop_s)
     if hours is None:
         raise Unusable(f"{path}: its readings are not of the run's time, nor whole hours off")
     if hours:
         print(f"note: {path}: its clock is {-hours:+d} h off, which is corrected")
-    shifted_s = [time_s + hours * HOUR_S for time_s in times_s]
-    return PowerLog(shifted_s, watts, supply, efficiency, rule_w)
+    return log._replace(times_s=[time_s + hours * HOUR_S for time_s in log.times_s])
 
 
 def known_w(event: Event) -> float | None:
@@ -203,7 +200,8 @@ def switches(folder: Path, start_s: float, stop_s: float) -> tuple[float | None,
             estimates_w.setdefault(switch, known_w(event) or 0.0)
         if not constants:
             try:
-                measured_j.append(energy_j(read_power(path, start_s, stop_s), start_s, stop_s))
+                log = on_runs_clock(power_log(path, events), path, start_s, stop_s)
+                measured_j.append(energy_j(log, start_s, stop_s))
             except Unusable as error:
                 print(f"note: {error}; this switch is left out")
     estimated_j = sum(estimates_w.values()) * (stop_s - start_s)
@@ -212,12 +210,14 @@ def switches(folder: Path, start_s: float, stop_s: float) -> tuple[float | None,
 
 
 def write_power(log: PowerLog, target: Path, as_dc: bool) -> None:
-    """Write a node's readings as CSV."""
+    """Write a node's readings as CSV, perhaps as the rule converts AC to DC."""
+    factor = log.efficiency or 1.0 if as_dc else 1.0
+    watts = (None if w is None else w * factor for w in log.watts)
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["time_s", READING])
-        writer.writerows(zip(log.times_s, log.converted_w if as_dc else log.watts, strict=True))
+        writer.writerows(zip(log.times_s, watts, strict=True))
 
 
 def columns_of(supply: str | None) -> dict[str, Any]:
@@ -337,7 +337,10 @@ def converted(submission: Path, result: Path, out: Path, options: Options) -> di
     files = sorted(power.glob("node_*.txt"))
     if not files:
         raise Unusable(f"{power}: holds no power log of a node")
-    logs = [read_power(file, start.time_s, stop.time_s) for file in files]
+    logs = [
+        on_runs_clock(power_log(file, read_log(file)), file, start.time_s, stop.time_s)
+        for file in files
+    ]
     supply, efficiency = supply_of(logs, submission, options.as_dc)
     for file, node in zip(files, logs, strict=True):
         write_power(node, out / where / f"{file.stem}.csv", options.as_dc)
@@ -346,14 +349,17 @@ def converted(submission: Path, result: Path, out: Path, options: Options) -> di
         writer.writerow(["stage", "epoch", "start_s", "end_s"])
         writer.writerows(stages(log, start.time_s, stop.time_s))
     columns = f"columns-{supply.lower()}.yaml" if supply else "columns.yaml"
-    (out / columns).write_text(yaml.safe_dump(columns_of(supply)))
     row |= {"path": str(where), "columns": columns, "events": f"{where}.stages.csv"}
     # What MLCommons' rule makes of it.
     switches_j, known_by = switches(power, start.time_s, stop.time_s)
     rule_j = (stop.time_s - start.time_s) * sum(node.rule_w for node in logs)
     by_rule = {
-        **{"run": row["path"], "model": model, "gpus": row["gpus"], "supply": supply},
-        **{"conversion_efficiency": efficiency, "rule_kwh": rule_j / J_PER_KWH},
+        "run": row["path"],
+        "model": model,
+        "gpus": row["gpus"],
+        "supply": supply,
+        "conversion_efficiency": efficiency,
+        "rule_kwh": rule_j / J_PER_KWH,
         "switches_kwh": None if switches_j is None else switches_j / J_PER_KWH,
         "switches": known_by,
     }
@@ -438,7 +444,12 @@ def convert(submission: Path, out: Path, options: Options) -> None:
     if not rows:
         raise SystemExit(f"{submission}: no run is converted; the lines above say why")
     put_on_lines(rows)
-    write_table(out / "mlcommons.csv", [row.pop("mlcommons") for row in rows])
+    by_rule = [row.pop("mlcommons") for row in rows]
+    for columns, supply in {
+        (row["columns"], rule["supply"]) for row, rule in zip(rows, by_rule, strict=True)
+    }:
+        (out / columns).write_text(yaml.safe_dump(columns_of(supply)))
+    write_table(out / "mlcommons.csv", by_rule)
     for row in rows:
         del row["seed"]
     write_table(out / "runs.csv", rows)

@@ -140,7 +140,7 @@ def _readable(path: Path, columns: Path | None, name: str) -> tuple[Path, Path |
         return path, columns
     converter, folder = _converter(), Path(tempfile.mkdtemp(dir=_scratch().name))
     for log in [path] if path.is_file() else sorted(path.glob("*.txt")):
-        readings = converter.read_power(log, 0.0, 1e12)  # of a run that is longer than any log
+        readings = converter.power_log(log, converter.read_log(log))
         converter.write_power(readings, folder / f"{log.stem}.csv", as_dc=False)
     columns = folder.with_suffix(".yaml")
     columns.write_text(yaml.safe_dump(converter.columns_of(None)))
