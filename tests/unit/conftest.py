@@ -1,12 +1,17 @@
-"""What several tests share: ImageNet in small, and a small campaign without Slurm."""
+"""What several tests share: ImageNet in small, a small campaign without Slurm, a script's run."""
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from imagenet_files import Official
+from script_marks import forget
 from status_files import Made
+
+from scalewatt import events
 
 
 @pytest.fixture(scope="module")
@@ -34,3 +39,18 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
     programs.mkdir()
     monkeypatch.setenv("PATH", str(programs))
     return Made.create(tmp_path)
+
+
+@pytest.fixture
+def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of rank 0 of a run's first segment; handlers of signals are put back."""
+    monkeypatch.setenv(events.FOLDER_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(events.SEGMENT_VARIABLE, "0")
+    monkeypatch.setenv(events.STOP_VARIABLE, str(tmp_path / "stop"))
+    (tmp_path / "script").mkdir()
+    monkeypatch.setenv(events.WORK_VARIABLE, str(tmp_path / "script"))
+    forget(monkeypatch)
+    before = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM)}
+    yield tmp_path
+    for number, handler in before.items():
+        signal.signal(number, handler)

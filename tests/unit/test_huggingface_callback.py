@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from script_marks import forget, history, stages
 
 from scalewatt import events
 from scalewatt.recordings.stage_log import read_json_lines
@@ -45,20 +45,9 @@ class Net(torch.nn.Module):
         return {"loss": torch.nn.functional.cross_entropy(logits, labels), "logits": logits}
 
 
-@pytest.fixture
-def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder of rank 0 of a run's first segment; handlers of signals are put back."""
-    monkeypatch.setenv(events.FOLDER_VARIABLE, str(tmp_path))
-    monkeypatch.setenv(events.SEGMENT_VARIABLE, "0")
-    monkeypatch.setenv(events.STOP_VARIABLE, str(tmp_path / "stop"))
-    monkeypatch.setenv(events.WORK_VARIABLE, str(tmp_path / "script"))
-    monkeypatch.setattr("scalewatt.training.agreement.Agreement.EVERY_S", 0.0)  # at every update
-    monkeypatch.setattr(events, "_asked", False)
-    monkeypatch.setattr(events, "_next_look_s", None)
-    before = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM)}
-    yield tmp_path
-    for number, handler in before.items():
-        signal.signal(number, handler)
+@pytest.fixture(autouse=True)
+def ask_at_every_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scalewatt.training.agreement.Agreement.EVERY_S", 0.0)
 
 
 def train(folder: Path, signal_at: int | None = None, **options: Any) -> Any:
@@ -96,16 +85,6 @@ def train(folder: Path, signal_at: int | None = None, **options: Any) -> Any:
     )
     trainer.train(resume_from_checkpoint=last_checkpoint())
     return trainer
-
-
-def history(folder: Path) -> list[dict[str, Any]]:
-    """The last report of each epoch."""
-    rows = read_json_lines(folder / events.HISTORY_FILE)
-    return list({row["epoch"]: row for row in rows}.values())
-
-
-def stages(folder: Path) -> list[tuple[str, int | None]]:
-    return [(m["stage"], m["epoch"]) for m in read_json_lines(folder / events.EVENTS_FILE)]
 
 
 def logged(trainer: Any, name: str) -> list[float]:
@@ -163,8 +142,7 @@ def test_a_stopped_run_ends_with_all_its_updates_samples_and_weights(
         train(inside, signal_at=BATCHES + 3)
     assert stages(inside)[-1] == ("checkpoint", 1)
     assert [row["epoch"] for row in history(inside)] == [0]
-    monkeypatch.setattr(events, "_asked", False)
-    monkeypatch.setattr(events, "_next_look_s", None)
+    forget(monkeypatch)
     monkeypatch.setenv(events.SEGMENT_VARIABLE, "1")
     resumed = train(inside)
     assert resumed.state.global_step == EPOCHS * BATCHES

@@ -6,16 +6,15 @@ import csv
 import importlib
 import os
 import signal
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from script_marks import forget, history, stages
 
 from scalewatt import events
-from scalewatt.recordings.stage_log import read_json_lines
 
 pytestmark = [
     # Lightning hints at faster settings of its Trainer, which differ by machine.
@@ -24,27 +23,6 @@ pytestmark = [
 ]
 SAMPLES, BATCH = 40, 4
 BATCHES = SAMPLES // BATCH
-
-
-@pytest.fixture
-def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder of rank 0 of a run's first segment; handlers of signals are put back."""
-    monkeypatch.setenv(events.FOLDER_VARIABLE, str(tmp_path))
-    monkeypatch.setenv(events.SEGMENT_VARIABLE, "0")
-    monkeypatch.setenv(events.STOP_VARIABLE, str(tmp_path / "stop"))
-    (tmp_path / "script").mkdir()
-    monkeypatch.setenv("SCALEWATT_WORK", str(tmp_path / "script"))
-    forget(monkeypatch)
-    before = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM)}
-    yield tmp_path
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
-def forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a new process is: not asked to stop."""
-    monkeypatch.setattr(events, "_asked", False)
-    monkeypatch.setattr(events, "_next_look_s", None)
 
 
 def module(package: str = "lightning.pytorch", **hooks: Any) -> Any:
@@ -110,16 +88,6 @@ def checkpoint() -> Path | None:
 
     path = last_checkpoint()
     return None if path is None else Path(path)
-
-
-def history(folder: Path) -> list[dict[str, Any]]:
-    """The last report of each epoch."""
-    rows = read_json_lines(folder / events.HISTORY_FILE)
-    return list({row["epoch"]: row for row in rows}.values())
-
-
-def stages(folder: Path) -> list[tuple[str, int | None]]:
-    return [(m["stage"], m["epoch"]) for m in read_json_lines(folder / events.EVENTS_FILE)]
 
 
 def logged(folder: Path, name: str) -> list[float]:
