@@ -210,8 +210,8 @@ def switches(folder: Path, start_s: float, stop_s: float) -> tuple[float | None,
 
 
 def write_power(log: PowerLog, target: Path, as_dc: bool) -> None:
-    """Write a node's readings as CSV, perhaps as the rule converts AC to DC."""
-    factor = log.efficiency or 1.0 if as_dc else 1.0
+    """Write a node's readings as CSV, those of AC perhaps as the rule converts them."""
+    factor = log.efficiency if as_dc and log.supply != "DC" and log.efficiency else 1.0
     watts = (None if w is None else w * factor for w in log.watts)
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("w", newline="") as file:

@@ -182,6 +182,15 @@ def ac_log(level_w: float, begin_s: float = START_S - 60, end_s: float = START_S
     return power_log(lambda t: level_w + t % 4, begin_s, end_s, side="AC", efficiency=0.95)
 
 
+def test_readings_of_dc_are_not_converted_again(tmp_path: Path, submitter: Path) -> None:
+    log = ac_log(5000).replace('"AC"', '"DC"')
+    write_run(submitter, "one", "1", {"node_1": log})
+    registered(submitter, tmp_path, "--as-dc")
+    row = row_of(tmp_path, ONE)
+    assert row["energy_scope"] == "node (DC)"
+    assert row["energy_kwh"] * 3.6e6 == pytest.approx(5001 * 200, rel=1e-3)
+
+
 @pytest.mark.parametrize(
     ("options", "scope", "factor"), [([], "node (AC)", 1.0), (["--as-dc"], "node (DC)", 0.95)]
 )
