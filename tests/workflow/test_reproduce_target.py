@@ -103,8 +103,8 @@ def test_the_files_of_the_campaign_are_left_as_they_are(
 def test_what_was_changed_is_named_by_its_check_with_the_place_and_the_findings_stay(
     again: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A byte of a figure, a cell of a table, a value of a history, a hash, and the re-run's energies."""
-    run, other = rerun(again), f"{CONFIGURATION}/{3 - int(rerun(again)[-1] == '3')}"
+    """A byte of a figure, a cell of a table, a value of a history, and the re-run's energies."""
+    run = rerun(again)
     figure = again / "figures" / "figure2.png"
     content = bytearray(figure.read_bytes())
     content[100] ^= 1
@@ -125,26 +125,36 @@ def test_what_was_changed_is_named_by_its_check_with_the_place_and_the_findings_
 
     later = lambda values: [v + 1e-13 * (n == 7) for n, v in enumerate(values)]  # noqa: E731
     change(again / "runs" / run / "history.parquet", "metric", later)
-    record = again / "runs" / other / "provenance.json"
-    write_json(record, json.loads(record.read_text()) | {"spec_sha256": "0" * 64})
     energy = again / "reproduction" / "energy" / f"{run}.parquet"
     change(energy, "energy_j", lambda values: [v and 3 * v for v in values])
 
     assert check() == 1
     rows, output = differing(again), capsys.readouterr().out
     stored = rows["stored"]
-    assert {*stored} == {
-        *("figures/figure2.png", "tables/runs.csv", f"runs/{run}/history.parquet"),
-        f"runs/{other}/provenance.json",
-    }
+    assert {*stored} == {"figures/figure2.png", "tables/runs.csv", f"runs/{run}/history.parquet"}
     assert stored["figures/figure2.png"].startswith("the first difference is at byte 101")
     why = stored["tables/runs.csv"]
     assert 'name="runtime_h"' in why and f"index 1, first diff: {was!r} != '1.25'" in why
     why = rows["history"][f"{run}: metric"]
     assert "1 of 100 values" in why and "row 8: " in why
     assert "outside the 95 % prediction interval" in rows["energy"][f"{run}: energy_kwh"]
-    assert set(rows["provenance"]) == {f"{other}: spec"}
-    assert "small-simulated: differences: " in output and f"provenance: {other}: spec: " in output
+    assert "small-simulated: differences: " in output and f"history: {run}: metric: " in output
+
+
+def test_a_run_whose_spec_is_not_the_recorded_one_is_named_and_nothing_is_made_from_it(
+    again: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = f"{CONFIGURATION}/{3 - int(rerun(again)[-1] == '3')}"
+    record = again / "runs" / run / "provenance.json"
+    write_json(record, json.loads(record.read_text()) | {"spec_sha256": "0" * 64})
+
+    assert check() == 1
+    rows = differing(again)
+    assert {*rows["stored"]} == {f"runs/{run}/provenance.json"}
+    assert {*rows["provenance"]} == {f"{run}: spec"}
+    why = rows["regenerated"]["figures/figure2.png"]
+    assert "making it again fails: " in why and f"{run}: spec.json is not the spec" in why
+    assert f"provenance: {run}: spec: " in capsys.readouterr().out
 
 
 # --- trained runs -------------------------------------------------------------------------------------
