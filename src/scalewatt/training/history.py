@@ -13,12 +13,24 @@ if TYPE_CHECKING:
 
 PHASES = ("data", "copy", "forward", "backward", "optimizer")
 """What a training step's time divides into."""
+PHASE_STATISTICS = ("", "q25", "median", "q75", "slowest")
+"""Mean, quartiles and median over steps and ranks, and the mean of the slowest rank."""
+
+
+def phase_column(phase: str, statistic: str = "") -> str:
+    """Column of a phase's statistic in a history, in s; without a statistic that of the mean."""
+    return "_".join(part for part in ("step", phase, statistic, "s") if part)
+
+
+PHASE_COLUMNS = [
+    phase_column(phase, statistic) for statistic in PHASE_STATISTICS for phase in PHASES
+]
 
 _INTEGERS = ("samples", "updates")
 _NUMBERS = (
     *("train_loss", "validation_loss", "metric", "train_metric", "learning_rate", *_INTEGERS),
     *("epoch_s", "train_s", "evaluate_train_s", "validate_s", "throughput_samples_per_s"),
-    *(f"step_{phase}_s" for phase in PHASES),
+    *PHASE_COLUMNS,
 )
 HISTORY_SCHEMA = pa.schema(
     [

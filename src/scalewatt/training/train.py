@@ -32,7 +32,7 @@ from scalewatt.training.agreement import Agreement
 from scalewatt.training.batches import Batches, indices_sha256, worker_count
 from scalewatt.training.device import peak_memory_bytes, set_precision, synchronize
 from scalewatt.training.history import epoch_line, finite
-from scalewatt.training.phases import PhaseTimer, mean_phases
+from scalewatt.training.phases import PhaseTimer, phase_statistics
 
 PROGRESS_S = 5.0
 """Updates are noted in progress.json no more often than this; stages always."""
@@ -154,9 +154,9 @@ class Trainer:
             part = tuple(tensor[first : first + size] for tensor in batch) if passes > 1 else batch
             is_last = first + size >= samples  # ranks exchange the gradients of all passes at once
             with nullcontext() if is_last else self.parallel.no_sync():
-                with phase("forward", passes), self.autocast():
+                with phase("forward"), self.autocast():
                     loss, sums = self.workload.loss(self.trained, part)
-                with phase("backward", passes):
+                with phase("backward"):
                     weight = len(part[0]) / samples
                     self.scaler.scale(loss if weight == 1 else loss * weight).backward()
             self.sums = sums if self.sums is None else self.sums + sums
@@ -271,10 +271,10 @@ class Trainer:
         return torch.zeros(0) if total is None else total
 
     def _row(self, results: dict[str, float | None], samples: int) -> dict[str, Any]:
-        """History of the epoch; time per step is the mean over ranks, memory the largest of a rank."""
+        """History of the epoch; memory is the largest of a rank."""
         self._count("exchange")
         seconds = {name: self.seconds[name] for name in ("train", "evaluate_train", "validate")}
-        of_rank = self.phases.sums(), peak_memory_bytes(self.device)
+        of_rank = self.phases.seconds(), peak_memory_bytes(self.device)
         phases, memory = zip(*self.ranks.comm.allgather(of_rank), strict=True)
         return {
             "epoch": self.epoch,
@@ -286,7 +286,7 @@ class Trainer:
             "epoch_s": sum(seconds.values()),
             **{f"{stage}_s": s for stage, s in seconds.items()},
             "throughput_samples_per_s": samples / seconds["train"],
-            **mean_phases(np.stack(phases)),
+            **phase_statistics(np.stack(phases)),
             "peak_memory_bytes": max(memory),
         }
 
