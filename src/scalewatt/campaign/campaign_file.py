@@ -279,6 +279,7 @@ class Figures(Settings):
     pareto: Curves | None = None
     cost_per_sample: Drawing | None = None
     operating_points: Drawing | None = None
+    phases: Drawing | None = None
     variants: Variants | None = None
     table1: Table1 | None = None
 

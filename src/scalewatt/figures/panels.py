@@ -212,9 +212,9 @@ def _handles(points: pd.DataFrame, looks: layout.Looks) -> list[Artist]:
 
 def _caption(frame: pd.DataFrame, points: pd.DataFrame) -> list[str]:
     name, word = frame.attrs["figure"], data.gpu_word(frame)
-    text = PANEL_FIGURES[name].text
+    figure = PANEL_FIGURES[name]
     if name == "prediction":
-        return caption(frame, name, text=text, **prediction_facts(frame))
+        return caption(frame, name, text=figure.text, **prediction_facts(frame))
     valued = points[points["valued"]]
     is_shown = points["panel"].isin(valued["panel"])
     empty = points[~is_shown].drop_duplicates("panel")
@@ -222,8 +222,8 @@ def _caption(frame: pd.DataFrame, points: pd.DataFrame) -> list[str]:
     return caption(
         points,
         name,
-        text=text,
-        error_bars=data.option(frame, "error_bars", "interval") if len(valued) else "",
+        text=figure.text,
+        error_bars=data.option(frame, "error_bars", figure.bars) if len(valued) else "",
         larger_is_better=larger_is_better(valued[valued["y_name"] == "metric_last"]),
         empty_panels=[
             f"{row.panel} ({quantity(row.y_name, word, label='metric').label})"

@@ -145,8 +145,9 @@ class Trainer:
         """Compute the gradients of a batch in one pass or several, and update the weights."""
         phase, passes = self.phases.phase, self.spec.gradient_accumulation_steps
         self.phases.begin_step(self.step, self.batches.steps)
-        self.schedule.begin_step(self.epoch, self.step, self.batches.steps)
-        self.optimizer.zero_grad(set_to_none=True)
+        with phase("optimizer"):
+            self.schedule.begin_step(self.epoch, self.step, self.batches.steps)
+            self.optimizer.zero_grad(set_to_none=True)
         with phase("copy"):
             batch = self.inputs(batch)
         samples, size = len(batch[0]), self.spec.local_batch_size // passes

@@ -40,6 +40,8 @@ class PanelFigure(NamedTuple):
     columns: int
     labels: list[str]
     panels: list[Panel]
+    bars: str
+    """What error bars are by default; empty if `text` says it."""
     text: str
 
 
@@ -58,6 +60,7 @@ with Path(__file__).with_name("figures.csv").open(encoding="utf-8", newline="") 
             int(row["columns"]),
             row["labels"].split(),
             [_panel(index, words) for index, words in enumerate(row["panels"].split())],
+            row["bars"],
             row["text"],
         )
         for row in csv.DictReader(_file)

@@ -14,6 +14,7 @@ import pyarrow as pa
 from scalewatt.campaign.operating_points import LEVERS, value_in_id, without_point
 from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL
 from scalewatt.results.figures.figure_schema import PANEL_FIGURES, POINTS, Panel, panel_letter
+from scalewatt.results.figures.phase_times import with_phase_times
 from scalewatt.results.figures.training_cost import training_costs
 from scalewatt.results.tables.estimates import is_estimated
 from scalewatt.results.tables.frames import FLOAT, PUBLISHED, column_of, to_frame, to_table
@@ -49,6 +50,8 @@ def panel_points(
         lines = lines.drop_duplicates(["configuration", "published"], ignore_index=True)
     if figure.lines == "batches":
         lines = training_costs(lines, definition, results)
+    if name == "phases":
+        lines = with_phase_times(lines, definition, results)
     if figure.lines == "levers":
         lines = _with_levers(lines)
     if figure.lines in LINE_IDS:

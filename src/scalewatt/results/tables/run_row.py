@@ -228,12 +228,12 @@ def _work(provenance: Row, history: list[Row]) -> Row:
         "metric_best": best(metrics, default=None),
         "train_loss": last["train_loss"],
         "validation_loss": last["validation_loss"],
-        **{name: _mean_over_updates(history, name) for name in STEP_PHASES},
+        **{name: mean_over_updates(history, name) for name in STEP_PHASES},
         "peak_memory_gib": max(peaks) / GIB if peaks else None,
     }
 
 
-def _mean_over_updates(history: list[Row], name: str) -> float | None:
+def mean_over_updates(history: list[Row], name: str) -> float | None:
     """Mean per update over the epochs that have a value, weighted by their updates."""
     known = [row for row in history if row[name] is not None]
     updates = sum(row["updates"] for row in known)
