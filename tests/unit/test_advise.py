@@ -93,7 +93,7 @@ def test_the_command_prints_settings_and_ends_with_1_where_none_keeps_the_limit(
     assert "no setting keeps the limits" in capsys.readouterr().out
     monkeypatch.chdir(tmp_path)
     assert main([*arguments[:-1], "elsewhere", "--slowdown", "10"]) == 1
-    assert "tables/configurations.parquet: is missing" in capsys.readouterr().err
+    assert "tables/configurations.parquet: does not exist" in capsys.readouterr().err
 
 
 def test_nothing_to_choose_from_ends_with_1(

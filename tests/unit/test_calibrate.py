@@ -14,10 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from campaign_files import ROOT
-from plan_files import scaling_model
 from request_files import paper
 
-from scalewatt.campaign.run_spec import read_spec, run_spec
+from scalewatt.campaign.run_spec import run_spec
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table_with_csv
@@ -32,9 +31,6 @@ from scalewatt.scaling.model import (
     Kind,
     Point,
     by_kind,
-    calibrate,
-    lacking,
-    load_of_spec,
     pretraining_of,
 )
 from scalewatt.scaling.predict import ScalingModel, estimate, predict, read_model
@@ -90,21 +86,6 @@ def test_too_few_points_are_refused_and_what_is_missing_is_named(tmp_path: Path)
     assert "scalewatt pilot CAMPAIGN" in error and not (tmp_path / "model.json").exists()
 
 
-def test_a_run_of_a_batch_size_that_the_points_lack_has_no_forecast() -> None:
-    configuration = next(
-        id_
-        for id_, configuration in paper().configurations.items()
-        if (configuration.model, configuration.local_batch_size) == ("resnet50", 256)
-    )
-    spec = run_spec(paper(), configuration, 1)
-    kind = scaling_model().find_for(spec)
-    only = tuple(p for p in kind.points if p.load.local_batch_size == 32)
-    model = ScalingModel((replace(kind, points=only),), ())
-    with pytest.raises(InputError, match="so 256 cannot be predicted"):
-        model.predict_runs(spec)
-    assert model.upper_runtime_s(spec) is None
-
-
 def test_a_kind_with_too_few_points_is_left_out_and_named(tmp_path: Path) -> None:
     out = tmp_path / "model.json"
     few = results(tmp_path / "few", lambda rows: rows.__delitem__(slice(2, None)), image_size=64)
@@ -114,16 +95,6 @@ def test_a_kind_with_too_few_points_is_left_out_and_named(tmp_path: Path) -> Non
         in printed
     )
     assert [model.kind.changed() for model in read_model(out).kinds] == [{"image_size": 32.0}]
-
-
-def test_too_few_energies_are_none() -> None:
-    """Of six run times and one energy nothing can be said of energies."""
-    kind, (first, *others) = fourcastnet()
-    model = calibrate(kind, [first, *(replace(point, energy_j=None) for point in others)])
-    assert len(model.points) == 6
-    assert model.energy is None and model.energy_facts == (None, None)
-    assert predict(model, [first.load]).energy_j is None
-    assert "configurations 2" in str(lacking(others[:2])) and lacking(others[:3]) is None
 
 
 @pytest.mark.parametrize(("name", "value"), [("origin", "estimated"), ("scope", "gpu+cpu")])
@@ -160,20 +131,7 @@ def test_results_without_tables_or_specs_are_refused(
     assert main(command) == 1
     assert "its runs have no spec.json" in capsys.readouterr().err
     assert main(["calibrate", str(tmp_path), *command[2:]]) == 1
-    assert "configurations.parquet: is missing; expected the folder" in capsys.readouterr().err
-
-
-# --- points ---------------------------------------------------------------------------------------
-
-
-def test_a_folders_specs_say_which_settings_and_load_a_point_has(tmp_path: Path) -> None:
-    points = read_points(results(tmp_path))
-    assert len(points) == 4
-    for kind, point in points:
-        spec = read_spec(tmp_path / "runs" / point.configuration / "1" / "spec.json")
-        assert kind.changed() == {"image_size": 32.0}
-        assert point.load == load_of_spec(spec)
-        assert point.campaign == "paper"
+    assert "configurations.parquet: does not exist" in capsys.readouterr().err
 
 
 # --- what is written ------------------------------------------------------------------------------
@@ -251,10 +209,3 @@ def test_fine_tuning_is_assumed_from_pre_training_with_thirty_per_cent(
         assert low <= (1 - 0.95 * HALF_WIDTH) * median
         assert high >= (1 + 0.95 * HALF_WIDTH) * median
         assert 1.3 < median / estimate(before_draws[:, 0]).median < 2.1
-
-
-def test_a_clock_that_was_not_calibrated_is_refused(shipped: ScalingModel) -> None:
-    kind = shipped.kinds[0].kind
-    slow = json.dumps(json.loads(kind.settings) | {"gpu_clock_mhz": 800.0}, sort_keys=True)
-    with pytest.raises(InputError, match="is not calibrated for resnet50 on a100, gpu_clock_mhz"):
-        shipped.find(replace(kind, settings=slow))

@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
-from campaign_files import DEMO, replaced
 from simulated_runs import (
     J_PER_KWH,
     MODEL,
@@ -24,7 +22,6 @@ from simulated_runs import (
     with_device,
 )
 
-from scalewatt.campaign.load import check_devices, is_results_only, load_campaign
 from scalewatt.common.errors import InputError
 from scalewatt.common.tabular_files import csv_rows
 from scalewatt.results.tables.published import REFERENCE
@@ -74,19 +71,6 @@ def test_a_gpu_that_the_run_does_not_hold_is_recorded_idle_and_not_counted(
     row = run.row()
     assert_true(run, row)
     assert row["unused_gpu_energy_kwh"] == pytest.approx(3 * 0.050 * row["runtime_h"], rel=1e-3)
-
-
-def test_every_epoch_stands_in_the_history_once_and_its_stages_in_the_events(
-    short: Simulated,
-) -> None:
-    history = pq.read_table(short.folder / "history.parquet").to_pylist()
-    assert [row["epoch"] for row in history] == list(range(short.run.spec.epochs))
-    events = pq.read_table(short.folder / "events.parquet").to_pandas()
-    seconds = (events["end_s"] - events["start_s"]).groupby(events["stage"]).sum()
-    for stage in ("train", "validate", "evaluate_train"):
-        assert sum(row[f"{stage}_s"] for row in history) == pytest.approx(seconds[stage])
-    assert events["start_s"][1:].tolist() == pytest.approx(events["end_s"][:-1].tolist())
-    assert seconds.sum() == pytest.approx(short.run.draw.runtime_s)
 
 
 def test_the_same_spec_gives_the_same_samples_and_another_repeat_others(tmp_path: Path) -> None:
@@ -147,15 +131,6 @@ def test_learning_curves_end_at_the_published_errors() -> None:
         ends = [learning_curve(repeat, simulated(repeat).draw)[-1] for repeat in repeats]
         assert np.mean(ends) == pytest.approx(error, abs=0.5)
         assert np.std(ends) > 0
-
-
-@pytest.mark.parametrize("goal", ["min", "max"])
-def test_a_metric_gets_better_whichever_way_is_better(goal: str) -> None:
-    spec = spec_of(FULL_1)
-    other = {"metric_name": "accuracy", "metric_goal": goal}
-    values = learning_curve(replace(spec, model="mine", settings=other), simulated(spec).draw)
-    assert (values[-1] > values[0]) == (goal == "max")
-    assert values[-1] == pytest.approx(0.5, rel=0.05)
 
 
 # --- provenance -----------------------------------------------------------------------------------
@@ -225,21 +200,10 @@ def test_a_campaign_of_which_a_part_cannot_be_simulated_is_refused() -> None:
     model = read_model(MODEL)
     known = tuple(kind for kind in model.kinds if kind.kind.key == "resnet50")
     with pytest.raises(
-        InputError, match=r"23 of 53 configurations .* fourcastnet.finetune on a100"
+        InputError, match=r"is not calibrated for fourcastnet\.[a-z]+ on a100"
     ) as refused:
         check_simulations(campaign(), cluster(), ScalingModel(known, (), "model.json"))
     assert str(refused.value).count("scalewatt pilot") == 1
-
-
-@pytest.mark.parametrize("scope", [None, "cpu+ram"])
-def test_a_kind_without_energy_of_gpus_is_refused(scope: str | None) -> None:
-    model = read_model(MODEL)
-    kinds = tuple(
-        replace(kind, points=tuple(replace(point, scope=scope) for point in kind.points))
-        for kind in model.kinds
-    )
-    with pytest.raises(InputError, match="has no energy of GPUs; expected one calibrated on runs"):
-        check_simulations(campaign(), cluster(), replace(model, kinds=kinds))
 
 
 @pytest.mark.parametrize("width", [2, 8])
@@ -249,13 +213,3 @@ def test_a_spec_of_nodes_of_another_width_is_refused(width: int) -> None:
     message = str(refused.value)
     assert f"{SHORT}: has 4 ranks on each of 2 nodes" in message
     assert f"nodes of a100 have {width} GPUs; make the spec with this cluster" in message
-
-
-def test_a_campaign_on_devices_that_the_simulating_cluster_lacks_is_refused() -> None:
-    demo = load_campaign(DEMO, cluster())
-    assert demo.devices() == {"local"}
-    assert not is_results_only(demo, cluster())
-    with pytest.raises(InputError, match="'local' is not on the cluster 'simulate'"):
-        check_devices(demo, cluster())
-    assert is_results_only(demo, replaced(cluster(), mode="train"))
-    assert is_results_only(demo, replaced(cluster(), results_only=True))

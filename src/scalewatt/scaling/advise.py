@@ -31,10 +31,7 @@ LIMITED = {"slowdown": "slower", "deadline_h": "runtime_h_mean"}
 
 def read_settings(results: Path) -> pd.DataFrame:
     """Read a campaign's configurations; InputError where its tables are missing."""
-    path = results / "tables" / "configurations.parquet"
-    if not path.is_file():
-        raise InputError(f"{path}: is missing; expected what `snakemake tables` makes")
-    return read_frame(path, CONFIGURATIONS)
+    return read_frame(results / "tables" / "configurations.parquet", CONFIGURATIONS)
 
 
 def advise(settings: pd.DataFrame, **limits: float | None) -> pd.DataFrame:

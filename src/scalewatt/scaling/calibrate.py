@@ -48,6 +48,7 @@ Row = Mapping[str, Any]
 POINT, SERIES, UPPER, LARGEST = "point", "series", "upper half of n", "largest n"
 """Schemes: each point; each series of one LBS or GBS; all n above the middle; the largest n."""
 TIME, ENERGY, ENERGY_AT_TIME = "time", "energy", "energy at known time"
+_SIZES = ("gpus", "nodes", "local_batch_size", "dataset_samples", "epochs")
 SERIES_POINTS = 3
 """The fewest points of a series that is left out."""
 
@@ -105,7 +106,10 @@ def read_points(source: Path) -> list[tuple[Kind, Point]]:
     points = []
     for row in rows:
         where = f"{source}: {row['configuration']}"
-        kind, load = _published(row) if is_published else _measured(source, row, where)
+        if is_published:
+            kind, load = kind_of_published(row), load_of(*(row[name] for name in _SIZES))
+        else:
+            kind, load = _measured(source, row, where)
         hours, kwh = row["runtime_h_mean"], row["energy_kwh_mean"]
         for name, value in (("runtime_h_mean", hours), ("energy_kwh_mean", kwh)):
             if value is not None and not 0 < value < math.inf:
@@ -122,21 +126,9 @@ def read_points(source: Path) -> list[tuple[Kind, Point]]:
 
 
 def _table_of(source: Path) -> Path:
-    """The table that a source's points are read from; InputError if it is missing."""
-    if source.resolve() in (REFERENCE, REFERENCE.parent):
-        return REFERENCE
-    table = source / "tables" / "configurations.parquet"
-    if not table.is_file():
-        raise InputError(
-            f"{table}: is missing; expected the folder of a campaign's results (`snakemake tables` makes "
-            "it), or reference"
-        )
-    return table
-
-
-def _published(row: Row) -> tuple[Kind, Load]:
-    names = ("gpus", "nodes", "local_batch_size", "dataset_samples", "epochs")
-    return kind_of_published(row), load_of(*(row[name] for name in names))
+    """The table that a source's points are read from."""
+    is_published = source.resolve() in (REFERENCE, REFERENCE.parent)
+    return REFERENCE if is_published else source / "tables" / "configurations.parquet"
 
 
 def _measured(source: Path, row: Row, where: str) -> tuple[Kind, Load]:
