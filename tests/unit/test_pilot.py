@@ -27,7 +27,7 @@ from scalewatt.scaling.model import (
     time_columns,
 )
 from scalewatt.scaling.pilot import make_pilot, write_pilot
-from scalewatt.scaling.predict import FAR, predict
+from scalewatt.scaling.predict import predict
 
 
 def loaded(path: Path, folder: Path) -> Campaign:
@@ -78,13 +78,6 @@ def test_every_kind_but_fine_tunings_is_in_it(of_paper: Campaign, of_demo: Campa
         assert set(kinds(pilot)) == trained
     (left_out,) = make_pilot(PAPER)[1]
     assert left_out.startswith("fourcastnet.finetune on a100: is predicted from its pre-training")
-
-
-def test_no_run_of_the_campaign_is_extrapolated_too_far(of_paper: Campaign) -> None:
-    largest = {kind: max(s.gpus for s in specs) for kind, specs in kinds(of_paper).items()}
-    for kind, specs in kinds(paper()).items():
-        if kind in largest:
-            assert max(spec.gpus for spec in specs) <= FAR * largest[kind]
 
 
 def played(campaign: Campaign, seed: int) -> list[tuple[Kind, Point]]:

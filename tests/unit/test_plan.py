@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from pathlib import Path
@@ -14,9 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from campaign_files import DEMO, PAPER, ROOT, replaced
 from plan_files import (
-    FACILITY,
     KNOWN,
-    MODEL,
     UNKNOWN,
     facility_cluster,
     paper_plan,
@@ -37,7 +34,6 @@ from scalewatt.results.tables.frames import records, write_frame
 from scalewatt.results.tables.published import published_configurations
 from scalewatt.scaling.model import SENTENCE
 from scalewatt.scaling.plan import PLAN, make_plan, plan_text
-from scalewatt.scaling.predict import check_any, read_model
 from scalewatt.scheduling.job_request import usable_s, wall_time_min
 
 HOREKA = str(ROOT / "config" / "horeka.yaml")
@@ -133,19 +129,6 @@ def test_carbon_and_cost_follow_from_the_cluster_file() -> None:
     assert "cost, EUR" in text and "PUE 1.5: a test" in text and "Carbon 400 g/kWh: a test" in text
 
 
-@pytest.mark.parametrize("missing", list(FACILITY))
-def test_without_a_factor_what_needs_it_is_null(missing: str) -> None:
-    cluster = replaced(facility_cluster(), **{missing: None})
-    row = whole(make_plan(small({"known": KNOWN}), cluster, scaling_model()))
-    null = {
-        "pue": ("facility_energy_kwh", "carbon_kg", "cost"),
-        "carbon_intensity": ("carbon_kg",),
-        "price": ("cost",),
-    }[missing]
-    for name in ("facility_energy_kwh", "carbon_kg", "cost"):
-        assert (row[name] is None) == (name in null)
-
-
 # --- jobs ----------------------------------------------------------------------------------------
 
 
@@ -199,18 +182,6 @@ def test_a_run_that_no_job_can_train_is_named_and_the_others_are_planned(
 # --- marginals -----------------------------------------------------------------------------------
 
 
-def test_a_point_has_gain_and_cost_of_the_step_from_the_smaller_n() -> None:
-    campaign = small({"known": KNOWN})
-    rows = points(make_plan(campaign, horeka(), scaling_model()), "known")
-    assert [rows[n]["smaller_gpus"] for n in (4, 16, 64)] == [None, 4, 16]
-    assert rows[4]["speedup"] is rows[4]["extra_energy_kwh"] is None
-    for before, n in ((rows[4], 16), (rows[16], 64)):
-        row = rows[n]
-        assert row["speedup"] == pytest.approx(before["runtime_h"] / row["runtime_h"], rel=0.01)
-        for extra, name in (("extra_gpu_hours", "gpu_hours"), ("extra_energy_kwh", "energy_kwh")):
-            assert row[extra] == pytest.approx(row[name] - before[name], abs=0.02 * row[name])
-
-
 def test_points_of_a_dataset_that_grows_are_not_compared() -> None:
     rows = points(paper_plan(), "resnet50-scaled-lbs256").values()
     assert {row["speedup"] for row in rows} == {row["smaller_gpus"] for row in rows} == {None}
@@ -247,12 +218,6 @@ def test_of_a_dataset_that_grows_no_n_is_recommended() -> None:
     assert {row["cheapest"] for row in rows} == {None}
 
 
-def test_cheapest_is_not_always_smallest() -> None:
-    # On one GPU a node's other parts draw power for longer: 39 kWh, against 26 on four.
-    assert cheapest(within(100), "resnet50-full-lbs256") == [4]
-    assert cheapest(paper_plan(), "resnet50-full-lbs256") == [4]
-
-
 def test_without_energies_no_n_is_the_cheapest() -> None:
     plan = make_plan(small({"known": KNOWN}), horeka(), without_energies())
     assert cheapest(plan, "known") == []
@@ -263,28 +228,6 @@ def test_without_energies_no_n_is_the_cheapest() -> None:
 def test_a_limit_that_is_no_positive_number_is_refused(value: float) -> None:
     with pytest.raises(InputError, match=r"--deadline-h: .*; expected a number above 0"):
         within(value)
-
-
-# --- single runs ------------------------------------------------------------------------------------
-
-
-def test_an_unknown_run_has_no_forecast() -> None:
-    campaign = small({"unknown": UNKNOWN})
-    spec = run_spec(campaign, next(iter(campaign.configurations)), 1)
-    assert scaling_model().upper_runtime_s(spec) is None
-    with pytest.raises(InputError, match="no run can be predicted"):
-        check_any(campaign, scaling_model())
-
-
-def test_a_relative_path_counts_from_the_project(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert read_model("reference/scaling_model.json").path == str(MODEL)
-    (tmp_path / "reference").mkdir()
-    (tmp_path / "reference" / "scaling_model.json").write_text("{}")
-    with pytest.raises(InputError, match=r"reference/scaling_model\.json: is no scaling model"):
-        read_model("reference/scaling_model.json")
 
 
 # --- files and words -----------------------------------------------------------------------------
@@ -304,15 +247,6 @@ def test_the_command_writes_the_table_as_parquet_csv_and_markdown(
     markdown = stem.with_suffix(".md").read_text()
     assert markdown.startswith("## Plan of paper\n")
     assert re.search(r"^ +256 +256 +0\.455 \(0\.437–0\.473\) +117 ", markdown, re.MULTILINE)
-
-
-def test_json_has_points_sums_and_what_it_rests_on(capsys: pytest.CaptureFixture[str]) -> None:
-    given = ["--site", HOREKA, "--campaign", str(PAPER), "--deadline-h", "24", "--json"]
-    assert main(["plan", *given]) == 0
-    printed = json.loads(capsys.readouterr().out)
-    assert (len(printed["points"]), len(printed["sums"])) == (60, 3)
-    assert printed["sources"] == ["reference"]
-    assert sum(row["cheapest"] or False for row in printed["points"]) == 7
 
 
 def test_the_text_of_a_plan_reads_as_before(snapshot: SnapshotAssertion) -> None:

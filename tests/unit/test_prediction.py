@@ -6,21 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pc
 import pytest
 from campaign_files import PAPER, ROOT
-from figure_tables import draw, plotted
-from matplotlib.figure import Figure
 from plan_files import UNKNOWN, scaling_model, small
 from request_files import paper
 
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.common.files import write_table_with_csv
 from scalewatt.figures.draw_figure import draw_figure
-from scalewatt.results.figures.figure_schema import PREDICTION
-from scalewatt.results.tables.frames import records, to_table, with_metadata
+from scalewatt.results.tables.frames import records, with_metadata
 from scalewatt.results.tables.published import published_configurations
 from scalewatt.results.tables.table_schema import CONFIGURATIONS
 from scalewatt.scaling.predict import ScalingModel
@@ -44,16 +40,6 @@ def measured(folder: Path, change: Any = None, **metadata: Any) -> Path:
 
 
 PAPER_IDS = set(paper().configurations)
-
-
-def scaled(factor: float) -> Any:
-    def change(row: Row) -> None:
-        for name in ("runtime_h", "energy_kwh"):
-            for end in ("mean", "low", "high"):
-                if row[f"{name}_{end}"] is not None:
-                    row[f"{name}_{end}"] *= factor
-
-    return change
 
 
 def rows_of(folder: Path) -> list[Row]:
@@ -106,16 +92,6 @@ def test_a_configuration_that_the_model_was_calibrated_on_is_marked(tmp_path: Pa
     assert {row["calibrated_on"] for row in others} == {False}
 
 
-def test_what_is_far_from_its_prediction_is_outside_of_the_interval(tmp_path: Path) -> None:
-    near, far = (rows_of(measured(tmp_path / str(f), scaled(f))) for f in (1.0, 1.5))
-    assert select(near, "runtime_h")["in_interval"] is True
-    for quantity in ("runtime_h", "energy_kwh"):
-        assert select(far, quantity)["in_interval"] is False
-        assert select(far, quantity)["error"] < -0.25
-    # The energy follows the time, of which half again was taken.
-    assert abs(select(far, "energy_at_time_kwh")["error"]) < abs(select(far, "energy_kwh")["error"])
-
-
 def test_what_the_model_does_not_know_has_the_reason(tmp_path: Path) -> None:
     campaign = small({"unknown": UNKNOWN})
     (id_,) = campaign.configurations
@@ -151,38 +127,3 @@ def test_the_table_is_written_and_the_figure_reads_it(tmp_path: Path) -> None:
     assert set(points["y_name"].to_pylist()) == {"runtime_ratio", "energy_ratio"}
     assert points["x"].null_count == points["y"].null_count == 0
     assert all(stem.with_suffix(end).stat().st_size > 1000 for end in (".pdf", ".svg", ".png"))
-
-
-# --- the figure -----------------------------------------------------------------------------------
-
-
-def drawn(folder: Path, width_mm: int = 180, **metadata: Any) -> tuple[Figure, pa.Table]:
-    frame = prediction_table(measured(folder, scaled(1.02), **metadata), paper(), scaling_model())
-    options = {**frame.attrs, "options": {"width_mm": width_mm}}
-    table = with_metadata(to_table(frame, PREDICTION), options)
-    return draw("prediction", table), table
-
-
-def test_each_point_stands_at_its_ratio_over_its_prediction(tmp_path: Path) -> None:
-    figure, table = drawn(tmp_path)
-    points = plotted("prediction", table).to_pylist()
-    for axes, quantity in zip(figure.axes, ("runtime_h", "energy_kwh"), strict=True):
-        known = [row for row in table.to_pylist() if row["quantity"] == quantity]
-        known = [row for row in known if row["found"] and row["predicted"]]
-        expected = sorted((row["predicted"], row["found"] / row["predicted"]) for row in known)
-        rows = [row for row in points if row["x_name"] == f"predicted_{quantity}"]
-        for row, source in zip(
-            sorted(rows, key=lambda r: r["x"]),
-            sorted(known, key=lambda r: r["predicted"]),
-            strict=True,
-        ):
-            assert (row["y_low"] <= 1 <= row["y_high"]) == source["in_interval"]
-        marks = [
-            xy
-            for x in axes.lines
-            if str(x.get_gid()).startswith("points-")
-            for xy in x.get_xydata()
-        ]
-        assert np.array(sorted(map(tuple, marks))) == pytest.approx(np.array(expected))
-        low, high = axes.get_ylim()
-        assert low < 1 < high

@@ -21,7 +21,6 @@ from scalewatt.scaling.calibrate import (
     TIME,
     UPPER,
     _load_to_target,
-    folds,
     read_points,
     score,
     validate,
@@ -162,23 +161,6 @@ def test_a_time_is_less_sure_by_each_doubling_beyond_the_first(
     assert np.std(np.log(factors)) == pytest.approx(UNSEEN * max(0, apart - NEAR), rel=0.15)
 
 
-# --- what is left out -----------------------------------------------------------------------------
-
-
-def test_each_point_each_series_the_upper_half_and_the_largest_n_are_left_out() -> None:
-    points = [made(n, lbs, 1e3 * lbs / n) for n in (1, 4, 16) for lbs in (16, 64, 256)]
-    points.append(made(64, 256, 1e4))
-    left_out: dict[str, list[set[str]]] = {}
-    for scheme, group in folds(points):
-        left_out.setdefault(scheme, []).append({point.configuration for point in group})
-    assert left_out[POINT] == [{point.configuration} for point in points]
-    assert {"n1-lbs64", "n4-lbs64", "n16-lbs64"} in left_out[SERIES]
-    assert {"n1-lbs256", "n4-lbs64", "n16-lbs16"} in left_out[SERIES]
-    assert len(left_out[SERIES]) == 4
-    assert left_out[UPPER] == [{"n16-lbs16", "n16-lbs64", "n16-lbs256", "n64-lbs256"}]
-    assert left_out[LARGEST] == [{"n64-lbs256"}]
-
-
 # --- trainings to a target, of models that are split over GPUs -------------------------------------
 
 UPDATES = {8: 384, 64: 384, 512: 108}
@@ -210,14 +192,6 @@ def llama(gpus: int, hours: float, kwh: float) -> Point:
         origin="measured",
         scope="node",
     )
-
-
-def test_a_load_to_a_target_is_the_work_that_was_done_by_replicas() -> None:
-    loads = {n: llama(n, hours, 3.3).load for n, hours in ((8, 0.47), (64, 0.09), (512, 0.033))}
-    assert {n: load.replicas for n, load in loads.items()} == {8: 2, 64: 8, 512: 64}
-    assert {n: load.updates for n, load in loads.items()} == UPDATES
-    assert {n: load.samples for n, load in loads.items()} == {8: 3072, 64: 3072, 512: 6912}
-    assert {n: load.passes for n, load in loads.items()} == {8: 3072, 64: 3072, 512: 6912}
 
 
 def test_real_trainings_on_512_gpus_lie_where_those_on_8_and_64_say() -> None:

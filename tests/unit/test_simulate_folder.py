@@ -72,14 +72,6 @@ def test_a_finished_simulation_is_made_anew(finished: Simulated) -> None:
     assert "seen" not in finished.provenance
 
 
-def test_what_is_refused_leaves_a_finished_simulation_as_it_is(finished: Simulated) -> None:
-    spec = spec_of(RUN, epochs=1, protocol="corrected")
-    (finished.folder / "spec.json").write_text(spec.text)
-    with pytest.raises(InputError, match="is not calibrated"):
-        simulated_into(finished.folder)
-    assert (finished.folder / "provenance.json").exists()
-
-
 def test_with_a_cluster_that_trains_the_command_is_refused(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
