@@ -21,11 +21,9 @@ from scalewatt.campaign.campaign_types import Campaign, Configuration
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import run_spec
-from scalewatt.claims.evidence import Evidence, Row, prepared
-from scalewatt.claims.load_evidence import points_of, series_of
+from scalewatt.claims.evidence import Evidence, Row, points_of, prepared, series_of
 from scalewatt.claims.reference_tables import TESTED, Claim, read_checks, read_claims
-from scalewatt.claims.runs import RUN_RULES
-from scalewatt.claims.settings import SPEC_RULES
+from scalewatt.claims.settings import RUN_RULES, SPEC_RULES
 from scalewatt.claims.verdicts import verdict_of
 from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.recordings.terms import DEVICE_KINDS, J_PER_KWH, Floats

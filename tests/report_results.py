@@ -15,7 +15,7 @@ from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.table_definitions import runs_definition, table_definition
 from scalewatt.claims.check_claims import TABLE as CLAIMS
-from scalewatt.claims.reference_tables import listed_claims
+from scalewatt.claims.reference_tables import NO_TEST, listed_claims
 from scalewatt.figures.save_figure import write_captions
 from scalewatt.results.cross_checks import CROSS_CHECKS
 from scalewatt.results.figures.figure_schema import SCHEMAS
@@ -183,10 +183,11 @@ def write_provenance(folder: Path, run: Row, **more: Any) -> None:
 
 
 def claims_table(verdicts: Iterable[Sequence[str]]) -> pa.Table:
-    """The table of claims with these ids and verdicts, and values where given."""
+    """The table of claims with these ids and verdicts, or reasons of no test, and values where given."""
     of_id = {claim.id: claim for claim in listed_claims()}
     rows = [
-        {"id": id_, "verdict": verdict, "value": value[0] if value else "1"}
+        {"id": id_, "value": value[0] if value else "1"}
+        | ({"verdict": NO_TEST, "reason": verdict} if " " in verdict else {"verdict": verdict})
         | {"expected": "1 (±5 %)", "detail": "It is 1."}
         | {"kind": of_id[id_].kind, "figure": of_id[id_].figure_table, "claim": of_id[id_].claim}
         for id_, verdict, *value in verdicts

@@ -15,8 +15,7 @@ from typing import Any
 
 from scalewatt.claims.comparisons import COMPARISON_RULES
 from scalewatt.claims.reference_tables import tolerances
-from scalewatt.claims.runs import RUN_RULES
-from scalewatt.claims.settings import SPEC_RULES
+from scalewatt.claims.settings import RUN_RULES, SPEC_RULES
 from scalewatt.claims.shapes import SERIES_RULES
 from scalewatt.claims.traces import TRACE_RULES
 

@@ -355,3 +355,17 @@ def first_with_power(chance: Callable[[int], float], least: int = 2) -> int | No
         return None
     counts = range(least, MOST_REPEATS + 1)
     return counts[bisect_left(counts, POWER, key=chance)]
+
+
+def repeats_to_tell(number: Numbers, low: float, high: float) -> int | None:
+    """Count the repeats that give a verdict with the probability POWER, were the only number the truth.
+
+    Null for more than MOST_REPEATS.
+    """
+    truth = float(number.values[0])
+
+    def chance(count: int) -> float:
+        inside, outside = chances(truth, low, high, *number.with_repeats(count))
+        return float(max(inside.mean(), outside.mean()))
+
+    return first_with_power(chance)

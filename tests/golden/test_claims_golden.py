@@ -30,9 +30,10 @@ Row = dict[str, str]
 
 
 def row(campaign: str, verdict: Mapping[str, Any]) -> Row:
-    """What is held of a verdict, as it is written."""
+    """What is held of a verdict, as it is written: of no test with the reason."""
     numbers = {name: number(verdict[name]) for name in ("value", "p")}
-    return {"campaign": campaign, "id": verdict["id"], "verdict": verdict["verdict"], **numbers}
+    words = ": ".join(filter(None, (verdict["verdict"], verdict["reason"])))
+    return {"campaign": campaign, "id": verdict["id"], "verdict": words, **numbers}
 
 
 def number(value: float | str | None) -> str:

@@ -14,8 +14,7 @@ from claims_made import frame, row, runs_of, trace
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import RunSpec
-from scalewatt.claims.evidence import Evidence
-from scalewatt.claims.load_evidence import points_of, series_of, specs_of
+from scalewatt.claims.evidence import Evidence, points_of, series_of, specs_of
 
 Case = Callable[[], Evidence]
 Cases = tuple[Case, Case]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -10,14 +9,14 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 import pytest
-from campaign_files import DEMO, PAPER, ROOT, workflow_in
+from campaign_files import DEMO, PAPER
 from claims_made import evidence, line, row
 from claims_study import resnet_world
 
 from scalewatt.campaign.load import load_campaign
 from scalewatt.claims.check_claims import as_markdown, as_table, claim_rows, verdicts
-from scalewatt.claims.evidence import Evidence
-from scalewatt.claims.load_evidence import (
+from scalewatt.claims.evidence import (
+    Evidence,
     find_campaign,
     points_of,
     published_evidence,
@@ -25,35 +24,23 @@ from scalewatt.claims.load_evidence import (
 )
 from scalewatt.claims.quantities import require_paper
 from scalewatt.claims.reference_tables import (
-    INCONSISTENCY,
+    MEANINGS,
+    NO_TEST,
     NOT_TESTABLE,
     SUPPORTED,
-    VERDICTS,
     NotTestable,
-    inconsistencies,
-    listed_claims,
     read_claims,
-    unlisted_inconsistencies,
 )
-from scalewatt.claims.verdicts import Verdict, verdict_of
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table
 from scalewatt.results.tables.frames import metadata
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, RUNS
 
-CLAIMS = read_claims()
-LISTED = listed_claims()
-
 
 @pytest.fixture(scope="module")
 def published() -> Evidence:
     return published_evidence()
-
-
-@pytest.fixture(scope="module")
-def of_published(published: Evidence) -> list[Verdict]:
-    return verdicts(published)
 
 
 # --- lines and modes ----------------------------------------------------------------------------
@@ -122,55 +109,7 @@ def test_of_alike_series_the_one_that_trained_as_the_paper_counts(
         require_paper(world.points.drop(index=chosen.points.index))
 
 
-# --- the published rows -------------------------------------------------------------------------
-
-
-def test_the_papers_contradictions_are_inconsistencies_and_nothing_else_is(
-    of_published: list[Verdict],
-) -> None:
-    kinds = {claim.id: claim.kind for claim in LISTED}
-    inconsistent = {verdict.id for verdict in of_published if verdict.verdict == INCONSISTENCY}
-    assert inconsistent == {id_ for id_, kind in kinds.items() if kind == "inconsistency"}
-
-
-def test_every_contradiction_of_the_claims_is_listed_once_with_a_reading() -> None:
-    with open(ROOT / "reference" / "claims.csv", encoding="utf-8", newline="") as handle:
-        rows = {row["id"]: row for row in csv.DictReader(handle)}
-    listed = [id_ for id_, row in rows.items() if row["kind"] == "inconsistency"]
-    assert [*listed, *sorted(unlisted_inconsistencies())] == list(inconsistencies())
-    for inconsistency in inconsistencies().values():
-        assert len(inconsistency.reading) > 30 and inconsistency.shows_in
-        assert set(filter(None, inconsistency.claims.split(";"))) <= set(rows)
-
-
 # --- what people read ---------------------------------------------------------------------------
-
-
-def test_an_estimated_energy_is_said_in_the_verdict() -> None:
-    values = {n: {"runtime_h": 9 / n, "energy_kwh": 20.0 + n} for n in (4, 8, 16)}
-    kinds = ("measured", "estimated")
-    details = []
-    for origin in kinds:
-        series = line("resnet50", "train", "a100", "fd_lbs", 256, values, energy_origin=origin)
-        (claim,) = (c for c in CLAIMS if c.id == "D05")
-        details.append(verdict_of(claim, evidence([series])).detail)
-    assert ["Origin of the energy: estimated" in detail for detail in details] == [False, True]
-
-
-def test_the_table_has_each_verdict_beside_its_claim(
-    published: Evidence, of_published: list[Verdict]
-) -> None:
-    rows = as_table(claim_rows(of_published), published).to_pylist()
-    assert [row["id"] for row in rows] == [claim.id for claim in LISTED]
-    assert [row["claim"] for row in rows] == [claim.claim for claim in LISTED]
-
-
-def test_inconsistencies_without_a_row_are_listed_apart(
-    published: Evidence, of_published: list[Verdict]
-) -> None:
-    text = as_markdown(claim_rows(of_published), published)
-    assert "Inconsistency of the paper, with the reading chosen (20)" in text
-    assert "Y01" in text.split("Inconsistencies without a row among the claims (3)")[1]
 
 
 def test_excluded_runs_are_named_with_their_reasons() -> None:
@@ -191,7 +130,7 @@ def test_the_command_checks_the_published_rows(capsys: pytest.CaptureFixture[str
     decided = json.loads(capsys.readouterr().out)
     assert [row["id"] for row in decided] == [claim.id for claim in read_claims()]
     assert len(decided) == 160
-    assert {row["verdict"] for row in decided} <= set(VERDICTS)
+    assert {row["verdict"] for row in decided} <= {*MEANINGS, NO_TEST}
 
 
 @pytest.fixture
@@ -247,13 +186,6 @@ def test_the_command_checks_a_campaigns_tables_and_writes_them_four_times(
     assert {path.suffix for path in tmp_path.glob("claims.*")} == {
         *(".parquet", ".csv", ".md", ".json")
     }
-
-
-def test_a_campaign_is_found_by_the_folders_name(
-    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(workflow_in(tmp_path / "project"))
-    assert find_campaign(results, None).name == "demo"
 
 
 def test_a_file_that_somebody_is_writing_stops_no_other_campaigns_claims(

@@ -133,10 +133,10 @@ def run_to_target(**given: Any) -> Evidence:
 
 
 def test_work_counts_replicas_and_each_runs_own_samples() -> None:
-    assert judged("A05", run_to_target()).verdict == SET_UP
+    assert judged("A05", run_to_target()).reason == SET_UP
     assert "Updates · replicas · LBS" in judged("A05", run_to_target()).detail
     assert judged("A05", run_to_target(gpus_per_replica=4)).verdict == CONTRADICTED
     assert judged("A05", run_to_target(samples=3901)).verdict == CONTRADICTED
     of_epochs = run_to_target(protocol="paper", dataset_samples=3072, samples=None)
-    assert judged("A05", of_epochs).verdict == SET_UP
+    assert judged("A05", of_epochs).reason == SET_UP
     assert judged("A05", run_to_target(samples=None)).verdict == NOT_TESTABLE

@@ -20,7 +20,7 @@ from scalewatt.claims.check_claims import (
     verdicts,
     with_holm,
 )
-from scalewatt.claims.load_evidence import published_evidence
+from scalewatt.claims.evidence import published_evidence
 from scalewatt.claims.reference_tables import (
     CONTRADICTED,
     UNDECIDED,

@@ -51,6 +51,7 @@ from scalewatt.claims.evidence import Evidence, Trace
 from scalewatt.claims.reference_tables import (
     BY_CONSTRUCTION,
     CONTRADICTED,
+    NO_TEST,
     NOT_TESTABLE,
     SET_OTHERWISE,
     SET_UP,
@@ -80,7 +81,9 @@ def check(id_: str, given: Evidence, verdict: str, *texts: str) -> None:
     if verdict == OPEN:
         assert NEEDED.search(decided.detail), decided.detail
         verdict = UNTESTED if decided.p is None else OPEN
-    assert decided.verdict == verdict, decided.detail
+    expected = NO_TEST if verdict in (SET_OTHERWISE, BY_CONSTRUCTION, SET_UP) else verdict
+    assert decided.verdict == expected, decided.detail
+    assert decided.reason == (verdict if expected == NO_TEST else None)
     assert decided.detail.endswith((".", ".)")) and "None" not in decided.detail
     for text in texts:
         assert text in decided.detail

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from scalewatt.claims.outcomes import Outcome, decide, ratios, repeats_to_tell
+from scalewatt.claims.outcomes import Outcome, decide, ratios
 from scalewatt.claims.quantities import log_contrast, mean_of_runs
 from scalewatt.results.tables.comparisons import comparisons_of, repeats_needed
 from scalewatt.results.tables.frames import frame_of, records, to_table
 from scalewatt.results.tables.published_spread import Spread
 from scalewatt.results.tables.ratios import MARGIN, ratio_of
 from scalewatt.results.tables.table_schema import COMPARISONS, RUNS
-from scalewatt.statistics import Source, estimate, joined
+from scalewatt.statistics import Source, estimate, joined, repeats_to_tell
 
 VALUES = st.lists(st.floats(50.0, 150.0), min_size=2, max_size=8)
 

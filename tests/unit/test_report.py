@@ -20,11 +20,7 @@ from report_results import demo, made_runs, paper, write_claims, write_provenanc
 from syrupy.assertion import SnapshotAssertion
 
 from scalewatt.campaign.cluster import load_cluster
-from scalewatt.claims.reference_tables import (
-    INCONSISTENCY,
-    inconsistencies,
-    unlisted_inconsistencies,
-)
+from scalewatt.claims.reference_tables import SET_UP
 from scalewatt.report.build_report import write_report
 from scalewatt.report.html_tables import grid
 from scalewatt.report.results import report_definition
@@ -282,9 +278,7 @@ def test_a_series_with_one_n_is_in_no_table_of_scaling(sound: Path, tmp_path: Pa
 
 def test_claims_stand_by_verdict_with_their_words(sound: Path, tmp_path: Path) -> None:
     assert "claims" not in report(sound, tmp_path / "a.html").ids
-    write_claims(
-        sound, [("A01", "supported"), ("A02", "not_testable"), ("B01", "set_up_as_stated")]
-    )
+    write_claims(sound, [("A01", "supported"), ("A02", "not_testable"), ("B01", SET_UP)])
     page = report(sound, tmp_path / "b.html")
     assert "Energy is approximately linear in consumed GPU hours within one series" in page.text
     assert "Checked on campaign demo. 3 claims; by results 1; by specs 1." in page.text
@@ -294,25 +288,6 @@ def test_claims_stand_by_verdict_with_their_words(sound: Path, tmp_path: Path) -
         part = text.partition(f'<section id="claims-{verdict}">')[2].partition("</section>")[0]
         assert ("<details>" in part) == is_folded
     assert "claims" not in report(sound, tmp_path / "c.html", claims=False).ids
-
-
-def test_slips_without_a_row_among_the_claims_are_on_the_page(sound: Path, tmp_path: Path) -> None:
-    write_claims(
-        sound,
-        [
-            ("X01", INCONSISTENCY),
-            *((id_, INCONSISTENCY) for id_ in sorted(unlisted_inconsistencies())),
-        ],
-    )
-    page = report(sound, tmp_path / "report.html")
-    assert (
-        f"Inconsistencies without a row among the claims {len(unlisted_inconsistencies())}."
-        in page.text
-    )
-    assert [row["Claim"] for row in page.rows(f"claims-{INCONSISTENCY}")] == ["X01"]
-    assert [row["In words"] for row in page.rows("claims-further")] == [
-        inconsistencies()[id_].statement for id_ in sorted(unlisted_inconsistencies())
-    ]
 
 
 # --- data quality and provenance ------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
@@ -14,21 +14,13 @@ import pandas as pd
 import pyarrow as pa
 
 from scalewatt.campaign.cluster import Cluster
-from scalewatt.claims.evidence import Evidence
-from scalewatt.claims.load_evidence import campaign_evidence, find_campaign, published_evidence
+from scalewatt.claims.evidence import Evidence, campaign_evidence, find_campaign, published_evidence
 from scalewatt.claims.outcomes import shown
 from scalewatt.claims.reference_tables import (
-    BY_CONSTRUCTION,
     CONTRADICTED,
-    INCONSISTENCY,
-    NOT_TESTABLE,
+    MEANINGS,
     REFERENCE,
-    SET_OTHERWISE,
-    SET_UP,
-    SUPPORTED,
     TESTED,
-    UNDECIDED,
-    VERDICTS,
     Claim,
     Value,
     listed_claims,
@@ -48,31 +40,6 @@ LEGEND = (
     "least probable part times the number of comparisons (Bonferroni), at most 1."
 )
 TABLE = schema("claims")
-WORDS = {
-    SUPPORTED: "Supported",
-    CONTRADICTED: "Contradicted",
-    UNDECIDED: "Undecided",
-    BY_CONSTRUCTION: "Identical by construction",
-    SET_UP: "Set up as stated",
-    SET_OTHERWISE: "Set up otherwise",
-    NOT_TESTABLE: "Not testable",
-    INCONSISTENCY: "Inconsistency of the paper, with the reading chosen",
-}
-MEANINGS = {
-    SUPPORTED: "The whole 95 % interval is within what is claimed.",
-    CONTRADICTED: "The whole 95 % interval is outside of what is claimed.",
-    UNDECIDED: "The interval reaches across a bound.",
-    BY_CONSTRUCTION: "No test: a number is compared with itself, or with what was made of it.",
-    SET_UP: "No test: the campaign sets, or records, what the paper states.",
-    SET_OTHERWISE: "No test: the campaign departs from what the paper states.",
-    NOT_TESTABLE: "Something is missing, or there are too few points.",
-    INCONSISTENCY: "The paper contradicts itself, or the facts.",
-}
-PLAIN = {name: words.split(",")[0].lower() for name, words in WORDS.items()} | {
-    INCONSISTENCY: "inconsistencies of the paper"
-}
-"""The verdicts in words, in a sentence."""
-FURTHER_WORDS = "Inconsistencies without a row among the claims"
 
 
 def check_claims(
@@ -85,12 +52,12 @@ def check_claims(
     """
     evidence = _evidence(results, campaign, cluster)
     rows = claim_rows(verdicts(evidence))
-    text = as_markdown(rows, evidence)
+    text, content = as_markdown(rows, evidence), as_json(rows)
     if out is not None:
         write_table_with_csv(as_table(rows, evidence), Path(f"{out}.parquet"))
         write_text(Path(f"{out}.md"), text)
-        write_json(Path(f"{out}.json"), as_json(rows))
-    return text, json.dumps(as_json(rows), indent=1, allow_nan=False)
+        write_json(Path(f"{out}.json"), content)
+    return text, json.dumps(content, indent=1, allow_nan=False)
 
 
 def _evidence(results: Path, campaign: Path | None, cluster: Cluster | None) -> Evidence:
@@ -132,36 +99,43 @@ def claim_rows(verdicts: Sequence[Verdict]) -> pd.DataFrame:
 
 
 def as_json(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """An object for each row of reference/claims.csv, with the keys of a Verdict (docs/paper/claims.md).
-
-    `p` and `stands` are null if nothing was tested.
-    """
+    """An object for each row of reference/claims.csv, with the keys of a Verdict (docs/paper/claims.md)."""
     listed = rows[~rows["id"].isin(unlisted_inconsistencies())]
     return records(listed[[field.name for field in fields(Verdict)]])
 
 
 def as_table(rows: pd.DataFrame, evidence: Evidence) -> pa.Table:
     """The table `claims`, with metadata like those of other tables."""
-    shown_values = rows.assign(value=rows["value"].map(value_text))
+    shown_values = rows.assign(value=rows["value"].map(_value_text))
     table = pa.Table.from_pandas(shown_values, TABLE, preserve_index=False)
     absent = {name: evidence.table_metadata.get(name, []) for name in ("missing", "excluded")}
     notes = _notes(rows, evidence)
     return with_metadata(table, {"campaign": evidence.source, **absent, "notes": notes})
 
 
-def value_text(value: Value) -> str | None:
-    """A value with four significant digits."""
+def _value_text(value: Value) -> str | None:
     return shown(value) if isinstance(value, (int, float)) else value
+
+
+# --- text -------------------------------------------------------------------------------------------
+
+
+def by_verdict(rows: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """Yield each verdict, or reason why nothing was tested, with its heading and its rows."""
+    names = rows["reason"].fillna(rows["verdict"])
+    for name in MEANINGS:
+        if (names == name).any():
+            yield name, name.replace("_", " ").capitalize(), rows[names == name]
 
 
 def as_markdown(rows: pd.DataFrame, evidence: Evidence) -> str:
     """All verdicts by kind, as lists that are read as they are in a terminal too."""
     blocks = ["# Claims", *_notes(rows, evidence)]
-    for heading, meaning, group in _by_verdict(rows):
-        blocks += [f"## {heading}", *([meaning] if meaning else [])]
+    for name, heading, group in by_verdict(rows):
+        blocks += [f"## {heading} ({len(group)})", MEANINGS[name]]
         for row in group.to_dict("records"):
             p = p_text(row["p"], row["stands"])
-            expected = f" Expected: {row['expected']}." if row["verdict"] in TESTED else ""
+            expected = f" Expected: {row['expected']}." if name in TESTED else ""
             claim = f"**{row['id']}** {row['claim']}{f' [{p}]' if p else ''}."
             blocks.append(f"- {claim}{expected} {row['detail']}")
     return "\n\n".join(
@@ -181,21 +155,6 @@ def stands_text(stands: bool) -> str:
     return "stands" if stands else "does not stand"
 
 
-def _by_verdict(rows: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """Yield headings, what they mean and their verdicts; those without a row come last."""
-    is_further = rows["id"].isin(unlisted_inconsistencies())
-    groups = [
-        (WORDS[name], MEANINGS[name], rows[~is_further & (rows["verdict"] == name)])
-        for name in VERDICTS
-    ]
-    for words, meaning, group in [*groups, (FURTHER_WORDS, "", rows[is_further])]:
-        if len(group):
-            yield f"{words} ({len(group)})", meaning, group
-
-
-# --- what stands above all verdicts -----------------------------------------------------------------
-
-
 def _notes(rows: pd.DataFrame, evidence: Evidence) -> list[str]:
     legend = [LEGEND] if rows["verdict"].isin(TESTED).any() else []
     return [basis(evidence), counts(rows), *frozen(evidence), *legend]
@@ -213,37 +172,37 @@ def basis(evidence: Evidence) -> str:
     counts = Counter(energies.map(str))
     origins = ", ".join(f"{origin} ({count})" for origin, count in sorted(counts.items()))
     protocol = f" (protocol {evidence.campaign.protocol})" if evidence.campaign else ""
-    is_simulated = SIMULATED in counts or any(
-        run.get("simulated") for run in evidence.provenance.values()
-    )
-    simulated = " Simulated: verdicts only show that the engine runs." if is_simulated else ""
-    excluded = evidence.table_metadata.get("excluded") or []
-    named = "; ".join(f"{e['configuration']}/{e['repeat']} ({e['reason']})" for e in excluded)
-    return (
+    sentences = [
         f"Checked on {len(evidence.points)} configurations of campaign {evidence.source}{protocol}; "
-        f"configurations by the origin of their energy: {origins or 'none with energy'}.{simulated}"
-        f"{f' Excluded runs: {named}.' if named else ''}"
-    )
+        f"configurations by the origin of their energy: {origins or 'none with energy'}."
+    ]
+    if SIMULATED in counts or any(run.get("simulated") for run in evidence.provenance.values()):
+        sentences.append("Simulated: verdicts only show that the engine runs.")
+    if excluded := evidence.table_metadata.get("excluded"):
+        named = (f"{e['configuration']}/{e['repeat']} ({e['reason']})" for e in excluded)
+        sentences.append(f"Excluded runs: {'; '.join(named)}.")
+    return " ".join(sentences)
 
 
 def counts(rows: pd.DataFrame) -> str:
     """How many claims have each verdict, first of those that were tested."""
     listed = rows[~rows["id"].isin(unlisted_inconsistencies())]
-    by_verdict = Counter(listed["verdict"])
+    by_name = Counter(listed["reason"].fillna(listed["verdict"]))
     again = {claim.id for claim in listed_claims() if claim.same_points_as}
     is_tested = listed["verdict"].isin(TESTED)
     independent = (is_tested & ~listed["id"].isin(again)).sum()
     stands = rows["id"][rows["stands"].eq(True)]
 
-    def listing(verdicts: Sequence[str]) -> str:
-        return ", ".join(f"{PLAIN[v]} {by_verdict[v]}" for v in verdicts if by_verdict[v]) or "none"
+    def listing(names: Iterable[str]) -> str:
+        words = (f"{name.replace('_', ' ')} {by_name[name]}" for name in names if by_name[name])
+        return ", ".join(words) or "none"
 
     return (
         f"Claims: {len(listed)}. Tested: {is_tested.sum()} (independently: {independent}): "
         f"{listing(TESTED)}. "
         f"Contradicted when all tests are taken together (Holm, 5 %): {', '.join(stands) or 'none'}. "
-        f"No tests: {listing([verdict for verdict in VERDICTS if verdict not in TESTED])}. "
-        f"{FURTHER_WORDS}: {len(rows) - len(listed)}."
+        f"No tests: {listing(name for name in MEANINGS if name not in TESTED)}. "
+        f"Inconsistencies without a row among the claims: {len(rows) - len(listed)}."
     )
 
 

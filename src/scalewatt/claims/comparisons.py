@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
@@ -25,7 +25,6 @@ from scalewatt.claims.outcomes import (
     decide,
     ratios,
     rule_in,
-    shown,
 )
 from scalewatt.claims.quantities import (
     P,
@@ -36,28 +35,15 @@ from scalewatt.claims.quantities import (
     mean_of,
     quantities,
     refuse_estimates,
-    refuse_several,
     refuse_unlike,
     require_paper,
     samples_of,
     values,
 )
-from scalewatt.claims.reference_tables import (
-    CONTRADICTED,
-    SUPPORTED,
-    UNDECIDED,
-    Check,
-    NotTestable,
-)
-from scalewatt.claims.shapes import (
-    SERIES_RULES,
-    slope_along,
-    slope_with_errors_of,
-    straightness,
-)
+from scalewatt.claims.reference_tables import CONTRADICTED, SUPPORTED, UNDECIDED, Check, NotTestable
+from scalewatt.claims.shapes import all_within, slope_along, slope_with_errors_of, straightness
 from scalewatt.results.tables.comparisons import same_training
 from scalewatt.results.tables.frames import records
-from scalewatt.results.tables.repeat_statistics import summarise
 from scalewatt.statistics import LEVEL, Numbers, Source, estimate, joined
 
 COMPARISON_RULES: dict[str, Rule] = {}
@@ -114,16 +100,11 @@ def _phases(evidence: Evidence) -> list[tuple[Line, Line]]:
 
 def _fine_over_pre(evidence: Evidence, check: Check) -> Iterator[Pair]:
     """Yield fine-tuning with pre-training at every n that has both."""
-    column = (
-        f"{check.quantity}_mean"
-        if f"{check.quantity}_mean" in evidence.points
-        else "runtime_h_mean"
-    )
-    for fine, pre in _phases(evidence):
-        pairs = [line.points.dropna(subset=[column]) for line in (fine, pre)]
-        for n in sorted(set(pairs[0]["gpus"]) & set(pairs[1]["gpus"])):
-            name = f"{fine.device}, n = {n}"
-            yield name, pd.concat([points[points["gpus"] == n] for points in pairs])
+    for lines in _phases(evidence):
+        points = pd.concat([line.points for line in lines]).dropna(subset=[f"{check.column}_mean"])
+        for n, pair in points.groupby("gpus"):
+            if len(pair) == 2:
+                yield f"{lines[0].device}, n = {n}", pair
 
 
 def _h100_over_a100(evidence: Evidence, check: Check) -> Iterator[Pair]:
@@ -174,13 +155,15 @@ PAIRS: Mapping[str, tuple[Callable[[Evidence, Check], Iterator[Pair]], str]] = {
 }
 
 
-def _of_pairs(evidence: Evidence, check: Check, test: Callable[[str, Numbers], Tests]) -> Outcome:
+def _compare_pairs(
+    evidence: Evidence, check: Check, test: Callable[[str, Numbers], Tests]
+) -> Outcome:
     """Test the logarithm of the ratio in every pair; energies over the device kinds that both measured."""
     pairs, what = PAIRS[check.against]
 
     def compare(pair: Points) -> Outcome:
         if is_of_energy(check.quantity):
-            refuse_several("origins", pair["energy_origin"])
+            refuse_unlike(pair, "origin")
         is_total = check.quantity in ("energy_kwh", P)
         factors, scope = in_common(pair) if is_total else (np.ones(2), "")
         ratio = log_contrast(quantities(pair, check.quantity).times(factors))
@@ -196,7 +179,9 @@ def _of_pairs(evidence: Evidence, check: Check, test: Callable[[str, Numbers], T
 def pair_ratio(evidence: Evidence, check: Check) -> Outcome:
     """Check whether the ratio of the two points is within the bounds in every pair of `against`."""
     low, high = check.bounds
-    return _of_pairs(evidence, check, partial(ratios, low=low, high=high, strict=check.is_sign))
+    return _compare_pairs(
+        evidence, check, partial(ratios, low=low, high=high, strict=check.is_sign)
+    )
 
 
 @rule_in(COMPARISON_RULES)
@@ -206,8 +191,7 @@ def pair_saving(evidence: Evidence, check: Check) -> Outcome:
     Decided is what is left, a ratio, on logarithms.
     """
     high, low = (math.log(1 - part) for part in check.bounds)
-    show = _saved
-    return _of_pairs(evidence, check, partial(Tests, low=low, high=high, show=show))
+    return _compare_pairs(evidence, check, partial(Tests, low=low, high=high, show=_saved))
 
 
 def _saved(logarithm: float) -> float:
@@ -218,7 +202,7 @@ def _saved(logarithm: float) -> float:
 def pair_equivalent(evidence: Evidence, check: Check) -> Outcome:
     """Check whether the points of each pair are equivalent: the interval of their ratio within `high`."""
     most = 1 + check.bounds[1]
-    return _of_pairs(evidence, check, partial(ratios, low=1 / most, high=most))
+    return _compare_pairs(evidence, check, partial(ratios, low=1 / most, high=most))
 
 
 # --- means and slopes of two series ---------------------------------------------------------------------
@@ -228,13 +212,13 @@ def pair_equivalent(evidence: Evidence, check: Check) -> Outcome:
 def large_regime_is_worse(evidence: Evidence, check: Check) -> Outcome:
     """Check whether the mean of the second regime is above that of the first, by at most `high`."""
 
-    def compare(small: Line, large: Line) -> Outcome:
-        means = [
+    def compare(*lines: Line) -> Outcome:
+        small, large = (
             mean_of(values(known(line.points, line.title, check.quantity), check.quantity))
-            for line in (large, small)
-        ]
-        more = joined(means).contrast([1, -1])
-        label = f"{check.text} of {large.title} less that of {small.title}"
+            for line in lines
+        )
+        more = joined([large, small]).contrast([1, -1])
+        label = f"{check.text} of {lines[1].title} less that of {lines[0].title}"
         within = Tests(label, more, *check.bounds, unit=check.unit)
         return decide(above(label, more, check.unit), within)
 
@@ -255,25 +239,25 @@ def large_regime_steeper_with_data(evidence: Evidence, check: Check) -> Outcome:
         apart = np.abs(samples_of(small)[:, None] / samples_of(large) - 1)
         of_small, of_large = np.nonzero(apart <= check.most)
         if len(of_small) < 2:
-            raise NotTestable(
-                f"{len(of_small)} dataset sizes that both regimes have; {2 - len(of_small)} more needed."
-            )
-        small, large = small.iloc[of_small], large.iloc[of_large]
-        slopes = [
+            few = f"{len(of_small)} dataset sizes that both regimes have"
+            raise NotTestable(f"{few}; {2 - len(of_small)} more needed.")
+        both = small.iloc[of_small], large.iloc[of_large]
+        small_fall, large_fall = (
             slope_along(abscissa(points, "log2 samples").values, values(points, check.quantity))
-            for points in (small, large)
-        ]
-        first = pd.concat([large.head(1), small.head(1)])
+            for points in both
+        )
+        first = pd.concat([both[1].head(1), both[0].head(1)])
+        smallest = f"{samples_of(both[0])[0]:.0f} samples"
         return decide(
             ratios(
-                f"{check.text} of the large regime over the small at {samples_of(small)[0]:.0f} samples",
+                f"{check.text} of the large regime over the small at {smallest}",
                 log_contrast(quantities(first, check.quantity)),
                 low=1.0,
                 strict=True,
             ),
             above(
                 f"fall of the {check.text} per doubling in the large regime less that in the small",
-                joined(slopes).contrast([1, -1]),
+                joined([small_fall, large_fall]).contrast([1, -1]),
                 check.unit,
             ),
         )
@@ -287,28 +271,18 @@ def same_slope_in_both_phases(evidence: Evidence, check: Check) -> Outcome:
 
     def compare(fine: Line, pre: Line) -> Outcome:
         every = [known(line.points, line.title, *check.columns) for line in (pre, fine)]
-        refuse_estimates(pd.concat(every))
         refuse_unlike(pd.concat(every))
         slopes = joined([_energy_slope(points) for points in every])
-        return decide(_slope_ratio(check, check.text, slopes))
+        return decide(ratios(check.text, log_contrast(slopes), *check.bounds))
 
     return combine(attempt(fine.device, compare, fine, pre) for fine, pre in _phases(evidence))
 
 
 def _energy_slope(points: Points, factors: np.ndarray | float = 1.0) -> Numbers:
-    """Slope of energy against GPU hours."""
+    """Slope of energy against GPU hours; NotTestable for estimates."""
+    refuse_estimates(points)
     energies = quantities(points, "energy_kwh").times(factors)
     return slope_with_errors_of(quantities(points, "gpu_hours"), energies)
-
-
-def _slope_ratio(check: Check, label: str, two: Numbers) -> Tests:
-    """Test of the ratio of two slopes; by logarithms if both are positive."""
-    if np.all(two.values > 0):
-        return ratios(label, log_contrast(two), *check.bounds, strict=check.is_sign)
-    top, bottom = two.values
-    ratio = two.contrast([1 / bottom, -top / bottom**2])
-    number = replace(ratio, values=np.array([top / bottom]))
-    return Tests(label, number, *check.bounds, strict=check.is_sign)
 
 
 @rule_in(COMPARISON_RULES)
@@ -319,44 +293,34 @@ def steeper_on_h100(evidence: Evidence, check: Check) -> Outcome:
     of either device are one: so those of Table 1 count on both. The slopes are of the energy of the
     device kinds that both measured, where these are known apart.
     """
+    devices = ("h100", "a100")
     lines = [
         line
-        for device in ("h100", "a100")
+        for device in devices
         for line in evidence.distinct(MODEL, "pretrain", device, "fd_gbs")
     ]
-    sizes = {line.constant for line in lines}
-    groups = {
-        device: _constant_gbs(evidence, device, [ln for ln in lines if ln.device == device], sizes)
-        for device in ("h100", "a100")
-    }
-    parts = [
-        ("", straightness(f"{name}, {check.text}", hours, kwh, check.most, list(points["gpus"])))
-        for by_name in groups.values()
-        for name, points in by_name.items()
-        for hours, kwh in [(values(points, "gpu_hours"), values(points, "energy_kwh"))]
-    ]
-    every = pd.concat([points for by_name in groups.values() for points in by_name.values()])
-    refuse_estimates(every)
-    factors = dict(zip(every.index, (common := in_common(every))[0], strict=True))
-    slopes = [
-        mean_of(
-            joined(
-                [
-                    _energy_slope(points, np.array([factors[id_] for id_ in points.index]))
-                    for points in by_name.values()
-                ]
-            )
-        )
-        for by_name in groups.values()
-    ]
-    steeper = _slope_ratio(check, f"Slope of h100 over a100{common[1]}", joined(slopes))
+    groups = [_constant_gbs(evidence, device, lines) for device in devices]
+    every = pd.concat([points for by_name in groups for points in by_name.values()])
+    shares, scope = in_common(every)
+    factors = dict(zip(every.index, shares, strict=True))
+    slopes, parts = [], []
+    for by_name in groups:
+        of_device = []
+        for name, points in by_name.items():
+            hours, kwh = values(points, "gpu_hours"), values(points, "energy_kwh")
+            label = f"{name}, {check.text}"
+            outcome = straightness(label, hours, kwh, check.most, list(points["gpus"]))
+            parts.append(("", outcome))
+            of_device.append(_energy_slope(points, points.index.map(factors).to_numpy()))
+        slopes.append(mean_of(joined(of_device)))
+    label = f"Slope of h100 over a100{scope}"
+    steeper = ratios(label, log_contrast(joined(slopes)), *check.bounds, strict=check.is_sign)
     return all_of([("", decide(steeper)), *parts])
 
 
-def _constant_gbs(
-    evidence: Evidence, device: str, series: Sequence[Line], sizes: set[int | None]
-) -> dict[str, Points]:
-    """Points with energy of each series at constant GBS that has three, else all with these GBS."""
+def _constant_gbs(evidence: Evidence, device: str, lines: Sequence[Line]) -> dict[str, Points]:
+    """Points with energy of each series of a device that has three, else all with the GBS of `lines`."""
+    series = [line for line in lines if line.device == device]
     if not series:
         raise NotTestable(f"No finished pre-training at constant GBS on {device}.")
     columns = ["energy_kwh_mean", "gpu_hours_mean"]
@@ -367,7 +331,8 @@ def _constant_gbs(
     groups = {title: points for title, points in groups.items() if len(points) >= 3}
     if not groups:
         alike = _pretrained_as_paper(evidence, device)
-        alike = alike[alike["global_batch_size"].isin(sizes)].sort_values("gpus", kind="stable")
+        alike = alike[alike["global_batch_size"].isin({line.constant for line in lines})]
+        alike = alike.sort_values("gpus", kind="stable")
         if alike.empty:
             require_paper(series[0].points)
         listed = ", ".join(f"{p.gpus}/{p.global_batch_size}" for p in alike.itertuples())
@@ -378,13 +343,6 @@ def _constant_gbs(
 # --- energy per GPU hour of all trainings -------------------------------------------------------
 
 
-@rule_in(SERIES_RULES)
-def within(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the quantity of every point is within bounds and margin."""
-    labels = [f"{check.text} of {id_}" for id_ in points.index]
-    return _all_within(labels, quantities(points, check.quantity), check)
-
-
 @rule_in(COMPARISON_RULES)
 def means_within(evidence: Evidence, check: Check) -> Outcome:
     """Check whether the mean of every series, of points as in the paper, is within bounds and margin.
@@ -392,37 +350,24 @@ def means_within(evidence: Evidence, check: Check) -> Outcome:
     A series whose points another one has too does not count.
     """
     least = int(check.n.removeprefix(">=") or 1)
-    series: list[tuple[str, Points]] = []
-    for line in evidence.find(check.model, None, check.device):
+    lines, series = evidence.find(check.model, None, check.device), []
+    for line in lines:
         points = line.points[(line.points["unlike"] == "") & (line.points["gpus"] >= least)]
         series.append((line.title, points.dropna(subset=[f"{check.quantity}_mean"])))
     counted: dict[str, Points] = {}
     for title, points in sorted(series, key=lambda each: -len(each[1])):  # the longest first
-        if not any(set(points.index) <= set(others.index) for others in counted.values()):
+        ids = [set(others.index) for others in counted.values()]
+        if len(points) and not any(set(points.index) <= others for others in ids):
             counted[title] = points
-    counted = {title: points for title, points in counted.items() if len(points)}
     if not counted:
-        is_alike = evidence.points["model"].eq(check.model) & evidence.points["device"].eq(
-            check.device
-        )
-        require_paper(evidence.points[is_alike])
+        for line in lines:
+            require_paper(line.points)
         raise NotTestable(
             f"No finished run of {check.model} on {check.device} with a known energy."
         )
     labels = [f"{check.text} of {title} (points: {len(p)})" for title, p in counted.items()]
     means = joined([mean_of(quantities(points, check.quantity)) for points in counted.values()])
-    return _all_within(labels, means, check)
-
-
-def _all_within(labels: Sequence[str], numbers: Numbers, check: Check) -> Outcome:
-    """Decide whether all numbers lie within bounds and margin; of two bounds their range is the value."""
-    margin = check.most if check.margin else 0.0
-    low, high = check.bounds
-    tests = Tests(labels, numbers, low * (1 - margin), high * (1 + margin), unit=check.unit)
-    if math.isinf(low):
-        return decide(tests)
-    ends = dict.fromkeys(shown(float(end)) for end in (numbers.values.min(), numbers.values.max()))
-    return decide(tests, value="-".join(ends))
+    return all_within(labels, means, check)
 
 
 Group = tuple[str, Points]
@@ -442,9 +387,8 @@ def _groups(evidence: Evidence, *names: str) -> list[Group]:
     if sensed.empty:
         refuse_estimates(points)
         return []
-    counts = sensed["energy_origin"].map(str).value_counts()
-    most = max(counts.index, key=lambda origin: (counts[origin], origin))
-    alike = sensed[sensed["energy_origin"].map(str) == most]
+    origins = sensed["energy_origin"].map(str)
+    alike = sensed[origins == max(origins, key=lambda origin: ((origins == origin).sum(), origin))]
     keys = ["model", "device", "energy_scope"]
     groups = alike.groupby(keys, sort=False, dropna=False)
     return [(f"{model} {device}", group) for (model, device, _), group in groups]
@@ -453,8 +397,7 @@ def _groups(evidence: Evidence, *names: str) -> list[Group]:
 @rule_in(COMPARISON_RULES)
 def factors_differ(evidence: Evidence, check: Check) -> Outcome:
     """Check whether the ratio of means between two models or devices is at least `low` for any pair."""
-    groups = _groups(evidence, P)
-    return _any_factor(groups, check, combinations(groups, 2))
+    return _any_factor(_groups(evidence, P), check)
 
 
 @rule_in(COMPARISON_RULES)
@@ -465,17 +408,14 @@ def factors_at_equal_n(evidence: Evidence, check: Check) -> Outcome:
     """
     groups = _groups(evidence, P)
     points = [(kind, group.loc[[id_]]) for kind, group in groups for id_ in group.index]
-    pairs = [(a, b) for a, b in combinations(points, 2) if set(a[1]["gpus"]) == set(b[1]["gpus"])]
-    return _any_factor(groups, check, pairs)
+    return _any_factor(points, check, is_equal_n=True)
 
 
-def _any_factor(
-    groups: Sequence[Group], check: Check, pairs: Iterable[tuple[Group, Group]]
-) -> Outcome:
+def _any_factor(groups: Sequence[Group], check: Check, is_equal_n: bool = False) -> Outcome:
     factors: dict[str, Numbers] = {}
-    for a, b in pairs:
-        if a[0] != b[0]:
-            factors |= _factor([a, b])
+    for (kind, points), (other_kind, others) in combinations(groups, 2):
+        if kind != other_kind and not (is_equal_n and set(points["gpus"]) != set(others["gpus"])):
+            factors |= _factor([(kind, points), (other_kind, others)])
     if not factors:
         kinds = ", ".join(sorted({kind for kind, _ in groups})) or "none"
         raise NotTestable(
@@ -490,23 +430,19 @@ def _factor(groups: Sequence[Group]) -> dict[str, Numbers]:
 
     Empty if P over these kinds is not known.
     """
-    every = pd.concat([points for _, points in groups])
+    every, count = pd.concat([points for _, points in groups]), len(groups[0][1])
     try:
         factors, scope = in_common(every)
+        numbers = quantities(every, P).times(factors)
+        both = joined([mean_of(numbers[:count]), mean_of(numbers[count:])])
+        order = np.argsort(-both.values, kind="stable")
+        logarithm = log_contrast(both[order])
     except NotTestable:
         return {}
-    numbers, count = quantities(every, P).times(factors), len(groups[0][1])
-    means = [mean_of(numbers[:count]), mean_of(numbers[count:])]
-    (bottom, low), (top, high) = sorted(
-        zip(means, groups, strict=True), key=lambda pair: float(pair[0].values[0])
-    )
-    if bottom.values[0] <= 0:
-        return {}
     over, under = (
-        f"{kind} (n = {', '.join(map(str, points['gpus']))})" for kind, points in (high, low)
+        f"{groups[row][0]} (n = {', '.join(map(str, groups[row][1]['gpus']))})" for row in order
     )
-    label = f"mean P_GPUh of {over} over that of {under}{scope}"
-    return {label: log_contrast(joined([top, bottom]))}
+    return {f"mean P_GPUh of {over} over that of {under}{scope}": logarithm}
 
 
 def any_at_least(labels: Sequence[str], logarithms: Numbers, low: float) -> Outcome:
@@ -515,14 +451,14 @@ def any_at_least(labels: Sequence[str], logarithms: Numbers, low: float) -> Outc
     Supported by one that is so rarely that far above, times their number; contradicted where all are
     below, with the probability of the one that is least so.
     """
-    alone = [decide(ratios(label, logarithms[[index]], low)) for index, label in enumerate(labels)]
+    alone = [decide(ratios(label, logarithms[[row]], low)) for row, label in enumerate(labels)]
     bound = math.log(low)
     # The probability of a ratio as far above the bound, were the truth on it; beyond 1/2 below it.
     chances = [
-        1 - against(logarithms, index, bound, math.inf)
-        if logarithms.values[index] < bound
-        else against(logarithms, index, -math.inf, bound)
-        for index in range(len(labels))
+        1 - against(logarithms, row, bound, math.inf)
+        if logarithms.values[row] < bound
+        else against(logarithms, row, -math.inf, bound)
+        for row in range(len(labels))
     ]
     nearest = min(range(len(labels)), key=lambda i: (chances[i], -(alone[i].p or 0.0)))
     p = max(1.0 if part.p is None else part.p for part in alone)
@@ -548,9 +484,7 @@ def rates_explain(evidence: Evidence, check: Check) -> Outcome:
     large = [(kind, points) for kind, points in groups if len(points) >= needed]
     if not large:
         most = max((len(points) for _, points in groups), default=0)
-        raise NotTestable(
-            f"{most} of the {needed} points that leaving one out needs; {needed - most} more needed."
-        )
+        raise NotTestable(f"{most} of the {needed} points that leaving one out needs.")
     return combine(attempt(kind, _left_out, points, names) for kind, points in large)
 
 
@@ -586,10 +520,10 @@ def _left_out(points: Points, names: Sequence[str]) -> Outcome:
 
 def rise_of_error(dropped: str, before: Sequence[float], after: Sequence[float]) -> Tests:
     """Test that errors of the same points fall, in percentage points, by a paired t interval."""
-    falls = summarise([100 * (a - b) for a, b in zip(before, after, strict=True)])
-    assert falls.mean is not None and falls.sd is not None
-    square = falls.sd**2
-    number = estimate(falls.mean, Source("points"), square / falls.n, falls.n - 1, square)
+    falls = 100 * (np.array(before) - np.array(after))
+    square = float(np.var(falls, ddof=1))
+    source, freedom = Source("points"), len(falls) - 1
+    number = estimate(float(falls.mean()), source, square / len(falls), freedom, square)
     return above(f"the rise of the mean error without {dropped}", number, "pp")
 
 
@@ -603,17 +537,3 @@ def leave_one_out(y: np.ndarray, terms: Sequence[np.ndarray]) -> list[float]:
         coefficients, *_ = np.linalg.lstsq(design[others], y[others], rcond=None)
         errors.append(abs(float(design[index] @ coefficients) / float(y[index]) - 1))
     return errors
-
-
-@rule_in(SERIES_RULES)
-def varies_more(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the quantity has a larger range than `against`."""
-    ranges = []
-    for name in check.columns:
-        numbers = quantities(points, name)
-        order = np.argsort(numbers.values, kind="stable")
-        ranges.append(numbers[order[[-1, 0]]].contrast([1, -1]))
-    label = (
-        f"{check.text} ({shown(float(ranges[0].values[0]))} {check.unit}) less that of the other"
-    )
-    return decide(above(label, joined(ranges).contrast([1, -1]), check.unit))

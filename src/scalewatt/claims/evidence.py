@@ -15,22 +15,32 @@ and `fd_gbs`, `fd`, `sd` in a question mean all that begin so.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.campaign_types import VARIED, Campaign, Configuration
+from scalewatt.campaign.cluster import Cluster
+from scalewatt.campaign.load import SIMULATED, load_campaign
 from scalewatt.campaign.operating_points import LEVERS
-from scalewatt.campaign.run_spec import RunSpec
+from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.claims.reference_tables import NotTestable
-from scalewatt.results.tables.frames import frame_of
-from scalewatt.results.tables.published import FULL_SAMPLES
+from scalewatt.common.errors import InputError
+from scalewatt.common.project_files import PROJECT_ROOT
+from scalewatt.common.yaml_files import read_yaml
+from scalewatt.results.figures.figure_schema import POWER
+from scalewatt.results.tables.frames import PUBLISHED, RUN_KEY, frame_of, read_frame, records
+from scalewatt.results.tables.published import FULL_SAMPLES, published_configurations
 from scalewatt.results.tables.published import GPUS_PER_NODE as PAPER_GPUS_PER_NODE
-from scalewatt.results.tables.table_schema import ESTIMATE_BOUNDS, RUNS
+from scalewatt.results.tables.run_row import read_provenances
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, ESTIMATE_BOUNDS, RUNS
 
 PAPER_DEVICES = ("a100", "h100")
 EPOCHS = {"train": 100, "pretrain": 80, "finetune": 50}
@@ -75,12 +85,12 @@ Points = pd.DataFrame
 
 def is_of_energy(name: str) -> bool:
     """Whether a quantity is an energy, or follows from one."""
-    return any(part in name for part in ("energy", "power", "p_gpuh", "carbon", "cost"))
+    return any(part in name for part in ("energy", "power", "p_gpuh"))
 
 
 def is_of_power(name: str) -> bool:
     """Whether a quantity is a power, or a ratio of energies, which rated powers alone can make."""
-    return is_of_energy(name) and any(part in name for part in ("power", "p_gpuh", "share"))
+    return any(part in name for part in ("power", "p_gpuh", "share"))
 
 
 def is_metric(name: str) -> bool:
@@ -133,13 +143,10 @@ def _unlike(point: Any) -> str:
         f"precision {point.precision or 'unknown'}, not {precision}": point.precision != precision,
         "synthetic data": point.loader == "synthetic",
     }
-    levers = (name for name in ("channels_last", "compile", *LEVERS) if _is_set(point, name))
-    return ", ".join([text for text, differs in differences.items() if differs] + [*levers])
-
-
-def _is_set(point: Any, name: str) -> bool:
-    value = getattr(point, name)
-    return not pd.isna(value) and bool(value)
+    for name in ("channels_last", "compile", *LEVERS):
+        value = getattr(point, name)
+        differences[name] = not pd.isna(value) and bool(value)
+    return ", ".join(text for text, differs in differences.items() if differs)
 
 
 # --- lines, and all that there is ---------------------------------------------------------------------
@@ -164,11 +171,6 @@ class Line:
     """Configurations of all its points by n, with results or without."""
 
     @property
-    def key(self) -> tuple[Any, ...]:
-        """Model, phase, device, mode and batch size."""
-        return self.model, self.phase, self.device, self.mode, self.constant
-
-    @property
     def closeness(self) -> tuple[int, int]:
         """Number of points that were trained as in the paper, and of all."""
         return int((self.points["unlike"] == "").sum()), len(self.points)
@@ -182,13 +184,9 @@ class Line:
         constant: int | None = None,
     ) -> bool:
         """Whether this description fits; empty is any, and `mode` may be a beginning (fd, fd_gbs, …)."""
-        return (
-            (not model or model == self.model)
-            and (not phase or phase == self.phase)
-            and (not device or device == self.device)
-            and (not mode or mode == self.mode or self.mode.startswith(f"{mode}_"))
-            and constant in (None, self.constant)
-        )
+        wanted = {"model": model, "phase": phase, "device": device, "constant": constant}
+        fits = all(getattr(self, name) == value for name, value in wanted.items() if value)
+        return fits and (not mode or f"{self.mode}_".startswith(f"{mode}_"))
 
 
 class Trace(NamedTuple):
@@ -233,31 +231,30 @@ class Evidence:
     @cached_property
     def lines(self) -> tuple[Line, ...]:
         """All series, with results or without."""
-        known = set(self.points.index)
-        return tuple(
-            self.group(
-                self.points.loc[[id_ for id_ in ids.values() if id_ in known]],
-                *(title, model, phase, device),
-                mode=mode,
-                constant=None if pd.isna(constant) else int(constant),
-                ids=ids,
-            )
-            for model, phase, device, mode, constant, ids, title in self.series[SERIES].itertuples(
-                index=False
-            )
-        )
+        lines, known = [], set(self.points.index)
+        for *names, constant, ids, title in self.series[SERIES].itertuples(index=False):
+            points = self.points.loc[[id_ for id_ in ids.values() if id_ in known]]
+            size = None if pd.isna(constant) else int(constant)
+            lines.append(self.group(points, title, *names, constant=size, ids=ids))
+        return tuple(lines)
 
     def group(
-        self, points: Points, title: str, model: str, phase: str, device: str, **more: Any
+        self,
+        points: Points,
+        title: str,
+        model: str,
+        phase: str,
+        device: str,
+        mode: str = "",
+        **more: Any,
     ) -> Line:
         """Points of this device as a line."""
         node = self.gpus_per_node(device)
-        return Line(title, model, phase, device, points, node, self.is_published, **more)
+        return Line(title, model, phase, device, points, node, self.is_published, mode, **more)
 
     def find(self, *description: Any) -> list[Line]:
         """Lines with results that fit a description: the arguments of `Line.is_of`."""
-        fitting = (line for line in self.lines if line.is_of(*description))
-        return [line for line in fitting if len(line.points)]
+        return [line for line in self.lines if line.is_of(*description) and len(line.points)]
 
     def line(
         self, model: str, phase: str, device: str, mode: str, constant: int | None = None
@@ -278,21 +275,20 @@ class Evidence:
 
     def distinct(self, *description: Any) -> list[Line]:
         """Lines of a description; of those alike the one that `line` chooses."""
-        alike: dict[tuple[Any, ...], Line] = {}
+        alike: dict[tuple[Any, ...], list[Line]] = {}
         for line in self.find(*description):
-            other = alike.setdefault(line.key, line)
-            alike[line.key] = max(other, line, key=lambda each: each.closeness)
-        return list(alike.values())
+            key = (line.model, line.phase, line.device, line.mode, line.constant)
+            alike.setdefault(key, []).append(line)
+        return [max(lines, key=lambda line: line.closeness) for lines in alike.values()]
 
     def anywhere(self, model: str, phase: str, device: str, mode: str) -> list[Line]:
         """For a portable claim, the line on its own device, else one of each other device.
 
         NotTestable if no device has such a line.
         """
-        others = sorted({line.device for line in self.find(model, phase, None, mode)} - {device})
-        if self.find(model, phase, device, mode) or not others:
-            return [self.line(model, phase, device, mode)]
-        return [self.line(model, phase, other, mode) for other in others]
+        devices = {line.device for line in self.find(model, phase, None, mode)}
+        chosen = [device] if device in devices or not devices else sorted(devices)
+        return [self.line(model, phase, each, mode) for each in chosen]
 
     def node_sizes(self, rows: pd.DataFrame) -> pd.Series:
         """GPUs of a node of each row's device, float64 even without rows."""
@@ -304,3 +300,167 @@ class Evidence:
             return PAPER_GPUS_PER_NODE
         points = self.points[(self.points["device"] == device) & self.points["nodes"].gt(0)]
         return max((points["gpus"] // points["nodes"]).astype(int), default=1)
+
+
+# --- gathered from tables, or from the published rows -----------------------------------------------
+
+GBS = "global_batch_size"
+_ALIKE = ["model", "phase", "device", "data", "kept"]
+"""What series share whose global batch sizes make regimes."""
+PAPER_CAMPAIGN = PROJECT_ROOT / "campaigns" / "paper.yaml"
+
+
+def published_evidence() -> Evidence:
+    """The paper's own numbers, in the series of the paper's campaign."""
+    campaign = load_campaign(PAPER_CAMPAIGN)
+    series = series_of(campaign)
+    points = points_of(campaign, series, published_configurations())
+    return Evidence(
+        PUBLISHED,
+        is_published=True,
+        points=prepared(points, is_pooled=False),
+        series=series,
+        specs=specs_of(campaign),
+        campaign=campaign,
+    )
+
+
+def campaign_evidence(campaign: Campaign, tables: Path) -> Evidence:
+    """Read a campaign's tables (a folder), and the provenance of its finished runs.
+
+    InputError for a table that is missing or damaged.
+    """
+    configurations = read_frame(tables / "configurations.parquet", CONFIGURATIONS)
+    runs = read_frame(tables / "runs.parquet", RUNS)
+    runs = runs[runs["excluded"].isna()]
+    figure5 = tables / "figure5.parquet"
+    traces = read_frame(figure5, POWER) if figure5.exists() else frame_of([], POWER)
+    series = series_of(campaign)
+    return Evidence(
+        campaign.name,
+        points=points_of(campaign, series, configurations),
+        series=series,
+        runs=runs,
+        traces=traces_of(traces),
+        trace_metadata=traces.attrs,
+        specs=specs_of(campaign),
+        provenance=read_provenances(records(runs[list(RUN_KEY)]), tables.parent),
+        campaign=campaign,
+        table_metadata=configurations.attrs,
+    )
+
+
+def find_campaign(results: Path, given: Path | None, cluster: Cluster | None = None) -> Campaign:
+    """Find the campaign of a results folder: the given file, else the project's file of that name.
+
+    InputError if none has the folder's name, or the given one has another.
+    """
+    name = results.resolve().name
+    campaign = load_campaign(given or _file_of(name, results), cluster, to_run=False).whole
+    if cluster is None and f"{campaign.name}{SIMULATED}" == name:
+        campaign = replace(campaign, name=name)
+    if given is not None and campaign.name != name:
+        raise InputError(
+            f"{given}: name: {campaign.name}, but the results are in {results}; expected the campaign {name}"
+        )
+    return campaign
+
+
+def _file_of(name: str, results: Path) -> Path:
+    """The project's campaign file of this name, simulated or not."""
+    files, unread = sorted(Path("campaigns").glob("*.yaml")), ""
+    for path in files:
+        try:
+            if read_yaml(path).get("name") in (name, name.removesuffix(SIMULATED)):
+                return path
+        except InputError as error:  # somebody may be writing it
+            unread += f" (not read: {error})"
+    raise InputError(
+        f"--results {results}: no campaign is named {name} in {', '.join(map(str, files))}{unread}; "
+        "give its file with --campaign"
+    )
+
+
+def specs_of(campaign: Campaign) -> dict[str, RunSpec]:
+    """Spec of each configuration's first repeat."""
+    return {id_: run_spec(campaign, id_, 1) for id_ in campaign.configurations}
+
+
+def traces_of(table: pd.DataFrame) -> tuple[Trace, ...]:
+    """Panels of figure 5's table."""
+    return tuple(
+        Trace(records(panel.head(1))[0], panel.set_index("time_s")["power_w"].astype("float64"))
+        for _, panel in table.groupby("panel", sort=False)
+    )
+
+
+# --- series and points ----------------------------------------------------------------------------
+
+
+def series_of(campaign: Campaign) -> pd.DataFrame:
+    """The series of a campaign by name: columns SERIES, of which `evidence` describes the modes."""
+    configurations = campaign.configurations
+    rows = []
+    for each in campaign.series.values():
+        points = [configurations[id_] for id_ in each.points.values()]
+        sizes = {getattr(point, each.constant, None) for point in points}
+        rows.append(
+            {
+                **{"model": each.model, "phase": each.phase, "device": each.device},
+                **{"kept": each.constant, "data": "sd" if each.is_scaled else "fd"},
+                "epochs": max(point.epochs for point in points),
+                "constant": sizes.pop() if len(sizes) == 1 else None,
+                "ids": dict(sorted(each.points.items())),
+            }
+        )
+    series = pd.DataFrame(rows, list(campaign.series)).astype({"constant": float})
+    is_probe = series["epochs"] < series.groupby(["model", "phase"])["epochs"].transform("max")
+    alike = series["constant"].fillna(0).mask(is_probe).groupby([series[key] for key in _ALIKE])
+    regime = np.where(series["constant"].fillna(0) == alike.transform("min"), "_s", "_l")
+    modes = series["data"] + np.where(series["kept"] == GBS, "_gbs" + regime, "_lbs")
+    series["mode"] = modes.mask(series["kept"] == "neither", "other").mask(is_probe, "probe")
+    return series.assign(title=_titles(series))[SERIES]
+
+
+def _titles(series: pd.DataFrame) -> pd.Series:
+    """Series in words; with their names where several would have the same."""
+    phases = series["phase"].where(series["phase"] != "train", "")
+    sizes = [("" if pd.isna(size) else str(int(size))) for size in series["constant"]]
+    words = zip(series["model"], phases, series["device"], series["mode"], sizes, strict=True)
+    titles = pd.Series([" ".join(filter(None, each)) for each in words], series.index)
+    return titles.mask(titles.duplicated(keep=False), titles + " (" + series.index + ")")
+
+
+def points_of(campaign: Campaign, series: pd.DataFrame, rows: pd.DataFrame) -> Points:
+    """Points of a campaign's series that `rows` (of the table of configurations) has."""
+    table = pd.DataFrame(records(rows[COLUMNS]), columns=COLUMNS)
+    table = table.set_index("configuration", drop=False).rename_axis(None)
+    planned = dict.fromkeys(id_ for ids in series["ids"] for id_ in ids.values())
+    points = table.loc[[id_ for id_ in planned if id_ in table.index]]
+    defined = [campaign.configurations[id_] for id_ in points.index]
+    probes = {id_ for ids in series["ids"][series["mode"] == "probe"] for id_ in ids.values()}
+    return prepared(
+        points.assign(
+            dataset_total=pd.Series(map(_total, defined), points.index, dtype=object),
+            chance=pd.Series(map(_chance, defined), points.index, dtype=float),
+            varies_seeds=[configuration.seeds == VARIED for configuration in defined],
+            is_probe=points.index.isin(probes),
+        )
+    )
+
+
+def _total(configuration: Configuration) -> int | None:
+    """Samples of the whole dataset that a configuration trains on a part of."""
+    if configuration.dataset_samples is None or Fraction(configuration.dataset_fraction) == 1:
+        return configuration.dataset_samples
+    total = configuration.dataset.get("train_samples")
+    return None if total is None else int(total)
+
+
+def _chance(configuration: Configuration) -> float:
+    """Error of guessing less two standard deviations over the validation set, in percent; else NaN."""
+    classes, samples = configuration.dataset.get("classes"), configuration.validation_samples
+    if not classes or not samples:
+        return math.nan
+    hits = 1 / classes
+    return float(100 * (1 - hits - 2 * math.sqrt(hits * (1 - hits) / samples)))

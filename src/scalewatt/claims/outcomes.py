@@ -1,4 +1,4 @@
-"""How numbers are held against what is claimed: by their whole 95 % intervals.
+"""How numbers are compared with what is claimed: by their whole 95 % intervals.
 
 Within the claimed bounds: supported. Outside of them: contradicted. Else: undecided, with the number of
 repeats that would tell (docs/paper/statistics.md).
@@ -26,14 +26,7 @@ from scalewatt.claims.reference_tables import (
     NotTestable,
     Value,
 )
-from scalewatt.statistics import (
-    LEVEL,
-    MOST_REPEATS,
-    Numbers,
-    below,
-    chances,
-    first_with_power,
-)
+from scalewatt.statistics import LEVEL, MOST_REPEATS, Numbers, below, repeats_to_tell
 
 SHOWN = 3
 """How many numbers of a check are named singly."""
@@ -48,6 +41,7 @@ class Outcome:
     """The outcome of a check. `detail` is a sentence with numbers, or with what is missing."""
 
     verdict: str
+    """A verdict, or the reason why nothing was tested."""
     value: Value
     detail: str
     p: float | None = None
@@ -81,10 +75,10 @@ def rule_in(rules: dict[str, AnyRule]) -> Callable[[AnyRule], AnyRule]:
 
 @dataclass(frozen=True)
 class Tests:
-    """Numbers, each with a label, and the bounds that they are held against."""
+    """Numbers, each with a label, and the bounds that they are compared with."""
 
     labels: str | Sequence[str]
-    """A single one is that of all."""
+    """A single label is that of all."""
     numbers: Numbers
     low: float = -math.inf
     high: float = math.inf
@@ -94,31 +88,50 @@ class Tests:
     strict: bool = False
     """True if an exact number on the bound decides nothing."""
     stated: float | None = None
-    """Value that is stated in place of the number that is held against the bounds."""
+    """Value that is stated in place of the number that is compared."""
+
+    def judge(self, index: int) -> Outcome:
+        """The outcome of a number by itself, without words."""
+        numbers, low, high = self.numbers, self.low, self.high
+        value, half = float(numbers.values[index]), float(numbers.halves[index])
+        stated = self.show(value) if self.stated is None else self.stated
+        if math.isinf(half):
+            return Outcome(UNDECIDED, stated, "", margin=0.0, origins=numbers.origins)
+        room = min(value - low, high - value)
+        margin = room / half if half else math.copysign(math.inf, room) if room else 0.0
+        if self.strict and not room and not half:
+            verdict = UNDECIDED
+        elif low <= value - half and value + half <= high:
+            verdict = SUPPORTED
+        else:
+            is_outside = value + half < low or value - half > high
+            verdict = CONTRADICTED if is_outside else UNDECIDED
+        p = against(numbers, index, low, high)
+        return Outcome(verdict, stated, "", p, margin=margin, origins=numbers.origins)
 
     def sentence(self, index: int) -> str:
         """The sentence on a number: its interval, and its bounds."""
         mean, half = float(self.numbers.values[index]), float(self.numbers.halves[index])
-        words, interval = self.numbers.words(index), ""
-        if math.isinf(half):
-            interval = f" ({words})" if words else ""
-        elif half:
-            low, high = map(shown, sorted(map(self.show, (mean - half, mean + half))))
-            interval = f" ({low} to {high}{f'; {words}' if words else ''})"
-        value = self.show(mean)
+        remarks = [self.numbers.words(index)] if half else []
+        if half and math.isfinite(half):
+            ends = map(shown, sorted(map(self.show, (mean - half, mean + half))))
+            remarks.insert(0, " to ".join(ends))
+        interval = "; ".join(filter(None, remarks))
         # With as many digits as tell it from a bound that it is not on.
-        bounds = {shown(end) for end in map(self.show, (self.low, self.high)) if end != value}
-        text = f"{value:.8g}" if shown(value) in bounds else shown(value)
+        value, bounds = self.show(mean), sorted(map(self.show, (self.low, self.high)))
+        is_on_bound = shown(value) in {shown(end) for end in bounds if end != value}
+        text = f"{value:.8g}" if is_on_bound else shown(value)
         label = self.labels if isinstance(self.labels, str) else self.labels[index]
         unit = f" {self.unit}" if self.unit else ""
-        return f"{label[:1].upper()}{label[1:]} is {text}{unit}{interval}, expected {self._expected()}{unit}"
-
-    def _expected(self) -> str:
+        expected = " to ".join(map(shown, bounds))
         if math.isinf(self.low):
-            return f"{'below' if self.strict else 'at most'} {shown(self.show(self.high))}"
-        if math.isinf(self.high):
-            return f"{'above' if self.strict else 'at least'} {shown(self.show(self.low))}"
-        return " to ".join(map(shown, sorted(map(self.show, (self.low, self.high)))))
+            expected = f"{'below' if self.strict else 'at most'} {shown(self.show(self.high))}"
+        elif math.isinf(self.high):
+            expected = f"{'above' if self.strict else 'at least'} {shown(self.show(self.low))}"
+        return (
+            f"{label[:1].upper()}{label[1:]} is {text}{unit}{f' ({interval})' if interval else ''}, "
+            f"expected {expected}{unit}"
+        )
 
     def needed(self, index: int) -> str:
         """The repeats that would probably tell (80 %), were this value the truth, as a phrase."""
@@ -133,25 +146,6 @@ class Tests:
         if count is None:
             return f"more than {MOST_REPEATS} repeats of each point would tell, if any number does"
         return f"about {count} repeats of each point would tell"
-
-    def judge(self, index: int) -> Outcome:
-        """The outcome of a number by itself, without words."""
-        numbers, low, high = self.numbers, self.low, self.high
-        value, half = float(numbers.values[index]), float(numbers.halves[index])
-        stated = self.show(value) if self.stated is None else self.stated
-        if math.isinf(numbers.errors[index]):
-            return Outcome(UNDECIDED, stated, "", margin=0.0, origins=numbers.origins)
-        room = min(value - low, high - value)
-        margin = room / half if half else math.copysign(math.inf, room) if room else 0.0
-        if self.strict and not room and not half:
-            verdict = UNDECIDED
-        elif low <= value - half and value + half <= high:
-            verdict = SUPPORTED
-        else:
-            is_outside = value + half < low or value - half > high
-            verdict = CONTRADICTED if is_outside else UNDECIDED
-        p = against(numbers, index, low, high)
-        return Outcome(verdict, stated, "", p, margin=margin, origins=numbers.origins)
 
 
 _WOULD_TELL = {
@@ -186,23 +180,24 @@ def decide(*groups: Tests, value: Value = None) -> Outcome:
     """Decide whether all numbers lie within their bounds, these included.
 
     A number of unknown spread decides nothing. The number that decides is, of those with the verdict, the
-    one with the least margin; `value` is stated in its place. NotTestable without any number.
+    one with the least margin; `value` is stated in place of it. NotTestable without any number.
     """
     rows = [(group, index) for group in groups for index in range(len(group.numbers))]
     parts = [group.judge(index) for group, index in rows]
     outcome, verdicts, ranking = _settle(parts, _DECIDING)
-    deciding = [at for at in ranking if verdicts[at] == outcome.verdict]
+    deciding = [row for row in ranking if verdicts[row] == outcome.verdict]
     is_supported = outcome.verdict == SUPPORTED
-    named = deciding[:1] if is_supported else deciding[:SHOWN]
+    named = deciding[: 1 if is_supported else SHOWN]
     sentences = []
-    for group, index, part in [(*rows[at], parts[at]) for at in named]:
-        more = f"; {group.needed(index)}" if part.verdict == UNDECIDED else ""
+    for row in named:
+        group, index = rows[row]
+        more = f"; {group.needed(index)}" if parts[row].verdict == UNDECIDED else ""
         sentences.append(f"{group.sentence(index)}{more}.")
     if is_supported and len(rows) > 1:
         sentences.append(f"Of {len(rows)} compared, this is nearest to a bound by its interval.")
     elif len(deciding) > len(named):
         sentences.append(f"Not shown: {len(deciding) - len(named)}.")
-    if any(parts[at].verdict != outcome.verdict for at in deciding):
+    if any(parts[row].verdict != outcome.verdict for row in deciding):
         sentences.append(_by_chance(outcome))
     stated = outcome.value if value is None else value
     return replace(outcome, value=stated, detail=" ".join(sentences))
@@ -221,20 +216,6 @@ def against(numbers: Numbers, index: int, low: float, high: float) -> float:
     if value < low:
         return below(value, low, error, freedom)
     return below(-value, -high, error, freedom)
-
-
-def repeats_to_tell(number: Numbers, low: float, high: float) -> int | None:
-    """Count the repeats of each point that give a verdict with 80 % probability, were this value the truth.
-
-    Null for more than MOST_REPEATS.
-    """
-    truth = float(number.values[0])
-
-    def chance(count: int) -> float:
-        inside, outside = chances(truth, low, high, *number.with_repeats(count))
-        return float(max(inside.mean(), outside.mean()))
-
-    return first_with_power(chance)
 
 
 def exactly(holds: bool, value: Value, detail: str, origins: Iterable[str] = ()) -> Outcome:

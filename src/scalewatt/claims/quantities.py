@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from scalewatt.claims.evidence import QUANTITIES, Points, is_metric, is_of_energy, is_of_power
-from scalewatt.claims.reference_tables import PER_EPOCH, PER_SAMPLE, NotTestable
+from scalewatt.claims.reference_tables import MADE_OF, PER_EPOCH, PER_SAMPLE, NotTestable
 from scalewatt.recordings.terms import DEVICE_KINDS
 from scalewatt.results.tables.estimates import ORIGINS, relative_bounds
 from scalewatt.results.tables.published_spread import WIDEST, Spread, published_spread
@@ -42,7 +41,7 @@ def quantity(point: Any, name: str) -> Numbers:
     """
     mean, sd, n = point.mean, point.sd, point.n_repeats
     if math.isnan(mean):
-        raise NotTestable(f"The {label_of(name)} of {point.configuration} is not known.")
+        raise NotTestable(f"The {QUANTITIES[name]} of {point.configuration} is not known.")
     if is_metric(name):
         if mean >= point.chance and point.unlike:
             raise NotTestable(
@@ -100,20 +99,15 @@ def published_source(model: str) -> Source:
     return Source(f"published {name}", words=f"by {name}'s published repeats")
 
 
-def label_of(name: str) -> str:
-    """What a quantity is called in a sentence; its column's name if it has no label."""
-    return QUANTITIES.get(name, name)
-
-
 # --- a quantity of several points ---------------------------------------------------------------------
 
 
 def quantities(points: Points, name: str) -> Numbers:
     """A quantity of each point, whatever the origins and scopes of their energies."""
     if name == PER_SAMPLE:
-        return quantities(points, "energy_kwh").times(1000 / samples_of(points))
+        return quantities(points, MADE_OF[name]).times(1000 / samples_of(points))
     if name == PER_EPOCH:
-        return quantities(points, "runtime_h").times(1 / points["epochs"].to_numpy(float))
+        return quantities(points, MADE_OF[name]).times(1 / points["epochs"].to_numpy(float))
     if is_of_power(name):
         refuse_estimates(points)
     identity = ["configuration", "model", "phase", "n_repeats", "energy_origin"]
@@ -124,20 +118,20 @@ def quantities(points: Points, name: str) -> Numbers:
     )
     numbers = [quantity(point, name) for point in rows.itertuples()]
     if is_of_energy(name):
-        for at, origin in enumerate(points["energy_origin"]):
+        for row, origin in enumerate(points["energy_origin"]):
             if origin in ORIGINS:
-                numbers[at] = _with_estimate(numbers[at], points.iloc[at], name)
-            numbers[at] = replace(numbers[at], origins=frozenset([str(origin)]))
+                numbers[row] = _with_estimate(numbers[row], points.iloc[row], name)
+            numbers[row] = replace(numbers[row], origins=frozenset([str(origin)]))
     return joined(numbers)
 
 
 def values(points: Points, name: str) -> Numbers:
     """A quantity of each point; NotTestable names what is unknown, or that energies are unlike."""
-    column = "energy_kwh" if name == PER_SAMPLE else name
+    column = MADE_OF.get(name, name)
     missing = points[f"{column}_mean"].isna()
     if missing.any():
         counts = ", ".join(map(str, points["gpus"][missing]))
-        raise NotTestable(f"The {label_of(column)} is not known at n = {counts}.")
+        raise NotTestable(f"The {QUANTITIES[column]} is not known at n = {counts}.")
     if is_of_energy(name):
         refuse_unlike(points)
     return quantities(points, name)
@@ -145,9 +139,8 @@ def values(points: Points, name: str) -> Numbers:
 
 def abscissa(points: Points, against: str) -> Numbers:
     """What a quantity is held against: a column, n, samples, or the logarithm of either."""
-    known = {"n": points["gpus"], "samples": points["dataset_samples"]}
     name = against.removeprefix("log2 ")
-    if name not in known:
+    if name not in ("n", "samples"):
         return values(points, against)
     x = samples_of(points) if name == "samples" else points["gpus"].to_numpy(float)
     return exact(x if against == name else np.log2(x))
@@ -184,7 +177,7 @@ def in_common(points: Points) -> tuple[Floats, str]:
     An energy over several kinds has the relative spread of the total: both are of the same runs. NotTestable
     for several origins, and if energies of unequal scope are not known by kind.
     """
-    refuse_several("origins", points["energy_origin"])
+    refuse_unlike(points, "origin")
     scopes = [str(scope) for scope in points["energy_scope"]]
     if len(set(scopes)) == 1:
         return np.ones(len(points)), ""
@@ -216,17 +209,12 @@ def refuse_estimates(points: Points) -> None:
         )
 
 
-def refuse_unlike(points: Points) -> None:
-    """Refuse (NotTestable) to compare energies of several origins or scopes."""
-    refuse_several("origins", points["energy_origin"])
-    refuse_several("scopes", points["energy_scope"])
-
-
-def refuse_several(what: str, kinds: Iterable[Any]) -> None:
-    """Refuse (NotTestable) to compare energies that are not all of one kind."""
-    several = sorted(set(map(str, kinds)))
-    if len(several) > 1:
-        raise NotTestable(f"Energies of several {what} ({', '.join(several)}) are not compared.")
+def refuse_unlike(points: Points, *facts: str) -> None:
+    """Refuse (NotTestable) to compare energies of several origins or scopes, or of several `facts` alone."""
+    for fact in facts or ("origin", "scope"):
+        kinds = sorted(set(map(str, points[f"energy_{fact}"])))
+        if len(kinds) > 1:
+            raise NotTestable(f"Energies of several {fact}s ({', '.join(kinds)}) are not compared.")
 
 
 def known(points: Points, title: str, *names: str, min_points: int = 3) -> Points:
@@ -237,8 +225,8 @@ def known(points: Points, title: str, *names: str, min_points: int = 3) -> Point
     if len(points) < min_points:
         counts = f" (n = {', '.join(map(str, points['gpus']))})" if len(points) else ""
         raise NotTestable(
-            f"{title}: {', '.join(map(label_of, names))} known at {len(points)} of the {min_points} points "
-            f"that are needed{counts}; {min_points - len(points)} more needed."
+            f"{title}: {', '.join(QUANTITIES[name] for name in names)} known at {len(points)} of the "
+            f"{min_points} points that are needed{counts}; {min_points - len(points)} more needed."
         )
     if any(map(is_of_energy, names)):
         refuse_unlike(points)

@@ -13,17 +13,22 @@ import pandas as pd
 
 from scalewatt.common.project_files import PROJECT_ROOT
 
-SET_UP = "set_up_as_stated"
-SET_OTHERWISE = "set_up_otherwise"
-BY_CONSTRUCTION = "identical_by_construction"
-SUPPORTED = "supported"
-CONTRADICTED = "contradicted"
-UNDECIDED = "undecided"
-NOT_TESTABLE = "not_testable"
-INCONSISTENCY = "inconsistency_of_the_paper"
-TESTED = (SUPPORTED, CONTRADICTED, UNDECIDED)
+TESTED = SUPPORTED, CONTRADICTED, UNDECIDED = "supported", "contradicted", "undecided"
 """Verdicts on claims that results could have refuted."""
-VERDICTS = (*TESTED, BY_CONSTRUCTION, SET_UP, SET_OTHERWISE, NOT_TESTABLE, INCONSISTENCY)
+NOT_TESTABLE, NO_TEST = "not_testable", "no_test"
+BY_CONSTRUCTION, INCONSISTENCY = "identical by construction", "inconsistency of the paper"
+SET_UP, SET_OTHERWISE = "set up as stated", "set up otherwise"
+MEANINGS = {
+    SUPPORTED: "The whole 95 % interval is within what is claimed.",
+    CONTRADICTED: "The whole 95 % interval is outside of what is claimed.",
+    UNDECIDED: "The interval reaches across a bound.",
+    BY_CONSTRUCTION: "No test: a number is compared with itself, or with what was made of it.",
+    SET_UP: "No test: the campaign sets, or records, what the paper states.",
+    SET_OTHERWISE: "No test: the campaign departs from what the paper states.",
+    NOT_TESTABLE: "Something is missing, or there are too few points.",
+    INCONSISTENCY: "No test: the paper contradicts itself, or the facts.",
+}
+"""Verdicts, and the reasons of NO_TEST, in the order in which they are shown."""
 SPECIFIED_KINDS = ("config", "definition", "regime")
 """Kinds of claim that specs and provenance decide, counted apart."""
 
@@ -32,7 +37,8 @@ CHECK_TABLE = REFERENCE / "claim_checks.csv"
 PORTABLE_TABLE = REFERENCE / "portable_checks.csv"
 """Checks of campaigns that trained none of the paper's models."""
 PER_SAMPLE, PER_EPOCH = "energy_per_sample_wh", "epoch_h"
-"""Energy over all epochs per sample of the dataset, and time per epoch: no columns of configurations."""
+MADE_OF = {PER_SAMPLE: "energy_kwh", PER_EPOCH: "runtime_h"}
+"""Energy over all epochs per sample of the dataset, and time per epoch: the columns that they follow from."""
 SIGNS = ("0..", "1..", "..0", "..1")
 """Expectations of more or less, of which an exact number on the bound says neither."""
 
@@ -66,14 +72,17 @@ class Check(SimpleNamespace):
         return self.model, self.phase, self.device
 
     @property
+    def column(self) -> str:
+        """The column of configurations that the quantity is, or follows from."""
+        return str(MADE_OF.get(self.quantity, self.quantity))
+
+    @property
     def columns(self) -> list[str]:
         """Quantities that points must know."""
         if self.rule == "share_of_cpu":
             return ["cpu_energy_kwh", "gpu_energy_kwh"]
-        is_quantity = self.against and "/" not in self.against
-        exact = ("n", "samples", "log2 n", "log2 samples")
-        column = "energy_kwh" if self.quantity == PER_SAMPLE else self.quantity
-        return [column, self.against] if is_quantity and self.against not in exact else [column]
+        is_exact = self.against.removeprefix("log2 ") in ("", "n", "samples")
+        return [self.column] if is_exact or "/" in self.against else [self.column, self.against]
 
     @property
     def bounds(self) -> tuple[float, float]:

@@ -6,8 +6,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import combinations, pairwise, takewhile
-from typing import NamedTuple
+from itertools import combinations, pairwise
 
 import numpy as np
 import pandas as pd
@@ -69,8 +68,6 @@ SERIES_RULES: dict[str, SeriesRule] = {}
 PUBLISHED_RUNS = {"resnet50": 5, "fourcastnet": 1}
 """Runs that a number of the paper is of, but for the probe's PROBE_RUNS."""
 PROBE_RUNS = 3
-ROUNDING = 1e-12
-"""Relative distance by which lines through exact points may miss them."""
 
 
 # --- a number of the paper ------------------------------------------------------------------------
@@ -124,7 +121,9 @@ def each(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcom
     """Check whether the quantity of every point is the paper's."""
     numbers = values(points, check.quantity)
     labels = [f"{check.text} at n = {n}" for n in points["gpus"]]
-    return decide(*(compared(check, line, label, numbers[[at]]) for at, label in enumerate(labels)))
+    return decide(
+        *(compared(check, line, label, numbers[[row]]) for row, label in enumerate(labels))
+    )
 
 
 @rule_in(SERIES_RULES)
@@ -150,17 +149,55 @@ def share_of_cpu(check: Check, evidence: Evidence, line: Line, points: Points) -
 
 
 @rule_in(SERIES_RULES)
+def within(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+    """Check whether the quantity of every point is within bounds and margin."""
+    labels = [f"{check.text} of {id_}" for id_ in points.index]
+    return all_within(labels, quantities(points, check.quantity), check)
+
+
+def all_within(labels: Sequence[str], numbers: Numbers, check: Check) -> Outcome:
+    """Decide whether all numbers lie within bounds and margin; of two bounds their range is the value."""
+    margin = check.most if check.margin else 0.0
+    low, high = check.bounds
+    tests = Tests(labels, numbers, low * (1 - margin), high * (1 + margin), unit=check.unit)
+    if math.isinf(low):
+        return decide(tests)
+    ends = dict.fromkeys(shown(float(end)) for end in (numbers.values.min(), numbers.values.max()))
+    return decide(tests, value="-".join(ends))
+
+
+@rule_in(SERIES_RULES)
+def varies_more(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+    """Check whether the quantity has a larger range than `against`."""
+    ranges = []
+    for name in check.columns:
+        numbers = quantities(points, name)
+        order = np.argsort(numbers.values, kind="stable")
+        ranges.append(numbers[order[[-1, 0]]].contrast([1, -1]))
+    label = (
+        f"{check.text} ({shown(float(ranges[0].values[0]))} {check.unit}) less that of the other"
+    )
+    return decide(above(label, joined(ranges).contrast([1, -1]), check.unit))
+
+
+@rule_in(SERIES_RULES)
 def ratio(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether the ratios of the points that `against` names are within the bounds."""
-    pairs = _pairs(check.against, line, [int(n) for n in points["gpus"]])
-    points = points[points["gpus"].isin({n for pair in pairs for n in pair})]
+    counts = [int(n) for n in points["gpus"]]
+    tops, bottoms = (_counts(word, line, counts) for word in check.against.split("/"))
+    if missing := [str(n) for n in dict.fromkeys([*tops, *bottoms]) if n not in counts]:
+        raise NotTestable(
+            f"{line.title}: no finished run with {' or '.join(missing)} GPUs; {len(missing)} more needed."
+        )
+    points = points[points["gpus"].isin([*tops, *bottoms])]
     if "node" in check.against:
         if line.node != GPUS_PER_NODE:
             raise NotTestable(
                 f"{line.device}: the bounds are for nodes of {GPUS_PER_NODE} GPUs; they have {line.node}."
             )
         refuse_estimates(points)
-    rows = {n: row for n, row in zip(points["gpus"], np.eye(len(points)), strict=True)}
+    pairs = [(top, bottom) for top in tops for bottom in bottoms]
+    rows = dict(zip(points["gpus"], np.eye(len(points)), strict=True))
     numbers = positive(values(points, check.quantity)).logarithms()
     logarithms = numbers.contrast([rows[top] - rows[bottom] for top, bottom in pairs])
     labels = [check.text.format(top=top, bottom=bottom) for top, bottom in pairs]
@@ -168,17 +205,6 @@ def ratio(check: Check, evidence: Evidence, line: Line, points: Points) -> Outco
         number = math.exp(float(logarithms.values[0]))
         return of_the_same_runs(check, labels[0], number, logarithms.origins)
     return decide(ratios(labels, logarithms, *check.bounds, strict=check.is_sign))
-
-
-def _pairs(against: str, line: Line, counts: Sequence[int]) -> list[tuple[int, int]]:
-    """GPU counts `top/bottom` of the ratios; NotTestable names what is missing."""
-    top, bottom = (_counts(word, line, counts) for word in against.split("/"))
-    wanted = dict.fromkeys([*top, *bottom])
-    if missing := [str(n) for n in wanted if n not in counts]:
-        raise NotTestable(
-            f"{line.title}: no finished run with {' or '.join(missing)} GPUs; {len(missing)} more needed."
-        )
-    return [(a, b) for a in top for b in bottom]
 
 
 def _counts(word: str, line: Line, counts: Sequence[int]) -> list[int]:
@@ -240,11 +266,6 @@ def slope_change(x: Floats, numbers: Numbers, first: slice, last: slice, times: 
     weights[last] += slope_weights(x[last])
     weights[first] -= times * slope_weights(x[first])
     return numbers.contrast(weights)
-
-
-def steps_of(count: int) -> Floats:
-    """Weights of the steps from each of `count` numbers to the next."""
-    return np.eye(count)[1:] - np.eye(count)[:-1]
 
 
 @rule_in(SERIES_RULES)
@@ -346,7 +367,7 @@ def falls(check: Check, evidence: Evidence, line: Line, points: Points) -> Outco
 
 def _monotone(check: Check, points: Points, sense: int, way: str) -> Outcome:
     numbers = positive(values(points, check.quantity))
-    steps = sense * steps_of(len(points))
+    steps = sense * np.diff(np.eye(len(points)), axis=0)
     whole = slope_along(np.arange(float(len(points))), numbers).times(sense)
     labels = [f"{check.text}, {a} to {b} GPUs: the step" for a, b in pairwise(points["gpus"])]
     return decide(
@@ -360,11 +381,11 @@ def _monotone(check: Check, points: Points, sense: int, way: str) -> Outcome:
 def convex(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether every step per doubling of n takes more than the one before."""
     doublings = np.diff(np.log2(points["gpus"].to_numpy(float)))
-    per_doubling = steps_of(len(points)) / doublings[:, None]
+    per_doubling = np.diff(np.eye(len(points)), axis=0) / doublings[:, None]
     growth = values(points, check.quantity).contrast(np.diff(per_doubling, axis=0))
-    counts = list(points["gpus"])
+    counts = list(map(str, points["gpus"]))
     labels = [
-        f"{check.text}, n = {', '.join(map(str, counts[i : i + 3]))}," for i in range(len(growth))
+        f"{check.text}, n = {', '.join(counts[row : row + 3])}," for row in range(len(growth))
     ]
     return decide(above(labels, growth, check.unit))
 
@@ -436,14 +457,27 @@ def ranked(what: str, x: Floats, numbers: Numbers, low: float, high: float) -> O
     95 %: from the most reversed to the most ordered that these allow. Numbers of unknown spread are no test.
     """
     sense, least = (1, low) if math.isfinite(low) else (-1, -high)
-    rho = round(spearman(x, numbers.values), 9)
     order = np.argsort(x, kind="stable")
     pairs = [(a, b) for a, b in combinations(order, 2) if x[a] != x[b]]
     if not pairs:
         raise NotTestable("A line needs two points that differ in x.")
     unit = np.eye(len(x))
     gaps = numbers.contrast([sense * (unit[b] - unit[a]) for a, b in pairs])
-    lowest, highest = _ranks_within(x, pairs, gaps, 2 * LEVEL)
+
+    def ranks_within(level: float) -> list[float]:
+        """The least and the largest correlation that the pairs allow, all with 1 − `level`.
+
+        A pair whose difference is within its interval counts as reversed, and as ordered.
+        """
+        halves, correlations = gaps.halves_at(1 - level / len(pairs)), []
+        for is_ordered in (gaps.values - halves > 0, gaps.values + halves > 0):
+            ranks = np.ones(len(x))
+            above_other = [b if o else a for (a, b), o in zip(pairs, is_ordered, strict=True)]
+            np.add.at(ranks, above_other, 1)
+            correlations.append(spearman(x, ranks))
+        return correlations
+
+    rho, (lowest, highest) = spearman(x, numbers.values), ranks_within(2 * LEVEL)
     first, last = sorted((sense * lowest, sense * highest))
     bound = f"at least {least:g}" if sense > 0 else f"at most {-least:g}"
     sentence = f"Spearman's correlation of {what} is {rho:.2f} ({first:.2f} to {last:.2f}), expected {bound}"
@@ -451,7 +485,13 @@ def ranked(what: str, x: Floats, numbers: Numbers, low: float, high: float) -> O
     if lowest >= least:
         return outcome
     if highest < least:
-        return replace(outcome, verdict=CONTRADICTED, p=_rank_p(x, pairs, gaps, least))
+        # p is half the level from which on intervals leave out a correlation of `least`.
+        low, high = -30.0, math.log10(2 * LEVEL)
+        for _ in range(40):
+            middle = (low + high) / 2
+            is_out = ranks_within(10.0**middle)[1] < least
+            low, high = (low, middle) if is_out else (middle, high)
+        return replace(outcome, verdict=CONTRADICTED, p=10.0**high / 2)
     is_test = bool(np.isfinite(gaps.errors).any())
     nearest = int(np.argmin(gaps.values - gaps.halves))
     detail = f"{sentence}; {needed_to_tell_from_zero(gaps[[nearest]])}."
@@ -464,38 +504,12 @@ def needed_to_tell_from_zero(number: Numbers) -> str:
     return Tests("", number, low, high).needed(0)
 
 
-def _ranks_within(
-    x: Floats, pairs: Sequence[tuple[int, int]], gaps: Numbers, level: float
-) -> tuple[float, float]:
-    """The least and the largest rank correlation that the pairs allow, all with 1 − `level`.
-
-    A pair whose difference is within its interval counts as reversed, and as ordered.
-    """
-    halves = gaps.halves_at(1 - level / len(pairs))
-    correlations = []
-    for is_ordered in (gaps.values - halves > 0, gaps.values + halves > 0):
-        ranks = np.ones(len(x))
-        np.add.at(ranks, [b if o else a for (a, b), o in zip(pairs, is_ordered, strict=True)], 1)
-        correlations.append(round(spearman(x, ranks), 9))
-    return correlations[0], correlations[1]
-
-
-def _rank_p(x: Floats, pairs: Sequence[tuple[int, int]], gaps: Numbers, least: float) -> float:
-    """The level, halved, from which on intervals leave out a correlation of `least`."""
-    low, high = -30.0, math.log10(2 * LEVEL)
-    for _ in range(40):
-        middle = (low + high) / 2
-        _, most = _ranks_within(x, pairs, gaps, 10.0**middle)
-        low, high = (low, middle) if most < least else (middle, high)
-    return 10.0**high / 2
-
-
 def spearman(x: Floats, y: Floats) -> float:
     """Spearman's rank correlation, ties by mean ranks; 0 where x or y is constant."""
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return 0.0
     # scipy.stats has this too, and takes longer to import than all claims to check.
-    return float(np.corrcoef(pd.Series(x).rank(), pd.Series(y).rank())[0, 1])
+    return round(float(np.corrcoef(pd.Series(x).rank(), pd.Series(y).rank())[0, 1]), 9)
 
 
 # --- where errors change along the batch sizes ------------------------------------------------------
@@ -525,51 +539,35 @@ def onset(check: Check, evidence: Evidence, line: Line, points: Points) -> Outco
     # The last size whose whole interval is at base, and the first whose whole interval is beyond.
     away = numbers.contrast(np.eye(len(sizes))[1:] - np.eye(len(sizes))[0])
     is_at_base = away.values + away.halves <= margin
-    is_beyond = away.values - away.halves > margin
-    at_base = [
-        size for size, _ in takewhile(lambda each: each[1], zip(later, is_at_base, strict=True))
-    ]
-    last = max([sizes[0], *at_base])
-    first = next((size for size, is_first in zip(later, is_beyond, strict=True) if is_first), None)
+    last = sizes[int(np.argmin([*is_at_base, False]))]
+    is_beyond = zip(later, away.values - away.halves > margin, strict=True)
+    first = min((size for size, is_first in is_beyond if is_first), default=math.inf)
 
-    where = f"beyond GBS {last}, if at all" if first is None else f"between GBS {last} and {first}"
-    apart = f"{shown(margin)} {'pp' if unit == '%' else unit}".rstrip()
-    at_smallest = f"{shown(base)} {unit}".rstrip()
-    sentence = (
-        f"{check.text} leaves {at_smallest} (at GBS {sizes[0]}) by more than {apart} {where}; expected above "
-        f"{low:g}, up to {high:g}"
-    )
-    value = None if first is None else float(first)
-    early = [against(away, i, -math.inf, margin) for i, size in enumerate(later) if size <= low]
-    late = [against(away, i, margin, math.inf) for i, size in enumerate(later) if size >= high]
+    early = [against(away, row, -math.inf, margin) for row, size in enumerate(later) if size <= low]
+    late = [against(away, row, margin, math.inf) for row, size in enumerate(later) if size >= high]
     chances = early + late[:1]
     p = min(1.0, len(chances) * min(chances, default=1.0))
-    if first is not None and last >= low and first <= high:
+    where = (
+        f"between GBS {last} and {first}" if first < math.inf else f"beyond GBS {last}, if at all"
+    )
+    apart = f"{shown(margin)} {'pp' if unit == '%' else unit}".rstrip()
+    sentence = (
+        f"{check.text} leaves {f'{shown(base)} {unit}'.rstrip()} (at GBS {sizes[0]}) by more than {apart} "
+        f"{where}; expected above {low:g}, up to {high:g}"
+    )
+    value = float(first) if first < math.inf else None
+    if last >= low and first <= high:
         return Outcome(SUPPORTED, value, f"{sentence}.", p=p)
     if p <= LEVEL:
         return Outcome(CONTRADICTED, value, f"{sentence}.", p=p)
 
-    end = math.inf if first is None else first
-    absent = [f"{size:g}" for size in (low, high) if last < size < end and size not in sizes]
+    absent = [f"{size:g}" for size in (low, high) if last < size < first and size not in sizes]
     more = [f"points at GBS {' and '.join(absent)} are needed"] if absent else []
-    for i in [i for i, size in enumerate(later) if last < size < end][:1]:
-        more.append(f"at GBS {later[i]} {Tests('', away, high=margin).needed(i)}")
+    for row in [row for row, size in enumerate(later) if last < size < first][:1]:
+        more.append(f"at GBS {later[row]} {Tests('', away, high=margin).needed(row)}")
     is_test = bool(np.isfinite(away.errors).any())
     detail = f"{sentence}; {'; '.join(more)}."
     return Outcome(UNDECIDED, value, detail, p=p if is_test else None)
-
-
-class TwoLines(NamedTuple):
-    """Two lines that are joined at a batch size, fitted to numbers."""
-
-    slopes: Numbers
-    """Before the knee, and its change there."""
-    squares: float
-    misfit: float
-    """Mean square of the points' distances over their standard errors, for the lines' freedom. Exact points
-    add nothing to it; where all are exact, the distances are parts of the largest number."""
-    furthest: Numbers
-    """Distance of the point that is furthest by its interval."""
 
 
 @rule_in(SERIES_RULES)
@@ -577,33 +575,43 @@ def knee(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcom
     """Check whether the quantity rises with log2 GBS, and faster from a knee within the bounds on.
 
     The knee is the inner point where two joined lines fit best; any other whose lines the points fit, by
-    the F test of their distances, is possible too. Where all points are exact, these are compared with those
-    of the best lines, so that no verdict depends on the unit. The second slope must be above the first by
-    more than the points' intervals. NotTestable where no inner point is within the range, or none outside
-    of it. Numbers of unknown spread make no test.
+    the F test of their distances, is possible too. The second slope must be above the first by more than the
+    points' intervals. NotTestable where no inner point is within the range, or none outside of it. Numbers
+    of unknown spread make no test.
     """
     sizes = list(points["global_batch_size"])
     return knee_between(sizes, values(points, check.quantity), *check.bounds)
 
 
 def knee_between(sizes: Sequence[int], numbers: Numbers, low: float, high: float) -> Outcome:
-    """Decide whether the knee of numbers along batch sizes is within bounds, and bends upwards."""
-    fits = {size: _fit_two_lines(sizes, numbers, size) for size in sizes[1:-1]}
-    inside = [size for size in fits if low <= size <= high]
-    outside = [size for size in fits if not low <= size <= high]
+    """Decide whether the knee of numbers along five or more sizes is within bounds, and bends upwards."""
+    inside = [size for size in sizes[1:-1] if low <= size <= high]
+    outside = [size for size in sizes[1:-1] if not low <= size <= high]
     if not inside or not outside:
         where = f"below {low:g} or above {high:g}" if inside else f"from {low:g} to {high:g}"
         raise NotTestable(
             f"No knee at a GBS {where} can be compared: 1 more needed there, between other points."
         )
-    best = min(fits, key=lambda size: fits[size].squares)
-    slopes = decide(
-        Tests("The slope per doubling before it", fits[best].slopes[:1], low=0.0),
-        above("Its change there", fits[best].slopes[1:]),
-    )
 
-    # The probability of points so far from the lines at each size, were these the truth.
-    chances = {size: _chance_of_misfit(fits[size], fits[best], numbers) for size in fits}
+    # Two lines joined at each inner point: the slope before it, its change there, the points' distances.
+    x, slopes, distances = np.log2(sizes), {}, {}
+    for size in sizes[1:-1]:
+        design = np.stack([np.ones_like(x), x, np.maximum(x - math.log2(size), 0.0)], axis=1)
+        inverse = np.linalg.pinv(design)
+        slopes[size] = numbers.contrast(inverse[1:])
+        distances[size] = np.abs(numbers.values - design @ (inverse @ numbers.values))
+    best = min(distances, key=lambda size: float(np.sum(distances[size] ** 2)))
+
+    # The probability of points so far from the lines at each size, were these the truth (F test). Where even
+    # the best lines do not fit, curves are no two lines, and others are compared with these.
+    freedom = len(sizes) - 3
+    squares = {size: np.sum((off / numbers.errors) ** 2) for size, off in distances.items()}
+    expected = max(squares[best] / freedom, 1.0)
+    scatter = min(float(numbers.freedom.min()), 1e6 if expected == 1 else freedom)
+    chances = {
+        size: float(fdtrc(freedom, scatter, square / freedom / expected))
+        for size, square in squares.items()
+    }
     p = min(1.0, max(chances[size] for size in inside) * len(inside))
     sentence = (
         f"Two joined lines fit best with a knee at GBS {best}, expected at {low:g} to {high:g}"
@@ -614,48 +622,16 @@ def knee_between(sizes: Sequence[int], numbers: Numbers, low: float, high: float
         position = Outcome(CONTRADICTED, best, f"{sentence}.", p=p)
     else:
         other = max(outside if best in inside else inside, key=lambda size: chances[size])
-        needed = (
-            needed_to_tell_from_zero(fits[other].furthest)
-            if numbers.errors.any()
-            else "1 more GBS or several would tell"
+        furthest = [int(np.argmax(distances[other] / numbers.halves))]
+        needed = needed_to_tell_from_zero(
+            replace(numbers[furthest], values=distances[other][furthest])
         )
         detail = f"{sentence}; one at GBS {other} fits too (p = {chances[other]:.2g}); {needed}."
         position = Outcome(UNDECIDED, best, detail, p=max(p, 2 * LEVEL))
     if np.isinf(numbers.errors).all():
         position = replace(position, p=None)
-    return all_of([("", position), ("", slopes)])
-
-
-def _fit_two_lines(sizes: Sequence[int], numbers: Numbers, knee: int) -> TwoLines:
-    x = np.log2(sizes)
-    design = np.stack([np.ones_like(x), x, np.maximum(x - math.log2(knee), 0.0)], axis=1)
-    inverse = np.linalg.pinv(design)
-    distances = np.abs(numbers.values - design @ (inverse @ numbers.values))
-    known = numbers.errors > 0
-    largest = float(np.max(np.abs(numbers.values))) or 1.0
-    parts = distances[known] / numbers.errors[known] if known.any() else distances / largest
-    # More repeats tell nothing of an exact point: it is the furthest only where all are.
-    reach = distances / np.where(known, numbers.halves, 1.0)
-    furthest = int(np.argmax(np.where(known | ~known.any(), reach, -1.0)))
-    return TwoLines(
-        numbers.contrast(inverse[1:]),
-        float(np.sum(distances**2)),
-        float(np.sum(parts**2)) / max(len(sizes) - 3, 1),
-        replace(numbers[[furthest]], values=distances[[furthest]]),
+    rises = decide(
+        Tests("The slope per doubling before it", slopes[best][:1], low=0.0),
+        above("Its change there", slopes[best][1:]),
     )
-
-
-def _chance_of_misfit(fit: TwoLines, best: TwoLines, numbers: Numbers) -> float:
-    """Probability of points so far from two lines, were these the truth (F test).
-
-    Where even the best lines do not fit, or nothing else tells what a point scatters, curves are no two
-    lines, and others are compared with these.
-    """
-    freedom, is_exact = len(numbers) - 3, not numbers.errors.any()
-    if freedom < 1:
-        return 1.0
-    expected = ROUNDING**2 if is_exact else 1.0
-    scatter = min(float(numbers.freedom.min()), 1e6)
-    if is_exact or best.misfit > expected:
-        scatter = min(scatter, freedom)
-    return float(fdtrc(freedom, scatter, fit.misfit / max(best.misfit, expected)))
+    return all_of([("", position), ("", rises)])

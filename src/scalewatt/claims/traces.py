@@ -8,6 +8,7 @@ that part of the A100's fluctuation. What is stated of A100 alone is stated of i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
@@ -15,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from scalewatt.claims.evidence import Evidence, Trace
 from scalewatt.claims.outcomes import (
@@ -29,7 +29,6 @@ from scalewatt.claims.outcomes import (
     exactly,
     ratios,
     rule_in,
-    shown,
 )
 from scalewatt.claims.quantities import log_contrast
 from scalewatt.claims.reference_tables import UNDECIDED, Check, NotTestable
@@ -40,8 +39,6 @@ TRACE_RULES: dict[str, Rule] = {}
 WINDOW_S = 10.0
 LEAST_SAMPLES = 100
 LEAST_WINDOWS = 10
-SMOOTHED = 2.0
-"""By how much means over windows, taken between samples, may hide of their variance."""
 SHOWN_S = 300.0
 DRAWS = 400
 """Of traces made of windows drawn again, which tell how a percentile scatters."""
@@ -51,13 +48,23 @@ ROUNDING = 1e-12
 MEASURED = frozenset(["measured"])
 
 
+def sampled(evidence: Evidence) -> tuple[Trace, ...]:
+    """Panels of figure 5; NotTestable if it has means, which hide fluctuations, in place of samples."""
+    window_s = (evidence.trace_metadata.get("options") or {}).get("power_window_s")
+    if window_s:
+        raise NotTestable(
+            f"Figure 5 has means over {window_s:g} s: samples are needed (no power_window_s)."
+        )
+    return evidence.traces
+
+
 def _measured(evidence: Evidence, model: str, phase: str, device: str | None = None) -> list[Trace]:
     """Measured GPU power of a model's phase, on a device; NotTestable if there is none."""
     points = evidence.points
     alike = points.index[(points["model"] == model) & (points["phase"] == phase)]
     traces = [
         trace
-        for trace in evidence.traces
+        for trace in sampled(evidence)
         if device in (None, trace.row["device"])
         and trace.row["configuration"] in alike
         and (trace.row["device_kind"], trace.row["energy_origin"]) == ("gpu", "measured")
@@ -69,36 +76,15 @@ def _measured(evidence: Evidence, model: str, phase: str, device: str | None = N
     return traces
 
 
-def averaged_s(evidence: Evidence) -> Any:
-    """Length of the windows that figure 5 has means over; null if it has samples."""
-    return (evidence.trace_metadata.get("options") or {}).get("power_window_s")
-
-
 def in_windows(trace: Trace) -> Any:
     """Powers in W grouped by windows of WINDOW_S that have any; NotTestable for too few."""
     powers = trace.powers.dropna()
     windows = powers.groupby(powers.index // WINDOW_S)
     if len(windows) < LEAST_WINDOWS:
         raise NotTestable(
-            f"{len(windows)} windows of {WINDOW_S:g} s have power; {LEAST_WINDOWS - len(windows)} more are "
-            "needed."
+            f"{len(windows)} windows of {WINDOW_S:g} s have power; {LEAST_WINDOWS} are needed."
         )
     return windows
-
-
-def variance_of_instants(trace: Trace) -> float:
-    """Variance in W² that means over windows may have as their samples are instants.
-
-    NotTestable if windows have one sample at most.
-    """
-    windows = in_windows(trace)
-    parts = (windows.var() / windows.size()).dropna()
-    if parts.empty:
-        raise NotTestable(
-            f"Figure 5 has means over more than half of {WINDOW_S:g} s: samples, or means over less "
-            "(power_window_s), are needed."
-        )
-    return float(parts.mean())
 
 
 def fifth_over_median(powers: npt.ArrayLike) -> float:
@@ -122,9 +108,7 @@ def percentile_of(trace: Trace) -> Numbers:
     """
     samples = trace.powers.dropna()
     if len(samples) < LEAST_SAMPLES:
-        raise NotTestable(
-            f"{len(samples)} samples of power; {LEAST_SAMPLES - len(samples)} more are needed."
-        )
+        raise NotTestable(f"{len(samples)} samples of power; {LEAST_SAMPLES} are needed.")
     value = fifth_over_median(samples)
     blocks = [np.asarray(powers, dtype=float) for _, powers in in_windows(trace)]
     drawn = np.random.default_rng(SEED).integers(len(blocks), size=(DRAWS, len(blocks)))
@@ -153,21 +137,13 @@ def fluctuation(trace: Trace, less: float = 0.0) -> Numbers:
 @rule_in(TRACE_RULES)
 def power_falls_back(evidence: Evidence, check: Check) -> Outcome:
     """Check whether the 5 % percentile of samples on A100 is below `high` times the median."""
-    averaged, (_, high) = averaged_s(evidence), check.bounds
 
-    def of_trace(trace: Trace) -> Outcome:
-        low = percentile_of(trace)
-        if averaged and low.values[0] >= high:
-            raise NotTestable(
-                f"Figure 5 has means over {averaged:g} s, which may hide falls ({shown(low.values[0])} "
-                "of the median): samples are needed (no power_window_s)."
-            )
-        kind = f"means over {averaged:g} s" if averaged else "samples"
-        label = f"5 % percentile over median of the {kind}, instantaneous on A100,"
-        return decide(Tests(label, low, high=high))
+    def falls(trace: Trace) -> Outcome:
+        label = "5 % percentile over median of the samples, instantaneous on A100,"
+        return decide(Tests(label, percentile_of(trace), high=check.bounds[1]))
 
     traces = _measured(evidence, *check.series)
-    return combine(attempt(_name(trace), of_trace, trace) for trace in traces)
+    return combine(attempt(_name(trace), falls, trace) for trace in traces)
 
 
 def _pairs(
@@ -192,7 +168,10 @@ def power_narrower_on_h100(evidence: Evidence, check: Check) -> Outcome:
     """
 
     def lower(h100: Trace, a100: Trace) -> Outcome:
-        instants = variance_of_instants(a100) * (SMOOTHED if averaged_s(evidence) else 1.0)
+        windows = in_windows(a100)
+        instants = float((windows.var() / windows.size()).mean())
+        if np.isnan(instants):
+            raise NotTestable(f"Figure 5 has no two samples in any {WINDOW_S:g} s.")
         label = f"Coefficient of variation on a100 over h100, of means over {WINDOW_S:g} s on both,"
         whole, without = (
             decide(_higher(label, fluctuation(a100, less), fluctuation(h100)))
@@ -255,15 +234,15 @@ def profiles(evidence: Evidence, check: Check) -> Outcome:
     """Check whether figure 5 has the first 300 s of two runs on each device."""
     if not evidence.traces:
         raise NotTestable("Figure 5 has no run.")
-    counts = pd.Series([str(trace.row["device"]) for trace in evidence.traces]).value_counts()
-    runs = ", ".join(f"{count} on {device}" for device, count in counts.sort_index().items())
+    counts = Counter(str(trace.row["device"]) for trace in evidence.traces)
+    runs = ", ".join(f"{count} on {device}" for device, count in sorted(counts.items()))
     last = float(np.nanmax([trace.powers.index.max() for trace in evidence.traces]))
     if last < 0.9 * SHOWN_S:
         raise NotTestable(f"The runs of figure 5 trained for {last:.0f} s: {runs}.")
     sentence = (
         f"Figure 5 shows {last:.0f} s of runs: {runs}; claimed are 300 s of two on each device."
     )
-    return exactly(last <= SHOWN_S and set(counts) == {2}, f"{last:g}", sentence)
+    return exactly(last <= SHOWN_S and set(counts.values()) == {2}, f"{last:g}", sentence)
 
 
 def _name(trace: Trace) -> str:

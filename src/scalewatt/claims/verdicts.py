@@ -30,6 +30,7 @@ from scalewatt.claims.quantities import known, refuse_estimates, require_paper
 from scalewatt.claims.reference_tables import (
     CONTRADICTED,
     INCONSISTENCY,
+    NO_TEST,
     NOT_TESTABLE,
     PORTABLE_TABLE,
     SET_OTHERWISE,
@@ -45,8 +46,7 @@ from scalewatt.claims.reference_tables import (
     inconsistencies,
     read_checks,
 )
-from scalewatt.claims.runs import RUN_RULES
-from scalewatt.claims.settings import SPEC_RULES, unless_departing
+from scalewatt.claims.settings import RUN_RULES, SPEC_RULES, unless_departing
 from scalewatt.claims.shapes import SERIES_RULES
 from scalewatt.claims.traces import TRACE_RULES
 from scalewatt.results.tables.published import FULL_SAMPLES
@@ -101,8 +101,7 @@ def _lines(evidence: Evidence, check: Check, mode: str) -> Sequence[Line]:
         return evidence.anywhere(*check.series, mode)
     if check.scope == "all":
         lines = evidence.distinct(*check.series, mode)
-        if not mode:
-            lines = [line for line in lines if line.mode not in ("probe", "other")]
+        lines = lines if mode else [ln for ln in lines if ln.mode not in ("probe", "other")]
     else:
         lines = _groups(evidence, check)
     if not lines:
@@ -114,29 +113,27 @@ def _lines(evidence: Evidence, check: Check, mode: str) -> Sequence[Line]:
 def _groups(evidence: Evidence, check: Check) -> list[Line]:
     """Groups of points of the check's model, phase and device, whatever their series."""
     points = evidence.points
-    described = dict(zip(("model", "phase", "device"), check.series, strict=True))
+    wanted = {"model": check.model, "phase": check.phase, "device": check.device}
     if check.scope == "devices":
         points = points.dropna(subset=[f"{check.quantity}_mean"])
         if not points["device"].eq(check.device).any():
-            described["device"] = ""
-    for name, wanted in described.items():
-        points = points[points[name] == wanted] if wanted else points
-    keys = GROUPS.get(check.scope, ["configuration"])
+            wanted["device"] = ""
     if check.scope == "sizes":
-        sizes = ("gpus", "local_batch_size", "global_batch_size")
-        wanted_sizes = zip(sizes, (check.n, check.batch, check.gbs), strict=True)
-        for name, size in wanted_sizes:
-            points = points[points[name] == int(size)]
         points = points[~points["is_probe"].astype(bool)]
-        points = points[points["unlike"] == ""] if (points["unlike"] == "").any() else points
-    return [
-        evidence.group(
-            group,
-            " ".join(str(key) for key in names if key != "train"),
-            *(check.model, check.phase, str(group["device"].iloc[0])),
-        )
-        for names, group in points.sort_values("gpus", kind="stable").groupby(keys, sort=False)
-    ]
+        wanted |= {"gpus": int(check.n), "local_batch_size": int(check.batch)}
+        wanted["global_batch_size"] = int(check.gbs)
+    for name, value in wanted.items():
+        points = points[points[name] == value] if value else points
+    if check.scope == "sizes" and (points["unlike"] == "").any():
+        points = points[points["unlike"] == ""]
+    keys = GROUPS.get(check.scope, ["configuration"])
+    groups = points.sort_values("gpus", kind="stable").groupby(keys, sort=False)
+    lines = []
+    for names, group in groups:
+        title = " ".join(str(key) for key in names if key != "train")
+        device = str(group["device"].iloc[0])
+        lines.append(evidence.group(group, title, check.model, check.phase, device))
+    return lines
 
 
 def _select(check: Check, line: Line) -> Points:
@@ -146,19 +143,16 @@ def _select(check: Check, line: Line) -> Points:
         if condition.isdigit():
             points = points[points["gpus"] == int(condition)]
             if points.empty:
-                raise NotTestable(
-                    f"{line.title}: no finished run with {condition} GPUs; 1 more needed."
-                )
+                raise NotTestable(f"{line.title}: no finished run with {condition} GPUs.")
         elif condition == "node":
             points = points[points["gpus"] >= line.node]
         elif condition.startswith(">="):
             points = points[points["gpus"] >= int(condition[2:])]
         elif condition.startswith("<="):
             points = points[points["gpus"] <= int(condition[2:])]
-    if check.training == "paper points":
-        is_alike = points["unlike"] == ""
-        points = points[is_alike] if is_alike.any() else require_paper(points)
-    elif check.training == "paper":
+    if check.training == "paper points" and (points["unlike"] == "").any():
+        points = points[points["unlike"] == ""]
+    elif check.training:
         points = require_paper(points)
     if check.against == "gpu_hours":  # whatever the number of points: more would not help
         refuse_estimates(points)
@@ -171,17 +165,13 @@ def _select(check: Check, line: Line) -> Points:
 def _with_gbs(check: Check, points: Points) -> Points:
     """Points at a GBS, or up to it; the largest must be among them."""
     size, sizes = int(check.gbs.removeprefix("<=")), points["global_batch_size"]
+    if not sizes.eq(size).any():
+        raise NotTestable(f"No finished run with GBS {size} knows its top-1 error; 1 more needed.")
     if check.gbs == str(size):
-        points = points[sizes == size].head(1)
-        if points.empty:
-            raise NotTestable(f"No finished run with GBS {size} knows its top-1 error.")
-        return points
+        return points[sizes == size].head(1)
     points, least = points[sizes <= size], int(check.least or 3)
-    if len(points) < least or sizes[points.index[-1]] < size:
-        batches = ", ".join(map(str, sizes[points.index])) or "none"
-        raise NotTestable(
-            f"{len(points)} points up to GBS {size} (GBS {batches}); {least} are needed, one at GBS {size}."
-        )
+    if len(points) < least:
+        raise NotTestable(f"{len(points)} points up to GBS {size}; {least} are needed.")
     return points
 
 
@@ -214,15 +204,14 @@ def _check_rows(checks: Sequence[Check], evidence: Evidence) -> Outcome:
     """Check the rows of a claim; if `model` is EACH on every training, all of which decide together."""
     if all(check.model != EACH for check in checks):
         return check_claim(checks, evidence)
-    points = evidence.points
-    trainings = sorted(set(zip(points["model"], points["phase"], points["device"], strict=True)))
 
-    def check_training(*training: str) -> Outcome:
-        names = dict(zip(("model", "phase", "device"), training, strict=True))
-        return check_claim([Check(**vars(check) | names) for check in checks], evidence)
+    def check_training(training: dict[str, str]) -> Outcome:
+        return check_claim([Check(**vars(check) | training) for check in checks], evidence)
 
+    keys = GROUPS["trainings"]
+    trainings = evidence.points[keys].drop_duplicates().sort_values(keys).to_dict("records")
     return combine(
-        attempt(" ".join(name for name in training if name != "train"), check_training, *training)
+        attempt(" ".join(n for n in training.values() if n != "train"), check_training, training)
         for training in trainings
     )
 
@@ -242,6 +231,8 @@ class Verdict:
     p: float | None = None
     stands: bool | None = None
     """Of a contradiction: whether it is one too when all tested claims are taken together (Holm)."""
+    reason: str | None = None
+    """Of NO_TEST: why nothing was tested."""
 
 
 def verdict_of(claim: Claim, evidence: Evidence) -> Verdict:
@@ -254,23 +245,24 @@ def verdict_of(claim: Claim, evidence: Evidence) -> Verdict:
     if checks is None:
         row = inconsistencies()[claim.id]
         shows = "Shows nowhere" if row.shows_in == "nowhere" else f"Shows in {row.shows_in}"
-        reading = f"{row.reading} {shows}."
-        return Verdict(claim.id, INCONSISTENCY, None, "nothing: an inconsistency", reading)
+        expected, detail = "nothing: an inconsistency", f"{row.reading} {shows}."
+        return Verdict(claim.id, NO_TEST, None, expected, detail, reason=INCONSISTENCY)
     is_foreign = len(evidence.points) and not evidence.points["model"].isin(FULL_SAMPLES).any()
     if is_foreign and (portable := read_checks(PORTABLE_TABLE).get(claim.id)):
         checks, expected, stands_in = portable, portable[0].expected, portable[0].stands_in
     outcome = _classed(claim, checks, attempt("", _check_rows, checks, evidence)[1])
-    sentences = [outcome.detail]
-    if outcome.verdict in TESTED and claim.same_points_as:
+    sentences, is_test = [outcome.detail], outcome.verdict in TESTED
+    if is_test and claim.same_points_as:
         others = claim.same_points_as.replace(";", ", ")
         sentences.append(f"Same points as {others}: no independent test.")
-    if outcome.verdict in TESTED and stands_in:
+    if is_test and stands_in:
         sentences.append(stands_in)
     if other := sorted(outcome.origins - {"measured", "published"}):
         sentences.append(f"Origin of the energy: {', '.join(other)}.")
-    return Verdict(
-        claim.id, outcome.verdict, outcome.value, expected, " ".join(sentences), outcome.p
-    )
+    verdict = Verdict(claim.id, outcome.verdict, outcome.value, expected, " ".join(sentences))
+    if is_test or outcome.verdict == NOT_TESTABLE:
+        return replace(verdict, p=outcome.p if is_test else None)
+    return replace(verdict, verdict=NO_TEST, reason=outcome.verdict)
 
 
 def _classed(claim: Claim, checks: Sequence[Check], outcome: Outcome) -> Outcome:
@@ -285,5 +277,5 @@ def _classed(claim: Claim, checks: Sequence[Check], outcome: Outcome) -> Outcome
     if outcome.verdict == CONTRADICTED and rules & SETTINGS:
         return replace(outcome, verdict=SET_OTHERWISE)
     if outcome.verdict == UNDECIDED and outcome.p is None:
-        outcome = replace(outcome, verdict=NOT_TESTABLE)
-    return outcome if outcome.verdict in TESTED else replace(outcome, p=None)
+        return replace(outcome, verdict=NOT_TESTABLE)
+    return outcome

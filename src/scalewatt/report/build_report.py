@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 
 from scalewatt import __version__
-from scalewatt.claims.check_claims import FURTHER_WORDS, MEANINGS, WORDS, stands_text
-from scalewatt.claims.reference_tables import TESTED, unlisted_inconsistencies
+from scalewatt.claims.check_claims import by_verdict, stands_text
+from scalewatt.claims.reference_tables import MEANINGS, TESTED
 from scalewatt.common.files import write_text
 from scalewatt.figures import figure_data as data
 from scalewatt.provenance.versions import source_commit
@@ -29,7 +29,6 @@ Fact = tuple[str, str, str]
 _KIND = ["energy_origin", "energy_scope"]
 _SUMS = {"net_energy_kwh": "kWh", "facility_energy_kwh": "kWh", "carbon_kg": "kg", "cost": ""}
 """Columns that are summed up, with their units; a cost has the cluster's currency."""
-_FURTHER = "further"
 
 
 def write_report(results: Path, out: Path, definition: Definition) -> None:
@@ -147,9 +146,7 @@ def origin_sentences(runs: pd.DataFrame) -> str:
 
 
 def claim_parts(claims: pd.DataFrame) -> list[Part]:
-    """Claims in the order of verdicts; inconsistencies that are no claims of the paper's list come last."""
-    is_further = claims["id"].isin(unlisted_inconsistencies())
-    verdicts = claims["verdict"].mask(is_further, _FURTHER)
+    """Claims by verdict, or by the reason why nothing was tested; only tests are unfolded."""
     # Probability of such data were the claim true, and whether a contradiction stands.
     shown = [
         MISSING
@@ -159,12 +156,9 @@ def claim_parts(claims: pd.DataFrame) -> list[Part]:
     ]
     claims = claims.assign(p=shown)
     parts, headings = [], topics_file()["claims"]
-    for verdict in dict.fromkeys([*WORDS, *verdicts]):
-        rows = claims[verdicts == verdict]
-        if len(rows):
-            heading = FURTHER_WORDS if verdict == _FURTHER else WORDS.get(verdict, verdict)
-            sentence = f"{len(rows)}. {MEANINGS.get(verdict, '')}".strip()
-            columns = [name for name in headings if name != "p" or verdict in TESTED]
-            table, name = grid(rows, columns, headings), f"claims-{verdict}"
-            parts.append(Part(name, heading, sentence, table, folded=verdict not in TESTED))
+    for name, heading, rows in by_verdict(claims):
+        columns = [column for column in headings if column != "p" or name in TESTED]
+        table, sentence = grid(rows, columns, headings), f"{len(rows)}. {MEANINGS[name]}"
+        section = f"claims-{name.replace(' ', '_')}"
+        parts.append(Part(section, heading, sentence, table, folded=name not in TESTED))
     return parts
