@@ -115,12 +115,6 @@ def test_a_value_that_no_run_has_is_refused(tmp_path: Path, name: str) -> None:
         read_points(results(tmp_path, bad))
 
 
-def test_a_configuration_in_two_sources_is_refused(tmp_path: Path) -> None:
-    first, second = (results(tmp_path / name) for name in ("first", "second"))
-    with pytest.raises(InputError, match="is in several sources; expected it once"):
-        calibrate_sources([first, second], tmp_path / "model.json")
-
-
 def test_results_without_tables_or_specs_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

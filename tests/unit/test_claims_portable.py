@@ -72,12 +72,6 @@ def test_every_training_takes_the_papers_place(
     assert "t5 mi300x" in decided.detail and "vit mi300x" in decided.detail
 
 
-def test_one_training_that_goes_the_other_way_contradicts() -> None:
-    other = at_constant_gbs("gpt", {8: (1.0, 7.0), 64: (0.19, 5.0)})
-    decided = judged("E09", foreign(GROWTH, HOURS, other))
-    assert decided.verdict == CONTRADICTED
-
-
 def test_a_training_without_the_series_is_named_and_decides_nothing() -> None:
     single = at_constant_gbs("gpt", {8: (1.0, 7.0)})
     decided = judged("E05", foreign(GROWTH, HOURS, single))

@@ -452,11 +452,6 @@ def test_a_special_case_gets_its_verdict(name: str, id_: str) -> None:
     check(id_, case(), verdict, *texts)
 
 
-def test_one_factor_everywhere_leaves_open_what_explains_it() -> None:
-    same = changed(resnet_world(), "all", "p_gpuh_kw = 0.25", 0.0)
-    assert judged("A03", same).verdict == OPEN
-
-
 @pytest.mark.parametrize("name", ["energy_kwh", "gpu_energy_kwh", "cpu_energy_kwh"])
 @pytest.mark.parametrize("world", WORLDS)
 def test_an_energy_of_0_stops_no_claim(world: str, name: str) -> None:

@@ -204,12 +204,3 @@ def test_a_campaign_of_which_a_part_cannot_be_simulated_is_refused() -> None:
     ) as refused:
         check_simulations(campaign(), cluster(), ScalingModel(known, (), "model.json"))
     assert str(refused.value).count("scalewatt pilot") == 1
-
-
-@pytest.mark.parametrize("width", [2, 8])
-def test_a_spec_of_nodes_of_another_width_is_refused(width: int) -> None:
-    with pytest.raises(InputError) as refused:
-        simulated(spec_of(SHORT), with_device("a100", gpus_per_node=width))
-    message = str(refused.value)
-    assert f"{SHORT}: has 4 ranks on each of 2 nodes" in message
-    assert f"nodes of a100 have {width} GPUs; make the spec with this cluster" in message

@@ -24,7 +24,6 @@ from scalewatt.statistics import (
     first_with_power,
     holm,
     joined,
-    quotient,
     slope_weights,
 )
 
@@ -65,18 +64,6 @@ def test_a_slope_is_that_of_least_squares_with_the_errors_of_its_points(
     slope = numbers(y, error).contrast(slope_weights(x))
     assert slope.values == pytest.approx([stats.linregress(x, y).slope], abs=1e-9)
     assert slope.errors == pytest.approx([error / np.sqrt(np.sum((x - x.mean()) ** 2))], rel=1e-6)
-
-
-@given(st.floats(-3, 3), st.floats(0.5, 3))
-def test_a_ratio_of_sums_has_the_error_of_its_derivatives(top: float, bottom: float) -> None:
-    y, error = np.array([1.0, 2.0, 4.0]), 1e-3
-    up, down = np.array([top, 1.0, 0.5]), np.array([bottom, 0.3, 1.0])
-    ratio = quotient(numbers(y, error), up, down)
-    moved = [
-        (up @ (y + e) / (down @ (y + e)) - up @ y / (down @ y)) / 1e-6 for e in 1e-6 * np.eye(3)
-    ]
-    assert ratio.values == pytest.approx([up @ y / (down @ y)])
-    assert ratio.errors == pytest.approx([error * np.linalg.norm(moved)], rel=1e-4, abs=1e-9)
 
 
 def test_exact_numbers_have_no_error_and_what_they_are_weighted_with_by_0_counts_not() -> None:
