@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from scalewatt.common.exit_codes import ExitCode
+from scalewatt.common.termination import ExitCode
 from scalewatt.events import (
     WORK_VARIABLE,
     is_in_run,

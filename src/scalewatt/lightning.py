@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from scalewatt.common.exit_codes import ExitCode
+from scalewatt.common.termination import ExitCode
 from scalewatt.events import (
     WORK_VARIABLE,
     is_in_run,

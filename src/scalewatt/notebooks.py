@@ -15,7 +15,6 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from scalewatt.campaign.cluster import powers_by_device
 from scalewatt.common.errors import InputError
 from scalewatt.energies.read import Account, Reading, read_account
 from scalewatt.energies.traces import SAMPLES_SCHEMA, TRACES_SCHEMA, read_samples, write_traces
@@ -29,30 +28,26 @@ _PARTS = ("devices", "epochs", "flags")
 def energy(path: AnyPath, stages: AnyPath | None = None, **options: Any) -> Account:
     """Account for the energy of one recording.
 
-    `stages` is a file of stage events; a run folder has its own. `options` are those of `Reading`, and
-    `site`, a cluster file with rated powers. Raises InputError.
+    `stages` is a file of stage events; a run folder has its own. `options` are those of `Reading`. Raises
+    InputError.
     """
-    return read_account(Path(path), _reading(stages=stages, **options))
+    return read_account(Path(path), Reading(stages=stages, **options))
 
 
 def read_recording(path: AnyPath, stages: AnyPath | None = None, **options: Any) -> pd.DataFrame:
     """Read the power samples of one recording, a row a sensor and sample, with the columns of SAMPLES_SCHEMA.
 
     `power_w` (W) is null where a sample cannot be true. Where the recording's clock is unknown (flag
-    `time_unknown`), times count from 1970. Raises InputError as `energy`, and for totals without samples.
+    `time_assumed`), times count from 1970. Raises InputError as `energy`, and for totals without samples.
     """
     with TemporaryDirectory() as folder:
         written = Path(folder) / "traces.parquet"
         with write_traces(written) as traces:
-            read_account(Path(path), _reading(stages=stages, **options), traces)
+            read_account(Path(path), Reading(stages=stages, **options), traces)
         samples = _samples(written, "not totals")
         if samples.empty and not _samples(written).empty:
             raise InputError(f"{path}: holds totals without samples; scalewatt.energy reads them")
     return samples
-
-
-def _reading(site: AnyPath | None = None, **same: Any) -> Reading:
-    return Reading(powers=None if site is None else powers_by_device(str(site)), **same)
 
 
 @dataclass(frozen=True, eq=False)

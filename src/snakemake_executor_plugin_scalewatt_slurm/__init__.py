@@ -25,8 +25,13 @@ from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 
-from scalewatt.slurm.job_queue import queued_jobs
-from scalewatt.slurm.slurm_commands import USERS_VARIABLES, NoAnswerError, ended_states, may_pass
+from scalewatt.slurm.slurm_commands import (
+    USERS_VARIABLES,
+    NoAnswerError,
+    ended_states,
+    may_pass,
+    queued_jobs,
+)
 
 try:
     import snakemake_executor_plugin_slurm as slurm

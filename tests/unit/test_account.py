@@ -20,7 +20,7 @@ from energy_files import (
 )
 from run_files import make_spec
 
-from scalewatt.energies.estimate import FACTOR
+from scalewatt.energies.node import FACTOR
 
 N = 41
 NODE = {
@@ -83,7 +83,7 @@ def test_the_energy_of_devices_adds_up_to_that_of_their_kind(tmp_path: Path) -> 
 
 
 def test_gpus_that_the_run_did_not_hold_count_separately(tmp_path: Path) -> None:
-    run = accounted(recorded(tmp_path, gpus={"n1.cluster": [1]}), make_spec(ranks_per_node=1))
+    run = accounted(recorded(tmp_path, gpus={"n1": [1]}), make_spec(ranks_per_node=1))
     totals = {kind: sum(joules(run, kind).values()) for kind in ("gpu", "unused_gpu")}
     assert totals == pytest.approx({"gpu": 8000, "unused_gpu": 4000})
     assert run.codes() == set() and "unused_gpu" in run.traces["device_kind"].to_pylist()
@@ -140,7 +140,7 @@ def test_a_missing_host_is_named_and_null(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("begin_s", "end_s", "codes"),
-    [(0.0, 80.0, {"recording_short", "coverage", "stage_short"}), (-60.0, 41.0, {"stage_short"})],
+    [(0.0, 80.0, {"coverage", "stage_short"}), (-60.0, 41.0, {"stage_short"})],
     ids=["stops midway", "begins late"],
 )
 def test_a_recording_that_stops_midway_does_not_pass_for_the_whole(

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from scalewatt.energies.estimate import FACTOR, IDLE_SHARE, TDP_SHARE
+from scalewatt.energies.node import FACTOR, IDLE_SHARE, TDP_SHARE
 
 RATED_W = {
     "AMD_EPYC_8024P_8C": 90.0,

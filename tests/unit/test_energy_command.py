@@ -171,25 +171,6 @@ def test_the_nodes_of_a_folders_files_are_told_by_their_names(
     assert "rank9.csv" in refused(capsys, "--node", "rank9.csv=n1", tmp_path)
 
 
-def test_a_run_folder_is_estimated_where_a_cluster_gives_the_rated_powers(
-    tmp_path: Path, capsys: Captured
-) -> None:
-    run = make_run(tmp_path, stages=[(0, "train", 0.0, 100.0)], torch_device="cpu")
-    (run / "spec.json").write_text(make_spec(device="local").text)
-    record(run, {"n1": {"CPU_BUSY": np.full(N, 50.0)}})
-    cluster = Path(__file__).parents[2] / "config.yaml"
-    unknown, account = scalewatt.energy(run), scalewatt.energy(run, site=cluster)
-    assert (unknown.joules(), unknown.origin) == (None, None)
-    assert list(unknown.flags["code"]).count("not_recorded") == 1
-    assert (account.joules(), account.origin) == (pytest.approx(100 * 61.05), "estimated")
-    for rows in (account.totals, account.stages):
-        known = rows.dropna(subset="energy_j")
-        for end, factor in (("energy_low_j", 1 / 5.4), ("energy_high_j", 5.4)):
-            assert (known[end] / known["energy_j"]).tolist() == pytest.approx([factor] * len(known))
-    assert main(["energy", "--site", str(cluster), str(run)]) == 0
-    assert "0.000314 to 0.00915" in capsys.readouterr().out
-
-
 def test_the_start_of_a_perun_file_is_read_in_the_zone_that_is_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "a.hdf5"
     write_perun(path, {"n1": {"CUDA:0_POWER": gpu(100)}}, execution_dt="2026-07-01T12:00:00")

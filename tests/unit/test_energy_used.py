@@ -129,7 +129,7 @@ def test_a_node_that_recorded_nothing_makes_the_run_unknown(tmp_path: Path) -> N
     name = "resnet50-a100-n008-lbs0016-full"
     folder = made.work_folder(name)
     begin_segment(folder)
-    describe(folder, [(host, gpu) for host in ("n1", "n2.cluster") for gpu in range(3)])
+    describe(folder, [(host, gpu) for host in ("n1", "n2") for gpu in range(3)])
     record(folder, {f"CUDA:{i}_POWER": gpu(101, 180) for i in range(3)})
     used = made.used()
     assert (used["energy_kwh"], used["energy_unknown_runs"]) == (

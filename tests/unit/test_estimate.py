@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from scalewatt.energies.estimate import estimates, node_utilisation
-from scalewatt.energies.node import Sensor, list_sensors
+from scalewatt.energies.node import Sensor, estimates, list_sensors, node_utilisation
 from scalewatt.recordings.block import Block, sensor_frame
 
 TIME = np.arange(11.0)

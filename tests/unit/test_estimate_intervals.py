@@ -10,7 +10,7 @@ import pytest
 from scalewatt.claims.evidence import prepared
 from scalewatt.claims.outcomes import decide, ratios
 from scalewatt.claims.quantities import log_contrast, quantities
-from scalewatt.energies.estimate import FACTOR
+from scalewatt.energies.node import FACTOR
 from scalewatt.results.figures.footnotes import estimate_notes
 from scalewatt.results.tables.estimates import (
     relative_bounds,

@@ -159,7 +159,7 @@ def test_reports_that_contradict_the_campaign_by_more_than_a_batch_are_flagged(
     assert flags(inside).get("contradicts_spec") == contradiction
 
 
-@pytest.mark.parametrize(("world", "code"), [(None, "ranks_apart"), ((0, 2), None)])
+@pytest.mark.parametrize(("world", "code"), [(None, "contradicts_spec"), ((0, 2), None)])
 def test_ranks_that_formed_no_world_are_flagged(
     inside: Path, monkeypatch: pytest.MonkeyPatch, world: tuple[int, int] | None, code: str | None
 ) -> None:

@@ -120,4 +120,4 @@ def test_rows_that_come_twice_are_left_out_and_flagged(tmp_path: Path, kind: str
         assert sensor.time_s.tolist() == same.time_s.tolist()
         assert sensor.values.tolist() == same.values.tolist()
         assert sensor.validated.flags == same.validated.flags
-    assert codes(repeated.flags) == {"duplicate"}
+    assert codes(repeated.flags) == {"damaged"}

@@ -119,7 +119,7 @@ CASES: dict[str, tuple[Block, float | None, float, set[str]]] = {
     "whole watts under steady load": (each_second(STEADY), None, 899, {"constant"}),
     "three faults": (
         faulty([0, 1, 2, 1.5, 3, 4, 5], [100, 100, np.nan, 100, 100, 9e6, 100]),
-        *(500, 5, {"clock", "missing_samples", "over_limit"}),
+        *(500, 5, {"clock", "missing_samples"}),
     ),
 }  # fmt: skip
 
@@ -178,7 +178,7 @@ def test_a_single_spike_beyond_what_the_device_draws_is_left_out(
         power[40 : 40 + spikes] = spike_w
         validated = checked(gpu(np.arange(100.0), power, limit_w, device=device), 1.0)
         assert np.isnan(validated.power_w).sum() == left_out
-        assert codes(validated.flags) == ({"over_limit"} if left_out else set())
+        assert codes(validated.flags) == ({"missing_samples"} if left_out else set())
         assert covered_s(validated) == 99
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.file_locks import waiting_lock
+from scalewatt.common.files import waiting_lock
 
 
 def test_what_cannot_be_locked_is_an_input_error(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Which names are of one node: a short and its full name; never two full names, and never addresses."""
+"""Each name is a node's, however alike names or addresses are."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from energy_files import T0, Accounted, accounted, gpu, make_run, record, write_perun
+from energy_files import T0, Accounted, accounted, gpu, make_run, record
 from made_recordings import written
 from run_files import make_spec
 
@@ -61,25 +61,4 @@ def test_a_run_counts_each_of_its_nodes_with_like_names(tmp_path: Path, hosts: A
     watts = dict(zip(hosts, (100.0, 300.0), strict=True))
     of_run, joules = account_of(run_of(tmp_path, watts, hosts))
     assert joules == pytest.approx({host: w * (N - 1) for host, w in watts.items()})
-    assert not {"not_recorded", "device_count"} & of_run.codes()
-
-
-def test_a_node_is_one_whether_or_not_a_file_gives_its_domain(tmp_path: Path) -> None:
-    watts = {"n1": 100.0, "n2": 300.0}
-    run = run_of(tmp_path, watts, ("n1.cluster.example", "n2"))
-    in_full = {f"{h}.cluster.example": {"CUDA:0_POWER": gpu(N, w)} for h, w in watts.items()}
-    write_perun(run / "perun/segment-000.hdf5", in_full)
-    of_run, joules = account_of(run)
-    by_short = {host.split(".")[0]: energy for host, energy in joules.items()}
-    assert by_short == pytest.approx({host: w * (N - 1) for host, w in watts.items()})
-    assert not {"not_recorded", "device_count"} & of_run.codes()
-
-
-def test_a_folders_files_of_a_short_and_a_full_name_are_of_one_node(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    folder.mkdir()
-    for host, index in (("n1", 0), ("n1.cluster", 1)):
-        rows = [f"{T0 + s},{host},{index},100" for s in range(N)]
-        written(folder, "\n".join(["time,host,gpu,w", *rows, ""]), f"{index}.csv")
-    account = scalewatt.energy(folder, columns=written(tmp_path, COLUMNS, "columns.yaml"))
-    assert account.hosts == ["n1.cluster"] and account.joules() == pytest.approx(200 * (N - 1))
+    assert not {"not_recorded"} & of_run.codes()

@@ -183,17 +183,17 @@ NOT_HELD: dict[str, tuple[dict[str, float], list[Block], str]] = {
 @pytest.mark.parametrize(("asked", "series", "words"), NOT_HELD.values(), ids=NOT_HELD)
 def test_a_point_is_not_held_by(asked: dict[str, float], series: list[Block], words: str) -> None:
     flag = flags_of(asked, *series)[0]
-    assert flag["code"] == "not_held" and flag["detail"].startswith(f"n1: {words}")
+    assert flag["code"] == "contradicts_spec" and flag["detail"].startswith(f"n1: {words}")
 
 
 def test_what_no_sensor_of_the_runs_gpus_tells_is_unknown() -> None:
     (flag,) = flags_of(GPU, telemetry("clock_sm", [1410.0] * 13, index=1))
-    assert flag["code"] == "operating_point_unknown"
+    assert flag["code"] == "unconfirmed"
 
 
 def test_a_power_limit_that_was_asked_for_is_no_flag() -> None:
     node = node_with(CAPPED)
-    assert [flag["code"] for flag in state_flags(node)] == ["power_capped"]
+    assert [flag["code"] for flag in state_flags(node)] == ["throttled"]
     assert [*state_flags(node, limit_is_wanted=True)] == []
 
 
@@ -230,7 +230,7 @@ def test_the_figure_has_every_point_and_the_front(tmp_path: Path, width_mm: int)
 def test_a_run_without_its_clock_is_left_out_of_every_figure(tmp_path: Path, figure: str) -> None:
     of = replace(campaign(), figures={figure: {"series": list(campaign().series)}})
     id_ = "resnet50-local-n001-lbs0016-full-gpuclock705mhz"
-    made(tmp_path, of, flags={f"{id_} repeat 1": "not_held"})
+    made(tmp_path, of, flags={f"{id_} repeat 1": "contradicts_spec"})
     runs = [[run.configuration.id, run.repeat] for run in of.runs()]
     by_hand = {"configuration": id_, "repeat": 3, "reason": "by hand"}
     definition = table_definition(of, figure, [r for r in runs if r != [id_, 3]], [by_hand])
@@ -244,4 +244,4 @@ def test_a_run_without_its_clock_is_left_out_of_every_figure(tmp_path: Path, fig
     else:
         assert group[group.panel == "A"].y.iloc[0] == pytest.approx(law_j / SAMPLES)
     stated = pq.read_schema(out).metadata
-    assert '"reason": "by hand"' in str(stated) and '"reason": "not_held"' in str(stated)
+    assert '"reason": "by hand"' in str(stated) and '"reason": "contradicts_spec"' in str(stated)

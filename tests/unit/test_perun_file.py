@@ -45,7 +45,7 @@ def test_of_several_runs_and_rounds_names_are_asked_for(tmp_path: Path) -> None:
             read_perun_file(path, name)
     first, tenth = read_perun_file(path, "z"), read_perun_file(path, "a", "10")
     assert (set(first.nodes), first.flags) == ({"n1"}, ())
-    assert sensors(tenth)[0].values[0] == 100 and codes(tenth.flags) == {"several"}
+    assert sensors(tenth)[0].values[0] == 100 and codes(tenth.flags) == {"segment_lost"}
 
 
 @pytest.mark.parametrize("ranks", [[[0, 1], [4, 5]], ["[0, 1]", "[4, 5]"]], ids=["array", "text"])

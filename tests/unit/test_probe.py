@@ -107,7 +107,7 @@ def test_a_gpu_without_a_sensor_makes_the_gpus_power_unknown_and_not_less(tmp_pa
     result = probe_powers(make_probe(tmp_path, sensors), NOTHING)
     assert result.kinds["gpu"]["mean_w"] is None
     assert result.kinds["cpu"]["mean_w"] == pytest.approx(70.0)
-    assert codes(result.flags) >= {"device_count", "coverage"}
+    assert codes(result.flags) >= {"not_recorded", "coverage"}
 
 
 def test_power_is_estimated_where_there_is_no_sensor(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_probe_that_may_not_be_stated_makes_the_mean_unknown(tmp_path: Path) -
     rows = {row["device_kind"]: row for row in device_rows("study", "box", probes)}
     assert (rows["gpu"]["mean_w"], rows["gpu"]["sd_w"]) == (None, None)
     assert rows["cpu"]["mean_w"] == pytest.approx(70.0)
-    details = [f["detail"] for f in json.loads(rows["gpu"]["flags"]) if f["code"] == "device_count"]
+    details = [f["detail"] for f in json.loads(rows["gpu"]["flags"]) if f["code"] == "not_recorded"]
     assert len(details) == 1 and details[0].startswith("repeat 2: ")
 
 

@@ -7,8 +7,15 @@ from pathlib import Path
 import pytest
 from status_files import Made, queue, submitted
 
-from scalewatt.slurm.job_queue import QueuedJob, job_of_run, never_starts, queued_jobs
-from scalewatt.slurm.slurm_commands import NoAnswerError, ask, may_pass
+from scalewatt.slurm.slurm_commands import (
+    NoAnswerError,
+    QueuedJob,
+    ask,
+    job_of_run,
+    may_pass,
+    never_starts,
+    queued_jobs,
+)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from run_files import make_spec
 
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.common.errors import InputError
-from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.project_files import PROJECT_ROOT
+from scalewatt.common.termination import ExitCode
 from scalewatt.execution import launch
 from scalewatt.execution.launch import LaunchOptions, run_training
 from scalewatt.execution.rank import outcome_of

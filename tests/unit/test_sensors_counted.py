@@ -87,7 +87,7 @@ def dies(late_s: float, *names: str) -> KindEnergy:
 def test_a_die_that_repeats_the_counter_of_its_socket_counts_once(late_s: float) -> None:
     cpu = dies(late_s, "cpu_0_package-0-die-0", "cpu_1_package-0-die-1")
     assert cpu.count == 1 and cpu.recorded_j(WHOLE) == pytest.approx(USED_J)
-    assert "duplicate" in codes(cpu)
+    assert "second_sensor" in codes(cpu)
 
 
 @pytest.mark.parametrize(
@@ -102,4 +102,4 @@ def test_dies_that_differ_and_sockets_that_are_alike_count_both(
     late_s: float, names: tuple[str, str]
 ) -> None:
     cpu = dies(late_s, *names)
-    assert cpu.count == 2 and "duplicate" not in codes(cpu)
+    assert cpu.count == 2 and "second_sensor" not in codes(cpu)

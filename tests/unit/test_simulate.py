@@ -23,7 +23,7 @@ from simulated_runs import (
 )
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.tabular_files import csv_rows
+from scalewatt.common.files import csv_rows
 from scalewatt.results.tables.published import REFERENCE
 from scalewatt.scaling.model import kind_of_spec
 from scalewatt.scaling.predict import ScalingModel, read_model, write_model

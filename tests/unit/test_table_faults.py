@@ -74,10 +74,9 @@ READ: dict[str, tuple[str, dict[str, Any], str]] = {
     "newest first": (f"t,p\n{T0 + 1},62\n{T0},61\n", BY_TIME, ""),
     "headings again": (f"t,p\n{T0},61\nt,p\n\nt,p\n{T0 + 1},62\n", BY_TIME, ""),
     "lines before": (f"notes\n\nof a tool\nt,p\n{LINES}", BY_TIME, ""),
-    "lines to skip": (f"# of, two\n\n#\nt,p\n{LINES}", by_time(skip_lines=3), ""),
     "notes to skip": (f"t,p\n#, of\n{LINES}#, two\n", by_time(skip="#.*"), ""),
     "first row": (f"t,p\n1717-x,60\n{LINES}", BY_TIME, "damaged"),
-    "repeats": (table("t,p", [f"{T0 + 1},62"] * 2 + [f"{T0},61"] * 2), BY_TIME, "duplicate"),
+    "repeats": (table("t,p", [f"{T0 + 1},62"] * 2 + [f"{T0},61"] * 2), BY_TIME, "damaged"),
     "units in cells": (f"t,p\n{T0},61 W\n{T0 + 1},0.062 kW\n", BY_TIME, ""),
     "unit in heading": (f"t,p (mW)\n{T0},61000\n{T0 + 1},62000\n", by_time({"unit": None}), ""),
     "footnote": (f"t,p [1]\n{LINES}", BY_TIME, ""),
@@ -108,7 +107,7 @@ def test_of_two_values_at_a_time_the_first_counts_and_it_is_said(tmp_path: Path)
     assert samples(recording)[("n1", 0)] == [[n, 60 + n] for n in range(30)]
     (detail,) = (flag["detail"] for flag in recording.flags)
     assert detail.endswith("left out: 2, of which contradict: 1")
-    assert codes(recording) == ["duplicate"]
+    assert codes(recording) == ["damaged"]
 
 
 # --- devices and nodes ------------------------------------------------------------------------------
@@ -164,7 +163,7 @@ def test_steps_of_slurm_with_the_same_samples_are_those_of_their_node(tmp_path: 
     rows = [f"{step},n1,{n},{T0 + n},{60 + n}" for step in ("batch", "0") for n in range(9)]
     recording = read(tmp_path, table("Step,Node,ElapsedTime,EpochTime,Power", rows))
     assert samples(recording) == {("n1", 0): [[n, 60 + n] for n in range(9)]}
-    assert codes(recording) == ["duplicate"]
+    assert codes(recording) == ["damaged"]
 
 
 @pytest.mark.parametrize("labels", ["{}, {}", "{1}, {0}"])

@@ -259,7 +259,7 @@ def test_a_node_that_was_recorded_for_less_time_is_told(
     rows = [f"{T0 + s},{h},{200 + s % 2}\n" for h, n in lengths.items() for s in range(n + 1)]
     path = written(tmp_path, "t,h,p\n" + "".join(rows))
     flags = scalewatt.energy(path, columns=columns).flags
-    details = flags.loc[flags["code"] == "recording_short", "detail"].tolist()
+    details = flags.loc[flags["code"] == "coverage", "detail"].tolist()
     assert len(details) == uneven
     assert not uneven or details[0].startswith("n2: recorded for 30.0 s of the 60.0 s")
 

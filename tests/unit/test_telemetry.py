@@ -6,10 +6,8 @@ import importlib.util
 import json
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +17,7 @@ from scalewatt.common.files import write_json
 from scalewatt.recordings import telemetry as module
 from scalewatt.recordings.journal import beside
 from scalewatt.recordings.telemetry import (
-    Source,
+    Reader,
     TelemetryWriter,
     power_meter,
     read_telemetry,
@@ -41,30 +39,13 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return made
 
 
-class Clock:
-    """The writer's clocks, moved by hand; reading a source takes `cost_s`."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, cost_s: float = 0.0) -> None:
-        self.now, self.cost_s = 1000.0, cost_s
-        monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(module.time, "time", lambda: T0 + self.now)
-
-    def read(self) -> float:
-        self.now += self.cost_s
-        return 40.0
-
-
-def writer(folder: Path, sources: list[Source]) -> TelemetryWriter:
+def writer(folder: Path, sources: dict[str, Reader]) -> TelemetryWriter:
     path = folder / "s.n1.csv"
     made = TelemetryWriter(path, sources)
     write_json(
         beside(path, ".sensors.json"), {"host": "n1", "sensors": {}, "telemetry": made.sensors}
     )
     return made
-
-
-def temperature(read: Callable[[], Any], device: int = 0) -> Source:
-    return Source("temperature", device, read)
 
 
 def read(folder: Path) -> tuple[Floats, dict[str, Floats], dict[str, str]]:
@@ -96,28 +77,26 @@ def test_all_that_the_gpus_say_is_recorded_in_its_unit(nvml: ModuleType, tmp_pat
     assert values["concurrent_samplers:0"].tolist() == [2]
 
 
-@pytest.mark.parametrize(
-    ("cost_s", "interval_s"), [(0.0, 5), (0.004, 5), (0.0101, 11), (0.03, 30), (5.0, 60)]
-)
-def test_a_costly_reading_is_repeated_more_seldom_and_a_broken_one_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cost_s: float, interval_s: float
+def test_a_source_that_breaks_is_missing_from_then_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = Clock(monkeypatch, cost_s)
+    now = 1000.0
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    monkeypatch.setattr(module.time, "time", lambda: T0 + now)
 
     def broken() -> float:
-        if clock.now > 1002 + cost_s:
+        if now > 1002:
             raise RuntimeError("GPU is lost")
         return 41.0
 
-    made = writer(tmp_path, [temperature(clock.read), temperature(broken, 1)])
-    for second in range(200):
-        clock.now = 1000.0 + second
+    made = writer(tmp_path, {"temperature:0": lambda: 40.0, "temperature:1": broken})
+    for second in range(20):
+        now = 1000.0 + second
         made.sample()
     time_s, values, _ = read(tmp_path)
-    assert np.diff(time_s) == pytest.approx(interval_s)
-    assert time_s[0] == pytest.approx(T0 + 1000 + cost_s)
+    assert time_s.tolist() == [T0 + 1000 + s for s in (0, 5, 10, 15)]
     assert set(values["temperature:0"]) == {40}
-    np.testing.assert_equal(values["temperature:1"], [41, *[np.nan] * (time_s.size - 1)])
+    np.testing.assert_equal(values["temperature:1"], [41, np.nan, np.nan, np.nan])
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
 SENSOR_FLAGS = {
     "missing_samples",
     "counter",
-    "over_limit",
     "not_recorded",
-    "device_count",
     "unreadable",
     "damaged",
 }

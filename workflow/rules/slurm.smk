@@ -1,7 +1,7 @@
 # What jobs ask Slurm for; nothing where no device of the cluster file has a partition.
 from scalewatt.run_files.record import done_updates, no_further_try
 from scalewatt.scheduling import job_request
-from scalewatt.slurm.job_queue import RULES
+from scalewatt.slurm.slurm_commands import RULES
 
 # Only a cluster whose devices have partitions (all or none) is a Slurm cluster.
 ON_SLURM = any(device.partition for device in CLUSTER.devices.values())

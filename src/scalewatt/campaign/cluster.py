@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired
 
@@ -357,12 +357,6 @@ def _text(values: Mapping[str, Any]) -> str:
 def campaign_path(cluster: Cluster) -> Path:
     """Path of a cluster file's campaign."""
     return given_file(cluster.campaign)
-
-
-def powers_by_device(site: str) -> Callable[[str, str], dict[str, Any]]:
-    """Function from a device and a run, for messages, to the powers in a site's cluster file."""
-    cluster = load_site(site)
-    return lambda device, run: powers(device_of_run(cluster, device, run))
 
 
 def powers(device: Device) -> dict[str, Any]:

@@ -20,10 +20,8 @@ from pydantic import Field
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.load import SIMULATED
 from scalewatt.common.errors import InputError, nearest
-from scalewatt.common.file_locks import waiting_lock
-from scalewatt.common.files import write_text
+from scalewatt.common.files import csv_rows, waiting_lock, write_text
 from scalewatt.common.settings import Settings, matching, validated
-from scalewatt.common.tabular_files import csv_rows
 
 EXCLUDE, REMEASURE = "exclude", "remeasure"
 REPLACED = "replaced"

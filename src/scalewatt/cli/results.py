@@ -15,7 +15,6 @@ from scalewatt.common.errors import InputError
     option("--stages", "EVENTS", "stage events (Parquet, CSV, JSON lines)"),
     option("--run", "RUN", "which run of a file that holds several", str),
     option("--round", "ROUND", "which round of a run that has several", str),
-    site("whose rated powers to estimate from; a run has its own", default=None),
     option(
         "--node",
         "[FILE=]NAME",
@@ -34,14 +33,12 @@ def energy(args: argparse.Namespace) -> int:
 
     They are a perun file, a journal, a run folder, or another tool's file.
     """
-    from scalewatt.campaign.cluster import powers_by_device
     from scalewatt.energies.read import Reading, account_text, read_account
 
     nodes = {file: name for file, _, name in (text.rpartition("=") for text in args.node)}
     same = ("run", "round", "stages", "time_zone", "columns")
     reading = Reading(
         **{name: getattr(args, name) for name in same},
-        powers=powers_by_device(args.site) if args.site else None,
         node=nodes if any(nodes) else nodes.get(""),
     )
     failed = 0

@@ -1,4 +1,4 @@
-"""Stop requests to a rank, its last words and its end, whatever state it is in."""
+"""Stop requests to a rank, its last words, its exit code and its end, whatever state it is in."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from contextlib import suppress
+from enum import IntEnum
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,6 +21,19 @@ FORWARDING_S = 0.5
 _FILE_CHECK_INTERVAL_S = 0.5
 STOP_FILE = "stop"
 _NOWHERE: list[Any] = []
+
+
+class ExitCode(IntEnum):
+    """Exit code of a process of a run, for its launcher, its attempts and the scheduler."""
+
+    FINISHED = 0
+    REFUSED = 64
+    """Its input is wrong."""
+    FAILED = 70
+    HELD = 73
+    """Another process has the run's lock."""
+    STOPPED = 75
+    """At a checkpoint; EX_TEMPFAIL of sysexits.h."""
 
 
 def say(text: str) -> None:

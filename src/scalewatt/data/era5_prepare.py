@@ -19,8 +19,7 @@ import numpy as np
 
 from scalewatt.campaign.campaign_file import all_years, part_years
 from scalewatt.common.errors import InputError
-from scalewatt.common.file_locks import waiting_lock
-from scalewatt.common.files import atomic_path, require_space, write_json
+from scalewatt.common.files import atomic_path, require_space, waiting_lock, write_json
 from scalewatt.data.era5 import (
     CHANNEL_COUNTS,
     CHANNEL_OF,

@@ -20,8 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.file_locks import waiting_lock
-from scalewatt.common.files import require_space
+from scalewatt.common.files import require_space, waiting_lock
 from scalewatt.data.imagenet import SPLITS, ImageFolderIndex
 from scalewatt.data.prepared import content_of_prepared
 

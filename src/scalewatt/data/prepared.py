@@ -15,8 +15,7 @@ from scalewatt.campaign.campaign_file import all_years, sample_counts
 from scalewatt.campaign.cluster import is_made_here
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
-from scalewatt.common.file_locks import waiting_lock
-from scalewatt.common.files import read_json_object, write_json
+from scalewatt.common.files import read_json_object, waiting_lock, write_json
 
 MANIFEST = "manifest.json"
 Prepared = tuple[tuple[int, int], str]

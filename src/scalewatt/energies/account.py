@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,6 @@ from scalewatt.provenance.rank_placement import held_gpus
 from scalewatt.recordings.block import Block, Recording
 from scalewatt.recordings.detect import join_recordings, list_copies, read_foreign
 from scalewatt.recordings.journal import journal_files, read_journal
-from scalewatt.recordings.node_names import nodes_by_name, same_node
 from scalewatt.recordings.perun_file import open_perun_file
 from scalewatt.recordings.stage_log import EVALUATIONS
 from scalewatt.recordings.stages import read_stages
@@ -97,12 +96,6 @@ class Run:
         return find_recordings(self.folder)
 
     @property
-    def operating_point(self) -> Mapping[Any, float]:
-        """Clocks and power limit whose keeping its telemetry shows; none of a registered run."""
-        is_registered = self.spec.get("sampling_period_s") is None
-        return {} if is_registered else self.spec.get("operating_point") or {}
-
-    @property
     def segments(self) -> dict[int, dict[str, Any]]:
         """Records of the segments, by number."""
         return {int(row["segment"]): row for row in self.provenance.get("segments") or []}
@@ -118,23 +111,19 @@ class Run:
         node: str,
         gpus: Iterable[tuple[int, str]],
         segment: int | None = None,
-        hosts: Sequence[str] = (),
     ) -> list[int] | None:
         """Indices of the GPUs that the run held on a node; None if not recorded.
 
         Those of `segment`, None if it ended before it noted them while others did; of a run whose segments
         note no ranks, those that it noted as a whole. They are identified by uuid where the `gpus` (index,
-        uuid) have one, else by index. `hosts` are all that were recorded.
+        uuid) have one, else by index.
         """
         if self.provenance.get("torch_device") == "cpu":
             return []
         held = self.provenance
         if segment is not None and any(row.get("ranks") for row in self.segments.values()):
             held = held_gpus(self.segments.get(segment, {}).get("ranks") or [])
-        indices, uuids = (
-            by_host.get(same_node(node, by_host, hosts))
-            for by_host in (held.get("gpus") or {}, held.get("gpu_uuids") or {})
-        )
+        indices, uuids = ((held.get(key) or {}).get(node) for key in ("gpus", "gpu_uuids"))
         known = sorted({index for index, uuid in gpus if uuid and uuid in (uuids or ())})
         return known if uuids and len(known) == len(uuids) else indices
 
@@ -150,57 +139,49 @@ class Segment:
     alone: bool = False
     """True if there is nothing but one file, so that damage in it is an error."""
 
-    @cached_property
-    def _nodes(self) -> dict[str, str]:
-        """Nodes by the names that files have for them."""
-        sources = [recording.nodes for recording in self.recordings]
-        return nodes_by_name(*sources, {block.node for block in self.telemetry})
-
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Nodes of all files, by the name in the last of these, sorted."""
-        names = {self._nodes[name]: name for r in self.recordings for name in r.nodes}
-        return tuple(sorted(names.values()))
+        """Nodes of all files, sorted."""
+        return tuple(sorted({name for recording in self.recordings for name in recording.nodes}))
 
     def node(self, host: str) -> Node:
         """Read one node; it has no blocks if no file has a sample of it."""
-        names = {name for name, node in self._nodes.items() if node == self._nodes[host]}
         node, flags = Node(host, []), list[Flag]()
-        candidates = [(r, name) for r in self.recordings for name in sorted(names & {*r.nodes})]
-        for source, name in candidates:
-            if node.blocks:
-                break
+        for source in (recording for recording in self.recordings if host in recording.nodes):
             try:
-                node = _node_of(source, host, source.nodes[name])
+                node = _node_of(source, host)
             except InputError as error:
                 if self.alone:
                     raise
                 flags.append(flag("unreadable", None, str(error)))
+            if node.blocks:
+                break
         stated = ((r.perun_j or {}).items() for r in self.recordings)
         return replace(
             node,
             flags=(*flags, *node.flags),
-            telemetry=[block for block in self.telemetry if block.node in names],
-            perun_j={kind: j for rows in stated for (name, kind), j in rows if name in names},
+            telemetry=[block for block in self.telemetry if block.node == host],
+            perun_j={kind: j for rows in stated for (name, kind), j in rows if name == host},
         )
 
 
-def _node_of(source: Recording, host: str, blocks: Sequence[Block]) -> Node:
-    """Blocks of a node under its name in the segment, in unix seconds as far as its clock is known."""
+def _node_of(source: Recording, host: str) -> Node:
+    """Blocks of a node, in unix seconds as far as its clock is known."""
+    blocks = source.nodes[host]
     # A sensor that could not be read is a block without samples: of a device uncovered.
     if not any(block.time_s.size for block in blocks):
         return Node(host, [], source.period_s)
     if source.clock_known:
         flags = tuple(f for block in blocks for f in block.flags if f["device"] is None)
-        return Node(host, [replace(b, node=host) for b in blocks], source.period_s, flags=flags)
+        return Node(host, blocks, source.period_s, flags=flags)
     try:
         start_s, is_known = datetime.fromisoformat(source.started or "").timestamp(), True
         detail = f"{host}: no journal; times count from perun's start {source.started} (local time)"
     except ValueError:
         start_s, is_known = 0.0, False
         detail = f"{host}: no journal and no start time in the file"
-    clock = flag("time_assumed" if is_known else "time_unknown", None, detail)
-    blocks = [replace(block, node=host, time_s=block.time_s + start_s) for block in blocks]
+    clock = flag("time_assumed", None, detail)
+    blocks = [replace(block, time_s=block.time_s + start_s) for block in blocks]
     return Node(host, blocks, source.period_s, flags=(clock,), clock_known=is_known)
 
 
@@ -335,7 +316,7 @@ def _add_segment(
         for node in nodes:
             if length_s - node.length_s > MAX_UNCOVERED * length_s:
                 times = f"recorded for {node.length_s:.1f} s of the {length_s:.1f} s of all nodes"
-                flags.append(flag("recording_short", None, f"{node.name}: {times}"))
+                flags.append(flag("coverage", None, f"{node.name}: {times}"))
     rows.flag(flags, number)
     _add_missing(rows, run, segment, nodes, events)
 
@@ -367,12 +348,10 @@ def _add_missing(
     expected = run.spec.get("nodes") or len(segment.hosts)
     if len(recorded) > expected:
         detail = f"{len(recorded)} hosts recorded, {expected} expected: {', '.join(recorded)}"
-        rows.flag([flag("device_count", None, detail)], segment.number)
+        rows.flag([flag("not_recorded", None, detail)], segment.number)
         return
-    hosts = run.hosts_of(segment.number)
-    names = nodes_by_name(segment.hosts, hosts)
-    known = dict.fromkeys(names[host] for host in (*segment.hosts, *hosts))
-    unread = [name for name in known if name not in {names[host] for host in recorded}]
+    known = dict.fromkeys((*segment.hosts, *run.hosts_of(segment.number)))
+    unread = [name for name in known if name not in recorded]
     unknown = (f"unknown-{i}" for i in range(1, expected + 1))
     missing = [*unread, *unknown][: expected - len(recorded)]
     if missing:
@@ -398,8 +377,6 @@ def _read_nodes(rows: Collected, run: Run, segment: Segment) -> Iterator[Node]:
         str(row["host"]): float(row["offset_s"])
         for row in run.segments.get(segment.number, {}).get("clock_offsets") or ()
     }
-    nodes = nodes_by_name(segment.hosts, rows.windows, offsets)
-    names = {nodes[host]: host for host in rows.windows}
     for node in _read_ahead(segment):
         recorded = node_window(node.blocks)
         if recorded is None:
@@ -412,15 +389,15 @@ def _read_nodes(rows: Collected, run: Run, segment: Segment) -> Iterator[Node]:
                 is_within = begin_s < recorded[1] and recorded[0] < end_s
                 window = (begin_s, end_s) if is_within else (recorded[0], recorded[0])
             # Time that an earlier segment has counted
-            before = rows.windows.setdefault(names.get(nodes[node.name], node.name), [])
+            before = rows.windows.setdefault(node.name, [])
             counted_s = max((end for begin, end in before if begin < recorded[1]), default=-np.inf)
             if (counted_s := min(counted_s, recorded[1])) > recorded[0]:
                 begin_s = float(np.clip(counted_s, *window))
                 window, overlap_s = (begin_s, window[1]), begin_s - window[0]
             before.append(recorded)
-            ahead_s = next((s for h, s in offsets.items() if nodes[h] == nodes[node.name]), 0.0)
+            ahead_s = offsets.get(node.name, 0.0)
         gpus = ((sensor.row.index, sensor.row.uuid) for sensor in list_sensors(node.blocks))
-        held = run.used_gpus(node.name, gpus, segment.number, segment.hosts)
+        held = run.used_gpus(node.name, gpus, segment.number)
         yield replace(
             node,
             period_s=node.period_s or run.spec.get("sampling_period_s"),
@@ -455,27 +432,26 @@ def _add_node(
     intervals, stage_flags = tile_window(events, window)
     begin_s = window[0] - node.overlap_s
     outside_s = seconds_outside(events, (begin_s, window[1]), node.period_s or 1.0)
-    rows.flag([*node.flags, *stage_flags], *key)
     is_off = abs(node.ahead_s) > CLOCK_SHARE * (node.period_s or 1.0)
     overlap = f"{node.overlap_s:.1f} s were recorded by an earlier segment too; they count once"
-    about_time = (
-        ("overlap", node.overlap_s > 0, overlap),
-        ("clock", is_off, f"offset of its clock, corrected: {node.ahead_s:+.3f} s"),
-        (
-            "recording_short",
-            outside_s,
-            f"{outside_s:.1f} s of the run lie outside of the recording",
-        ),
-    )
-    details = {code: f"{node.name}: {detail}" for code, holds, detail in about_time if holds}
-    rows.flag([flag(code, None, detail) for code, detail in details.items()], *key)
+    notes = {
+        "overlap": overlap if node.overlap_s > 0 else "",
+        "clock": f"offset of its clock, corrected: {node.ahead_s:+.3f} s" if is_off else "",
+        "coverage": f"{outside_s:.1f} s of the run lie outside of the recording"
+        if outside_s
+        else "",
+    }
+    flags = [flag(code, None, f"{node.name}: {text}") for code, text in notes.items() if text]
+    rows.flag([*node.flags, *stage_flags, *flags], *key)
 
     # Telemetry: loads to estimate from, the node's meter, and what it says of clocks and limits
-    blocks = [*node.blocks, *checks.gpu_loads(node.telemetry), *checks.node_meters(node.telemetry)]
+    blocks = [*node.blocks, *checks.as_sensors(node.telemetry, checks.GPU_LOAD, *checks.METERS)]
     kinds = node_kinds(replace(node, blocks=blocks, lost_s=outside_s))
     kinds = sorted(kinds, key=lambda kind: kind.device_kind)
     training = intervals.loc[intervals["stage"] == "train", times].itertuples(index=False)
-    point = run.operating_point
+    # Of a registered run nothing shows whether a clock or a limit was held
+    is_registered = run.spec.get("sampling_period_s") is None
+    point = {} if is_registered else run.spec.get("operating_point") or {}
     rows.flag(checks.state_flags(node, "gpu_power_limit_w" in point), *key)
     rows.flag(checks.setting_flags(node, point, [*training] or [window]), *key)
     if node.length_s <= 0 and node.overlap_s > 0:

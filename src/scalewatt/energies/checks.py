@@ -8,7 +8,6 @@ and is flagged only below their sum.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,12 +22,13 @@ from scalewatt.energies.node import (
 )
 from scalewatt.energies.stages import Window, seconds_where
 from scalewatt.recordings.block import Block, sensor_frame
-from scalewatt.recordings.telemetry import Reading, readings
-from scalewatt.recordings.terms import DEVICE_KINDS, MEASURED, NODE, PERUN, Flag, Floats, flag
+from scalewatt.recordings.telemetry import readings
+from scalewatt.recordings.terms import DEVICE_KINDS, MEASURED, NODE, PERUN, Flag, flag
 
 SHORTEST_S = 10.0
 """Below this the moments of reading matter more than the sources."""
 NVML = "nvml_energy_counter"
+GPU_LOAD = "gpu_utilisation"
 METERS = {"node_power_hwmon": "hwmon"}
 """Telemetry of a whole node, and the source that it is."""
 NODE_METER = "node_meter"
@@ -45,31 +45,22 @@ Row = dict[str, Any]
 # --- telemetry ------------------------------------------------------------------------------------
 
 
-def gpu_loads(telemetry: Iterable[Block]) -> list[Block]:
-    """Loads of the GPUs (0..1), to estimate from where their power is unknown."""
-    return [
-        _as_sensor(r, 0.01 * r.values, f"GPU {r.sensor.index} utilisation", "utilisation")
-        for r in readings(telemetry, "gpu_utilisation")
-    ]
+def as_sensors(telemetry: Iterable[Block], *quantities: str) -> list[Block]:
+    """Loads of GPUs (0..1) to estimate from, or powers of the node's meter, as sensors that count.
 
-
-def node_meters(telemetry: Iterable[Block]) -> list[Block]:
-    """Power of the node's meter. How long a reading that failed is missing shows in the times."""
-    meters = []
-    for reading in readings(telemetry, *METERS):
-        block, known = reading.block, np.isfinite(reading.values)
-        if known.any():
-            read = replace(block, time_s=block.time_s[known])
-            name = reading.sensor.quantity
-            meters.append(_as_sensor(reading._replace(block=read), reading.values[known], name))
-    return meters
-
-
-def _as_sensor(reading: Reading, values: Floats, name: str, quantity: str = "power") -> Block:
-    """Block of a reading's values, as a sensor that counts."""
-    row = {"kind": reading.sensor.kind, "index": reading.sensor.index, "quantity": quantity}
-    sensors = sensor_frame([{"name": name, **row}])
-    return Block(reading.block.node, reading.block.time_s, values[:, None], sensors)
+    How long a reading that failed is missing shows in the times.
+    """
+    blocks = []
+    for block, sensor, values in readings(telemetry, *quantities):
+        row = {"name": sensor.quantity, "kind": sensor.kind, "index": sensor.index}
+        if sensor.quantity == GPU_LOAD:
+            name = f"GPU {sensor.index} utilisation"
+            row |= {"name": name, "quantity": "utilisation"}
+            values = 0.01 * values
+        if (known := np.isfinite(values)).any():
+            sensors = sensor_frame([row])
+            blocks.append(Block(block.node, block.time_s[known], values[known, None], sensors))
+    return blocks
 
 
 # --- cross-checks ---------------------------------------------------------------------------------
@@ -187,19 +178,17 @@ SETTINGS = {
 
 
 def state_flags(node: Node, limit_is_wanted: bool = False) -> Iterator[Flag]:
-    """Flag the GPUs that the run held and that were `throttled` or `power_capped`.
+    """Flag the GPUs that the run held and that were `throttled`.
 
-    If a power limit was asked for, working at it is what was wanted, and no flag.
+    If a power limit was asked for, working at it is what was wanted, and no reason.
     """
     for block, sensor, values in readings(node.telemetry, "throttle_reasons", gpus=node.held):
         masks = np.nan_to_num(values).astype(np.int64)
         seconds = {r: seconds_where(block.time_s, masks & r != 0, node.window) for r in REASONS}
-        states = {"throttled": [*REASONS][:-1], "power_capped": [POWER_CAP]}
-        for code, reasons in states.items():
-            words = ", ".join(f"{REASONS[r]} {seconds[r]:.0f} s" for r in reasons if seconds[r])
-            if words and not (code == "power_capped" and limit_is_wanted):
-                detail = f"{node.name}: GPU {sensor.index}: {words} of {node.length_s:.0f} s"
-                yield flag(code, None, detail)
+        seconds[POWER_CAP] *= not limit_is_wanted
+        if words := ", ".join(f"{REASONS[r]} {s:.0f} s" for r, s in seconds.items() if s):
+            detail = f"{node.name}: GPU {sensor.index}: {words} of {node.length_s:.0f} s"
+            yield flag("throttled", None, detail)
 
 
 def setting_flags(
@@ -236,7 +225,7 @@ def setting_flags(
                 device = f"GPU {sensor.index}" if sensor.kind == "gpu" else "CPUs"
                 read = f"{values[outside].mean():.0f} {unit} for {outside_s:.0f} s"
                 detail = f"{read} of {whole_s:.0f} s, where {asked:g} were asked for"
-                yield flag("not_held", None, f"{node.name}: {device}: {detail}")
+                yield flag("contradicts_spec", None, f"{node.name}: {device}: {detail}")
         if not seen or (name.startswith("gpu_") and not seen.issuperset(node.held or ())):
             detail = f"{node.name}: nothing recorded says whether {asked:g} {unit} were held"
-            yield flag("operating_point_unknown", None, detail)
+            yield flag("unconfirmed", None, detail)

@@ -10,8 +10,8 @@ power times the step (mean power since the sample before). Samples and steps may
 - counted, but flagged: powers that stand still, of a steady device or a frozen sensor.
 
 Each flag states the seconds between the valid samples around those that it is about. What is left out or
-unknown is bridged up to `bridge_s`: of power by the trapezoid, of a counter by the power on both sides.
-Beyond that, and before the first and after the last valid sample, it is uncovered and adds nothing. A
+unknown is bridged up to 30 s or three periods: of power by the trapezoid, of a counter by the power on both
+sides. Beyond that, and before the first and after the last valid sample, it is uncovered and adds nothing. A
 counter's difference is exact over any time in which its range leaves only one possible value.
 
 What is not detected: a counter that lost up to GAP_PERIODS usual steps, and a reset whose apparent difference
@@ -132,7 +132,7 @@ class _Samples:
         self.gap_s = terms.GAP_PERIODS * self.period_s
         self.gaps = block.in_order[1:][block.steps_s > self.gap_s * _JITTER]
         self.is_trusted = _is_clock_known(block, self.row.quantity, self.values)
-        self.bridge_s = terms.bridge_s(self.period_s) if self.is_trusted else 0.0
+        self.bridge_s = max(terms.BRIDGE_S, self.gap_s) if self.is_trusted else 0.0
         self.is_flagged: Bools = np.zeros(self.values.size, dtype=np.bool_)
         self.marks: list[tuple[str, str, Indices]] = []
         words = "samples not after the one before" + ", so nothing is known" * (not self.is_trusted)
@@ -191,7 +191,7 @@ def _limits_w(row: Any) -> tuple[float, float]:
         return np.inf, np.inf
     plausible_w, limit_w = terms.PLAUSIBLE_W[row.kind], row.limit_w
     if row.kind == "gpu" and not limit_w > 0:  # NaN is unknown
-        limit_w = terms.gpu_limit_w(row.device)
+        limit_w = float(terms.gpu_fact(row.device, "limit_w") or "nan")
     if not limit_w > 0:
         return plausible_w / PLAUSIBLE_FACTOR, plausible_w
     return limit_w, min(plausible_w, LIMIT_FACTOR * limit_w)
@@ -225,12 +225,12 @@ def _powers(sensor: _Samples) -> Validated:
         sensor.mark("missing_samples", "samples without a value", missing)
         if not is_estimate:  # no device draws nothing
             sensor.mark("missing_samples", "samples of 0 W", values == 0)
-        sensor.mark("over_limit", f"samples above {limit_w:g} W", values > limit_w)
+        sensor.mark("missing_samples", f"samples above {limit_w:g} W", values > limit_w)
         is_usual = ~sensor.is_flagged & (values <= usual_w)
         is_between = np.zeros_like(is_usual)
         is_between[1:-1] = is_usual[:-2] & is_usual[2:]
         words = f"single samples above {spike_w:g} W between samples up to {usual_w:g} W"
-        sensor.mark("over_limit", words, is_between & (values > spike_w))
+        sensor.mark("missing_samples", words, is_between & (values > spike_w))
 
     # What is doubtful, but counted
     knots, power_w, step_s = sensor.usable()
@@ -293,7 +293,7 @@ def _totals(sensor: _Samples) -> Validated:
     energy_j = np.diff(total_j)
     sensor.mark("missing_samples", "samples without a value", ~np.isfinite(sensor.values))
     over = energy_j > sensor.limit_w * (step_s + LAG_S)
-    sensor.mark("over_limit", f"totals above {sensor.limit_w:g} W", usable[1:][over])
+    sensor.mark("missing_samples", f"totals above {sensor.limit_w:g} W", usable[1:][over])
     known = (energy_j > 0) & ~over & sensor.is_trusted
     shown_w = np.full(sensor.values.size, np.nan)
     shown_w[usable[1:]] = np.where(known, energy_j / step_s, np.nan)
@@ -328,7 +328,9 @@ def _means(sensor: _Samples) -> Validated:
     is_read = mean_w != 0
     spoilt = np.convolve(np.append(over[is_read], False), [1, 1, 1])[1:-1] > 0
     over = spoilt[np.cumsum(is_read) - is_read]
-    sensor.mark("over_limit", f"samples above {sensor.limit_w:g} W or next to one", usable[over])
+    sensor.mark(
+        "missing_samples", f"samples above {sensor.limit_w:g} W or next to one", usable[over]
+    )
     sensor.mark("missing_samples", "samples without a value", usable[missing & ~over])
     energy_j[(missing | over)[1:]] = np.nan
     return _differences(sensor, usable, energy_j, step_s)

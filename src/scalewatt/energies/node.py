@@ -7,7 +7,7 @@ node is [first, last sample] of all its sensors; nothing is extrapolated.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from scalewatt.energies.estimate import FACTOR, estimates
 from scalewatt.energies.integrate import EnergyCurve, Validated, validate
 from scalewatt.energies.stages import (
     STAGES,
@@ -27,7 +26,7 @@ from scalewatt.energies.stages import (
     short_pieces_s,
 )
 from scalewatt.recordings import terms
-from scalewatt.recordings.block import Block
+from scalewatt.recordings.block import Block, select, sensor_frame
 from scalewatt.recordings.telemetry import readings
 from scalewatt.recordings.terms import Flag, Floats, flag
 
@@ -44,6 +43,11 @@ LEAST_UNCOVERED_S = 1e-4
 """Less is the rounding of unix seconds, and of sums of their steps."""
 MODULE = re.compile(r"\bG[HB]200\b")
 """GPUs whose counter is that of their module."""
+TDP_SHARE, IDLE_SHARE = 0.74, 0.1
+"""Share of its TDP that a CPU draws at full load, and share of that when idle."""
+FACTOR = 5.4
+"""An estimate lies within × or ÷ this of the true power, if no other factor is given. It is known of CPUs
+alone: GPUs and memory get the same, as no data support less."""
 _DIE = re.compile(r"(package-\d+)-die-\d+")
 
 Row = dict[str, Any]
@@ -271,7 +275,7 @@ def _as_named(block: Block, model: str) -> Block:
     is_module = of_gpu & (sensors["quantity"] == "counter") & names.str.contains(MODULE)
     if not (unknown | is_module).any():
         return block
-    samples = names.map(lambda name: terms.gpu_quantity(name) or "")
+    samples = names.map(lambda name: terms.gpu_fact(name, "samples"))
     named = sensors.assign(
         samples=sensors["samples"].mask(unknown, samples),
         kind=sensors["kind"].mask(is_module, terms.NODE),
@@ -279,6 +283,65 @@ def _as_named(block: Block, model: str) -> Block:
     detail = "counts the whole module with its CPU and memory: it is a meter of the node"
     flags = [flag("second_sensor", name, detail) for name in sensors["name"][is_module]]
     return replace(block, sensors=named, flags=(*block.flags, *flags))
+
+
+# --- estimates ------------------------------------------------------------------------------------
+# A CPU's power at a load is 0.74 · TDP · (0.1 + 0.9 · load). By five recordings of four CPU models (RAPL
+# powers at steps of load: CodeCarbon, data/hardware/cpu_load_profiling, MIT), each left out in turn of what
+# the interval was made from, the power of another machine lies within × or ÷ 5.4 of that (95 %, Student's t;
+# tests/unit/test_cpu_power_data.py). The error is the machine's, the same in all runs: it averages out over
+# nothing.
+
+
+def estimates(kind: str, blocks: Sequence[Block], rated: Mapping[str, Any]) -> list[Block]:
+    """Estimated powers of the devices of a kind, from their rated powers and the load of a node.
+
+    `rated` of CPUs: {"sockets", "rated_w"}, of GPUs {"idle_w", "rated_w"}, of memory {"power_w"}; and perhaps
+    {"factor"}. NVML's utilisation states for how long any kernel ran, not how much of the GPU it used.
+    """
+    if kind == "ram":  # whatever the load
+        idle_w = full_w = float(rated["power_w"])
+        longest = max(blocks, key=lambda block: block.time_s.size, default=None)
+        sensors = sensor_frame([{"name": "rated_power", "kind": "ram"}])
+        loads = [
+            longest and replace(longest, values=np.ones((longest.time_s.size, 1)), sensors=sensors)
+        ]
+    elif kind == "gpu":
+        idle_w, full_w = float(rated["idle_w"]), float(rated["rated_w"])
+        loads = [*_loads_of(blocks, "gpu")]
+    else:
+        full_w = int(rated["sockets"]) * TDP_SHARE * float(rated["rated_w"])
+        idle_w = IDLE_SHARE * full_w
+        load = node_utilisation(blocks)
+        loads = [load and replace(load, sensors=load.sensors.assign(index=0))]
+
+    factor, estimated = float(rated.get("factor") or FACTOR), []
+    for load in (load for load in loads if load is not None):
+        # Above 1 is rounding of the counters behind it, not more than the rated power. Below 0 it is not
+        # idle but unknown.
+        share = np.where(load.values < 0, np.nan, np.minimum(load.values, 1.0))
+        power_w = np.asfortranarray(idle_w + share * (full_w - idle_w))
+        sensors = load.sensors.assign(quantity="power", origin=terms.ESTIMATED, factor=factor)
+        estimated.append(Block(load.node, load.time_s, power_w, sensors))
+    return estimated
+
+
+def node_utilisation(blocks: Sequence[Block]) -> Block | None:
+    """Utilisation (0..1) of all cores of a node: the sampler's CPU_BUSY, or else perun's CPU_USAGE."""
+    for name in ("CPU_BUSY", "CPU_USAGE"):
+        for block in _loads_of(blocks, "cpu"):
+            if (is_whole := block.sensors["name"] == name).any():
+                return select(block, is_whole.to_numpy())
+    return None
+
+
+def _loads_of(blocks: Sequence[Block], kind: str) -> Iterator[Block]:
+    """Select the utilisation of a kind's devices from the blocks that have it."""
+    for block in blocks:
+        sensors = block.sensors
+        mask = ((sensors["kind"] == kind) & (sensors["quantity"] == "utilisation")).to_numpy()
+        if mask.any():
+            yield select(block, mask)
 
 
 # --- the sensor that counts -----------------------------------------------------------------------
@@ -306,7 +369,7 @@ def _devices(kind: str, sensors: Sequence[Sensor], node: Node) -> tuple[list[Sen
         # A die whose counter repeats another's of its socket counts once
         if same := next((other for other in counted if _mirrors(first, other)), None):
             detail = f"not added: it repeats {same.row.name}, the counter of the whole socket"
-            flags.append(flag("duplicate", name, detail))
+            flags.append(flag("second_sensor", name, detail))
         else:
             counted.append(first)
     return counted, flags
@@ -378,7 +441,7 @@ def _kind_energy(
     flags = [*flags]
     if expected is not None and len(devices) != expected and (devices or exists):
         detail = f"{name}: power of {len(devices)} GPUs, {expected} expected"
-        flags.append(flag("device_count", None, detail))
+        flags.append(flag("not_recorded", None, detail))
     if not devices:
         detail = f"{name}: no {kind} sensor and nothing to estimate from"
         flags.append(flag("not_recorded" if exists else "absent", None, detail))
@@ -435,5 +498,5 @@ def _sensor_flags(device: Sensor, node: Node) -> list[Flag]:
     missing_s = sum(s for s in (first - begin, end - last) if s > longest_s)
     if missing_s > 0:
         detail = f"no samples for {missing_s:.1f} s at the beginning or the end of the recording"
-        flags.append(flag("recording_short", name, f"{detail}: uncovered"))
+        flags.append(flag("coverage", name, f"{detail}: uncovered"))
     return [{**each, "detail": f"{node.name}: {each['detail']}"} for each in flags]

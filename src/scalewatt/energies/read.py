@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -40,9 +40,6 @@ from scalewatt.recordings.telemetry import read_telemetry
 from scalewatt.recordings.terms import ALL_KINDS, DEVICE_KINDS, J_PER_KWH, NODE, PERUN
 from scalewatt.recordings.times import zone_named
 
-Powers = Callable[[str, str], dict[str, Any]]
-"""Rated powers of a device, by its name and that of the run, which messages name."""
-
 _NOTHING = Recording({}, True, None, "")
 _NUMBER = re.compile(r"segment-(\d+)")
 
@@ -57,8 +54,6 @@ class Reading:
     """Round of a run in a perun file; the last if None."""
     stages: str | PathLike[str] | None = None
     """File of stage events; a run folder has stages itself."""
-    powers: Powers | None = None
-    """Rated powers to estimate from what was not measured, in place of those that a run was made with."""
     node: str | Mapping[str, str] | None = None
     """Node of a file that names none, or nodes by the names of a folder's files."""
     time_zone: str | None = None
@@ -135,9 +130,8 @@ def read_account(
         raise InputError(f"{path}: no such file or folder; {expected}")
     events = read_stages(Path(reading.stages)) if reading.stages else None
     files: list[tuple[Path, Options]] = []
-    if path.is_dir():
-        if segment_numbers(find_recordings(path)) or (path / "spec.json").exists():
-            return _account_for_run(path, reading, events, traces)
+    is_run = bool(segment_numbers(find_recordings(path))) or (path / "spec.json").exists()
+    if path.is_dir() and not is_run:
         named = reading.node if isinstance(reading.node, Mapping) else {}
         if unknown := sorted(name for name in named if not (path / name).is_file()):
             raise InputError(f"{path}: holds no file {', '.join(unknown)}, as --node names it")
@@ -147,9 +141,9 @@ def read_account(
                 raise InputError(
                     f"{path}: holds {len(perun)} perun files; expected one by its name"
                 )
-            if not perun:
-                return _account_for_run(path, reading, events, traces)
-            path = perun[0]
+            path = perun[0] if perun else path
+    if path.is_dir() and not files:
+        return _account_for_run(path, reading, events, traces)
 
     number = _NUMBER.search(path.name)
     if events is not None and number is None:  # stages of any segment are this file's
@@ -180,9 +174,7 @@ def _account_for_run(
             f"{path}: holds no recording of a run; expected perun/segment-000.hdf5, "
             "perun/segment-000.<host>.csv, one file of perun or other tools' files"
         )
-    powers, device = run.provenance.get("rated_powers") or {}, run.spec.get("device")
-    if reading.powers and device:
-        powers = reading.powers(device, str(run.spec.get("configuration")))
+    powers = run.provenance.get("rated_powers") or {}
     run = replace(run, powers=powers, events=run.events if events is None else events)
     return _account(path, account(run, traces), run.events is not None)
 
@@ -203,10 +195,8 @@ def only_segment(
             recording = read_journal([path])
             recorded = beside(path, TELEMETRY)
             telemetry, flags = read_telemetry([recorded] if recorded.exists() else [])
-        elif detect.find_format(path, options) is not None:
-            recording = detect.read_foreign(path, options)
         elif not (path.suffix in (".hdf5", ".h5") or h5py.is_hdf5(path)):
-            raise InputError(detect.unknown_format(path))
+            recording = detect.read_foreign(path, options)
         else:
             recording = stack.enter_context(open_perun_file(path, reading.run, reading.round))
             if zone := zone_named(reading.time_zone, f"{path}: time zone"):
@@ -248,14 +238,11 @@ def _account(
     flags = frames["flags"]
     hidden = flags["code"] == "absent"
     if not with_stages:  # it does not matter when a node was recorded
-        of_clock = flags["code"].isin(["time_assumed", "time_unknown"]) & flags["node"].notna()
+        of_clock = (flags["code"] == "time_assumed") & flags["node"].notna()
         hidden |= of_clock | (flags["code"] == "no_events")
     flags = flags[~hidden].reset_index(drop=True)
     if not sums.scope:
-        detail = (
-            "no sensor of power or energy was recorded, and nothing is estimated without rated powers (of "
-            "a run folder: --site FILE)"
-        )
+        detail = "no sensor of power or energy was recorded, and there are no rated powers to estimate from"
         flags.loc[len(flags), ["code", "detail"]] = ["not_recorded", detail]
     return Account(
         path=str(path),

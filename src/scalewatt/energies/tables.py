@@ -45,18 +45,13 @@ _ENERGY = ("energy_j", *BOUNDS)
 _JOULES = [*_ENERGY, "recorded_j", "discarded_j"]
 
 ENERGY_SCHEMA = schema("energy")
-"""One row per segment, node, device kind (gpu, cpu, ram, unused_gpu, node) and stage.
-`energy_origin` is null if the kind is absent or its node was not recorded, `coverage` only where the kind
-is absent. `short`: as the flag `stage_short`; such energies are right in sums alone."""
+"""One row per segment, node, device kind (gpu, cpu, ram, unused_gpu, node) and stage."""
 DEVICES_SCHEMA = schema("energy-devices")
-"""One row per segment, device with a power and stage. `energy_j` is null if that of its device kind is,
-`mean_power_w` is over the covered time."""
+"""One row per segment, device with a power and stage."""
 FLAGS_SCHEMA = schema("energy-flags")
-"""One row per quality flag. It concerns all nodes of the segment where `node` is null, all device kinds where
-`device_kind` is, all stages where `stage` is; `sensor` is null if it is not about one sensor."""
+"""One row per quality flag."""
 EPOCHS_SCHEMA = schema("energy-epochs")
-"""One row per epoch (null: outside of all), stage and device kind, over all nodes and segments. `short`: as
-the flag `stage_short`."""
+"""One row per epoch (null: outside of all), stage and device kind, over all nodes and segments."""
 CROSS_CHECKS_SCHEMA = schema("energy-cross-checks")
 """One row per other source of the same energy, over the time that it covers."""
 
@@ -108,10 +103,7 @@ class Collected:
                 **{"segment": segment, "unrecorded_s": unrecorded_s, "recorded": recorded},
                 **{"sensors": len(kind.devices), "devices": kind.count if recorded else None},
                 "energy_origin": kind.origin,
-                "supply": " and ".join(
-                    sorted({*(device.row.supply for device in kind.devices)} - {""})
-                )
-                or None,
+                "supply": " and ".join(sorted({d.row.supply for d in kind.devices} - {""})) or None,
                 "seconds": intervals["end_s"].iloc[-1] - intervals["start_s"].iloc[0],
             }
         )
@@ -298,7 +290,7 @@ def _flags(
     twice = gpus.assign(first=first)[first < gpus["node"]].drop(columns="uuid").drop_duplicates()
     for segment, node, first_node in twice.itertuples(index=False):
         detail = f"{node}: its GPUs are those of {first_node}, by their uuid, and count twice"
-        rows.append(_flag_row(flag("duplicate", None, detail), segment, node, None))
+        rows.append(_flag_row(flag("assumed", None, detail), segment, node, None))
 
     # Stages whose energy cannot be resolved
     short = energy.loc[energy["short"], [*PLACE, "stage", "short_s", "period_s"]]
@@ -335,17 +327,8 @@ class EnergyTotals:
         supply = f" ({' and '.join(supplies)})" if self.scope == [NODE] and len(supplies) else ""
         self.scope_name = "+".join(self.scope) + supply or None
         """Name of the scope, such as gpu+cpu or node (AC)."""
-        self.in_scope = self.rows[self.rows["device_kind"].isin(self.scope)]
+        self.in_scope = counted = self.rows[self.rows["device_kind"].isin(self.scope)]
         """Rows of the device kinds that count."""
-        self.kinds = self._kinds()
-
-    def _kinds(self) -> pd.DataFrame:
-        """Sums by device kind, and of those in scope as ALL; null if a row is, but for `recorded_j`.
-
-        `device_s`: recorded time of each device, summed over devices, nodes and segments, `node_s` of each
-        node. `devices`: most devices of a kind that a segment had, over all its nodes.
-        """
-        counted = self.in_scope
         origins = counted["energy_origin"].where(counted["energy_j"].notna())
         rows = pd.concat([self.rows, counted.assign(device_kind=ALL, energy_origin=origins)])
         rows["devices"] = rows["devices"].astype("float64").fillna(0.0)
@@ -363,7 +346,11 @@ class EnergyTotals:
                 coverage=groups["coverage"].min(),
             )
         )
-        return kinds.reindex(kinds.index.union([ALL]))
+        self.kinds = kinds.reindex(kinds.index.union([ALL]))
+        """Sums by device kind, and of those in scope as ALL; null if a row is, but for `recorded_j`.
+
+        `device_s`: recorded time of each device, summed over devices, nodes and segments, `node_s` of each
+        node. `devices`: most devices of a kind that a segment had, over all its nodes."""
 
     def joules(self, kind: str = ALL, column: str = "energy_j") -> float | None:
         """Total of a device kind in J, by default of all in scope; None if any part of it is unknown."""

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from scalewatt.common.files import atomic_path
 from scalewatt.energies.stages import STAGES
-from scalewatt.energies.tables import METADATA_KEY
+from scalewatt.energies.tables import METADATA_KEY, records
 from scalewatt.recordings.terms import ESTIMATED, MEAN, Floats
 
 _FEW, _MANY = (pa.dictionary(indices, pa.string()) for indices in (pa.int8(), pa.int16()))
@@ -49,6 +49,12 @@ DEVICE_COLUMNS = [
 ]
 """Columns of the table of devices. `sensor` and `device` are names, `uuid` is the device's, `quantity` what
 a sample of power stands for; `totals` marks energies of windows, which are no samples."""
+_NAMES = {
+    "kind": "device_kind",
+    "index": "device_index",
+    "name": "sensor",
+    "origin": "energy_origin",
+}
 
 
 @contextmanager
@@ -92,9 +98,13 @@ class Traces:
             return
         block = self._blocks[segment, node]
         self._blocks[segment, node] += 1
-        devices = [_device(segment, node, block, row) for row in sensors.to_dict("records")]
-        self._devices += devices
-        names = [device["column"] for device in devices]
+        names = sensors["kind"] + "_" + sensors["index"].astype(str)
+        is_mean = sensors["quantity"].isin(["counter", "mean_power"])
+        quantity = sensors["samples"].mask(is_mean, MEAN).mask(sensors["origin"] == ESTIMATED, "")
+        devices = sensors.assign(
+            quantity=quantity, segment=segment, node=node, block=block, column=names
+        ).rename(columns=_NAMES)[DEVICE_COLUMNS]
+        self._devices += records(devices.where(devices != ""))
 
         def write() -> None:
             n = time_s.size
@@ -152,17 +162,6 @@ def _open_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
         data_page_size=8 << 20,
         write_statistics=["segment", "time"],
     )
-
-
-def _device(segment: int, node: str, block: int, sensor: Mapping[Any, Any]) -> dict[str, Any]:
-    """Row of the table of devices for a row of a frame of sensors."""
-    kind, index, origin = sensor["kind"], int(sensor["index"]), sensor["origin"]
-    quantity = MEAN if sensor["quantity"] in ("counter", "mean_power") else sensor["samples"]
-    quantity = None if origin == ESTIMATED else quantity or None
-    values = [segment, node, block, f"{kind}_{index}", kind, index, sensor["name"]]
-    values += [sensor["uuid"] or None, sensor["device"] or None]
-    values += [quantity, origin, bool(sensor["totals"])]
-    return dict(zip(DEVICE_COLUMNS, values, strict=True))
 
 
 def read_devices(file: pq.ParquetFile) -> pd.DataFrame:

@@ -20,13 +20,12 @@ from typing import TYPE_CHECKING, Any
 from scalewatt.campaign.external_command import SPEC_VARIABLE, command_words
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
-from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.files import write_json
 from scalewatt.common.processes import die_with
 from scalewatt.common.project_files import PACKAGE
 from scalewatt.common.python_variables import CALLERS_PATH, callers_environment
 from scalewatt.common.redaction import Redaction, without_secrets
-from scalewatt.common.termination import StopRequest, say
+from scalewatt.common.termination import ExitCode, StopRequest, say
 from scalewatt.events import (
     EVENTS_FILE,
     FOLDER_VARIABLE,

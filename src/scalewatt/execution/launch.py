@@ -30,11 +30,10 @@ from scalewatt.campaign.external_command import check_unchanged, command_files, 
 from scalewatt.campaign.operating_points import launcher_options, require_ways
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
-from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.files import full_text, has_room, read_json_object
 from scalewatt.common.processes import adopt_orphans, runs_still, signal_at_parents_death
 from scalewatt.common.python_variables import CALLERS_PATH
-from scalewatt.common.termination import STOP_FILE, say
+from scalewatt.common.termination import STOP_FILE, ExitCode, say
 from scalewatt.data.prepared import content_of_prepared, is_staged
 from scalewatt.execution.failure_reason import (
     most_informative_line,

@@ -33,9 +33,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.errors import InputError
-from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.files import read_json
-from scalewatt.common.termination import ABORT_S, STOP_FILE, StopRequest, abort, end_within, say
+from scalewatt.common.termination import (
+    ABORT_S,
+    STOP_FILE,
+    ExitCode,
+    StopRequest,
+    abort,
+    end_within,
+    say,
+)
 from scalewatt.execution.command_rank import CommandFailed, run_command
 from scalewatt.execution.failure_reason import ERROR, REFUSED, one_line
 from scalewatt.recordings.stage_log import EventLog

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import chain, combinations
 from pathlib import Path
@@ -25,7 +25,6 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json_object
 from scalewatt.recordings import tables
 from scalewatt.recordings.block import Recording, make_blocks
-from scalewatt.recordings.node_names import nodes_by_name
 from scalewatt.recordings.prometheus import DEVICE, read_prometheus, recognises
 from scalewatt.recordings.tables import NO_OPTIONS, Options, Preset, name_node
 from scalewatt.recordings.terms import NODE, Flag, flag
@@ -168,8 +167,7 @@ def join_recordings(records: Sequence[Recording]) -> Recording:
     unknown = [record for record in records if not record.clock_known]
     if 0 < len(unknown) < len(records):
         raise InputError(f"{unknown[0].source}: states no wall-clock time, as the other files do")
-    names = nodes_by_name(*(record.nodes for record in records))
-    sensors = pd.DataFrame([row for record in records for row in _sensors(record, names)])
+    sensors = pd.DataFrame([row for record in records for row in _sensors(record)])
 
     # A GPU that two files name differently would count twice, and two GPUs of one name are not one
     known = sensors[sensors["uuid"] != ""]
@@ -191,15 +189,15 @@ def join_recordings(records: Sequence[Recording]) -> Recording:
         source=records[0].source,
         flags=tuple(flags),
         format="+".join(sorted({record.format for record in records})),
-        named_by_file=tuple(sorted({names[n] for record in records for n in record.named_by_file})),
+        named_by_file=tuple(sorted({node for record in records for node in record.named_by_file})),
     )
 
 
-def _sensors(record: Recording, names: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def _sensors(record: Recording) -> Iterator[dict[str, Any]]:
     """Rows for `make_blocks` of a recording's sensors, with their file and the ends of their time."""
     for node, blocks in record.nodes.items():
         facts = {
-            "node": names[node],
+            "node": node,
             "file": record.source,
             "is_named": node not in record.named_by_file,
             "clock_known": record.clock_known,

@@ -25,7 +25,7 @@ import numpy as np
 from scalewatt.common.errors import InputError
 from scalewatt.recordings import terms
 from scalewatt.recordings.block import Block, LazyNodes, Recording, make_node_blocks
-from scalewatt.recordings.terms import Flag, flag
+from scalewatt.recordings.terms import flag
 
 EXPECTED = "expected an HDF5 file written by perun 0.3 to 1.0, with nodes/<run>/nodes/<round>"
 POWER_NAMES = {
@@ -92,19 +92,6 @@ def choose_run(runs: Sequence[RunInfo], run_id: str | None) -> RunInfo:
     raise InputError(f"holds {asked}; name one (run) of {', '.join(run.run_id for run in runs)}")
 
 
-def _choose_round(run: RunInfo, round_id: str | None) -> tuple[str, list[Flag]]:
-    """Choose a round by name, or the only one; a failed program's, `failed`, if there is no other."""
-    numbered = [name for name in run.round_ids if name.isdecimal()] or run.round_ids
-    chosen = [name for name in run.round_ids if name == round_id] if round_id else numbered
-    if not run.round_ids:
-        raise InputError(f"run {run.run_id} holds no host; {EXPECTED}")
-    if len(chosen) != 1:
-        rounds = ", ".join(run.round_ids)
-        raise InputError(f"run {run.run_id} holds not one round; name one (round) of {rounds}")
-    failed = flag("several", None, "perun recorded that the program failed")
-    return chosen[0], [failed] if "failed" in run.round_ids else []
-
-
 @contextmanager
 def open_perun_file(
     path: Path | str, run_id: str | None = None, round_id: str | None = None
@@ -121,7 +108,19 @@ def open_perun_file(
         with _reading(path):
             run = choose_run(_runs(handle), run_id)
             group = _children(handle[run.app])[run.run_id]
-            name, flags = _choose_round(run, round_id)
+            # A failed program's round, `failed`, is taken if no other is there
+            rounds = [name for name in run.round_ids if name.isdecimal()] or run.round_ids
+            rounds = [name for name in run.round_ids if name == round_id] if round_id else rounds
+            if not run.round_ids:
+                raise InputError(f"run {run.run_id} holds no host; {EXPECTED}")
+            if len(rounds) != 1:
+                names = ", ".join(run.round_ids)
+                raise InputError(
+                    f"run {run.run_id} holds not one round; name one (round) of {names}"
+                )
+            (name,) = rounds
+            failed = flag("segment_lost", None, "perun recorded that the program failed")
+            flags = [failed] if "failed" in run.round_ids else []
             hosts = dict(sorted(_children(_children(group)[name]).items()))
             if not hosts:
                 raise InputError(f"run {run.run_id} holds no host; {EXPECTED}")
@@ -237,14 +236,6 @@ def _read_host(
             numbers = terms.number_devices({row["name"]: row["index"] for row in of_kind})
             of_kind = [row | {"index": numbers[row["name"]], "origin": origin} for row in of_kind]
             rows += sorted(of_kind, key=lambda row: (row["index"], row["name"]))
-        for socket in _children(kinds.get("socket")):
-            whole = f"{socket}, its socket with memory and I/O, is recorded but not counted"
-            index = terms.index_in_name(socket, "cpu")
-            for row in rows:
-                is_power = (row["kind"], row["index"], row["quantity"]) == ("cpu", index, "power")
-                if is_power and row["values"].size:
-                    part = flag("second_sensor", row["name"], f"the CPU alone; {whole}")
-                    row["flags"].append(part)
     return make_node_blocks(host, rows)
 
 

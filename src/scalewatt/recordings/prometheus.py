@@ -4,7 +4,7 @@ Two forms are read: answers of /api/v1/query_range and /query; lines of Victoria
 object {"metric": {labels}, "values": […], "timestamps": [ms, …]} for each series.
 Which metrics are read, of which exporters, is the table prometheus_metrics.csv, a row for each device kind:
 
-samples  of a power: instantaneous, or `model` where it depends on the GPU's name
+samples  of a power: instantaneous, or empty where it depends on the GPU's name
 index    labels that tell the devices of a kind apart
 where    a label, and the expression that its value matches
 
@@ -29,7 +29,7 @@ import pandas as pd
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.block import Recording, make_blocks
 from scalewatt.recordings.tables import Options, damage_flags, decoded, name_node
-from scalewatt.recordings.terms import Flag, flag, gpu_quantity
+from scalewatt.recordings.terms import Flag, flag
 from scalewatt.recordings.times import as_numbers, within
 
 NODE_LABELS = ("Hostname", "exported_Hostname", "hostname", "node_name", "node", "nodename")
@@ -84,8 +84,8 @@ def read_prometheus(path: Path, options: Options) -> Recording:
     sensors = sensors.merge(begins, on="series").sort_values(["begin_s", "series"])
     sensors["sure"] = (sensors["node"] + sensors["uuid"] != "") | bool(options.node)
     sensors["node"] = sensors["node"].replace("", name_node(path, options))
-    flags = [*damage_flags(damaged, False), *_merge_nodes(sensors)]
-    nodes = make_blocks(_join_series(_number_devices(sensors), samples, flags))
+    flags = [*damage_flags(damaged, False), *_number_devices(sensors)]
+    nodes = make_blocks(_join_series(sensors, samples, flags))
     return Recording(nodes, True, None, str(path), tuple(flags), format="prometheus")
 
 
@@ -155,8 +155,12 @@ def _label(series: pd.DataFrame, *names: str) -> pd.Series:
     return first
 
 
-def _merge_nodes(sensors: pd.DataFrame) -> list[Flag]:
-    """Give nodes that share a GPU, by its UUID, the name of the first in time, in place."""
+def _number_devices(sensors: pd.DataFrame) -> list[Flag]:
+    """Add the index and the name of each sensor, in place: the number in its labels, or by their order.
+
+    Nodes that share a GPU, by its UUID, get the name of the first in time. Raises InputError for two UUIDs
+    under one number.
+    """
     flags = []
     for uuid, gpu in sensors[sensors["uuid"] != ""].groupby("uuid", sort=False):
         first, *others = sensors["node"][gpu.index].unique()
@@ -165,29 +169,22 @@ def _merge_nodes(sensors: pd.DataFrame) -> list[Flag]:
         if others:
             detail = f"{uuid} is a GPU of {first} and of {', '.join(others)}: one node"
             flags.append({**flag("second_sensor", None, detail), "node": first})
-    return flags
 
-
-def _number_devices(sensors: pd.DataFrame) -> pd.DataFrame:
-    """Add the index and the name of each sensor: the number in its labels, or by the order of the names.
-
-    Raises InputError for two UUIDs under one number.
-    """
+    # Exporters name packages in ways of their own; a UUID is the same everywhere
     names = sensors["device"].where(sensors["device"] != "", sensors["uuid"])
-    # Exporters name packages in ways of their own; a UUID is the same everywhere.
     of_metric = sensors["metric"].where(sensors["uuid"] == "", "")
     ranks = names.groupby([sensors["node"], sensors["kind"], of_metric]).rank("dense") - 1
     numbers = pd.to_numeric(names.where(names.str.fullmatch(r"\d{1,4}")), errors="coerce")
-    index = numbers.fillna(ranks).astype(int)
-    text = sensors["kind"].str.upper() + ":" + index.astype(str) + " " + sensors["metric"]
-    sensors = sensors.assign(index=index, name=text)
-    for (node, kind, number), gpus in sensors[sensors["uuid"] != ""].groupby(DEVICE):
+    sensors["index"] = numbers.fillna(ranks).astype(int)
+    number = sensors["index"].astype(str)
+    sensors["name"] = sensors["kind"].str.upper() + ":" + number + " " + sensors["metric"]
+    for (node, kind, index), gpus in sensors[sensors["uuid"] != ""].groupby(DEVICE):
         if len(uuids := gpus["uuid"].unique()) > 1:
             raise InputError(
-                f"{uuids[1]} and {uuids[0]} are both {kind} {number} of {node}; expected a label that names "
+                f"{uuids[1]} and {uuids[0]} are both {kind} {index} of {node}; expected a label that names "
                 "the node, or a file for each node"
             )
-    return sensors
+    return flags
 
 
 # --- samples of sensors -------------------------------------------------------------------------------
@@ -214,7 +211,7 @@ def _join_series(
             again = source["time_s"].diff() == 0
             shared = source["time_s"] <= end_s
             for code, left_out, what in (
-                ("duplicate", again, "repeat or contradict the one before, at its time"),
+                ("damaged", again, "repeat or contradict the one before, at its time"),
                 ("second_sensor", shared, "are of a time that another exporter or part has"),
             ):
                 if left_out.any():
@@ -223,10 +220,8 @@ def _join_series(
             kept.append(source[~again & ~shared])
             end_s = max(end_s, source["time_s"].max())
         whole = pd.concat(kept)
-        stated = sensor["samples"]
         yield {
             **sensor,
-            "samples": (gpu_quantity(sensor["model"]) or "") if stated == "model" else stated,
             "device": sensor["model"],
             "time_s": whole["time_s"].to_numpy(),
             "values": whole["value"].to_numpy() * sensor["factor"],

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any, Literal, NotRequired
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import AfterValidator, ConfigDict, Field, with_config
+from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
 from scalewatt.common.columns import schema
-from scalewatt.common.errors import InputError, one_of, shown
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import csv_rows
 from scalewatt.common.settings import validated
-from scalewatt.common.tabular_files import csv_rows
 from scalewatt.recordings.stage_log import STAGES, read_json_lines, stages_between
 
 EVENTS_SCHEMA = schema("events")
@@ -22,18 +22,12 @@ EVENTS_SCHEMA = schema("events")
 Number = Annotated[int, Field(ge=0, lt=2**31)]
 
 
-def _known(stage: str) -> str:
-    if stage not in STAGES:
-        raise ValueError(f"{shown(stage)} is not known; {one_of(stage, STAGES)}")
-    return stage
-
-
 @with_config(ConfigDict(extra="forbid", allow_inf_nan=False))
 class Stage(TypedDict):
     """A row of a table of stages; texts of numbers count as these."""
 
     segment: NotRequired[Number]
-    stage: Annotated[str, AfterValidator(_known)]
+    stage: Literal[*STAGES]  # type: ignore[valid-type]
     epoch: NotRequired[Number]
     start_s: float
     end_s: NotRequired[float]

@@ -30,7 +30,7 @@ from scalewatt.common.settings import validated
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.recordings.block import SENSOR, Recording, make_blocks
 from scalewatt.recordings.table_description import TableDescription
-from scalewatt.recordings.terms import Flag, Floats, flag, gpu_quantity
+from scalewatt.recordings.terms import Flag, Floats, flag
 from scalewatt.recordings.times import BEGIN, LOCAL, UNIX, as_numbers, read_times
 
 Preset = Mapping[str, Any]
@@ -148,14 +148,14 @@ def decoded(content: bytes) -> str:
         return content.decode("latin-1")
 
 
-def read_lines(path: Path, skip: int = 0) -> tuple[list[str], bool]:
-    """Lines below the first `skip` that are not empty; True if the last has no end, and is left out.
+def read_lines(path: Path) -> tuple[list[str], bool]:
+    """Lines that are not empty; True if the last has no end, and is left out.
 
     The only row of a table is kept without one. Raises InputError for a file without a line.
     """
     text = decoded(path.read_bytes())
     *lines, end = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    whole = [line for line in lines[skip:] if line and not line.isspace()]
+    whole = [line for line in lines if line and not line.isspace()]
     if len(whole) == 1 and end.strip():
         return [*whole, end], False
     if not whole:
@@ -368,7 +368,7 @@ class _Table:
         if (new := flag(code, device, detail)) not in self.flags:
             self.flags.append(new)
 
-    def names(self, rows: pd.Index[Any], at: int | None) -> pd.Series:
+    def named(self, rows: pd.Index[Any], at: int | None) -> pd.Series:
         """Texts of a column in some rows, but those that stand for nothing; none without a column."""
         texts = pd.Series(dtype="str") if at is None else self.frame[at].loc[rows]
         return texts[~texts.str.contains(NO_NAME)]
@@ -378,13 +378,29 @@ def read_table(path: Path, preset: Preset, options: Options = NO_OPTIONS) -> Rec
     """Read a table by its description (not one with `totals`). Raises InputError if it does not fit."""
     if not preset.get("sensors") or not preset.get("time"):
         raise InputError("expected 'time' and 'sensors' that name the table's columns")
-    lines, torn = read_lines(path, preset.get("skip_lines", 0))
+    lines, torn = read_lines(path)
     heading, delimiter, below = _heading(_edited(lines, preset) or lines, preset)
     sensors = list(_sensors(heading, preset))
     frame = _parse(below or [""], len(heading), delimiter)
-    table = _in_order_of_time(heading, frame, preset, options.time_zone)
+
+    # The times of rows, and these in the order of time
+    rule = preset["time"]
+    texts = pd.Series("", frame.index, dtype="str")
+    for name in _names(rule.get("column")):
+        if (at := _position(heading, name)) is not None:
+            texts = (texts + " " + frame[at]).str.strip()
+    times = read_times(preset, texts, options.time_zone)
+    seconds = pd.Series(times.seconds)
+    steps_s = seconds.dropna().diff()
+    if (steps_s < 0).sum() > (steps_s > 0).sum():  # the newest first
+        frame, seconds = frame[::-1].reset_index(drop=True), seconds[::-1].reset_index(drop=True)
+    duration = _position(heading, rule.get("duration"))
+    durations_s = None if duration is None else as_numbers(frame[duration])
+    flags = [*times.flags]
+    table = _Table(preset, frame, seconds, times.clock, durations_s, seconds.isna(), flags)
+
+    # The sensors; a column that tells rows apart is not left out
     if preset["name"] == DESCRIBED:
-        # A column that tells rows apart is not left out
         used = {sensor[key] for sensor in sensors for key in ("at", *LABELS)}
         for at, cell in enumerate(heading):
             count = 0 if at in used or not _LABEL.fullmatch(cell) else table.frame[at].nunique()
@@ -426,34 +442,17 @@ def read_table(path: Path, preset: Preset, options: Options = NO_OPTIONS) -> Rec
 
     if table.repeated:
         detail = f"samples at the time of the one before, left out: {table.repeated}"
-        table.flag("duplicate", f"{detail}, of which contradict: {table.contradicting}")
+        table.flag("damaged", f"{detail}, of which contradict: {table.contradicting}")
     readable = int((~table.lost).sum())
     lost = len(below) - readable
     if lost > readable:
         what = f"{lost} of {lost + readable} lines hold no sample that can be read"
         raise InputError(f"{what}; describe those that are no rows (skip)")
-    flags = (*table.flags, *damage_flags(lost, torn))
     is_unix = table.clock in (UNIX, LOCAL)
-    return Recording(make_blocks(rows), is_unix, None, str(path), flags, format=preset["name"])
-
-
-def _in_order_of_time(
-    heading: list[str], frame: pd.DataFrame, rules: Preset, time_zone: str | None
-) -> _Table:
-    """Read the times of rows, and put these in the order of time."""
-    rule = rules["time"]
-    texts = pd.Series("", frame.index, dtype="str")
-    for name in _names(rule.get("column")):
-        if (at := _position(heading, name)) is not None:
-            texts = (texts + " " + frame[at]).str.strip()
-    times = read_times(rules, texts, time_zone)
-    seconds = pd.Series(times.seconds)
-    steps_s = seconds.dropna().diff()
-    if (steps_s < 0).sum() > (steps_s > 0).sum():  # the newest first
-        frame, seconds = frame[::-1].reset_index(drop=True), seconds[::-1].reset_index(drop=True)
-    duration = _position(heading, rule.get("duration"))
-    durations_s = None if duration is None else as_numbers(frame[duration])
-    return _Table(rules, frame, seconds, times.clock, durations_s, seconds.isna(), [*times.flags])
+    flags += damage_flags(lost, torn)
+    return Recording(
+        make_blocks(rows), is_unix, None, str(path), tuple(flags), format=preset["name"]
+    )
 
 
 # --- rows of a sensor -----------------------------------------------------------------------------
@@ -464,13 +463,34 @@ def _read_sensor(table: _Table, sensor: Sensor, unnamed_node: str) -> Iterator[R
 
     Raises InputError where nothing tells the rows of several devices apart.
     """
-    read = _read_energies if sensor["quantity"] == "energy" else _read_samples
-    labels = _label_rows(table, sensor, unnamed_node)
-    for key, rows in labels.groupby(["node", "device"]).groups.items():
+    header, has_index = sensor["header"], sensor["index_column"] is not None
+    name = sensor.get("name", header + ":{index}" * has_index).replace("{column}", header)
+    common = {key: sensor[key] for key in SENSOR if key in sensor}
+    is_energy = sensor["quantity"] == "energy"
+    if is_energy:
+        common["quantity"] = "counter"
+    # Only the counters of CPUs and memories are known to begin anew early
+    if is_energy or (sensor["quantity"] == "counter" and sensor["kind"] not in ("cpu", "ram")):
+        common["range_j"] = NEVER_WRAPS_J
+    if "valid_max" in sensor:
+        common["range_j"] = float(sensor["valid_max"] * UNITS[sensor.get("unit", "J")][1])
+
+    groups = _label_rows(table, sensor, unnamed_node).groupby(["node", "device"]).groups
+    for key, rows in groups.items():
         node, device = cast(tuple[str, float], key)
-        row = _describe_sensor(table, sensor, int(device), rows)
+        labels = {"uuid": sensor["uuid_column"], "device": sensor["device_column"]}
+        row = {
+            **{key: next(iter(table.named(rows, at)), "") for key, at in labels.items()},
+            **common,
+            "name": name.replace("{index}", f"{device:.0f}"),
+            "index": int(device),
+        }
+        if (at := sensor["limit_column"]) is not None:
+            limits_w = as_numbers(table.frame[at].loc[rows].str.removesuffix("W"))
+            row["limit_w"] = np.fmax.reduce(limits_w, initial=0.0) or np.nan
         if table.rules["time"].get("sort"):
             rows = table.seconds.loc[rows].sort_values(kind="stable").index
+        read = _read_energies if is_energy else _read_samples
         time_s, values = read(table, rows, sensor["values"][rows.to_numpy()], row["name"])
         yield {**row, "node": node, "time_s": time_s, "values": values}
 
@@ -508,7 +528,7 @@ def _label_rows(table: _Table, sensor: Sensor, unnamed_node: str) -> pd.DataFram
         if sensor["uuid_column"] == device_at:
             continue
         # An index of several nodes' rows is several GPUs; of a damaged text there is one row
-        counts = table.names(of_device, sensor["uuid_column"]).value_counts()
+        counts = table.named(of_device, sensor["uuid_column"]).value_counts()
         if len(uuids := sorted(counts[counts > 1].index)) > 1:
             what = f"index {cast(tuple[str, float], key)[1]:.0f} is {len(uuids)} GPUs"
             raise InputError(
@@ -537,31 +557,6 @@ def _refuse_interleaved(table: _Table, rows: pd.Index[Any]) -> None:
             "holds rows of several GPUs, and nothing tells whose; record the field 'index', "
             "or say how many come in turn (gpus: 8)"
         )
-
-
-def _describe_sensor(table: _Table, rule: Sensor, index: int, rows: pd.Index[Any]) -> Row:
-    """Row of a sensor in the frame of a block's sensors."""
-    kind, quantity, header = rule["kind"], rule["quantity"], rule["header"]
-    name = rule.get("name") or header + ("" if rule["index_column"] is None else ":{index}")
-    labels = {"uuid": "uuid_column", "device": "device_column"}
-    row = {
-        **{key: next(iter(table.names(rows, rule[at])), "") for key, at in labels.items()},
-        **{key: rule[key] for key in SENSOR if key in rule},
-        "name": name.replace("{index}", str(index)).replace("{column}", header),
-        "index": index,
-        "quantity": "counter" if quantity == "energy" else quantity,
-    }
-    if kind == "gpu" and quantity == "power":
-        row["samples"] = rule.get("samples") or gpu_quantity(row["device"]) or ""
-    if rule["limit_column"] is not None:
-        limits_w = as_numbers(table.frame[rule["limit_column"]].loc[rows].str.removesuffix("W"))
-        row["limit_w"] = np.fmax.reduce(limits_w, initial=0.0) or np.nan
-    # Only the counters of CPUs and memories are known to begin anew early.
-    if quantity == "energy" or (quantity == "counter" and kind not in ("cpu", "ram")):
-        row["range_j"] = NEVER_WRAPS_J
-    if "valid_max" in rule:
-        row["range_j"] = float(rule["valid_max"] * UNITS[rule.get("unit", "J")][1])
-    return row
 
 
 def _read_samples(

@@ -1,8 +1,7 @@
 """Telemetry: temperatures, clocks, throttling, loads, and other sources of energy for cross-checks.
 
-A line is written every TELEMETRY_PERIOD_S, or less often if reading takes long: it may take 0.1 % of one
-core's time, or more only if even a line every TELEMETRY_PERIOD_LIMIT_S costs that. Columns are
-`<quantity>:<device>`, in the units below. A source that does not work when it is first asked is left out.
+A line is written every TELEMETRY_PERIOD_S. Columns are `<quantity>:<device>`, in the units below. A source
+that does not work when it is first asked is left out.
 """
 
 from __future__ import annotations
@@ -10,12 +9,9 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
-import statistics
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,8 +30,6 @@ from scalewatt.recordings.journal import (
 from scalewatt.recordings.terms import Flag, Floats, flag
 
 TELEMETRY_PERIOD_S = 5.0
-TELEMETRY_PERIOD_LIMIT_S = 60.0
-_COST_SHARE = 1e-3
 HWMON = Path("/sys/class/hwmon")
 CPUS = Path("/sys/devices/system/cpu")
 POWER_METERS = {"power_meter", "acpi_power_meter", "power_meter-acpi"}
@@ -96,26 +90,22 @@ QUANTITIES = {name: ("gpu", unit) for name, unit, _ in GPU_QUANTITIES} | {
 """Kind of device and unit of each quantity. `cpu_clock`: of the fastest CPU that the sampler may use."""
 
 
-@dataclass(frozen=True)
-class Source:
-    """A quantity of a device; `read` gives None if it has no answer, and may raise."""
-
-    quantity: str
-    index: int
-    read: Callable[[], float | None]
-
-    def value(self) -> float | None:
-        """Reading now; None for whatever a driver's binding raises."""
-        try:
-            value = self.read()
-        except Exception:
-            return None
-        return round(value, 3) if isinstance(value, float) else value
+Reader = Callable[[], float | None]
+"""Reader of a quantity of a device; it gives None if it has no answer, and may raise."""
 
 
-def working_sources(count_others: Callable[[], float | None]) -> list[Source]:
-    """List the sources that work on this node, and the number of concurrent samplers in any case."""
-    sources: list[Source] = []
+def _value(read: Reader) -> float | None:
+    """Reading now; None for whatever a driver's binding raises."""
+    try:
+        value = read()
+    except Exception:
+        return None
+    return round(value, 3) if isinstance(value, float) else value
+
+
+def working_sources(count_others: Reader) -> dict[str, Reader]:
+    """Readers of what works on this node, and of the number of concurrent samplers in any case, by column."""
+    sources: dict[str, Reader] = {}
     with suppress(Exception):  # no NVML, or no GPU: there is nothing to read
         import pynvml
 
@@ -125,12 +115,12 @@ def working_sources(count_others: Callable[[], float | None]) -> list[Source]:
         pynvml.nvmlInit()
         gpus = range(pynvml.nvmlDeviceGetCount())
         for quantity, _, call in GPU_QUANTITIES:
-            sources += [Source(quantity, index, partial(read, index, call)) for index in gpus]
+            sources |= {f"{quantity}:{index}": partial(read, index, call) for index in gpus}
     read_clock = cpu_clock(CPUS, os.sched_getaffinity(0))
-    for quantity, of_node in (("cpu_clock", read_clock), ("node_power_hwmon", power_meter(HWMON))):
-        sources += [Source(quantity, 0, of_node)] if of_node else []
-    working = [source for source in sources if source.value() is not None]
-    return [*working, Source("concurrent_samplers", 0, count_others)]
+    of_node = {"cpu_clock:0": read_clock, "node_power_hwmon:0": power_meter(HWMON)}
+    sources |= {column: read for column, read in of_node.items() if read}
+    working = {column: read for column, read in sources.items() if _value(read) is not None}
+    return {**working, "concurrent_samplers:0": count_others}
 
 
 def cpu_clock(root: Path, cpus: Iterable[int]) -> Callable[[], float] | None:
@@ -154,32 +144,25 @@ def power_meter(root: Path) -> Callable[[], float] | None:
 class TelemetryWriter:
     """Records all sources to `<stem>.telemetry.csv` whenever it is time."""
 
-    def __init__(self, path: Path, sources: Iterable[Source]) -> None:
-        order = list(QUANTITIES)
-        self._sources = sorted(sources, key=lambda s: (order.index(s.quantity), s.index))
+    def __init__(self, path: Path, sources: Mapping[str, Reader]) -> None:
+        self._sources = sources
         self.sensors: dict[str, dict[str, Any]] = {}
         """Description of its columns for `.sensors.json`."""
-        for s in self._sources:
-            kind, unit = QUANTITIES[s.quantity]
-            facts = {"quantity": s.quantity, "kind": kind, "index": s.index, "unit": unit}
-            self.sensors[f"{s.quantity}:{s.index}"] = facts
+        for column in sources:
+            quantity, _, index = column.partition(":")
+            facts = {"quantity": quantity, "kind": QUANTITIES[quantity][0], "index": int(index)}
+            self.sensors[column] = {**facts, "unit": QUANTITIES[quantity][1]}
         self._lines = LineWriter(beside(path, TELEMETRY), self.sensors)
-        self._costs_s: deque[float] = deque(maxlen=5)
         self._last_s = -np.inf
 
     def sample(self) -> None:
         """Write a line if one is due, with every sample of power; OSError where it cannot be written."""
         started_s = time.monotonic()
-        costly_s = statistics.fmean(self._costs_s) / _COST_SHARE if self._costs_s else 0.0
-        interval_s = min(max(TELEMETRY_PERIOD_S, costly_s), TELEMETRY_PERIOD_LIMIT_S)
-        if started_s - self._last_s < interval_s:
+        if started_s - self._last_s < TELEMETRY_PERIOD_S:
             return
         self._last_s = started_s
-        values = [source.value() for source in self._sources]
-        try:
-            self._lines.append(time.time(), time.monotonic(), values)
-        finally:
-            self._costs_s.append(time.monotonic() - started_s)
+        values = [_value(read) for read in self._sources.values()]
+        self._lines.append(time.time(), time.monotonic(), values)
 
 
 # --- reading --------------------------------------------------------------------------------------

@@ -92,27 +92,12 @@ def number_devices(indices: Mapping[str, int | None]) -> dict[str, int]:
     return numbers
 
 
-def bridge_s(period_s: float) -> float:
-    """Longest time in s that is bridged."""
-    return max(BRIDGE_S, GAP_PERIODS * period_s)
-
-
-def gpu_quantity(device_name: str) -> str | None:
-    """Kind of power that a GPU of a name states: INSTANTANEOUS or MOVING_MEAN; None if unknown.
-
-    `device_name` is as a driver or a cluster file gives it.
-    """
-    return _gpu_fact(device_name, "samples") or None
-
-
-def gpu_limit_w(device_name: str) -> float:
-    """Largest power limit in W that GPUs of a name are sold with; NaN if unknown."""
-    return float(_gpu_fact(device_name, "limit_w") or "nan")
-
-
 @cache
-def _gpu_fact(device_name: str, column: str) -> str:
-    """First cell of gpus.csv that states something of a GPU."""
+def gpu_fact(device_name: str, column: str) -> str:
+    """What gpus.csv states of a GPU, by its name as a driver or a cluster file gives it; empty if unknown.
+
+    `samples` is the kind of its power, `limit_w` the largest power limit that it is sold with.
+    """
     rows = (row for row in _table("gpus.csv") if row[column])
     pattern = r"(?i)\b(?:{name})\b"
     return next((r[column] for r in rows if re.search(pattern.format(**r), device_name)), "")

@@ -10,7 +10,7 @@ import csv
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,21 +27,8 @@ DOUBTFUL = 1.5
 """A duration is wrong where a constant power needs this many times as long for its energy."""
 
 
-class Energy(NamedTuple):
-    """A column of energies in J, and the devices that share it, from number `first` on."""
-
-    column: str
-    kind: str
-    first: int = 0
-    devices: int = 1
-    origin: str = terms.MEASURED
-
-    @property
-    def names(self) -> list[str]:
-        """Names of its devices."""
-        if self.devices == 1:
-            return [self.column]
-        return [f"{self.column}:{i}" for i in range(self.devices)]
+Sensor = dict[str, Any]
+"""Row of a frame of sensors, whose `name` is its column of energies in J in the totals."""
 
 
 def read_totals(path: Path, preset: tables.Preset, options: tables.Options) -> Recording:
@@ -50,40 +37,37 @@ def read_totals(path: Path, preset: tables.Preset, options: tables.Options) -> R
     of_runs = preset["totals"] == "runs"
     rows, damaged = _read_rows(lines, None if of_runs else "window_name")
     flags = tables.damage_flags(damaged, torn)
-    totals, energies = (_read_run if of_runs else _read_windows)(rows, options, flags)
-    sensors = []
-    for each in energies:
-        common = {"kind": each.kind, "origin": each.origin, "quantity": "counter", "totals": True}
-        sensors += [
-            {**common, "name": n, "index": each.first + i} for i, n in enumerate(each.names)
-        ]
+    totals, sensors = (_read_run if of_runs else _read_windows)(rows, options, flags)
+    for kind in dict.fromkeys(sensor["kind"] for sensor in sensors):
+        joules = totals[[sensor["name"] for sensor in sensors if sensor["kind"] == kind]]
         details = {"total_only": f"totals without samples: {_listed(totals['window'])}"}
-        if len(unknown := totals["window"][totals[each.column].isna()]):
+        if len(unknown := totals["window"][joules.isna().any(axis="columns")]):
             details["unreadable"] = f"no energy above 0 J of {_listed(unknown)}"
         for code, detail in details.items():
-            flags.append({**flag(code, each.names[0], detail), "kind": each.kind})
+            flags.append({**flag(code, None, detail), "kind": kind})
 
     # Counters that start at 0 J with each total, in order of time, and go on where one follows at once
-    shares = [totals[each.column] / each.devices for each in energies for _ in each.names]
     times: list[float] = []
     values: list[terms.Floats] = []
-    for begin_s, end_s, *used_j in zip(totals["begin_s"], totals["end_s"], *shares, strict=True):
+    columns = ["begin_s", "end_s", *(sensor["name"] for sensor in sensors)]
+    for begin_s, end_s, *used_j in totals[columns].itertuples(index=False):
         if not times or begin_s > times[-1]:
             times.append(begin_s)
-            values.append(np.zeros(len(shares)))
+            values.append(np.zeros(len(sensors)))
         else:  # no rise where the one before is unknown, so that it stays so
             values[-1] = np.nan_to_num(values[-1])
         times.append(end_s)
         values.append(values[-1] + used_j)
     node, is_unix = tables.name_node(path, options), bool(times[0] >= UNIX_S)
     time_s = np.array(times) if is_unix else np.array(times) - times[0]
-    block = Block(node, time_s, np.asfortranarray(values), sensor_frame(sensors))
+    counters = [{"quantity": "counter", "totals": True, **sensor} for sensor in sensors]
+    block = Block(node, time_s, np.asfortranarray(values), sensor_frame(counters))
     return Recording(
         nodes={node: [block]},
         clock_known=is_unix,
         period_s=None,
         source=str(path),
-        flags=tuple(f if f["device"] is None else {**f, "node": node} for f in flags),
+        flags=tuple({**each, "node": node} if "kind" in each else each for each in flags),
         run=totals["window"].iloc[0] if of_runs else options.run,
         format=preset["name"],
     )
@@ -138,11 +122,11 @@ def _listed(names: Iterable[str], most: int = 10) -> str:
 
 def _read_run(
     rows: pd.DataFrame, options: tables.Options, flags: list[Flag]
-) -> tuple[pd.DataFrame, list[Energy]]:
-    """Total of a run, its last row's or that of all its tasks, and its energies; flags what is doubtful."""
+) -> tuple[pd.DataFrame, list[Sensor]]:
+    """Total of a run, its last row's or that of all its tasks, and its sensors; flags what is doubtful."""
     name = options.run or str(rows["run_id"].iloc[-1])
     if others := [run for run in rows["run_id"].unique() if run != name]:
-        flags.append(flag("several", None, f"run {name} is read; others: {_listed(others)}"))
+        flags.append(flag("assumed", None, f"run {name} is read; others: {_listed(others)}"))
     rows = _named(rows, "run_id", name)
     if "task_name" not in rows or (rows["task_name"] == "").any():
         rows = rows.iloc[-1:]  # only tasks add up
@@ -173,27 +157,34 @@ def _read_run(
     end_s = np.nan if stamps is None else float(np.fmax.reduce(stamps.seconds))
     flags += () if stamps is None else stamps.flags
     if np.isnan(end_s):
-        flags.append(flag("time_unknown", None, f"run {name} has no time stamp"))
+        flags.append(flag("time_assumed", None, f"run {name} has no time stamp"))
         end_s = length_s
 
     # Its GPUs share their sum, unless their model ("8 x A100") says that not all may be in it
-    last = rows.iloc[-1]
-    stated = float(np.nan_to_num(_numbers(rows, "gpu_count").iloc[-1]))
+    last, count = rows.iloc[-1], float(np.nan_to_num(_numbers(rows, "gpu_count").iloc[-1]))
     model = str(last.get("gpu_model", ""))
     named = re.match(r"(\d+) x ", model)
-    is_clear = 1 <= stated <= 1024 and (named is None or int(named[1]) == stated)
+    is_clear = 1 <= count <= 1024 and (named is None or int(named[1]) == count)
+    gpus = (
+        [f"gpu_energy:{i}" for i in range(int(count))] if is_clear and count > 1 else ["gpu_energy"]
+    )
+    joules |= dict.fromkeys(gpus, joules["gpu_energy"] / len(gpus))
+    has_gpus = bool(count) or not np.isnan(joules["gpu_energy"])
     origin = terms.ESTIMATED if "apple" in model.lower() else terms.MEASURED
-    gpus = Energy("gpu_energy", "gpu", devices=int(stated) if is_clear else 1, origin=origin)
-    cpu, ram = (Energy(f"{k}_energy", k, origin=terms.ESTIMATED) for k in ("cpu", "ram"))
-    has_gpus = bool(stated) or not np.isnan(joules["gpu_energy"])
+    gpu = {"kind": "gpu", "origin": origin}
+    cpu, ram = (
+        {"name": f"{kind}_energy", "kind": kind, "origin": terms.ESTIMATED}
+        for kind in ("cpu", "ram")
+    )
     detail = "by RAPL, load or TDP, the file does not say; taken as estimated"
-    flags.append({**flag("assumed", cpu.column, detail), "kind": "cpu"})
-    if stated > 1:
-        how = "each is given the same part" if gpus.devices > 1 else "taken for one device"
+    flags.append({**flag("assumed", None, detail), "kind": "cpu"})
+    if count > 1:
+        how = "each is given the same part" if len(gpus) > 1 else "taken for one device"
         detail = f"a sum of several devices: {how}"
-        flags.append({**flag("assumed", gpus.names[0], detail), "kind": "gpu"})
+        flags.append({**flag("assumed", None, detail), "kind": "gpu"})
     total = {"window": name, "begin_s": end_s - length_s, "end_s": end_s, **joules}
-    return pd.DataFrame([total]), [cpu, *[gpus] * has_gpus, ram]
+    sensors = [{**gpu, "name": column, "index": i} for i, column in enumerate(gpus)]
+    return pd.DataFrame([total]), [cpu, *sensors * has_gpus, ram]
 
 
 # --- Zeus: windows ------------------------------------------------------------------------------------
@@ -201,8 +192,8 @@ def _read_run(
 
 def _read_windows(
     rows: pd.DataFrame, options: tables.Options, flags: list[Flag]
-) -> tuple[pd.DataFrame, list[Energy]]:
-    """Totals of windows, of a name if one is asked for, that are the outermost, and the GPUs' energies.
+) -> tuple[pd.DataFrame, list[Sensor]]:
+    """Totals of windows, of a name if one is asked for, that are the outermost, and the GPUs' sensors.
 
     Raises InputError for windows that overlap without nesting: how their energy divides is not known.
     """
@@ -239,4 +230,4 @@ def _read_windows(
     if len(inner := totals["window"].drop(outer)):
         detail = f"{len(inner)} windows lie within others and are left out: {_listed(inner)}"
         flags.append(flag("total_only", None, detail))
-    return totals.loc[outer], [Energy(c, "gpu", first=int(c[3:-7])) for c in columns]
+    return totals.loc[outer], [{"name": c, "kind": "gpu", "index": int(c[3:-7])} for c in columns]

@@ -35,7 +35,6 @@ from scalewatt.common.redaction import Redaction
 from scalewatt.common.settings import validated
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.energies.tables import records
-from scalewatt.recordings.node_names import same_node
 from scalewatt.recordings.stages import EVENTS_SCHEMA, read_stages
 from scalewatt.registration.recordings import Recorded, copy_recording, read_recording
 from scalewatt.registration.run_descriptions import Description, read_descriptions
@@ -260,20 +259,19 @@ def _check_apart(entries: Iterable[_Entry]) -> None:
     Only where both state wall-clock times.
     """
     windows = [
-        {**window, "entry": number, "where": where, "node": window["host"].partition(".")[0]}
+        {**window, "entry": number, "where": where}
         for number, (where, _, _, facts) in enumerate(entries)
         for window in facts["windows"]
     ]
-    spans = pd.DataFrame(windows, columns=["entry", "where", "node", "host", "start_s", "end_s"])
-    pairs = spans.merge(spans, on="node", suffixes=("", "_other")).query(
+    spans = pd.DataFrame(windows, columns=["entry", "where", "host", "start_s", "end_s"])
+    pairs = spans.merge(spans, on="host", suffixes=("", "_other")).query(
         "entry > entry_other and start_s < end_s_other and start_s_other < end_s"
     )
-    for pair in records(pairs):
-        if same_node(pair["host"], [pair["host_other"]]):
-            raise InputError(
-                f"{pair['where']}: was recorded on {pair['host']} at the same time as {pair['where_other']}, "
-                "so that their energies cannot be told apart; expected one of them"
-            )
+    for pair in records(pairs)[:1]:
+        raise InputError(
+            f"{pair['where']}: was recorded on {pair['host']} at the same time as {pair['where_other']}, "
+            "so that their energies cannot be told apart; expected one of them"
+        )
 
 
 # --- the folder -----------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from scalewatt.campaign.model_registry import Size, model_key, phases_of
 from scalewatt.campaign.operating_points import LEVERS, id_parts, point_of
 from scalewatt.campaign.registered_campaign import DATASET, OTHER_PROTOCOL, TARGET_PROTOCOL
 from scalewatt.common.errors import InputError, one_of
-from scalewatt.common.files import parse_json
+from scalewatt.common.files import csv_rows, parse_json
 from scalewatt.common.settings import (
     Bounds,
     Count,
@@ -26,7 +26,6 @@ from scalewatt.common.settings import (
     matching,
     validated,
 )
-from scalewatt.common.tabular_files import csv_rows
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.energies.read import Reading
 from scalewatt.results.columns import METRIC_OF_MODEL

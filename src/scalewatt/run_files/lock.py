@@ -26,10 +26,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.files import read_note
 from scalewatt.common.processes import runs_still
-from scalewatt.common.termination import say
+from scalewatt.common.termination import ExitCode, say
 
 MARKER, LOCK = "holder.json", "lock"
 BEAT_S = 10.0

@@ -24,7 +24,7 @@ from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.columns import schema
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
-from scalewatt.energies.estimate import FACTOR
+from scalewatt.energies.node import FACTOR
 from scalewatt.recordings.terms import J_PER_KWH
 from scalewatt.results.tables.derived_quantities import Facility, facility_of
 from scalewatt.results.tables.estimates import ORIGINS

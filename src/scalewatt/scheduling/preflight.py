@@ -18,8 +18,14 @@ from typing import Any
 from scalewatt.campaign.cluster import Cluster
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import try_writing
-from scalewatt.slurm.job_queue import job_of_run, queued_jobs
-from scalewatt.slurm.slurm_commands import UNREACHABLE, NoAnswerError, ask, may_pass
+from scalewatt.slurm.slurm_commands import (
+    UNREACHABLE,
+    NoAnswerError,
+    ask,
+    job_of_run,
+    may_pass,
+    queued_jobs,
+)
 
 _GIB = 1 << 30
 _OPTIONS = {

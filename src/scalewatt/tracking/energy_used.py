@@ -8,10 +8,10 @@ idle probes do not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -25,16 +25,14 @@ from scalewatt.energies.node import MAX_UNCOVERED
 from scalewatt.energies.tables import ENERGY_SCHEMA, EnergyTotals
 from scalewatt.monitoring.sampler import TOTAL_EVERY_S, read_total
 from scalewatt.recordings.journal import journal_files, last_stamps
-from scalewatt.recordings.node_names import same_node
 from scalewatt.recordings.stages import read_stages
 from scalewatt.recordings.terms import DEVICE_KINDS, ESTIMATED, J_PER_KWH, MEASURED, SIMULATED
 from scalewatt.results.tables.frames import read_checked
 from scalewatt.run_files.inventory import Inventory, Published, began_s, json_object
 from scalewatt.run_files.record import description_path, read_segments
 
-if TYPE_CHECKING:
-    from scalewatt.energies.read import Powers
-
+Powers = Callable[[str, str], dict[str, Any]]
+"""Rated powers of a device, by its name and that of the run, which messages name."""
 ORIGINS = [MEASURED, ESTIMATED, SIMULATED]
 CURRENT, SUPERSEDED = "current", "superseded"
 DAMAGED = (OSError, pa.ArrowException, InputError)
@@ -215,7 +213,7 @@ def node_totals(run: Run, segment: int, journals: Mapping[str, Path]) -> pd.Data
     period_s, last_s (Unix s) of its node, and behind_s, by how much the total is older than the journal.
     """
     hosts = run.hosts_of(segment) or [*journals]
-    if len(hosts) != len(journals) or not all(same_node(host, journals) for host in hosts):
+    if len(hosts) != len(journals) or not {*hosts} <= {*journals}:
         return None
     frames = []
     for path in journals.values():

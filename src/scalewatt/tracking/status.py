@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -39,21 +39,25 @@ from scalewatt.run_files.record import (
     read_segments,
     reason_to_end,
 )
-from scalewatt.slurm.job_queue import Queue, QueuedJob, job_of_run, never_starts, queued_jobs
-from scalewatt.slurm.slurm_commands import NoAnswerError
+from scalewatt.slurm.slurm_commands import (
+    NoAnswerError,
+    Queue,
+    QueuedJob,
+    job_of_run,
+    never_starts,
+    queued_jobs,
+)
 from scalewatt.tracking.changed_files import changed_files
 from scalewatt.tracking.energy_used import (
     CURRENT,
     DAMAGED,
+    Powers,
     energy_sums,
     energy_used,
     node_totals,
     powers_of,
     recorded_run,
 )
-
-if TYPE_CHECKING:
-    from scalewatt.energies.read import Powers
 
 Row = dict[str, Any]
 STATES = (

@@ -48,7 +48,7 @@ def notes(definition: Mapping[str, Any], runs: pd.DataFrame, results: Path) -> l
     kinds: dict[str, dict[str, None]] = {}
     for run in records(counted[["model", "phase", "device", "flags"]]):
         for flag in read_flags(run["flags"]):
-            if flag["code"] in ("cost_assumed", "extrapolated"):
+            if flag["code"] == "extrapolated":
                 kind = f"{run['model']}.{run['phase']} on {run['device']}"
                 kinds.setdefault(flag["detail"], {})[kind] = None
     notes += [f"Simulated {', '.join(names)}: {detail}." for detail, names in kinds.items()]

@@ -20,13 +20,11 @@ import pyarrow as pa
 
 from scalewatt.common.files import read_json_object
 from scalewatt.energies.account import open_segment
-from scalewatt.energies.checks import gpu_loads
-from scalewatt.energies.estimate import node_utilisation
-from scalewatt.energies.node import MAX_UNCOVERED, KindEnergy, Node, node_kinds
+from scalewatt.energies.checks import GPU_LOAD, as_sensors
+from scalewatt.energies.node import MAX_UNCOVERED, KindEnergy, Node, node_kinds, node_utilisation
 from scalewatt.energies.stages import Window
 from scalewatt.recordings.block import Block
 from scalewatt.recordings.journal import journal_files
-from scalewatt.recordings.node_names import same_node
 from scalewatt.recordings.terms import Flag, flag
 from scalewatt.results.columns import SEVERAL, schema
 from scalewatt.results.tables.frames import column_of, frame_of, read_checked, write_frame
@@ -91,10 +89,10 @@ def probe_powers(folder: Path, powers: Row) -> ProbePowers:
         host = segment.hosts[0]
         if len(segment.hosts) > 1:
             detail = f"{', '.join(segment.hosts)} recorded, one expected: {host} is taken"
-            flags.append(flag("device_count", None, detail))
+            flags.append(flag("not_recorded", None, detail))
         node = replace(segment.node(host), window=window, powers=powers)
     on_gpu = probe["torch_device"] != "cpu"
-    held = gpus.get(same_node(host, gpus, segment.hosts)) if on_gpu else []
+    held = gpus.get(host) if on_gpu else []
     kinds = _kinds(replace(node, held=held, expected_gpus=None if held is None else len(held)))
     flags += [*node.flags, *_busy(node, window)]
     for kind in kinds:
@@ -104,7 +102,9 @@ def probe_powers(folder: Path, powers: Row) -> ProbePowers:
 
 def _kinds(node: Node) -> list[KindEnergy]:
     """Integrate the device kinds that the node has; a missing kind is not flagged here."""
-    blocks = [_within(b, node.window) for b in (*node.blocks, *gpu_loads(node.telemetry))]
+    blocks = [
+        _within(b, node.window) for b in (*node.blocks, *as_sensors(node.telemetry, GPU_LOAD))
+    ]
     kinds = node_kinds(replace(node, blocks=blocks))
     # On a node with another run no kind is known: what its GPUs do warms these, too.
     shared = node.shared_s > 0
@@ -147,7 +147,7 @@ def _power(kind: KindEnergy, window: Window) -> Row:
 def _busy(node: Node, window: Window) -> Iterator[Flag]:
     """Flag cores or GPUs that were not idle during the window."""
     cores = node_utilisation(node.blocks)
-    for load in (*([cores] if cores else []), *gpu_loads(node.telemetry)):
+    for load in (*([cores] if cores else []), *as_sensors(node.telemetry, GPU_LOAD)):
         (sensor,), shares = load.sensors.itertuples(), load.values[:, 0]
         inside = (load.time_s >= window[0]) & (load.time_s <= window[1]) & np.isfinite(shares)
         share = float(shares[inside].mean()) if inside.any() else 0.0

@@ -23,7 +23,7 @@ def shared_gpus(spec: RunSpec, provenance: Mapping[str, Any]) -> list[Flag]:
 def simulation_flags(provenance: Mapping[str, Any]) -> list[Flag]:
     """Flags on what the scaling model did not know of a simulated run, by its provenance."""
     simulated = provenance.get("simulated") or {}
-    assumed = [flag("cost_assumed", None, simulated["assumed"])] if simulated.get("assumed") else []
+    assumed = [flag("extrapolated", None, simulated["assumed"])] if simulated.get("assumed") else []
     return assumed + [flag("extrapolated", None, text) for text in simulated.get("warnings") or []]
 
 
@@ -36,10 +36,12 @@ def script_flags(spec: RunSpec, provenance: Mapping[str, Any], history: History)
         yield flag("contradicts_spec", None, contradictions)
     if spec.gpus > 1 and reports["joined"] is False:
         apart = "torch.distributed was not initialised: each may have trained alone"
-        yield flag("ranks_apart", None, f"when the script of {spec.gpus} ranks reported, {apart}")
+        yield flag(
+            "contradicts_spec", None, f"when the script of {spec.gpus} ranks reported, {apart}"
+        )
     if spec.gpus > 1 and reports["joined"] is None:
         unknown = f"whether its {spec.gpus} ranks trained together is not known"
-        yield flag("world_unknown", None, unknown)
+        yield flag("unconfirmed", None, unknown)
     if reports.get("ended"):
         ranks = ", ".join(map(str, reports["ended"]))
         detail = "ran on after the others and were ended; energy until then counts"

@@ -23,10 +23,9 @@ from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import Cluster, Device
 from scalewatt.campaign.run_spec import RunSpec, read_spec, run_spec
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import file_sha256, write_json, write_table, write_text
+from scalewatt.common.files import csv_rows, file_sha256, write_json, write_table, write_text
 from scalewatt.common.project_files import project_path
 from scalewatt.common.redaction import Redaction
-from scalewatt.common.tabular_files import csv_rows
 from scalewatt.provenance.rank_placement import held_gpus
 from scalewatt.provenance.versions import made_with, package_versions
 from scalewatt.recordings.journal import write_journal
@@ -37,7 +36,7 @@ from scalewatt.recordings.terms import (
     MOVING_MEAN,
     SIMULATED_KEY,
     Floats,
-    gpu_quantity,
+    gpu_fact,
 )
 from scalewatt.results.tables.published import FULL_SAMPLES, REFERENCE
 from scalewatt.run_files.inventory import json_object
@@ -422,7 +421,7 @@ def _add_gpus(
 
 def averaged_s(spec: RunSpec) -> float:
     """Time before a sample over which the sensor of the run's GPUs averages; 0: instantaneous."""
-    return MEAN_OVER_S if gpu_quantity(spec.device) == MOVING_MEAN else 0.0
+    return MEAN_OVER_S if gpu_fact(spec.device, "samples") == MOVING_MEAN else 0.0
 
 
 def _read_power(
