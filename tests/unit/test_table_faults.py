@@ -74,6 +74,7 @@ READ: dict[str, tuple[str, dict[str, Any], str]] = {
     "newest first": (f"t,p\n{T0 + 1},62\n{T0},61\n", BY_TIME, ""),
     "headings again": (f"t,p\n{T0},61\nt,p\n\nt,p\n{T0 + 1},62\n", BY_TIME, ""),
     "lines before": (f"notes\n\nof a tool\nt,p\n{LINES}", BY_TIME, ""),
+    "lines to skip": (f"# of, two\n\n#\nt,p\n{LINES}", by_time(skip_lines=3), ""),
     "notes to skip": (f"t,p\n#, of\n{LINES}#, two\n", by_time(skip="#.*"), ""),
     "first row": (f"t,p\n1717-x,60\n{LINES}", BY_TIME, "damaged"),
     "repeats": (table("t,p", [f"{T0 + 1},62"] * 2 + [f"{T0},61"] * 2), BY_TIME, "damaged"),

@@ -195,7 +195,7 @@ def only_segment(
             recording = read_journal([path])
             recorded = beside(path, TELEMETRY)
             telemetry, flags = read_telemetry([recorded] if recorded.exists() else [])
-        elif not (path.suffix in (".hdf5", ".h5") or h5py.is_hdf5(path)):
+        elif reading.columns or not (path.suffix in (".hdf5", ".h5") or h5py.is_hdf5(path)):
             recording = detect.read_foreign(path, options)
         else:
             recording = stack.enter_context(open_perun_file(path, reading.run, reading.round))

@@ -124,6 +124,8 @@ class TableDescription(Labels):
     """Sign between two cells, or `space` for any blanks; by default the most frequent of , ; and tab."""
     decimal: NotRequired[Literal[".", ","]]
     """The decimal sign; by default a point."""
+    skip_lines: NotRequired[Annotated[int, Field(ge=0, le=1_000_000)]]
+    """Lines before the heading or, without one, before the first row; by default 0."""
     header: NotRequired[Annotated[list[Text], Field(min_length=1, max_length=10_000)]]
     """Names of the columns of a file without a heading, in their order."""
     heading: NotRequired[Annotated[list[Pattern], Field(min_length=1)]]

@@ -148,14 +148,14 @@ def decoded(content: bytes) -> str:
         return content.decode("latin-1")
 
 
-def read_lines(path: Path) -> tuple[list[str], bool]:
-    """Lines that are not empty; True if the last has no end, and is left out.
+def read_lines(path: Path, skip: int = 0) -> tuple[list[str], bool]:
+    """Lines below the first `skip` that are not empty; True if the last has no end, and is left out.
 
     The only row of a table is kept without one. Raises InputError for a file without a line.
     """
     text = decoded(path.read_bytes())
     *lines, end = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    whole = [line for line in lines if line and not line.isspace()]
+    whole = [line for line in lines[skip:] if line and not line.isspace()]
     if len(whole) == 1 and end.strip():
         return [*whole, end], False
     if not whole:
@@ -378,7 +378,7 @@ def read_table(path: Path, preset: Preset, options: Options = NO_OPTIONS) -> Rec
     """Read a table by its description (not one with `totals`). Raises InputError if it does not fit."""
     if not preset.get("sensors") or not preset.get("time"):
         raise InputError("expected 'time' and 'sensors' that name the table's columns")
-    lines, torn = read_lines(path)
+    lines, torn = read_lines(path, preset.get("skip_lines", 0))
     heading, delimiter, below = _heading(_edited(lines, preset) or lines, preset)
     sensors = list(_sensors(heading, preset))
     frame = _parse(below or [""], len(heading), delimiter)

@@ -4,9 +4,9 @@ Raise a number when a change of the code changes the step's results: finished re
 tests/golden/versions.csv notes the goldens that belong to each number.
 """
 
-ENERGY = 2
-IDLE = 1
-TABLES = 5
+ENERGY = 3
+IDLE = 2
+TABLES = 6
 FIGURES = 5
 PAGES = 4
 CLAIMS = 6
