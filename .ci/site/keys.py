@@ -18,7 +18,7 @@ from scalewatt.campaign.campaign_file import CampaignFile
 from scalewatt.campaign.cluster import Cluster
 from scalewatt.campaign.model_registry import MODELS, Command, ModelSettings
 from scalewatt.common.settings import json_schema
-from scalewatt.recordings.table_description import TableDescription
+from scalewatt.recordings.tables import TableDescription
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = {kind: DOCS / "keys" / f"{kind}.md" for kind in ("campaign", "cluster", "columns")}

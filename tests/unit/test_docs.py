@@ -27,7 +27,7 @@ from scalewatt.cli.command import COMMANDS
 from scalewatt.common.columns import columns
 from scalewatt.common.settings import validated
 from scalewatt.energies import traces
-from scalewatt.recordings.table_description import TableDescription
+from scalewatt.recordings.tables import TableDescription
 from scalewatt.recordings.terms import DOUBT, EXCLUDED, NOTE, UNKNOWN, flag_table
 from scalewatt.registration.run_descriptions import RunDescription
 from scalewatt.results.figures import figure_schema

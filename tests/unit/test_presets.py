@@ -9,8 +9,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from scalewatt.common.settings import validated
 from scalewatt.recordings.detect import read_foreign
-from scalewatt.recordings.table_description import TableDescription
-from scalewatt.recordings.tables import Options, decoded, fits, presets
+from scalewatt.recordings.tables import Options, TableDescription, decoded, fits, presets
 
 SAMPLES = Path(__file__).parent / "table_samples"
 """Output of each tool in the form that its source shows, named by preset."""

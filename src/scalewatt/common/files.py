@@ -12,9 +12,8 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.termination import say
@@ -133,17 +132,6 @@ def read_content(path: Path) -> Any:
     """Read a JSON file; None if it is missing or damaged."""
     with suppress(OSError, ValueError):
         return parse_json(path.read_bytes())
-    return None
-
-
-Note = TypeVar("Note")
-
-
-def read_note(path: Path, kind: type[Note]) -> Note | None:
-    """Read the note of a dataclass `kind`; None if it is missing, damaged or lacks a field."""
-    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    with suppress(AttributeError, TypeError):
-        return kind(**{name: v for name, v in read_content(path).items() if name in known})
     return None
 
 

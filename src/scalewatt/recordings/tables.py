@@ -17,19 +17,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, Literal, NotRequired, cast
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
+from pydantic import AfterValidator, Field, with_config
+from typing_extensions import TypedDict
 
 from scalewatt.common.errors import InputError, one_of, shown
-from scalewatt.common.settings import validated
+from scalewatt.common.settings import STRICT, Bounds, matching, validated
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.recordings.block import SENSOR, Recording, make_blocks
-from scalewatt.recordings.table_description import TableDescription
 from scalewatt.recordings.terms import Flag, Floats, flag
 from scalewatt.recordings.times import BEGIN, LOCAL, UNIX, as_numbers, read_times
 
@@ -87,6 +88,149 @@ NO_OPTIONS = Options()
 def name_node(path: Path, options: Options) -> str:
     """Name the node of a file that names none: as the user does, or as the file up to its first point."""
     return options.node or path.name.split(".")[0] or str(path)
+
+
+# --- the form of a description --------------------------------------------------------------------
+
+Text = Annotated[str, Field(min_length=1)]
+Names = Text | Annotated[list[Text], Field(min_length=1)]
+Pattern = str
+"""A regular expression."""
+Unit = Annotated[
+    str,
+    matching("([num]|k|M)?(W|J|Wh)|%|1", "W, J or Wh, with n, u, m, k or M before it, % or 1"),
+]
+Delimiter = Annotated[str, matching(r"[^\w\s\".+-]|\t|space|tab", "a character, space or tab")]
+Positive = Annotated[float, Bounds(gt=0)]
+Documentation = Annotated[
+    dict[Literal["tool", "record", "gives", "lacks"], str], Field(min_length=4)
+]
+Edit = Annotated[dict[Literal["find", "put"], str], Field(min_length=2)]
+Where = dict[str, str | int | list[Any]]
+
+
+@with_config(STRICT)
+class Time(TypedDict, total=False):
+    """When a row was sampled."""
+
+    column: Names
+    """Column with the times, or the columns of date and time of day."""
+    unit: Literal["ns", "us", "ms", "s", "min", "h", "d"]
+    """Unit of numbers; by default they are Unix times, recognised by their digits, or dates (with - or
+    /)."""
+    format: Annotated[str, Field(min_length=2)]
+    """The form of other dates, such as "%d.%m.%Y %H:%M:%S"."""
+    zone: Text
+    """Zone of local times, such as Europe/Berlin, or UTC."""
+    since: Literal["unix", "begin"]
+    """What numbers count from: `unix` (1970, default), or `begin`, an unknown time."""
+    duration: Text
+    """For energies of intervals: column with the seconds of each."""
+    stamp: Literal["end", "begin"]
+    """For energies of intervals: the end at which they are stamped; by default end."""
+    spread: bool
+    """true if several samples share a whole second, within which they are then spread evenly."""
+    sort: bool
+    """true to sort rows that are not in order of time."""
+
+
+@with_config(STRICT)
+class Labels(TypedDict, total=False):
+    """Columns that tell rows apart."""
+
+    index_column: Names
+    """Column that tells the device of a row, by its number or any name; the first of several names."""
+    node_column: Names
+    """Column that tells the node of a row."""
+    uuid_column: Names
+    """Column with the device's own identity."""
+    device_column: Names
+    """Column with the device's name, such as NVIDIA H100 80GB HBM3."""
+    limit_column: Names
+    """Column with the device's power limit in W."""
+    where: Where
+    """Only the rows that have these texts in these columns."""
+
+
+@with_config(STRICT)
+class Sensor(Labels):
+    """A column with values, or a pattern of such columns."""
+
+    column: NotRequired[Names]
+    """Column with the values; of several names, the first that exists."""
+    pattern: NotRequired[Pattern]
+    """Pattern of such columns; its groups: `index` (else the order), `node`, `uuid`, `device`, `unit`."""
+    kind: Literal["gpu", "cpu", "ram", "node"]
+    """gpu, cpu, ram or node (a whole node by its own meter)."""
+    unit: NotRequired[Unit]
+    """Unit if neither heading nor cells (`985 W`) state it: W, J, Wh with n, u, m, k or M, % or 1."""
+    quantity: NotRequired[Literal["power", "mean_power", "counter", "energy", "utilisation"]]
+    """power, mean_power or energy since the row before, counter of energy, or utilisation; by default power
+    of W, counter of J and Wh."""
+    index: NotRequired[Annotated[int, Field(ge=0, le=4095)]]
+    """Number of the device on its node; by default 0."""
+    node: NotRequired[Text]
+    """Name of the node; by default that of the file."""
+    valid_max: NotRequired[Positive]
+    """Value at which a counter starts again, in its unit; by default those of gpu and node never do."""
+    limit_w: NotRequired[Positive]
+    """The device's own power limit in W."""
+    origin: NotRequired[Literal["measured", "estimated"]]
+    """measured (default) or estimated."""
+    supply: NotRequired[Literal["AC", "DC"]]
+    """Of a node: the side of its power supply that the meter reads; AC and DC are not one scope."""
+    samples: NotRequired[Literal["instantaneous", "moving_mean"]]
+    """For power: instantaneous, or moving_mean over the last second."""
+    name: NotRequired[Text]
+    """Name of the sensor, which may contain {index} and {column}; by default that of the column."""
+
+
+def _column_or_pattern(sensor: Any) -> Any:
+    if ("column" in sensor) == ("pattern" in sensor):
+        raise ValueError("allowed: either column or pattern")
+    return sensor
+
+
+Sensors = Annotated[
+    list[Annotated[Sensor, AfterValidator(_column_or_pattern)]],
+    Field(min_length=1, max_length=10_000),
+]
+
+
+@with_config(STRICT)
+class TableDescription(Labels):
+    """What a table of samples does not say about itself."""
+
+    docs: NotRequired[Documentation]
+    """For a preset: its `tool`, how to `record` with it, what a file `gives` and what it `lacks`."""
+    delimiter: NotRequired[Delimiter]
+    """Sign between two cells, or `space` for any blanks; by default the most frequent of , ; and tab."""
+    decimal: NotRequired[Literal[".", ","]]
+    """The decimal sign; by default a point."""
+    skip_lines: NotRequired[Annotated[int, Field(ge=0, le=1_000_000)]]
+    """Lines before the heading or, without one, before the first row; by default 0."""
+    header: NotRequired[Annotated[list[Text], Field(min_length=1, max_length=10_000)]]
+    """Names of the columns of a file without a heading, in their order."""
+    heading: NotRequired[Annotated[list[Pattern], Field(min_length=1)]]
+    """Patterns, each of which fits a cell of the heading; they identify a preset's file."""
+    line: NotRequired[Pattern]
+    """For a preset: pattern of a whole line that identifies a file without a heading."""
+    skip: NotRequired[Pattern]
+    """Pattern of lines that are neither rows nor headings: notes, units, sums."""
+    edits: NotRequired[list[Edit]]
+    """Patterns to `find` in each line, and what to `put` there (\\1 is a group), before cells are split."""
+    missing: NotRequired[Pattern]
+    """Pattern of cells that stand for a missing value."""
+    time: NotRequired[Time]
+    """When a row was sampled."""
+    gpus: NotRequired[Annotated[int, Field(ge=1, le=4096)]]
+    """Number of GPUs whose rows take turns without an index."""
+    second_dies: NotRequired[bool]
+    """true if a GPU of odd number without power is a second die, and the one before has the power of both."""
+    sensors: NotRequired[Sensors]
+    """The columns with values; in a table with a row for each device, the same column for all."""
+    totals: NotRequired[Literal["runs", "windows"]]
+    """For a preset: what a row of energies without samples stands for; read by code of its own."""
 
 
 # --- descriptions ---------------------------------------------------------------------------------
@@ -240,7 +384,7 @@ def _name_pattern(names: Iterable[str]) -> str:
 
 # --- cells and values -----------------------------------------------------------------------------
 
-Sensor = dict[str, Any]
+Column = dict[str, Any]
 """The rule of a sensor for the column at a position, `at`, called `header`; columns of labels are positions,
 None where there is none. Later with `values` in W, J or as a share, (n,), and their `quantity`."""
 Row = dict[str, Any]
@@ -257,7 +401,7 @@ def _position(cells: Sequence[str], names: Any) -> int | None:
     return None
 
 
-def _sensors(cells: Sequence[str], rules: Preset) -> Iterator[Sensor]:
+def _sensors(cells: Sequence[str], rules: Preset) -> Iterator[Column]:
     """Sensors of the columns of a heading that a description tells."""
     top = {key: rules[key] for key in (*LABELS, "where") if key in rules}
     for rule in ({**top, **rule} for rule in rules["sensors"]):
@@ -293,8 +437,8 @@ def _parse(lines: Sequence[str], count: int, delimiter: str) -> pd.DataFrame:
 
 
 def _convert_to_si(
-    heading: Sequence[str], frame: pd.DataFrame, sensor: Sensor, rules: Preset
-) -> Sensor:
+    heading: Sequence[str], frame: pd.DataFrame, sensor: Column, rules: Preset
+) -> Column:
     """Add a sensor's values, NaN where there is no number, and which rows are its own (`selected`).
 
     The unit behind a number counts before the heading's, and that before the description's. Raises
@@ -458,7 +602,7 @@ def read_table(path: Path, preset: Preset, options: Options = NO_OPTIONS) -> Rec
 # --- rows of a sensor -----------------------------------------------------------------------------
 
 
-def _read_sensor(table: _Table, sensor: Sensor, unnamed_node: str) -> Iterator[Row]:
+def _read_sensor(table: _Table, sensor: Column, unnamed_node: str) -> Iterator[Row]:
     """Rows for `make_blocks` of a sensor, one for each node and device.
 
     Raises InputError where nothing tells the rows of several devices apart.
@@ -495,7 +639,7 @@ def _read_sensor(table: _Table, sensor: Sensor, unnamed_node: str) -> Iterator[R
         yield {**row, "node": node, "time_s": time_s, "values": values}
 
 
-def _label_rows(table: _Table, sensor: Sensor, unnamed_node: str) -> pd.DataFrame:
+def _label_rows(table: _Table, sensor: Column, unnamed_node: str) -> pd.DataFrame:
     """Node and number of the device of each row of a sensor; marks the rows without a name as lost."""
     frame, node_at, device_at = table.frame, sensor["node_column"], sensor["index_column"]
     named = sensor["selected"]

@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import read_note
+from scalewatt.common.files import read_content
 from scalewatt.common.processes import runs_still
 from scalewatt.common.termination import ExitCode, say
 
@@ -73,7 +73,9 @@ def current_job(environment: Mapping[str, str] = os.environ) -> str | None:
 
 def read_holder(workdir: Path) -> Holder | None:
     """Holder of a working directory, dead or alive; None without a readable marker."""
-    return read_note(workdir / MARKER, Holder)
+    with suppress(TypeError):  # damaged, or lacks a field
+        return Holder(**read_content(workdir / MARKER))
+    return None
 
 
 def require_token(workdir: Path, token: str | None) -> None:
