@@ -286,14 +286,8 @@ def account_text(account: Account) -> str:
     """Print an account as lines of text, in which unknown numbers are dashes."""
     flags = account.flags[["code", "sensor", "detail"]].drop_duplicates()
     sentences = (": ".join(filter(pd.notna, row)) for row in flags.itertuples(index=False))
-    frames = {
-        "device kinds": _kinds(account.totals),
-        "devices": _devices(account.devices),
-        "stages": _energies_by(account, account.stages, "stage"),
-        "epochs": _energies_by(account, account.epochs, "epoch"),
-    }
     parts = ["\n  ".join(_facts(account))]
-    for name, frame in frames.items():
+    for name, frame in _printed(account):
         text = f"{len(frame)} {name} (--json lists them)"
         if 0 < len(frame) <= MOST_ROWS:
             forms = {"kWh": "{:.6f}".format, "coverage": "{:.1f} %".format}
@@ -332,27 +326,25 @@ def _kwh(joules: float) -> str:
     return f"{joules / J_PER_KWH:.6f} kWh"
 
 
-def _kinds(totals: pd.DataFrame) -> pd.DataFrame:
-    """Table of the device kinds that nodes have, with perun's totals if there are any."""
-    has = (totals["devices"] > 0) | totals["device_kind"].isin(DEVICE_KINDS)
-    rows = totals[has & (totals["device_kind"] != ALL)]
-    table = pd.DataFrame(
-        {
-            "kind": rows["device_kind"].map(_LABELS),
-            "kWh": rows["energy_j"] / J_PER_KWH,
-            "J": rows["energy_j"],
-            "mean W/device": rows["mean_power_w"],
-            "perun's J": rows["perun_j"],
-        }
-    )
-    return table if rows["perun_j"].any() else table.drop(columns="perun's J")
+def _printed(account: Account) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield the tables that are printed, each with what its rows are."""
+    # Device kinds that nodes have, with perun's totals if there are any
+    kinds = account.totals[account.totals["device_kind"] != ALL]
+    kinds = kinds[(kinds["devices"] > 0) | kinds["device_kind"].isin(DEVICE_KINDS)]
+    table = {
+        "kind": kinds["device_kind"].map(_LABELS),
+        "kWh": kinds["energy_j"] / J_PER_KWH,
+        "J": kinds["energy_j"],
+        "mean W/device": kinds["mean_power_w"],
+    }
+    if kinds["perun_j"].any():
+        table["perun's J"] = kinds["perun_j"]
+    yield "device kinds", pd.DataFrame(table)
 
-
-def _devices(devices: pd.DataFrame) -> pd.DataFrame:
-    """Table of devices, summed over segments and stages."""
-    kinds = pd.Categorical(devices["device_kind"], [*_LABELS])
+    # Devices, summed over segments and stages
     keys = ["node", "device_kind", "device_index", "sensor"]
-    groups = devices.assign(device_kind=kinds).groupby(keys, observed=True)
+    order = pd.Categorical(account.devices["device_kind"], [*_LABELS])
+    groups = account.devices.assign(device_kind=order).groupby(keys, observed=True)
     rows = groups[["recorded_j", "covered_s", "duration_s", "samples"]].sum().reset_index()
     joules = groups["energy_j"].sum(skipna=False).array
     table = {
@@ -364,7 +356,9 @@ def _devices(devices: pd.DataFrame) -> pd.DataFrame:
         "coverage": 100 * (rows["covered_s"] / rows["duration_s"]).fillna(0.0).clip(upper=1.0),
         "samples": rows["samples"],
     }
-    return pd.DataFrame(table)
+    yield "devices", pd.DataFrame(table)
+    yield "stages", _energies_by(account, account.stages, "stage")
+    yield "epochs", _energies_by(account, account.epochs, "epoch")
 
 
 def _energies_by(account: Account, frame: pd.DataFrame, name: str) -> pd.DataFrame:
