@@ -19,7 +19,9 @@ from scalewatt.energies.tables import (
     FLAGS_SCHEMA,
 )
 from scalewatt.recordings.block import sensor_frame
-from scalewatt.results.tables.run_row import Facility, RunFiles, run_row
+from scalewatt.results.tables.derived_quantities import Facility
+from scalewatt.results.tables.frames import records
+from scalewatt.results.tables.run_row import RunFiles, read_runs, write_row
 from scalewatt.training.history import history_table
 
 NAME = "resnet50-local-n002-lbs0064-full"
@@ -167,6 +169,7 @@ def make_run(
         }
         | provenance,
     )
+    write_row(files)
     return files
 
 
@@ -189,7 +192,16 @@ def row_of(
     results: Path, energy: list[dict[str, Any]], facility: Facility | None = None, **more: Any
 ) -> dict[str, Any]:
     """The row of a run with these energies."""
-    return run_row(make_run(results, energy, **more), "made", facility or Facility())
+    return run_row(make_run(results, energy, **more), "made", facility)
+
+
+def run_row(files: RunFiles, campaign: str = "made", *more: Any) -> dict[str, Any]:
+    """Write a run's row, and read it as the only one of its table."""
+    write_row(files)
+    (row,) = records(
+        read_runs(files.results, [(files.configuration, files.repeat)], campaign, *more)
+    )
+    return row
 
 
 WHOLE = [

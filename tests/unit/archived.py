@@ -21,6 +21,7 @@ from scalewatt.campaign.table_definitions import runs_definition, table_definiti
 from scalewatt.energies.account import write_energy
 from scalewatt.reproduction.manifest import write_manifest
 from scalewatt.results.build import write_figure_table, write_runs
+from scalewatt.results.tables.run_row import write_row
 
 ACCOUNT = "hk-project-secret"
 CAMPAIGN = """
@@ -114,6 +115,7 @@ def make_project(path: Path) -> Project:
         files = simulate(project.results, spec, cluster).files
         rated = powers(cluster.devices["a100"])
         write_energy(files.folder, files.folder / "spec.json", rated, files.traces, files.energy)
+        write_row(files)
         (files.folder / "train.log").write_text("/home/somebody/log\n")
         runs.append([run.configuration.id, run.repeat])
     tables = project.results / "tables"

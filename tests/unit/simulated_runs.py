@@ -11,6 +11,7 @@ from typing import Any
 from campaign_files import replaced
 from energy_tables import write_tables
 from injected_faults import Fault, Truth, simulate_with_faults
+from run_files import run_row
 
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import Cluster, Device, load_cluster, powers
@@ -18,8 +19,7 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import RunSpec, read_spec, run_spec
 from scalewatt.common.files import read_json
 from scalewatt.common.project_files import PROJECT_ROOT
-from scalewatt.results.tables.derived_quantities import Facility
-from scalewatt.results.tables.run_row import RunFiles, run_row
+from scalewatt.results.tables.run_row import RunFiles
 from scalewatt.scaling.predict import read_model
 from scalewatt.scaling.simulation.simulate import Simulation, simulation, write_run
 
@@ -81,7 +81,7 @@ class Simulated:
         path = self.folder / "spec.json"
         rated = powers((on or cluster()).devices[read_spec(path).device])
         write_tables(self.folder, rated, self.files.traces, self.files.energy)
-        return run_row(self.files, "paper-simulated", Facility())
+        return run_row(self.files)
 
 
 def simulated(

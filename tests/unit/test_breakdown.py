@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from paper_rows import breakdown_table, with_metadata
-from run_files import NAME, WHOLE, absent, make_run, make_spec, part
+from run_files import NAME, WHOLE, absent, make_run, make_spec, part, run_row
 
 from scalewatt.common.files import write_table
 from scalewatt.figures import breakdown as figure_module
@@ -20,10 +20,11 @@ from scalewatt.figures import style
 from scalewatt.figures.figure_data import drawable
 from scalewatt.results.figures.breakdown_table import breakdown
 from scalewatt.results.figures.figure_schema import BREAKDOWN
+from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.frames import records, to_frame
 from scalewatt.results.tables.idle import IDLE
 from scalewatt.results.tables.repeat_statistics import configurations_of
-from scalewatt.results.tables.run_row import Facility, RunFiles, run_record, run_row, runs_of
+from scalewatt.results.tables.run_row import RunFiles, read_runs
 
 Row = dict[str, Any]
 
@@ -36,14 +37,14 @@ def built(results: Path, files: list[RunFiles], idle: bool = False, **more: Any)
     """The rows of a breakdown of one series, and of another that has the same configuration."""
     path = results / "tables" / "idle.parquet" if idle else None
     left_out = {(e["configuration"], e["repeat"]): e["reason"] for e in more.get("excluded", [])}
-    read = [run_record(f, "made", left_out.get((f.configuration, f.repeat))) for f in files]
-    runs = runs_of(read, Facility(), path)
+    wanted = [[f.configuration, f.repeat] for f in files]
+    runs = read_runs(results, wanted, "made", Facility(), path, left_out)
     points = [{"configuration": name} for name in dict.fromkeys(f.configuration for f in files)]
     series = [{"name": name, "label": name, "points": points} for name in ("first", "second")]
     definition = {
         "figure": "breakdown",
         "series": series,
-        "runs": [[f.configuration, f.repeat] for f in files],
+        "runs": wanted,
         **({"idle": True} if idle else {}),
         **more,
     }
@@ -92,7 +93,7 @@ def test_a_configurations_rows_add_up_to_the_energy_of_its_runs(
         )
         for repeat, (a, b, c, d) in enumerate(runs, 1)
     ]
-    energies = [run_row(each, "made", Facility())["energy_kwh"] for each in files]
+    energies = [run_row(each)["energy_kwh"] for each in files]
     rows = built(results, files)
     assert total(rows) == pytest.approx(sum(energies) / len(energies), rel=1e-9)
     assert ("stage_data" in {row["stage"] for row in rows}) is not paper

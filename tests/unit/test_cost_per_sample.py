@@ -17,7 +17,7 @@ from scalewatt.results.figures.panel_points import planned_lines
 from scalewatt.results.figures.training_cost import training_costs
 from scalewatt.results.tables.frames import records, to_table
 from scalewatt.results.tables.repeat_statistics import configurations_of
-from scalewatt.results.tables.run_row import Facility, RunFiles, run_record, runs_of
+from scalewatt.results.tables.run_row import RunFiles, read_runs
 
 Row = dict[str, Any]
 TWO_EPOCHS = epochs([30.0, 20.0])
@@ -45,10 +45,10 @@ def run_of(
 
 
 def built(results: Path, files: list[RunFiles]) -> list[Row]:
-    runs = runs_of([run_record(each, "made") for each in files], Facility())
     points = [{"configuration": name} for name in dict.fromkeys(f.configuration for f in files)]
     series = [{"name": name, "label": name, "points": points} for name in ("first", "second")]
     wanted = [[each.configuration, each.repeat] for each in files]
+    runs = read_runs(results, wanted, "made")
     made = {"figure": "cost_per_sample", "series": series, "runs": wanted}
     lines = planned_lines(series, configurations_of(runs)).drop_duplicates("configuration")
     return records(training_costs(lines.reset_index(drop=True), made, results))

@@ -8,10 +8,7 @@ from typing import Any
 
 import pytest
 from energy_files import accounted, gpu
-from run_files import make_spec
-
-from scalewatt.results.tables.derived_quantities import Facility
-from scalewatt.results.tables.run_row import run_row
+from run_files import make_spec, run_row
 
 
 def test_a_made_campaign_is_the_demos_with_an_edit(make_campaign: Callable[..., Any]) -> None:
@@ -22,7 +19,7 @@ def test_a_made_campaign_is_the_demos_with_an_edit(make_campaign: Callable[..., 
 
 
 def test_a_made_run_has_a_row_with_its_energy(make_run: Callable[..., Any]) -> None:
-    row = run_row(make_run(), "made", Facility())
+    row = run_row(make_run())
     assert row["energy_kwh"] == pytest.approx(0.45)
 
 

@@ -25,7 +25,7 @@ from scalewatt.results.figures.figure_schema import POINTS
 from scalewatt.results.figures.footnotes import SCATTER
 from scalewatt.results.figures.panel_points import panel_points
 from scalewatt.results.tables.frames import frame_of, records
-from scalewatt.results.tables.run_row import RunFiles
+from scalewatt.results.tables.run_row import RunFiles, write_row
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, QUANTITIES
 
 Row = dict[str, Any]
@@ -219,7 +219,9 @@ def test_why_energies_are_not_known_is_stored_by_configuration(tmp_path: Path) -
     made, runs = finished_demo_runs(tmp_path, "figure2")
     unknown = [part("cpu", "train", 3600, None, flags=("node_shared",))]
     for id_ in (runs[0][0], runs[-1][0]):
-        write_energy(RunFiles(tmp_path, id_, 1).energy, unknown)
+        files = RunFiles(tmp_path, id_, 1)
+        write_energy(files.energy, unknown)
+        write_row(files)
     made["excluded"] = [{"configuration": runs[-1][0], "repeat": 1, "reason": "busy"}]
     write_figure_table(made, tmp_path, tmp_path / "figure2.parquet")
     text = metadata_of(tmp_path / "figure2.parquet")["no_energy"]

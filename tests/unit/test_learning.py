@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from figure_tables import draw, legend_of, plotted
 from paper_rows import learning_table, pareto_table, with_metadata
-from run_files import NAME, epochs, make_run, make_spec, part
+from run_files import NAME, epochs, make_run, make_spec, part, run_row
 
 from scalewatt.common.files import write_table
 from scalewatt.energies.tables import EPOCHS_SCHEMA
@@ -22,7 +22,7 @@ from scalewatt.results.figures.learning_table import (
     run_epochs,
 )
 from scalewatt.results.tables.frames import records, to_frame
-from scalewatt.results.tables.run_row import Facility, RunFiles, run_row
+from scalewatt.results.tables.run_row import RunFiles
 from scalewatt.results.text.captions import caption
 
 Row = dict[str, Any]
@@ -103,7 +103,7 @@ def test_what_a_killed_segment_lost_is_counted_once_in_its_epoch(tmp_path: Path)
     files = made_run(tmp_path, energy, parts, history)
     rows = epoch_rows(files)
     assert [row["energy_kwh"] for row in rows] == pytest.approx([5.0, 11.0, 15.0])
-    total = run_row(files, "made", Facility())["energy_kwh"]
+    total = run_row(files)["energy_kwh"]
     assert rows[-1]["energy_kwh"] + 1.0 == pytest.approx(total)
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from mlperf_files import START_S, power_log, result_log, write_run, write_system
+from run_files import run_row
 
 from scalewatt.campaign.load import load_campaign
 from scalewatt.energies.account import write_energy
 from scalewatt.registration.register import register
-from scalewatt.results.tables.derived_quantities import Facility
-from scalewatt.results.tables.run_row import RunFiles, run_row
+from scalewatt.results.tables.run_row import RunFiles
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "mlperf" / "convert.py"
 REAL = os.environ.get("SCALEWATT_MLPERF")
@@ -63,7 +63,7 @@ def row_of(folder: Path, configuration: str, repeat: int = 1) -> dict:
     files.energy.parent.mkdir(parents=True, exist_ok=True)
     files.traces.parent.mkdir(parents=True, exist_ok=True)
     write_energy(files.folder, files.folder / "spec.json", {}, files.traces, files.energy)
-    return run_row(files, "mlperf", Facility())
+    return run_row(files)
 
 
 @pytest.fixture

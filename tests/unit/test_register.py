@@ -14,6 +14,7 @@ import pytest
 import yaml
 from campaign_files import LOCAL, ROOT, replaced
 from energy_files import T0, counter, gpu, recordings, write_journal, write_perun
+from run_files import run_row
 
 import scalewatt
 from scalewatt.archive.bag import BagInfo, write_bag
@@ -32,7 +33,7 @@ from scalewatt.energies.account import write_energy
 from scalewatt.recordings.journal import beside
 from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.registration.run_descriptions import RunDescription
-from scalewatt.results.tables.run_row import Facility, RunFiles, run_row
+from scalewatt.results.tables.run_row import RunFiles
 
 NO_POWERS: dict[str, Any] = {"cpu": {}, "gpu": None, "ram": None}
 SECONDS = 40
@@ -133,7 +134,7 @@ class Bench:
         files = RunFiles(self.results, configuration, repeat)
         spec = files.folder / "spec.json"
         write_energy(files.folder, spec, NO_POWERS, files.traces, files.energy)
-        return run_row(files, "mine", Facility())
+        return run_row(files)
 
     def provenance(self, configuration: str, repeat: int = 1) -> dict[str, Any]:
         path = self.results / "runs" / configuration / str(repeat) / "provenance.json"

@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 import yaml
 from campaign_files import ROOT
+from run_files import run_row
 
 from scalewatt.common.errors import InputError
 from scalewatt.energies.account import write_energy
 from scalewatt.registration.register import register
-from scalewatt.results.tables.derived_quantities import Facility
-from scalewatt.results.tables.run_row import RunFiles, run_row
+from scalewatt.results.tables.run_row import RunFiles
 
 FACTS = {
     "model": "vit",
@@ -65,7 +65,7 @@ def row_of(folder: Path) -> dict[str, Any]:
     for path in (files.energy, files.traces):
         path.parent.mkdir(parents=True, exist_ok=True)
     write_energy(files.folder, files.folder / "spec.json", {}, files.traces, files.energy)
-    return run_row(files, "mine", Facility())
+    return run_row(files)
 
 
 def test_the_documents_example_registers_a_table_of_nvidia_smi(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from run_files import NAME, WHOLE, make_run
 
 from scalewatt.campaign.run_spec import read_spec
-from scalewatt.common.files import write_json
+from scalewatt.common.files import read_json_object, write_json
 from scalewatt.provenance import versions
 from scalewatt.reproduction import provenance
 from scalewatt.reproduction.findings import DIFFERS, NOT_CHECKED, SAME, Finding
@@ -34,7 +34,9 @@ TORCH = {"package": "torch", "locked": "2.7.0", "installed": "2.11.0"}
 
 def findings(results: Path, manifest: Manifest = MANIFEST, **changes: Any) -> dict[str, Finding]:
     """Findings about one run with this provenance."""
-    files = make_run(results, WHOLE, **(RECORD | changes))
+    files = make_run(results, WHOLE, **RECORD)
+    record = files.folder / "provenance.json"
+    write_json(record, read_json_object(record) | changes)
     dataset = read_spec(files.folder / "spec.json").dataset["name"]
     (results / "datasets").mkdir()
     write_json(results / "datasets" / f"{dataset}.json", {"content_sha256": DATA})

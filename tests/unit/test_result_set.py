@@ -13,7 +13,7 @@ from scalewatt.campaign.cluster import known_devices, load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.targets.obstacles import notices, obstacle
-from scalewatt.targets.result_set import ROW_FILES, ResultSet
+from scalewatt.targets.result_set import ROW, ResultSet
 
 CLUSTER_FILE = PROJECT_ROOT / "config.yaml"
 
@@ -36,8 +36,8 @@ def finish(results: ResultSet, configuration: str, repeat: int) -> None:
 def test_files_of_runs_come_with_the_notes_of_what_was_set_aside(results: ResultSet) -> None:
     run = results.runs()[0]
     noted = replace(results, set_aside={tuple(run): [Path("note.json")]})
-    assert noted.files([run], ROW_FILES[0]) == [
-        f"results/demo/runs/{run[0]}/{run[1]}/provenance.json",
+    assert noted.files([run], ROW) == [
+        f"results/demo/energy/{run[0]}/{run[1]}.row.parquet",
         "note.json",
     ]
 

@@ -10,15 +10,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from run_files import NAME, WHOLE, absent, epochs, make_run, make_spec, part, row_of
+from run_files import NAME, WHOLE, absent, epochs, make_run, make_spec, part, row_of, run_row
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table
 from scalewatt.results.build import write_runs
+from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.frames import frame_of
 from scalewatt.results.tables.idle import IDLE
 from scalewatt.results.tables.repeat_statistics import configurations_of
-from scalewatt.results.tables.run_row import Facility, run_row
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, RUNS
 
 
@@ -159,10 +159,8 @@ def test_facility_numbers_follow_from_the_energy_and_never_enter_it(tmp_path: Pa
 
 
 def test_a_run_that_was_trained_with_another_spec_is_refused(tmp_path: Path) -> None:
-    files = make_run(tmp_path, WHOLE, spec_sha256="0" * 64)
-    with pytest.raises(InputError, match="not the spec that provenance") as error:
-        run_row(files, "made", Facility())
-    assert str(files.folder) in str(error.value)
+    with pytest.raises(InputError, match=f"{NAME}/1: spec.json is not the spec that provenance"):
+        make_run(tmp_path, WHOLE, spec_sha256="0" * 64)
 
 
 def definition(*runs: list[Any]) -> dict[str, Any]:
@@ -234,7 +232,7 @@ def test_idle_energy_is_that_of_the_runs_devices_over_its_time(
     idle, net = row["idle_energy_kwh"], row["net_energy_kwh"]
     assert idle == (None if expected_j is None else pytest.approx(expected_j / 3.6e6))
     assert net == (None if expected_j is None else pytest.approx(row["energy_kwh"] - idle))
-    without = run_row(files, "made", Facility())
+    without = run_row(files)
     assert without["idle_energy_kwh"] is without["net_energy_kwh"] is None
 
 

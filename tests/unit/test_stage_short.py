@@ -16,10 +16,9 @@ from scalewatt.energies.read import Account
 from scalewatt.energies.stages import UNATTRIBUTED
 from scalewatt.figures.breakdown import draw
 from scalewatt.results.figures.breakdown_table import BREAKDOWN, breakdown
-from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.frames import frame_of, records
 from scalewatt.results.tables.repeat_statistics import configurations_of
-from scalewatt.results.tables.run_row import run_record, runs_of
+from scalewatt.results.tables.run_row import read_runs
 
 # --- in the tables --------------------------------------------------------------------------------
 
@@ -59,13 +58,14 @@ def built(results: Path, *runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
         made_run(results, energy, spec=make_spec(repeat=repeat))
         for repeat, energy in enumerate(runs, 1)
     ]
-    runs = runs_of([run_record(file, "made") for file in files], Facility())
+    wanted = [[file.configuration, file.repeat] for file in files]
+    runs = read_runs(results, wanted, "made")
     definition = {
         "figure": "breakdown",
         "series": [
             {"name": "a", "label": "a", "points": [{"configuration": files[0].configuration}]}
         ],
-        "runs": [[file.configuration, file.repeat] for file in files],
+        "runs": wanted,
     }
     return records(breakdown(definition, configurations_of(runs), results))
 

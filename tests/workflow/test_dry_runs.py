@@ -116,10 +116,10 @@ def test_the_study_of_batch_sizes_is_planned_whole_and_by_one_point(project: Wor
 
 
 def test_what_a_failed_step_said_stands_after_what_snakemake_says_of_it(again: Workspace) -> None:
-    (again.results / "energy" / FIRST / "1.parquet").write_text("no")
+    (again.results / "energy" / FIRST / "1.row.parquet").write_text("no")
     code, output = again.snakemake("tables")
     assert code == 1
     last = output.rpartition("scalewatt: failed: tables of runs and configurations\n")[2]
-    assert "1.parquet: is not a readable table" in last.splitlines()[0]
+    assert "1.row.parquet: is not a readable table" in last.splitlines()[0]
     assert last.splitlines()[1] == "  log: results/tiny/logs/runs_table.log"
     assert "Error in rule" not in last

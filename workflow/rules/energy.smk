@@ -1,5 +1,5 @@
 # Runs: their specs, which trainings and simulations read, and from perun's files their power traces and
-# energy per node, device kind and stage.
+# energy per node, device kind and stage, and the run's row, which tables start from.
 from scalewatt.campaign.cluster import powers
 from scalewatt.targets.result_set import ENERGY_BESIDE
 

@@ -3,7 +3,7 @@
 # series, under which label) is its parameter `definition`: a change of it, or of its runs, makes it again.
 from scalewatt.campaign.table_definitions import runs_definition
 from scalewatt.provenance.versions import CLAIMS_TABLES
-from scalewatt.targets.result_set import CLAIMS_ENDINGS, PROVENANCE, ROW_FILES
+from scalewatt.targets.result_set import CLAIMS_ENDINGS, PROVENANCE, ROW
 
 ALL_RUNS = RESULT_SET.runs()
 OF_ALL_RUNS = ("runs", "configurations", "scaling", "comparisons", "cross_checks")
@@ -15,7 +15,7 @@ CLAIMS = multiext(f"{RESULTS}/tables/claims", *CLAIMS_ENDINGS)
 
 rule runs_table:
     input:
-        runs=RESULT_SET.files(ALL_RUNS, *ROW_FILES),
+        runs=RESULT_SET.files(ALL_RUNS, ROW),
         idle=RESULT_SET.idle_table[:1],
     output:
         [RESULT_SET.table_files(name) for name in OF_ALL_RUNS],

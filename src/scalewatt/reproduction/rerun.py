@@ -28,9 +28,9 @@ from scalewatt.reproduction.findings import (
 )
 from scalewatt.reproduction.provenance import commits_of, compare_code
 from scalewatt.reproduction.run_choice import FOLDER, choose_run
-from scalewatt.results.tables.derived_quantities import Facility
+from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.repeat_statistics import summarise
-from scalewatt.results.tables.run_row import RunFiles, run_row
+from scalewatt.results.tables.run_row import read_runs
 from scalewatt.results.text.number_format import number
 from scalewatt.run_files.inventory import RunName, json_object, published_runs, run_folder
 from scalewatt.statistics import quantile
@@ -153,15 +153,12 @@ def history_findings(
 
 def _energies(run: RunName, results: Path, campaign: Campaign) -> tuple[Sequence[Row], Row]:
     """Rows of the runs table of a configuration's runs that count, and of the re-run."""
-    again = run_row(RunFiles(results / FOLDER, *run), results.name, Facility())
+    (again,) = records(read_runs(results / FOLDER, [run], results.name))
     excluded = excluded_runs(read_exclusions(campaign), results)
     left_out = {(row["configuration"], row["repeat"]) for row in excluded}
-    earlier = [
-        run_row(RunFiles(results, *other), results.name, Facility())
-        for other in sorted(published_runs(results))
-        if other[0] == run[0] and other not in left_out
-    ]
-    return earlier, again
+    others = [run_ for run_ in sorted(published_runs(results)) if run_[0] == run[0]]
+    counted = [other for other in others if other not in left_out]
+    return records(read_runs(results, counted, results.name)), again
 
 
 def energy_findings(run: str, earlier: Sequence[Row], again: Row) -> Iterator[Finding]:

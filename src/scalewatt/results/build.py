@@ -15,10 +15,10 @@ from scalewatt.results.figures.footnotes import notes, unknown_energies, what_n_
 from scalewatt.results.figures.power_trace import panels
 from scalewatt.results.tables.comparisons import comparisons_of
 from scalewatt.results.tables.derived_quantities import Facility
-from scalewatt.results.tables.frames import frame_of, records, write_frame
+from scalewatt.results.tables.frames import records, write_frame
 from scalewatt.results.tables.idle import without_baseline
 from scalewatt.results.tables.repeat_statistics import configurations_of, unlike_energies
-from scalewatt.results.tables.run_row import RunFiles, run_record, runs_of
+from scalewatt.results.tables.run_row import RunFiles, read_runs
 from scalewatt.results.tables.scaling import scaling_of
 from scalewatt.results.tables.table_schema import COMPARISONS, CONFIGURATIONS, RUNS, SCALING
 from scalewatt.results.text.flag_labels import details_of
@@ -47,19 +47,17 @@ def write_figure_table(definition: Row, results: Path, out: Path) -> None:
     """Write the table of one figure (or Table 1), from its own runs and no others."""
     figure = definition["figure"]
     # The overview is of the campaign, not of its results.
-    runs = frame_of([], RUNS) if figure == "figure1" else _runs(definition, results)
+    runs = _runs(definition | {"runs": []} if figure == "figure1" else definition, results)
     complete = {**definition, "excluded": _excluded(definition, runs)}
     frame = BUILDERS[figure](complete, configurations_of(runs), results)
     write_frame(frame, out, SCHEMAS[figure], _metadata(definition, runs, results))
 
 
 def _runs(definition: Row, results: Path) -> pd.DataFrame:
+    runs, campaign = definition["runs"], definition["campaign"]
+    facility = Facility(**definition.get("facility", {}))
     why = {(run["configuration"], run["repeat"]): run["reason"] for run in _by_user(definition)}
-    runs = [
-        run_record(RunFiles(results, *run), definition["campaign"], why.get(tuple(run)))
-        for run in definition["runs"]
-    ]
-    return runs_of(runs, Facility(**definition.get("facility", {})), _idle(definition, results))
+    return read_runs(results, runs, campaign, facility, _idle(definition, results), why)
 
 
 def _idle(definition: Row, results: Path) -> Path | None:
@@ -91,7 +89,7 @@ def _metadata(definition: Row, runs: pd.DataFrame, results: Path) -> Row:
         "missing": definition["missing"] if figure != "figure1" else [],
         "excluded": _excluded(definition, runs) if figure != "figure1" else [],
         "options": definition.get("options", {}),
-        "notes": notes(definition, runs, results),
+        "notes": notes(definition, runs),
         "gpu_word": what_n_counts(definition, runs),
         # The metric that all runs have; `several` where they differ or do not say.
         "metric_name": SEVERAL if len(metrics) > 1 else next(iter(metrics), None),

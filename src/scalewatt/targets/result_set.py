@@ -27,17 +27,16 @@ Run = list[Any]
 """[configuration, repeat], as JSON has it."""
 
 PROVENANCE = "runs/{configuration}/{repeat}/provenance.json"
-ROW_FILES = (PROVENANCE, "energy/{configuration}/{repeat}.parquet")
-"""What a run's row in a table waits for, below the results folder: the last file of each job.
-
-The row is made from all that they wrote. To Snakemake, each further file of each run costs time.
-"""
-ENERGY_BESIDE = tuple(f".{name}.parquet" for name in ("epochs", "devices", "flags", "cross-checks"))
+ROW = "energy/{configuration}/{repeat}.row.parquet"
+"""What a table waits for of each of its runs: the last file of the energy step."""
+ENERGY_BESIDE = tuple(
+    f".{name}.parquet" for name in ("epochs", "devices", "flags", "cross-checks", "row")
+)
 """Endings of the files that are made with an energy."""
 CLAIMS_ENDINGS = (".csv", ".parquet", ".md", ".json")
 _PROBE_FILES = ("probe.json", "perun")
 TRACES = "traces/{configuration}/{repeat}.parquet"
-PAGE_FILES = (*ROW_FILES, TRACES)
+PAGE_FILES = (ROW, TRACES)
 _RECORDINGS = "runs/{configuration}/{repeat}/perun"
 _PAGE = "figures/runs/{configuration}/{repeat}.svg"
 _TABLE_SUFFIXES = {
@@ -185,7 +184,7 @@ class ResultSet:
                 for name in _PROBE_FILES
             ]
         traces = (TRACES,) if figure == "figure5" else ()
-        files = self.files(self.figure_runs(figure), *ROW_FILES, *traces)
+        files = self.files(self.figure_runs(figure), ROW, *traces)
         if self.campaign.figures[figure].get("overlay") == "published":
             files.append(str(shipped("reference/published_results.csv")))
         if figure == "breakdown":

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from scalewatt.campaign.campaign_types import SAME, VARIED
-from scalewatt.campaign.run_spec import read_spec
-from scalewatt.common.files import read_json_object
 from scalewatt.recordings.terms import SIMULATED
 from scalewatt.results.figures.figure_schema import PANEL_FIGURES
 from scalewatt.results.tables.estimates import is_estimated
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import is_overlaid
-from scalewatt.results.tables.run_row import RunFiles
 from scalewatt.results.text.flag_labels import (
     FLAG_WORDS,
     NULL_ENERGY,
@@ -35,7 +31,7 @@ _WITH_ERRORS = ("learning", "table1", "variants")
 """Tables that show errors, besides figures with a panel of them."""
 
 
-def notes(definition: Mapping[str, Any], runs: pd.DataFrame, results: Path) -> list[str]:
+def notes(definition: Mapping[str, Any], runs: pd.DataFrame) -> list[str]:
     """Sentences on the runs of a table, as far as they concern any of them."""
     counted, notes = runs[runs["excluded"].isna()], []
     if is_overlaid(definition):
@@ -54,7 +50,7 @@ def notes(definition: Mapping[str, Any], runs: pd.DataFrame, results: Path) -> l
     notes += [f"Simulated {', '.join(names)}: {detail}." for detail, names in kinds.items()]
     notes += estimate_notes(counted)
     if _shows_errors(definition.get("figure")):
-        seeds = list(repeat_seeds(runs, results).values())
+        seeds = list(repeat_seeds(runs).values())
         for seed, words in ((SAME, "Repeats share one seed"), (None, "Repeats may share a seed")):
             if count := seeds.count(seed):
                 some = f" (configurations: {count} of {len(seeds)})" * (count < len(seeds))
@@ -85,20 +81,17 @@ def _shows_errors(figure: str | None) -> bool:
     return figure is None or figure in _WITH_ERRORS or shown
 
 
-def repeat_seeds(runs: pd.DataFrame, results: Path) -> dict[str, str | None]:
+def repeat_seeds(runs: pd.DataFrame) -> dict[str, str | None]:
     """Seeds of repeats that count and have an error, by configuration: same, varied, or null if not known."""
     counted = runs[runs["excluded"].isna() & runs["metric_last"].notna()]
     seeds: dict[str, str | None] = {}
-    for id_, repeats in counted.groupby("configuration", sort=False)["repeat"]:
-        folders = [RunFiles(results, str(id_), repeat).folder for repeat in repeats]
-        if len(folders) == 1:
-            continue
-        known = {read_spec(folder / "spec.json").seed for folder in folders}
-        words: set[Any] = {SAME if len(known) == 1 else VARIED}
-        if None in known:  # the descriptions that they were registered with may say it
-            paths = [folder / "provenance.json" for folder in folders]
-            words = {read_json_object(path).get("seeds") for path in paths if path.is_file()}
-        seeds[str(id_)] = words.pop() if len(words) == 1 else None
+    for id_, repeats in counted.groupby("configuration", sort=False):
+        if len(repeats) > 1:
+            count = repeats["seed"].nunique()
+            is_known = repeats["seed"].notna().all()
+            # The descriptions that runs were registered with may say it.
+            words = [SAME if count == 1 else VARIED] if is_known else repeats["seeds"].unique()
+            seeds[str(id_)] = words[0] if len(words) == 1 and not pd.isna(words[0]) else None
     return seeds
 
 

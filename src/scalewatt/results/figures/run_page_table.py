@@ -19,9 +19,8 @@ from scalewatt.energies.node import UNUSED_GPU
 from scalewatt.energies.traces import TRACES_SCHEMA, read_devices, read_samples
 from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.recordings.terms import ALL_KINDS
-from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.frames import opened_parquet, read_checked, records
-from scalewatt.results.tables.run_row import RunFiles, run_record, runs_of
+from scalewatt.results.tables.run_row import RunFiles, read_runs
 
 BINS = 800
 MOST_NODES = 3
@@ -63,14 +62,10 @@ def read_pages(
     results: Path, configuration: str, repeats: Iterable[int], excluded: Mapping[str, str]
 ) -> Iterator[RunPage]:
     """Read the pages of a configuration's runs; `excluded`: why repeats (as text) are left out elsewhere."""
-    runs = [RunFiles(results, configuration, repeat) for repeat in repeats]
-    # Derived together: that takes as long for all repeats as for one.
-    rows = runs_of(
-        [run_record(files, results.name, excluded.get(str(files.repeat))) for files in runs],
-        Facility(),
-    )
-    for files, row in zip(runs, records(rows), strict=True):
-        yield _read_page(files, row)
+    runs = [(configuration, repeat) for repeat in repeats]
+    why = {(configuration, int(repeat)): reason for repeat, reason in excluded.items()}
+    for row in records(read_runs(results, runs, results.name, excluded=why)):
+        yield _read_page(RunFiles(results, configuration, row["repeat"]), row)
 
 
 def _read_page(files: RunFiles, row: dict[str, Any]) -> RunPage:

@@ -1,9 +1,9 @@
-"""One run: from its files to its row of runs.parquet."""
+"""From a run's files to its row, which the energy step writes once, and from rows to the table of runs."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import read_json_object
+from scalewatt.common.files import read_json_object, write_table
 from scalewatt.energies.node import UNUSED_GPU
 from scalewatt.energies.tables import (
     ENERGY_SCHEMA,
@@ -32,7 +32,7 @@ from scalewatt.results.tables.derived_quantities import (
     with_model_energies,
 )
 from scalewatt.results.tables.estimates import estimate_bounds
-from scalewatt.results.tables.frames import frame_of, read_checked, records
+from scalewatt.results.tables.frames import column_of, read_checked, records, to_frame
 from scalewatt.results.tables.idle import idle_energies_j
 from scalewatt.results.tables.run_flags import script_flags, shared_gpus, simulation_flags
 from scalewatt.results.tables.table_schema import RUNS, STEP_PHASES
@@ -60,9 +60,9 @@ _BY_KIND = {
 }
 """Ends of the columns of a device kind, and the columns of `EnergyTotals.kinds` that they are."""
 _OTHER_ENERGIES = ("recorded", "discarded", "unused_gpu", "stage_data", "node")
-_RECORD = pa.schema(
+ROW = pa.schema(
     [
-        *(field for field in RUNS if field.name not in tagged("derived")),
+        *(field for field in RUNS if field.name not in ("campaign", *tagged("derived"))),
         *(
             (f"{kind}_{name}", pa.string() if name == "origin" else pa.float64())
             for kind in DEVICE_KINDS
@@ -70,9 +70,13 @@ _RECORD = pa.schema(
         ),
         *((f"{name}_j", pa.float64()) for name in _OTHER_ENERGIES),
         *((name, pa.float64()) for name in ("ram_node_s", "train_s")),
+        *((name, pa.string()) for name in ("seed", "seeds")),
     ]
 )
-"""What is read of a run: the columns of RUNS that are not derived, and energies in J."""
+"""What a run's row has: the columns of RUNS that are not derived, energies in J, and its seed.
+
+`seeds` is what the description of a registered run says of its repeats' seeds.
+"""
 
 
 class RunFiles:
@@ -82,9 +86,9 @@ class RunFiles:
         self.results, self.configuration, self.repeat = results, configuration, repeat
         self.folder = run_folder(results, (configuration, repeat))
         self.energy = results / "energy" / configuration / f"{repeat}.parquet"
-        self.epochs, self.devices, self.flags, self.cross_checks = (
+        self.epochs, self.devices, self.flags, self.cross_checks, self.row = (
             self.energy.with_name(f"{repeat}.{table}.parquet")
-            for table in ("epochs", "devices", "flags", "cross-checks")
+            for table in ("epochs", "devices", "flags", "cross-checks", "row")
         )
         self.traces = results / "traces" / configuration / f"{repeat}.parquet"
 
@@ -92,26 +96,35 @@ class RunFiles:
 # --- rows -----------------------------------------------------------------------------------------
 
 
-def run_row(
-    files: RunFiles,
+def write_row(files: RunFiles) -> None:
+    """Write a run's row from its files; InputError if they are damaged or belong to another spec."""
+    write_table(pa.Table.from_pylist([run_record(files)], ROW), files.row)
+
+
+def read_runs(
+    results: Path,
+    runs: Iterable[Sequence[Any]],
     campaign: str,
-    facility: Facility,
+    facility: Facility | None = None,
     idle: Path | None = None,
-    excluded: str | None = None,
-) -> Row:
-    """Make the row of RUNS of a single run; arguments and errors as of `run_record` and `runs_of`.
+    excluded: Mapping[tuple[str, int], str] | None = None,
+) -> pd.DataFrame:
+    """Make the table RUNS of runs (configuration and repeat) from their rows, with all derived quantities.
 
-    `energy_per_model_kwh` of a run that began from another's weights is null.
+    `idle`: the table of the campaign's idle probes, if it has them. `excluded`: why the user left runs out;
+    a run that did not run as its spec says is left out, too. Columns `seed` and `seeds` are added.
     """
-    return records(runs_of([run_record(files, campaign, excluded)], facility, idle))[0]
+    tables = [read_checked(RunFiles(results, *run).row, ROW) for run in runs]
+    rows = to_frame(pa.concat_tables(tables or [ROW.empty_table()]))
+    names = zip(rows["configuration"], rows["repeat"], strict=True)
+    by_user = column_of(map((excluded or {}).get, names), pa.string())
+    name = column_of([campaign] * len(rows), pa.string())
+    rows = rows.assign(campaign=name, excluded=by_user.fillna(rows["excluded"]))
+    return derive_quantities(rows, facility or Facility(), idle)
 
 
-def runs_of(rows: Iterable[Row], facility: Facility, idle: Path | None = None) -> pd.DataFrame:
-    """Make the table RUNS of runs' records, with all derived quantities.
-
-    `idle`: the table of the campaign's idle probes, where it has them.
-    """
-    runs = frame_of(rows, _RECORD)
+def derive_quantities(runs: pd.DataFrame, facility: Facility, idle: Path | None) -> pd.DataFrame:
+    """Add the derived columns of RUNS to rows of runs."""
     joules = {kind: runs[f"{kind}_j"] for kind in DEVICE_KINDS}
     scopes = "+" + runs["energy_scope"].fillna("") + "+"
     in_scope = {kind: scopes.str.contains(f"+{kind}+", regex=False) for kind in DEVICE_KINDS}
@@ -147,15 +160,11 @@ def runs_of(rows: Iterable[Row], facility: Facility, idle: Path | None = None) -
         "net_energy_kwh": total_in_scope(net_j, in_scope) / J_PER_KWH,
         **{f"{name}_energy_kwh": runs[f"{name}_j"] / J_PER_KWH for name in _OTHER_ENERGIES},
     }
-    return with_model_energies(runs.assign(**derived))[RUNS.names]
+    return with_model_energies(runs.assign(**derived))[[*RUNS.names, "seed", "seeds"]]
 
 
-def run_record(files: RunFiles, campaign: str, excluded: str | None = None) -> Row:
-    """Read a run's files into a record, of which `runs_of` makes its row.
-
-    `excluded`: why the run is left out of everything else; so is one that did not run as its spec says,
-    such as without the clock it asked for. InputError if its files belong to another spec.
-    """
+def run_record(files: RunFiles) -> Row:
+    """Read a run's files into its row (ROW); InputError if they belong to another spec."""
     spec = read_spec(files.folder / "spec.json")
     provenance = read_json_object(files.folder / "provenance.json", *_FROM_PROVENANCE)
     if provenance["spec_sha256"] != spec.sha256:
@@ -172,7 +181,6 @@ def run_record(files: RunFiles, campaign: str, excluded: str | None = None) -> R
     ]
     start = spec.initial_weights
     return {
-        "campaign": campaign,
         **{key: getattr(spec, key) for key in _FROM_SPEC},
         **{key: spec.settings.get(key) for key in _FROM_SETTINGS},
         **{lever: (spec.operating_point or {}).get(lever) for lever in LEVERS},
@@ -183,7 +191,9 @@ def run_record(files: RunFiles, campaign: str, excluded: str | None = None) -> R
         "segments": len(provenance["segments"]),
         "flags": json.dumps(flags),
         "initial_weights": f"{start.configuration}/{start.repeat}" if start else None,
-        "excluded": excluded or left_out(flags),
+        "excluded": left_out(flags),
+        "seed": None if spec.seed is None else str(spec.seed),
+        "seeds": provenance.get("seeds"),
         **_work(provenance, history),
         **_energies(read_totals(files, spec.protocol)),
     }
