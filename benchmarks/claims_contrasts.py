@@ -19,7 +19,7 @@ from scalewatt.campaign.campaign_types import Configuration
 from scalewatt.claims.reference_tables import PER_SAMPLE, Check
 from scalewatt.claims.shapes import PUBLISHED_RUNS
 from scalewatt.recordings.terms import Floats
-from scalewatt.results.tables.published_spread import published_spread
+from scalewatt.results.tables.published import published_spread
 from scalewatt.statistics import (
     LEVEL,
     Numbers,

@@ -34,8 +34,8 @@ from scalewatt.results.tables.published import (
     SCOPES,
     SOCKETS_PER_NODE,
     published_configurations,
+    published_spread,
 )
-from scalewatt.results.tables.published_spread import published_spread
 from scalewatt.results.tables.repeat_statistics import summarise
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, SUMMARY
 from scalewatt.scaling.model import kind_of_spec

@@ -17,9 +17,9 @@ from scalewatt.campaign.table_definitions import runs_definition, table_definiti
 from scalewatt.claims.check_claims import TABLE as CLAIMS
 from scalewatt.claims.reference_tables import NO_TEST, listed_claims
 from scalewatt.figures.save_figure import write_captions
+from scalewatt.results.build import BUILDERS
 from scalewatt.results.cross_checks import CROSS_CHECKS
 from scalewatt.results.figures.figure_schema import SCHEMAS
-from scalewatt.results.figures.figure_tables import BUILDERS
 from scalewatt.results.tables.comparisons import comparisons_of
 from scalewatt.results.tables.derived_quantities import with_model_energies
 from scalewatt.results.tables.frames import frame_of, records, to_table, with_metadata

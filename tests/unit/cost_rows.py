@@ -9,11 +9,12 @@ import pyarrow as pa
 
 from scalewatt.results.figures.panel_points import (
     LINE_IDS,
+    PHASE_COSTS,
+    QUANTITIES,
     join_settings,
     rows_of_panels,
     with_speedups,
 )
-from scalewatt.results.figures.training_cost import PHASE_COSTS, QUANTITIES
 from scalewatt.results.tables.frames import frame_of
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, PARTS
 

@@ -18,8 +18,15 @@ from run_files import make_spec
 
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.cli import main
-from scalewatt.comparison.compare import COMPARED, Comparison, Source, compared, make_source
-from scalewatt.comparison.compare_text import comparison_text, verdict_text
+from scalewatt.comparison.compare import (
+    COMPARED,
+    Comparison,
+    Source,
+    compared,
+    comparison_text,
+    make_source,
+    verdict_text,
+)
 from scalewatt.results.tables.frames import frame_of, records
 from scalewatt.results.tables.table_schema import RUNS
 
@@ -53,11 +60,12 @@ def run(repeat: int = 1, spec: RunSpec | None = None, **row: Any) -> Run:
 
 def source(runs: Sequence[Run], folder: str = "results/made", **changes: Any) -> Source:
     """The source of these runs."""
-    given: dict[str, Any] = {"provenance": {}, "facility": {}, "no_energy": {}, **changes}
     rows = frame_of([row for _, row in runs], RUNS)
-    return make_source(
-        folder, rows, [spec for spec, _ in runs], excluded=0, gpu_word="GPUs", **given
-    )
+    rows.attrs = {
+        "definition": {"facility": changes.get("facility")},
+        "no_energy": changes.get("no_energy"),
+    }
+    return make_source(folder, rows, [spec for spec, _ in runs], changes.get("provenance", {}))
 
 
 def beside(a: Sequence[Run], b: Sequence[Run]) -> Comparison:

@@ -1,4 +1,4 @@
-"""Whether two devices are equivalent, and how many repeats would tell."""
+"""Whether two devices differ or are equivalent."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from scalewatt.claims.outcomes import Outcome, decide, ratios
-from scalewatt.claims.quantities import log_contrast, mean_of_runs
-from scalewatt.results.tables.comparisons import comparisons_of, repeats_needed
+from scalewatt.claims.quantities import log_contrast
+from scalewatt.results.tables.comparisons import comparisons_of
 from scalewatt.results.tables.frames import frame_of, records, to_table
-from scalewatt.results.tables.published_spread import Spread
 from scalewatt.results.tables.ratios import MARGIN, ratio_of
 from scalewatt.results.tables.table_schema import COMPARISONS, RUNS
-from scalewatt.statistics import Source, estimate, joined, repeats_to_tell
+from scalewatt.statistics import Source, estimate, joined
 
 VALUES = st.lists(st.floats(50.0, 150.0), min_size=2, max_size=8)
 
@@ -58,37 +57,8 @@ def test_the_verdict_says_what_the_repeats_can_tell(
     assert (result["verdict"], result.get("equivalent")) == (verdict, equivalent)
 
 
-def decides(ones: list[float], others: list[float]) -> bool:
-    """Whether these repeats tell a difference, or that there is none to speak of."""
-    result = ratio_of(others, ones)
-    return result["verdict"] != "not_apart" or result["equivalent"]
-
-
 PROBE = 0.0471
 """Relative sample standard deviation of FourCastNet's energy in three runs."""
-
-
-@pytest.mark.parametrize("ratio", [1.0, 1.02, 0.97, 1.1, 1.2, 0.5])
-@pytest.mark.parametrize("spread", [0.0093, 0.02, PROBE])
-def test_as_many_repeats_as_needed_give_a_verdict_four_times_in_five_and_fewer_do_not(
-    ratio: float, spread: float
-) -> None:
-    needed = repeats_needed(spread, MARGIN, ratio)
-    assert needed is not None
-    generator = np.random.default_rng(0)
-    for n, is_enough in ((needed, True), (needed - 1, False)):
-        if n < 2:
-            continue
-        logs = generator.normal(0, spread, (600, 2, n))
-        logs[:, 0] += math.log(ratio)
-        result = [decides(each, other) for each, other in np.exp(logs).tolist()]
-        metadata = sum(result) / len(result)
-        assert metadata > 0.76 if is_enough else metadata < 0.84, (n, metadata)
-
-
-def test_a_spread_that_is_too_large_needs_more_repeats_than_anybody_runs() -> None:
-    assert repeats_needed(5.0, MARGIN) is None
-    assert repeats_needed(0.0, MARGIN) == 2
 
 
 def run(device: str, repeat: int = 1, **more: Any) -> dict[str, Any]:
@@ -130,42 +100,11 @@ def by_quantity(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {row["quantity"]: row for row in rows}
 
 
-def test_single_runs_cannot_be_resolved_and_say_how_many_would() -> None:
+def test_single_runs_have_no_interval() -> None:
     rows = by_quantity(comparison_rows([run("a100"), run("h100")]))
     assert {row["verdict"] for row in rows.values()} == {"no_interval"}
     assert {row["reason"] for row in rows.values()} == {"a single run of each"}
     assert {row["ratio_low"] for row in rows.values()} == {None}
-    for quantity in ("energy_kwh", "runtime_h", "gpu_hours"):
-        assert rows[quantity]["spread_source"] == "published repeats"
-        assert rows[quantity]["repeats_needed"] > 5
-    assert rows["energy_kwh"]["spread"] > rows["runtime_h"]["spread"]
-
-
-@pytest.mark.parametrize(
-    ("model", "energy", "freedom"), [("fourcastnet", 0.0471, 2), ("resnet50", 0.00925, 68)]
-)
-def test_single_runs_have_the_published_spread_of_their_own_model(
-    model: str, energy: float, freedom: int
-) -> None:
-    rows = by_quantity(comparison_rows([run(device, model=model) for device in ("a100", "h100")]))
-    assert rows["energy_kwh"]["spread"] == pytest.approx(energy, rel=0.005)
-    assert rows["energy_kwh"]["spread_freedom"] == freedom
-    assert rows["p_gpuh_kw"]["spread"] > rows["energy_kwh"]["spread"]
-
-
-def test_estimated_repeats_lend_measured_energies_no_spread() -> None:
-    others = [
-        run(
-            "a100",
-            r,
-            **{"gpus": 4, "configuration": "other", "energy_origin": "estimated"},
-            **{"gpu_energy_kwh": 100.0 + r, "runtime_h": 31.0 + r},
-        )
-        for r in (1, 2)
-    ]
-    rows = by_quantity(comparison_rows([run("a100"), run("h100"), *others]))
-    assert rows["energy_kwh"]["spread_source"] == "published repeats"
-    assert rows["runtime_h"]["spread_source"] == "the campaign's repeats"
 
 
 def test_a_setting_without_a_column_of_its_own_makes_another_training() -> None:
@@ -185,7 +124,7 @@ def test_energies_of_unequal_origin_are_not_compared() -> None:
     assert rows["runtime_h"]["ratio"] == 1.0
     for name in ("energy_kwh", "p_gpuh_kw"):
         assert (rows[name]["verdict"], rows[name]["reason"]) == ("not_compared", "estimated")
-        assert rows[name]["ratio"] is rows[name]["repeats_needed"] is None
+        assert rows[name]["ratio"] is None
 
 
 def _as_claimed(ones: list[float], others: list[float]) -> Outcome:
@@ -215,18 +154,6 @@ def test_the_table_and_the_claim_call_the_same_energies_equivalent(
             apart = result["verdict"] != "not_apart" and not result["equivalent"]
             says["different"] += claimed.verdict == "contradicted" and not apart
     assert says["equivalent"] <= 2 and says["different"] <= 2, says
-
-
-@pytest.mark.parametrize("spread", [0.01, 0.02, PROBE])
-def test_as_many_repeats_make_equal_devices_equivalent_in_the_table_as_in_the_claim(
-    spread: float,
-) -> None:
-    """Of a ratio of 1 both verdicts are about the margin; Welch's freedom makes one repeat's difference."""
-    runs = [mean_of_runs(1.0, Spread(spread, 68), Source(name), 1) for name in ("h100", "a100")]
-    claimed = repeats_to_tell(log_contrast(joined(runs)), -math.log1p(MARGIN), math.log1p(MARGIN))
-    result = repeats_needed(spread, MARGIN)
-    assert claimed is not None and result is not None
-    assert abs(result - claimed) <= 1
 
 
 @given(VALUES, VALUES)

@@ -13,8 +13,7 @@ from matplotlib.figure import Figure
 from run_files import NAME, absent, epochs, make_run, make_spec, part
 
 from scalewatt.results.figures.figure_schema import POINTS
-from scalewatt.results.figures.panel_points import planned_lines
-from scalewatt.results.figures.training_cost import training_costs
+from scalewatt.results.figures.panel_points import planned_lines, training_costs
 from scalewatt.results.tables.frames import records, to_table
 from scalewatt.results.tables.repeat_statistics import configurations_of
 from scalewatt.results.tables.run_row import RunFiles, read_runs

@@ -11,8 +11,8 @@ from scalewatt.claims.evidence import prepared
 from scalewatt.claims.outcomes import decide, ratios
 from scalewatt.claims.quantities import log_contrast, quantities
 from scalewatt.energies.node import FACTOR
-from scalewatt.results.figures.footnotes import estimate_notes
-from scalewatt.results.tables.estimates import (
+from scalewatt.results.build import estimate_notes
+from scalewatt.results.tables.derived_quantities import (
     relative_bounds,
 )
 from scalewatt.results.tables.frames import frame_of, records

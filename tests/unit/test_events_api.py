@@ -18,7 +18,7 @@ from run_files import make_spec
 from scalewatt import events
 from scalewatt.execution.command_rank import history_rows, report_summary, stage_marks
 from scalewatt.recordings.stage_log import STAGES, read_json_lines, stages_between
-from scalewatt.results.tables.run_flags import script_flags
+from scalewatt.results.tables.run_row import script_flags
 
 SPEC = make_spec(epochs=2, dataset_samples=100)
 

@@ -20,9 +20,8 @@ from scalewatt.campaign.run_spec import run_spec
 from scalewatt.campaign.table_definitions import table_definition
 from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.common.yaml_files import read_yaml
-from scalewatt.results.build import write_figure_table
+from scalewatt.results.build import SCATTER, write_figure_table
 from scalewatt.results.figures.figure_schema import POINTS
-from scalewatt.results.figures.footnotes import SCATTER
 from scalewatt.results.figures.panel_points import panel_points
 from scalewatt.results.tables.frames import frame_of, records
 from scalewatt.results.tables.run_row import RunFiles, write_row

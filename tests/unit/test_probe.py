@@ -13,8 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 from campaign_files import LOCAL
 from energy_files import T0, codes, counter, gpu, write_journal
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from scalewatt.cli import main
 from scalewatt.common.files import write_json
@@ -126,19 +124,6 @@ def test_a_node_with_busy_cores_is_flagged(tmp_path: Path, percent: float, flagg
     assert result.kinds["cpu"]["mean_w"] == pytest.approx(70.0)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
-@given(levels=st.lists(st.integers(20, 200), min_size=3, max_size=3))
-def test_the_spread_within_a_probe_is_that_of_its_ten_second_means(
-    tmp_path: Path, levels: list[int]
-) -> None:
-    watts = np.concatenate(([100.0] * 10, *([float(w)] * 10 for w in levels), [100.0] * 20))
-    joules = 1000.0 + np.concatenate(([0.0], np.cumsum(watts[:-1])))
-    folder = make_probe(tmp_path, {"cpu_0_package-0": 1e6 * joules}, torch_device="cpu", gpus=None)
-    kind = probe_powers(folder, NOTHING).kinds["cpu"]
-    assert kind["mean_w"] == pytest.approx(np.mean(levels))
-    assert kind["within_sd_w"] == pytest.approx(np.std(levels, ddof=1), abs=1e-6)
-
-
 # --- several probes -----------------------------------------------------------------------------
 
 
@@ -166,7 +151,7 @@ def test_a_probe_that_may_not_be_stated_makes_the_mean_unknown(tmp_path: Path) -
 
 def unknown(row: dict[str, Any]) -> bool:
     """Whether a row says nothing of a power."""
-    names = ("mean_w", "mean_per_device_w", "devices", "energy_origin", "within_sd_w", "sd_w")
+    names = ("mean_w", "mean_per_device_w", "devices", "energy_origin", "sd_w")
     return all(row[name] is None for name in names)
 
 

@@ -19,9 +19,8 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.table_definitions import table_definition
 from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.common.yaml_files import read_yaml
+from scalewatt.results.build import notes, table1
 from scalewatt.results.figures.figure_schema import TABLE1
-from scalewatt.results.figures.figure_tables import table1
-from scalewatt.results.figures.footnotes import notes
 from scalewatt.results.figures.panel_points import panel_points
 from scalewatt.results.tables.frames import frame_of, records, to_frame, to_table
 from scalewatt.results.tables.published import (
@@ -214,7 +213,7 @@ def test_without_runs_published_speedups_count_from_the_smallest_published_n(
     assert shown["fourcastnet-pretrain-gbs16-h100", 16] == pytest.approx(4 * 105.32 / 32.26)
     # one time alone would be ideal by definition
     assert not [key for key in shown if key[0] == "fourcastnet-pretrain-gbs32-h100"]
-    assert notes(definition, NO_RUNS, {})[0].startswith("Published: Huber et al. (2025)")
+    assert notes(definition, NO_RUNS)[0].startswith("Published: Huber et al. (2025)")
 
 
 def test_what_the_scaling_model_does_not_know_is_said_of_each_kind_of_training() -> None:
@@ -222,7 +221,7 @@ def test_what_the_scaling_model_does_not_know_is_said_of_each_kind_of_training()
     run = {**dict.fromkeys(RUNS.names), "model": "resnet50", "phase": "train", "flags": flags}
     runs = frame_of([run | {"device": device} for device in ("a100", "h100")], RUNS)
     words = "Simulated resnet50.train on a100, resnet50.train on h100: n = 512 is far."
-    assert notes({"figure": "figure2"}, runs, {}) == [words]
+    assert notes({"figure": "figure2"}, runs) == [words]
 
 
 @pytest.mark.parametrize("changed", ["epochs", "dataset_samples", "device", "phase", "gpus"])

@@ -15,8 +15,8 @@ from run_files import WHOLE, absent, make_run, make_spec, trace, write_traces
 
 from scalewatt.common.files import write_table
 from scalewatt.figures import run_page as figure_module
+from scalewatt.figures.run_page import BINS, RunPage, power_by_bin, read_pages
 from scalewatt.recordings.stages import EVENTS_SCHEMA
-from scalewatt.results.figures.run_page_table import BINS, RunPage, power_by_bin, read_pages
 from scalewatt.results.tables.run_row import RunFiles
 
 Row = dict[str, Any]
@@ -88,7 +88,7 @@ def test_waiting_between_segments_is_left_out_and_told(tmp_path: Path) -> None:
     assert page.segments["waited_s"].tolist() == [0, 991]
     assert page.bands["time_s"].max() == 17 and page.bands["mean_w"].notna().all()
     assert page.spans[["start_s", "end_s"]].to_numpy().tolist() == [[0, 9], [9, 18]]
-    assert "Segments: 2; 16.5 min between them are left out." in figure_module.note_sentences(page)
+    assert "Waiting between segments (16.5 min) is left out." in figure_module.note_sentence(page)
 
 
 def test_devices_of_many_nodes_are_shown_together(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_devices_of_many_nodes_are_shown_together(tmp_path: Path) -> None:
     assert set(page.bands["device_kind"]) == {"gpu"} and set(page.bands["device_index"]) == {-1}
     assert page.bands["low_w"].min() == 100.0 and page.bands["high_w"].max() == 146.0
     assert page.bands["mean_w"].mean() == pytest.approx(120 + 3, abs=1)
-    assert "Gaps shorter than 2 s are not seen." in figure_module.note_sentences(page)[0]
+    assert "Gaps shorter than 2 s are not seen." in figure_module.note_sentence(page)
     label = figure_module.draw(page).axes[1].get_ylabel()
     assert label == "GPU\n(5 on 5 nodes)\npower (W)"
 
@@ -171,7 +171,7 @@ def test_pages_are_written_for_each_repeat_with_the_same_bytes_again(tmp_path: P
     name = make_spec().configuration
     written = []
     for _ in range(2):
-        figure_module.save_pages(read_pages(tmp_path, name, [1, 2], {"2": "no"}), tmp_path)
+        figure_module.save_pages(tmp_path, name, [1, 2], {"2": "no"})
         folder = tmp_path / "figures" / "runs" / name
         written.append([(folder / f"{repeat}.svg").read_bytes() for repeat in (1, 2)])
     assert written[0] == written[1]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from scalewatt.claims.quantities import log_contrast, mean_of_runs
-from scalewatt.results.tables.published_spread import Spread
+from scalewatt.results.tables.published import Spread
 from scalewatt.statistics import (
     Numbers,
     Source,

@@ -1,10 +1,9 @@
 """Draw a page for each run of a configuration."""
 
 from scalewatt.figures.run_page import save_pages
-from scalewatt.results.figures.run_page_table import read_pages
 from scalewatt.targets.step import logged
 
 with logged(snakemake) as folder:
     results, params = folder.parents[2], snakemake.params
     given = snakemake.wildcards.configuration, params.repeats, params.excluded
-    save_pages(read_pages(results, *given), results)
+    save_pages(results, *given)

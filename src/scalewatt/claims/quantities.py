@@ -12,8 +12,8 @@ import pandas as pd
 from scalewatt.claims.evidence import QUANTITIES, Points, is_metric, is_of_energy, is_of_power
 from scalewatt.claims.reference_tables import MADE_OF, PER_EPOCH, PER_SAMPLE, NotTestable
 from scalewatt.recordings.terms import DEVICE_KINDS
-from scalewatt.results.tables.estimates import ORIGINS, relative_bounds
-from scalewatt.results.tables.published_spread import WIDEST, Spread, published_spread
+from scalewatt.results.tables.derived_quantities import ORIGINS, relative_bounds
+from scalewatt.results.tables.published import WIDEST, Spread, published_spread
 from scalewatt.statistics import Floats, Numbers, Source, estimate, exact, joined
 
 MODELS = {"fourcastnet": "FourCastNet", "resnet50": "ResNet50"}

@@ -47,8 +47,7 @@ from scalewatt.claims.reference_tables import (
     NotTestable,
     tolerance_of,
 )
-from scalewatt.results.tables.published import FULL_SAMPLES, GPUS_PER_NODE
-from scalewatt.results.tables.published_spread import Spread, published_spread
+from scalewatt.results.tables.published import FULL_SAMPLES, GPUS_PER_NODE, Spread, published_spread
 from scalewatt.statistics import (
     LEVEL,
     Floats,

@@ -89,8 +89,7 @@ def compare(args: argparse.Namespace) -> int:
 
     Differences have intervals and verdicts. Exit code 1 if no configuration is in both.
     """
-    from scalewatt.comparison.compare import compare
-    from scalewatt.comparison.compare_text import comparison_text
+    from scalewatt.comparison.compare import compare, comparison_text
 
     compared = compare(args.a, args.b, args.results)
     if args.out is not None:

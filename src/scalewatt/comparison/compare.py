@@ -8,7 +8,8 @@ remain, a single one of each campaign is compared with the other if they differ 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,12 @@ from scalewatt.common.columns import schema
 from scalewatt.common.errors import InputError, nearest
 from scalewatt.provenance.description import node_kind, software_of
 from scalewatt.recordings.terms import SIMULATED_KEY
+from scalewatt.results.columns import label, metric_label, unit
 from scalewatt.results.tables.frames import frame_of, read_frame, records, write_frame
-from scalewatt.results.tables.ratios import CAMPAIGN, ratios
+from scalewatt.results.tables.ratios import CAMPAIGN, HIGHER, LOWER, NO_INTERVAL, NOT_APART, ratios
 from scalewatt.results.tables.run_row import RunFiles, read_provenances
 from scalewatt.results.tables.table_schema import RUNS
-from scalewatt.results.text.number_format import number
+from scalewatt.results.text.number_format import MISSING, listed, number, with_unit
 
 COMPARED = schema("compare")
 KEY = (
@@ -47,6 +49,7 @@ _FACILITY = {
 _RUNS = "tables/runs.parquet"
 _SAME_RUN = ["spec_sha256", "repeat", "runtime_s", "energy_kwh"]
 _MOST_VALUES = 4
+_SECTIONS = ("settings", "cluster", "machines", "software")
 
 
 # --- what is compared -----------------------------------------------------------------------------
@@ -60,13 +63,10 @@ class Source:
     """As the user named it."""
     runs: pd.DataFrame
     """Rows of RUNS, with `dataset_fraction`, `seed`, `simulated` and `no_energy`."""
-    settings: pd.DataFrame
-    """A row per configuration: each setting as JSON, of several values those of all repeats."""
-    recorded: pd.DataFrame
-    """Columns section, name, value: seeds, and what runs recorded of software, machines and cluster."""
+    facts: pd.DataFrame
+    """Columns configuration, section, name, value: the settings of each configuration as JSON and, where
+    configuration is "", seeds and what runs recorded of software, machines and cluster."""
     excluded: int = 0
-    gpu_word: str = "GPUs"
-    """What n counts: GPUs, processes or ranks."""
 
     def summary(self) -> dict[str, Any]:
         """The source in a few facts."""
@@ -77,7 +77,7 @@ class Source:
             "campaign": runs["campaign"].iloc[0],
             "runs": len(runs),
             "excluded": self.excluded,
-            "configurations": len(self.settings),
+            "configurations": runs["configuration"].nunique(),
             "devices": sorted(runs["device"].unique()),
             "protocols": sorted(runs["protocol"].unique()),
             "energy_origins": {str(origin): int(n) for origin, n in origins.items()},
@@ -98,12 +98,12 @@ def read_source(text: str, results: Path) -> Source:
             f"a name in {results} ({', '.join(known) or 'none with tables'}){nearest(text, known)}; an "
             "archive is imported first (`scalewatt import`)"
         )
-    frame = read_frame(folder / _RUNS, RUNS)
-    runs = frame[frame["excluded"].isna()].reset_index(drop=True)
-    if runs.empty:
+    table = read_frame(folder / _RUNS, RUNS)
+    counted = table[table["excluded"].isna()].reset_index(drop=True)
+    if counted.empty:
         raise InputError(f"{text}: has no run that counts; expected one or more in {_RUNS}")
-    specs = []
-    for row in records(runs[["configuration", "repeat", "spec_sha256"]]):
+    rows, specs = records(counted), []
+    for row in rows:
         id_, repeat = row["configuration"], row["repeat"]
         specs.append(read_spec(RunFiles(folder, id_, repeat).folder / "spec.json"))
         if row["spec_sha256"] != specs[-1].sha256:
@@ -111,16 +111,8 @@ def read_source(text: str, results: Path) -> Source:
                 f"{folder}: {_RUNS} is of another training of {id_} repeat {repeat} than its spec.json; "
                 "make it anew (Snakemake's target `tables`)"
             )
-    return make_source(
-        str(folder),
-        runs,
-        specs,
-        read_provenances(records(runs), folder),
-        frame.attrs.get("definition", {}).get("facility") or {},
-        frame.attrs.get("no_energy") or {},
-        excluded=len(frame) - len(runs),
-        gpu_word=frame.attrs.get("gpu_word") or "GPUs",
-    )
+    provenances = read_provenances(rows, folder)
+    return make_source(str(folder), counted, specs, provenances, len(table) - len(counted))
 
 
 def find_folder(text: str, results: Path) -> Path:
@@ -133,40 +125,36 @@ def make_source(
     folder: str,
     runs: pd.DataFrame,
     specs: list[RunSpec],
-    provenance: Mapping[tuple[str, int], dict[str, Any]],
-    facility: Mapping[str, float | None],
-    no_energy: Mapping[str, str],
-    **facts: Any,
+    provenances: Mapping[tuple[str, int], dict[str, Any]],
+    excluded: int = 0,
 ) -> Source:
-    """Join rows of runs with their specs (one each) and what is recorded of them.
-
-    `no_energy`: why the energy of a configuration is not known.
-    """
+    """Join rows of runs, with their table's metadata, with their specs (one each) and what is recorded."""
+    no_energy = runs.attrs.get("no_energy") or {}
     keys = [(spec.configuration, spec.repeat) for spec in specs]
-    simulated = [bool(provenance.get(key, {}).get(SIMULATED_KEY)) for key in keys]
+    simulated = [bool(provenances.get(key, {}).get(SIMULATED_KEY)) for key in keys]
     runs = runs.assign(
         dataset_fraction=pd.Series([spec.dataset_fraction for spec in specs]),
         seed=pd.Series([spec.seed for spec in specs], dtype=object),
         simulated=pd.Series(simulated, dtype=bool),
         no_energy=pd.Series([no_energy.get(id_) for id_, _ in keys], dtype=object),
     )
-    rows = [("settings", "seeds", str(spec.seed)) for spec in specs]
-    rows += [
-        ("cluster", words, number(facility[name]))
+    facility = runs.attrs.get("definition", {}).get("facility") or {}
+    facts = [
+        (spec.configuration, "settings", *setting)
+        for spec in specs
+        for setting in _settings(spec).items()
+    ]
+    facts += [("", "settings", "seeds", str(spec.seed)) for spec in specs]
+    facts += [
+        ("", "cluster", words, number(facility[name]))
         for name, words in _FACILITY.items()
         if facility.get(name) is not None
     ]
     devices = runs["device"] + ": " + runs["device_name"].fillna("not known")
-    rows += [("machines", "devices", device) for device in devices]
-    rows += [row for record in provenance.values() for row in _recorded(record)]
-    recorded = pd.DataFrame(rows, columns=["section", "name", "value"]).drop_duplicates()
-    settings = pd.DataFrame([{"configuration": s.configuration, **_settings(s)} for s in specs])
-    settings = settings.groupby("configuration", sort=False).agg(_joined)
-    return Source(folder, runs, settings, recorded, **facts)
-
-
-def _joined(texts: pd.Series) -> str:
-    return ", ".join(dict.fromkeys(texts.dropna()))
+    facts += [("", "machines", "devices", device) for device in devices]
+    facts += [("", *fact) for record in provenances.values() for fact in _recorded(record)]
+    columns = ["configuration", "section", "name", "value"]
+    return Source(folder, runs, pd.DataFrame(facts, columns=columns).drop_duplicates(), excluded)
 
 
 def _settings(spec: RunSpec) -> dict[str, str]:
@@ -221,9 +209,8 @@ class Comparison:
 
     def only(self, side: str) -> list[str]:
         """Configurations that only `a` or only `b` has."""
-        source = self.a if side == "a" else self.b
-        matched = set(self.pairs[f"configuration_{side}"])
-        return [id_ for id_ in source.settings.index if id_ not in matched]
+        ids = (self.a if side == "a" else self.b).runs["configuration"]
+        return list(ids[~ids.isin(self.pairs[f"configuration_{side}"])].unique())
 
     def as_json(self) -> dict[str, Any]:
         """All of it as JSON-ready values."""
@@ -253,84 +240,182 @@ def compare(a: str, b: str, results: Path) -> Comparison:
 def compared(a: Source, b: Source) -> Comparison:
     """Compare two sources."""
     pairs = match(a, b)
-    rows = []
-    if len(pairs):
-        sides = []
-        for side, source in zip("ab", (a, b), strict=True):
-            training = pd.Series(pairs.index, index=pairs[f"configuration_{side}"])
-            runs = source.runs.assign(campaign=side.upper())
-            runs["training"] = runs["configuration"].map(training)
-            sides.append(runs.dropna(subset="training"))
-        both = pd.concat(sides, ignore_index=True).sort_values("training", kind="stable")
-        keys = {row["training"]: {name: row[name] for name in KEY} for row in records(sides[0])}
-        rows = [keys[row["training"]] | row for row in ratios(both, CAMPAIGN)]
-    table = frame_of([{name: row[name] for name in COMPARED.names} for row in rows], COMPARED)
-    return Comparison(a, b, pairs, differences(a, b, pairs), table)
+    runs = []
+    for side, source in (("a", a), ("b", b)):
+        training = source.runs["configuration"].map(_pair_numbers(pairs, side))
+        runs.append(source.runs.assign(campaign=side.upper(), training=training))
+    both = pd.concat(runs, ignore_index=True).dropna(subset="training")
+    both = both.sort_values("training", kind="stable")
+    first = {row["training"]: row for row in records(both[both["campaign"] == "A"])}
+    rows = [first[row["training"]] | row for row in ratios(both, CAMPAIGN)]
+    return Comparison(a, b, pairs, differences(a, b, pairs), frame_of(rows, COMPARED))
 
 
 def match(a: Source, b: Source) -> pd.DataFrame:
     """Pairs of the same training: columns configuration_a and configuration_b."""
-    trainings = pd.concat({side: _trainings(source) for side, source in (("a", a), ("b", b))})
-    pairs: list[tuple[str, str]] = []
-    for _, same in trainings.groupby(list(KEY), sort=False):
-        sides = [
-            source.settings.loc[[id_ for s, id_ in same.index if s == side]]
-            for side, source in (("a", a), ("b", b))
-        ]
-        varied = {
-            name: None
-            for side in sides
-            for name in side.columns.difference(_BY_MACHINE, sort=False)
-            if side[name].nunique(dropna=False) > 1
-        }
-        for by in (list(varied), [name for name in varied if name != "device"]):
-            agreeing = _agreeing(sides[0], sides[1], by)
-            pairs += agreeing
-            sides = [
-                side.drop(index=[pair[at] for pair in agreeing]) for at, side in enumerate(sides)
-            ]
-    return pd.DataFrame(pairs, columns=["configuration_a", "configuration_b"])
+    columns = ["configuration_a", "configuration_b"]
+    both = pd.concat({"a": _trainings(a), "b": _trainings(b)}, names=["side", "configuration"])
+    pairs = [pd.DataFrame(columns=columns)]
+    for _, same in both.groupby("training", sort=False):
+        sides = [same[same.index.get_level_values("side") == side].droplevel(0) for side in "ab"]
+        names = same.columns.difference(_BY_MACHINE, sort=False)
+        varied = [n for n in names if any(side[n].nunique(dropna=False) > 1 for side in sides)]
+        for by in (varied, [name for name in varied if name != "device"]):
+            # Those that no other of their campaign agrees with.
+            keys = ["training", *by]
+            single = [side.reset_index().drop_duplicates(keys, keep=False) for side in sides]
+            agreeing = single[0].merge(single[1], on=keys, suffixes=("_a", "_b"))[columns]
+            pairs.append(agreeing)
+            sides = [side.drop(agreeing[name]) for side, name in zip(sides, columns, strict=True)]
+    return pd.concat(pairs, ignore_index=True)
 
 
 def _trainings(source: Source) -> pd.DataFrame:
-    """KEY of each training, by configuration; empty text for what it lacks."""
+    """Settings of each configuration, and as `training` its KEY as text, in the order of KEY."""
     first = source.runs.drop_duplicates("configuration").set_index("configuration")[list(KEY)]
     ordered = first.sort_index().sort_values(list(KEY), kind="stable")
-    return ordered.astype(object).where(ordered.notna(), "")
+    keys = ordered.astype(object).where(ordered.notna(), "").itertuples(index=False, name=None)
+    of_one = source.facts[source.facts["configuration"] != ""]
+    settings = of_one.groupby(["configuration", "name"])["value"].agg(_listed).unstack()
+    return settings.reindex(ordered.index).assign(training=[str(key) for key in keys])
 
 
-def _agreeing(a: pd.DataFrame, b: pd.DataFrame, by: list[str]) -> list[tuple[str, str]]:
-    """Pairs that agree in the settings `by`, if each campaign has a single such training."""
-    sides = []
-    for side in (a, b):
-        rows = side.reindex(columns=by).fillna("").itertuples(index=False, name=None)
-        values = pd.Series(list(rows) if by else [()] * len(side), side.index, dtype=object)
-        sides.append(values[~values.duplicated(keep=False)])
-    ids = {value: id_ for id_, value in sides[1].items()}
-    return [(str(id_), str(ids[value])) for id_, value in sides[0].items() if value in ids]
+def _pair_numbers(pairs: pd.DataFrame, side: str) -> dict[str, int]:
+    return dict(zip(pairs[f"configuration_{side}"], pairs.index, strict=True))
 
 
 def differences(a: Source, b: Source, pairs: pd.DataFrame) -> pd.DataFrame:
     """All that differs: columns section, name, a, b and how many pairs differ so; null: not recorded."""
     columns = ["section", "name", "a", "b"]
-    settings, recorded = {}, {}
+    values = {}
     for side, source in (("a", a), ("b", b)):
-        matched = source.settings.loc[pairs[f"configuration_{side}"]].reset_index(drop=True)
-        settings[side] = matched.rename_axis(columns="name").stack()
-        recorded[side] = source.recorded.groupby(["section", "name"])["value"].agg(_listed)
-    by_pair = pd.concat(settings, axis=1).sort_index().reset_index("name")
-    unlike = _unlike(by_pair.assign(section="settings")).groupby(columns, sort=False, dropna=False)
-    tables = [unlike.size().reset_index(name="pairs")]
-    tables.append(_unlike(pd.concat(recorded, axis=1).reset_index()))
-    return pd.concat(tables, ignore_index=True).reindex(columns=[*columns, "pairs"])
-
-
-def _unlike(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows[rows["a"].fillna("") != rows["b"].fillna("")]
+        # What is recorded of all runs is no pair's.
+        number_of = _pair_numbers(pairs, side) | {"": -1}
+        facts = source.facts.assign(pair=source.facts["configuration"].map(number_of))
+        values[side] = facts.groupby(["pair", "section", "name"])["value"].agg(_listed)
+    both = pd.concat(values, axis=1).reset_index()
+    unlike = both[both["a"].fillna("") != both["b"].fillna("")].assign(
+        section=lambda rows: pd.Categorical(rows["section"], _SECTIONS, ordered=True),
+        is_pair=lambda rows: rows["pair"] >= 0,
+    )
+    groups = unlike.groupby(columns, sort=False, dropna=False, observed=True)
+    counts = groups["is_pair"].sum().reset_index(name="pairs").sort_values(["section", "name"])
+    pairs_or_null = counts["pairs"].astype("Int64").mask(counts["pairs"] == 0)
+    return counts.astype({"section": "str"}).assign(pairs=pairs_or_null).reset_index(drop=True)
 
 
 def _listed(values: pd.Series) -> str:
     """Distinct values in order, with commas; of many the first and how many more."""
-    texts = sorted(map(str, values.unique()))
-    more = f" and {len(texts) - _MOST_VALUES} more" if len(texts) > _MOST_VALUES else ""
-    return ", ".join(texts[:_MOST_VALUES]) + more
+    return listed(sorted(map(str, values.unique())), _MOST_VALUES)
+
+
+# --- text for a terminal --------------------------------------------------------------------------
+
+
+Row = Mapping[str, Any]
+_WIDTH = 100
+_MOST_ALONE = 20
+_LONGEST_VALUE = 48
+NOTE = (
+    "B/A is the ratio of geometric means over repeats, with the 95 % interval of Welch's t on logarithms; "
+    "means are arithmetic, as in the tables. Lower does not mean better."
+)
+
+
+def comparison_text(comparison: Comparison) -> str:
+    """Text of the comparison for a terminal."""
+    lines = [_source_line("A", comparison.a.summary()), _source_line("B", comparison.b.summary())]
+    if comparison.same_runs:
+        lines.append(
+            f"The same measurements in both, whose ratios say nothing: {comparison.same_runs}."
+        )
+    blocks = ["\n".join(lines)]
+    for section, rows in comparison.differences.groupby("section", sort=False):
+        table = [("", "A", "B", "")]
+        for row in records(rows):
+            a, b = (
+                textwrap.shorten(row[s] or MISSING, _LONGEST_VALUE, placeholder=" …") for s in "ab"
+            )
+            pairs = "" if row["pairs"] is None else f"pairs: {row['pairs']:.0f}"
+            table.append((row["name"], a, b, pairs))
+        blocks.append("\n".join([f"What differs in {section}", *_align(table)]))
+    if comparison.differences.empty:
+        blocks.append("Nothing differs in settings, seeds, software, machines and cluster.")
+    blocks.append(f"Configurations in both: {len(comparison.pairs)}")
+    quantities = comparison.table.groupby("quantity", sort=False)
+    blocks += [_quantity_block(str(name), records(rows), comparison) for name, rows in quantities]
+    for side in "ab":
+        if only := comparison.only(side):
+            ids = listed(only, _MOST_ALONE).replace(", ", "\n  ")
+            blocks.append(f"Configurations only in {side.upper()}: {len(only)}\n  {ids}")
+    return "\n\n".join([*blocks, textwrap.fill(NOTE, _WIDTH)])
+
+
+def _source_line(side: str, facts: Row) -> str:
+    counts = {name: facts[name] for name in ("runs", "configurations", "excluded") if facts[name]}
+    origins = [f"{name} ({n})" for name, n in facts["energy_origins"].items()]
+    return (
+        f"{side}: {facts['campaign']} ({facts['folder']}) on {listed(facts['devices'])}: "
+        f"{', '.join(f'{name} {n}' for name, n in counts.items())}; protocol "
+        f"{listed(facts['protocols'])}; energy {listed(origins)}, of "
+        f"{listed(facts['energy_scopes']) or MISSING}"
+    )
+
+
+def _align(table: Sequence[tuple[str, ...]]) -> list[str]:
+    """Indented lines of rows of equal length, without spaces at their ends."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return [
+        ("  " + "  ".join(f"{c:<{w}}" for c, w in zip(row, widths, strict=True))).rstrip()
+        for row in table
+    ]
+
+
+def _quantity_block(name: str, rows: Sequence[Row], comparison: Comparison) -> str:
+    """Table of a quantity, under its name, the count of each verdict and where its values are from."""
+    is_metric = name == "metric_last"
+    metrics = {*comparison.a.runs["metric_name"], *comparison.b.runs["metric_name"]}
+    words = label(name, comparison.a.runs.attrs.get("gpu_word") or "GPUs")
+    if is_metric and len(metrics) == 1:
+        words = metric_label(None, metrics.pop())
+    verdicts = pd.Series([row["verdict"] for row in rows]).value_counts(sort=False)
+    counts = [f"{str(verdict).replace('_', ' ')}: {n}" for verdict, n in verdicts.items()]
+    table: list[tuple[str, ...]] = [("", "A", "B", "B/A", "")]
+    for row in rows:
+        means = (with_unit(row[f"mean_{side}"], "" if is_metric else unit(name)) for side in "ab")
+        ids = dict.fromkeys((row["configuration_a"], row["configuration_b"]))
+        table.append((" | ".join(ids), *means, _ratio_text(row), verdict_text(row)))
+    return "\n".join([f"{words}: {', '.join(counts)}", *_origin_lines(rows), *_align(table)])
+
+
+def _origin_lines(rows: Sequence[Row]) -> list[str]:
+    """Where the values of a quantity are from, and of what its energies are; none without a ratio."""
+    known = [row for row in rows if row["ratio"] is not None]
+    pairs = dict.fromkeys((row["origin_a"], row["origin_b"]) for row in known)
+    origins = "; ".join(f"both {a}" if a == b else f"A {a}, B {b}" for a, b in pairs)
+    scopes = ", ".join(sorted({row["scope_a"] for row in known if row["scope_a"]}))
+    energy = f" Energy of {scopes}." if scopes else ""
+    return [f"  {origins[:1].upper()}{origins[1:]}.{energy}"] if origins else []
+
+
+def _ratio_text(row: Row) -> str:
+    """The ratio B/A with its interval: with four decimals near 1, where the side matters."""
+    ratios = [row[name] for name in ("ratio", "ratio_low", "ratio_high") if row[name] is not None]
+    texts = [f"{r:.4f}" if 0.9 < r < 1.1 else number(r, 3) for r in ratios]
+    return texts[0] + f" ({' to '.join(texts[1:])})" * (len(texts) > 1) if texts else MISSING
+
+
+def verdict_text(row: Row) -> str:
+    """The verdict in a few words, such as "A is lower by 20 % (15 to 24 %)"."""
+    verdict = row["verdict"]
+    same = "; the same within 5 %" if row["equivalent"] else ""
+    if verdict == NOT_APART:
+        return f"cannot be told apart{same}"
+    if verdict not in (LOWER, HIGHER):
+        return f"{'no interval' if verdict == NO_INTERVAL else 'not compared'}: {row['reason']}"
+    ratios = [row[name] for name in ("ratio", "ratio_low", "ratio_high")]
+    # By how much the lower one is lower, relative to the higher one.
+    share, *ends = (100 * (1 - (1 / ratio if verdict == HIGHER else ratio)) for ratio in ratios)
+    low, high = (number(end, 3) for end in sorted(ends))
+    side = "A" if verdict == HIGHER else "B"
+    return f"{side} is lower by {number(share, 3)} % ({low} to {high} %){same}"

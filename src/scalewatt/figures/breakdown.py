@@ -16,6 +16,7 @@ from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, style
 from scalewatt.figures.axes import ROUND, quantity
 from scalewatt.results.text.captions import caption
+from scalewatt.results.text.number_format import number
 
 KINDS = dict(zip(("gpu", "cpu", "ram", "node"), (*style.COLOURS[:3], "#7fa8d8"), strict=True))
 """Colour of each device kind, in the order of the bars."""
@@ -31,8 +32,9 @@ STAGES = {
 """Stages in the order of the bars, each with the label of its shade: more shades would look alike."""
 SLOT_MM = (2.3, 3.5)
 """Least and greatest height of one line: a series' heading, or one bar."""
-PALEST = 0.82
-"""How much white is in the last shade; the first has none."""
+_LABELS = list(dict.fromkeys(STAGES.values()))
+SHADES = dict(zip(_LABELS, np.linspace(0, 0.82, len(_LABELS)).tolist(), strict=True))
+"""Share of white in the shade of each label."""
 BAR, IDLE_BAR = 0.78, 0.26
 """Heights of a bar, and of the idle baseline in it, in slots."""
 LONGEST = 1.4
@@ -100,7 +102,7 @@ def bars_of(parts: pd.DataFrame, error_bars: str) -> pd.DataFrame:
         y=-(np.arange(len(bars)) + np.sort(order) + 1.0),  # with a line for each heading
         text=[
             f"n = {row.gpus}, LBS {row.local_batch_size}" + f", {row.energy_origin}" * several
-            for row in data.each(bars)
+            for row in bars.itertuples()
         ],
         total_kwh=total,
         discarded_kwh=sums["discarded_energy_kwh"],
@@ -126,17 +128,9 @@ def pieces(parts: pd.DataFrame, bars: pd.DataFrame) -> pd.DataFrame:
         ["device_kind", "stage"], key=lambda names: names.map(order.index), kind="stable"
     )
     start = drawn.groupby("configuration")["energy_kwh"].cumsum() - drawn["energy_kwh"]
-    whites = _shades(drawn)
     kinds = zip(drawn["device_kind"], drawn["stage"], strict=True)
-    colours = [style.paler(KINDS[kind], whites[STAGES[stage]]) for kind, stage in kinds]
+    colours = [style.paler(KINDS[kind], SHADES[STAGES[stage]]) for kind, stage in kinds]
     return drawn.assign(start=start, first=~drawn.duplicated(by_kind), colour=colours)
-
-
-def _shades(drawn: pd.DataFrame) -> dict[str, float]:
-    """Share of white in the shade of each label of the stages that are drawn, from none to PALEST."""
-    labels = set(drawn["stage"].map(STAGES))
-    ordered = [label for label in dict.fromkeys(STAGES.values()) if label in labels]
-    return dict(zip(ordered, np.linspace(0, PALEST, len(ordered)).tolist(), strict=True))
 
 
 # --- drawing --------------------------------------------------------------------------------------
@@ -154,9 +148,9 @@ def _draw_energies(axes: Axes, bars: pd.DataFrame, drawn: pd.DataFrame) -> None:
     look: Any = {"fmt": "none", "ecolor": "black", "elinewidth": 0.8, "capsize": 1.6, "zorder": 3}
     spreads = axes.errorbar(barred["total_kwh"], bars["y"][barred.index], xerr=around, **look)
     spreads.lines[2][0].set_gid("spreads")
-    for bar in data.each(ends.assign(y=bars["y"])[bars["total_kwh"] > 0]):
-        right = min(np.nanmax([bar.total_kwh, bar.bar_high]), reach)
-        layout.write_beside(axes, right, bar.y, style.three_digits(bar.total_kwh))
+    ends = ends.assign(right=ends.max(axis=1).clip(upper=reach), y=bars["y"])
+    for total, right, y in ends.loc[bars["total_kwh"] > 0, ["total_kwh", "right", "y"]].to_numpy():
+        layout.write_beside(axes, right, y, number(total, 3))
     _value_axis(axes, shown.label, TEXT_ROOM * reach)
 
 
@@ -184,9 +178,9 @@ def _draw_bars(axes: Axes, bars: pd.DataFrame, drawn: pd.DataFrame, units: pd.Se
         if bar["discarded_kwh"] > 0:
             lost = [(0.0, bar["discarded_kwh"] * unit)]
             axes.broken_barh(lost, (y - BAR / 2, 0.16), facecolor="black", linewidth=0)
-    for bar in data.each(bars[~(bars["total_kwh"] > 0)]):
-        text = "0" if bar.total_kwh == 0 else "energy not known"
-        layout.write_beside(axes, 0.0, bar.y, text, color=style.GREY)
+    for total, y in bars.loc[~(bars["total_kwh"] > 0), ["total_kwh", "y"]].to_numpy():
+        text = "0" if total == 0 else "energy not known"
+        layout.write_beside(axes, 0.0, y, text, color=style.GREY)
 
 
 def _label_bars(axes: Axes, bars: pd.DataFrame, labels: dict[str, str]) -> None:
@@ -206,7 +200,10 @@ def _handles(drawn: pd.DataFrame) -> list[Artist]:
     """Legend entries of device kinds, stages, idle and discarded energy, as far as they are drawn."""
     kinds = set(drawn["device_kind"])
     colours = {KIND_WORDS[kind]: colour for kind, colour in KINDS.items() if kind in kinds}
-    colours |= {stage: style.paler("#404040", white) for stage, white in _shades(drawn).items()}
+    stages = set(drawn["stage"].map(STAGES))
+    colours |= {
+        label: style.paler("#404040", white) for label, white in SHADES.items() if label in stages
+    }
     handles: list[Artist] = [
         Patch(facecolor=colour, edgecolor=style.GREY, linewidth=0.3, label=label)
         for label, colour in colours.items()
@@ -219,14 +216,10 @@ def _handles(drawn: pd.DataFrame) -> list[Artist]:
 
 
 def _facts(parts: pd.DataFrame, error_bars: str) -> dict[str, Any]:
-    known = plotted(parts)
-    idle = known["idle_energy_kwh"].notna()
-    used = set(known.loc[known["energy_kwh"] > 0, "stage"])
-    short = {stage for text in parts["short_stages"].dropna() for stage in text.split(", ")}
+    idle = plotted(parts)["idle_energy_kwh"].notna()
     return {
-        "error_bars": error_bars if len(known) else "",
+        "error_bars": error_bars if len(idle) else "",
         "idle": "none" if not idle.any() else "all" if idle.all() else "some",
         "has_discarded": bool((parts["discarded_energy_kwh"] > 0).any()),
-        "others": [stage for stage, label in STAGES.items() if label == OTHER and stage in used],
-        "short_stages": sorted(short, key=[*STAGES].index),
+        "has_short": bool(parts["short_stages"].notna().any()),
     }

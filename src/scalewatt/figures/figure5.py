@@ -95,10 +95,10 @@ def _drawn(samples: pd.DataFrame) -> pd.DataFrame:
 
 def _facts(samples: pd.DataFrame, panels: dict[str, str]) -> dict[str, Any]:
     sensors = {}
-    for row in data.each(_drawn(samples)):
-        if row.energy_origin in (MEASURED, SIMULATED):
-            known = row.device_name if row.device_kind == "gpu" else None
-            sensors[known or f"the {KIND_WORDS[row.device_kind]}"] = SAMPLES[row.quantity]
+    for row in _drawn(samples).to_dict("records"):
+        if row["energy_origin"] in (MEASURED, SIMULATED):
+            known = row["device_name"] if row["device_kind"] == "gpu" else None
+            sensors[known or f"the {KIND_WORDS[row['device_kind']]}"] = SAMPLES[row["quantity"]]
     return {
         "panels": panels,
         "sensors": sensors,

@@ -5,7 +5,6 @@ Figures draw from `drawable(frame)`: there, a missing number is NaN and a missin
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
@@ -28,11 +27,6 @@ def width_mm(frame: pd.DataFrame) -> float:
     return float(option(frame, "width_mm", 180.0))
 
 
-def stored(frame: pd.DataFrame) -> dict[str, Any]:
-    """Metadata of the table."""
-    return {str(key): value for key, value in frame.attrs.items()}
-
-
 def drawable(frame: pd.DataFrame) -> pd.DataFrame:
     """Convert a table to numpy columns: a null number is NaN, a null text or truth value None."""
     columns: dict[str, Any] = {}
@@ -47,17 +41,6 @@ def drawable(frame: pd.DataFrame) -> pd.DataFrame:
     whole = pd.DataFrame(columns, index=frame.index)
     whole.attrs = frame.attrs
     return whole
-
-
-def groups(frame: pd.DataFrame, column: str) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Iterate over the values of a text column in table order, each with its rows."""
-    for value, rows in frame.groupby(column, sort=False):
-        yield str(value), rows
-
-
-def each(frame: pd.DataFrame) -> Iterator[Any]:
-    """Iterate over the rows as named tuples."""
-    return iter(frame.itertuples())
 
 
 # --- points ---------------------------------------------------------------------------------------
@@ -89,11 +72,11 @@ def series_origins(points: pd.DataFrame) -> dict[str, str | None]:
     `published` where all its points are, None if none is known.
     """
     origins: dict[str, str | None] = {}
-    for series, rows in groups(points, "series"):
+    for series, rows in points.groupby("series", sort=False):
         known = rows["energy_origin"].dropna()
         measured = known[known != PUBLISHED]
         all_published = len(known) == len(rows) and measured.empty
-        origins[series] = PUBLISHED if all_published else next(iter(measured), None)
+        origins[str(series)] = PUBLISHED if all_published else next(iter(measured), None)
     return origins
 
 

@@ -57,8 +57,10 @@ def draw(frame: pd.DataFrame) -> style.Drawing:
             panels, grid = grid[: block["panel"].nunique()], grid[block["panel"].nunique() :]
             if figure.blocks:
                 layout.set_block_title(panels[0], block, "phase" in figure.blocks)
-            for axes, (letter, rows) in zip(panels, data.groups(block, "panel"), strict=True):
-                style.panel_letter(axes, letter)
+            for axes, (letter, rows) in zip(
+                panels, block.groupby("panel", sort=False), strict=True
+            ):
+                style.panel_letter(axes, str(letter))
                 if rows["y_name"].iloc[0] == "line":
                     _draw_bars(axes, rows)
                 else:
@@ -218,7 +220,6 @@ def _caption(frame: pd.DataFrame, points: pd.DataFrame) -> list[str]:
     valued = points[points["valued"]]
     is_shown = points["panel"].isin(valued["panel"])
     empty = points[~is_shown].drop_duplicates("panel")
-    lacking = points[is_shown & ~points["valued"] & points["n_repeats"].notna()]
     return caption(
         points,
         name,
@@ -226,10 +227,7 @@ def _caption(frame: pd.DataFrame, points: pd.DataFrame) -> list[str]:
         error_bars=data.option(frame, "error_bars", figure.bars) if len(valued) else "",
         larger_is_better=larger_is_better(valued[valued["y_name"] == "metric_last"]),
         empty_panels=[
-            f"{row.panel} ({quantity(row.y_name, word, label='metric').label})"
-            for row in data.each(empty)
+            f"{panel} ({quantity(name, word, label='metric').label})"
+            for panel, name in empty[["panel", "y_name"]].to_numpy()
         ],
-        without_value={
-            panel: list(rows["configuration"]) for panel, rows in data.groups(lacking, "panel")
-        },
     )

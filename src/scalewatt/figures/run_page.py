@@ -1,9 +1,16 @@
-"""One page for each run: the power of every device against time, with its stages shaded."""
+"""One page for each run: the power of every device against time, with its stages shaded.
+
+Times are those of a page: seconds since the run's start, with the waiting between segments left out. However
+long a run was and however many nodes it had, a page has at most BINS bins along the time, and holds the
+extremes of each.
+"""
 
 from __future__ import annotations
 
+import math
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +20,24 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
+from scalewatt.energies.node import UNUSED_GPU
+from scalewatt.energies.traces import TRACES_SCHEMA, read_devices, read_samples
 from scalewatt.figures import style
 from scalewatt.figures.axes import ROUND, power_axis, time_axis
 from scalewatt.figures.save_figure import save
-from scalewatt.recordings.terms import NODE, SIMULATED
-from scalewatt.results.figures.footnotes import ASSUMED
-from scalewatt.results.figures.run_page_table import KINDS, MOST_NODES, RunPage
+from scalewatt.recordings.stages import EVENTS_SCHEMA
+from scalewatt.recordings.terms import ALL_KINDS, NODE
+from scalewatt.results.tables.frames import opened_parquet, read_checked, records
+from scalewatt.results.tables.run_row import RunFiles, read_runs
 from scalewatt.results.text.captions import ORIGIN_WORDS, interval_words
-from scalewatt.results.text.flag_labels import FLAG_WORDS, counts_processes, read_flags
+from scalewatt.results.text.flag_labels import counts_processes
 from scalewatt.results.text.number_format import percent, with_unit
 
+BINS = 800
+MOST_NODES = 3
+"""Of more nodes a page shows the devices of a kind together."""
+KINDS = (*ALL_KINDS, UNUSED_GPU)
+DEVICE = ["node", "device_kind", "device_index"]
 PANEL_WORDS = dict(zip(KINDS, ("GPU", "CPU", "Memory", "Whole node", "GPUs not held"), strict=True))
 STAGES: dict[str, tuple[str, str]] = {
     "startup": ("#b0b0b0", ""),
@@ -36,14 +51,133 @@ STAGES: dict[str, tuple[str, str]] = {
 """Colour and hatch of each stage in the strip; panels are shaded in a paler tint."""
 TINT, BAND_ALPHA = 0.82, 0.3
 TITLE_SIZE, SMALL_SIZE = 7.5, 6.0
-ENERGY_INTERVAL = ("energy_origin", "energy_low_kwh", "energy_high_kwh")
+_INTERVAL = ("energy_origin", "energy_low_kwh", "energy_high_kwh")
 
 
-def save_pages(pages: Iterable[RunPage], results: Path) -> None:
-    """Write figures/runs/<configuration>/<repeat>.svg below `results` for each page."""
-    for page in pages:
-        folder = results / "figures" / "runs" / page.row["configuration"]
+@dataclass(frozen=True, eq=False)
+class RunPage:
+    """One run."""
+
+    row: dict[str, Any]
+    """Its row of the runs table."""
+    devices: pd.DataFrame
+    """Columns DEVICE: its sensors."""
+    segments: pd.DataFrame
+    """By number: `start_s` and `end_s`, `waited_s` since the end of the one before, `clock_s`, the Unix time
+    of its start."""
+    spans: pd.DataFrame
+    """Columns stage, start_s, end_s."""
+    bands: pd.DataFrame
+    """Columns DEVICE, and as of `power_by_bin`; node is "" and device_index -1 of all devices."""
+    bin_s: float
+    """Length of the bins that samples were put together in."""
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes with a sensor."""
+        return int(self.devices["node"].nunique())
+
+    @property
+    def length_s(self) -> float:
+        """Length of the run without waiting."""
+        return float(self.segments["end_s"].max()) if len(self.segments) else 0.0
+
+
+def save_pages(
+    results: Path, configuration: str, repeats: Iterable[int], excluded: Mapping[str, str]
+) -> None:
+    """Write figures/runs/<configuration>/<repeat>.svg below `results` for each repeat.
+
+    `excluded`: why repeats (as text) are left out elsewhere.
+    """
+    for page in read_pages(results, configuration, repeats, excluded):
+        folder = results / "figures" / "runs" / configuration
         save(draw(page), folder / str(page.row["repeat"]), ["svg"])
+
+
+# --- what a page shows ----------------------------------------------------------------------------
+
+
+def read_pages(
+    results: Path, configuration: str, repeats: Iterable[int], excluded: Mapping[str, str]
+) -> Iterator[RunPage]:
+    """Read the pages of a configuration's runs."""
+    runs = [(configuration, repeat) for repeat in repeats]
+    why = {(configuration, int(repeat)): reason for repeat, reason in excluded.items()}
+    for row in records(read_runs(results, runs, results.name, excluded=why)):
+        yield _read_page(RunFiles(results, configuration, row["repeat"]), row)
+
+
+def _read_page(files: RunFiles, row: dict[str, Any]) -> RunPage:
+    events = read_checked(files.folder / "events.parquet", EVENTS_SCHEMA).to_pandas()
+    with opened_parquet(files.traces, TRACES_SCHEMA.names) as file:
+        times = file.read(columns=["segment", "time", "node", "block"]).to_pandas()
+        devices = read_devices(file)[DEVICE].drop_duplicates()
+    times["time_s"] = times["time"].astype("int64") / 1e6
+    segments = _place_segments(times, events)
+    steps = times.groupby(["segment", "node", "block"], observed=True)["time_s"].diff()
+    length_s = float(segments["end_s"].max()) if len(segments) else 0.0
+    # Twice the period: a bin without a sample is a gap.
+    bin_s = max(length_s / BINS, 2 * steps.median() if steps.notna().any() else 0.0) or 1.0
+    shifts = segments["start_s"] - segments["clock_s"]
+    samples = _samples(files.traces, shifts, devices["node"].nunique() > MOST_NODES)
+    bands = power_by_bin(samples, DEVICE, bin_s, max(1, math.ceil(length_s / bin_s)))
+    shift = events["segment"].map(shifts)
+    spans = events[["stage"]].assign(
+        start_s=events["start_s"] + shift, end_s=events["end_s"] + shift
+    )
+    return RunPage(row, devices, segments, spans, bands, bin_s)
+
+
+def _place_segments(times: pd.DataFrame, events: pd.DataFrame) -> pd.DataFrame:
+    """Put segments one after another, each as long as its recording and its stages together."""
+    stages = events.rename(columns={"start_s": "first", "end_s": "last"})
+    recorded = times.assign(first=times["time_s"], last=times["time_s"])
+    both = pd.concat([rows[["segment", "first", "last"]] for rows in (recorded, stages)])
+    clock = both.groupby("segment").agg(first=("first", "min"), last=("last", "max"))
+    length = clock["last"] - clock["first"]
+    end = length.cumsum()
+    waited = (clock["first"] - clock["last"].shift()).clip(lower=0.0).fillna(0.0)
+    return pd.DataFrame(
+        {"start_s": end - length, "end_s": end, "waited_s": waited, "clock_s": clock["first"]}
+    )
+
+
+def _samples(path: Path, shifts: pd.Series, together: bool) -> Iterator[pd.DataFrame]:
+    """Yield the samples of each device, `time_s` on the page; `together`: as of one device of a kind."""
+    with opened_parquet(path, TRACES_SCHEMA.names) as file:
+        for samples in read_samples(file):
+            time_s = samples["time"].astype("int64") / 1e6 + samples["segment"].map(shifts)
+            samples = samples.assign(time_s=time_s)
+            yield samples.assign(node="", device_index=-1) if together else samples
+
+
+def power_by_bin(
+    batches: Iterable[pd.DataFrame], keys: list[str], bin_s: float, count: int
+) -> pd.DataFrame:
+    """Least, mean and greatest power of each value of `keys` in `count` equal bins of the time.
+
+    Columns are the keys, the middle `time_s` of the bin, and low_w, mean_w, high_w, NaN where nothing is
+    known. Samples have their time on the page in column `time_s`.
+    """
+    parts = [pd.DataFrame(columns=[*keys, "bin", "min", "max", "sum", "count"])]
+    for samples in batches:
+        number = (samples["time_s"] / bin_s).astype(int).clip(0, count - 1).rename("bin")
+        power = samples["power_w"].astype(float).groupby([*(samples[key] for key in keys), number])
+        parts.append(power.agg(["min", "max", "sum", "count"]).reset_index())
+    ways = {"min": "min", "max": "max", "sum": "sum", "count": "sum"}
+    sums = pd.concat(parts[1:] or parts).groupby([*keys, "bin"]).agg(ways).reset_index()
+    bins = sums[keys].drop_duplicates().merge(pd.DataFrame({"bin": range(count)}), how="cross")
+    sums = bins.merge(sums, how="left", on=[*keys, "bin"])
+    return sums[keys].assign(
+        time_s=(sums["bin"] + 0.5) * bin_s,
+        low_w=sums["min"],
+        mean_w=sums["sum"] / sums["count"].where(sums["count"] > 0),
+        high_w=sums["max"],
+    )
+
+
+# --- drawing --------------------------------------------------------------------------------------
 
 
 def draw(page: RunPage) -> style.Drawing:
@@ -53,10 +187,9 @@ def draw(page: RunPage) -> style.Drawing:
     panels = [rows for _, rows in bands.groupby(["node", "order"])]
     count = max(len(panels), 1)
     heights = [4.0, *[max(17.0, min(38.0, 190.0 / count))] * count]
-    sentences, title = note_sentences(page), title_lines(page)
+    title = title_lines(page)
     with style.applied():
-        n_lines = len(style.note_lines(sentences, style.PAGE.width_mm))
-        words_mm = style.lines_mm(n_lines, style.NOTE_SIZE)
+        words_mm = style.lines_mm(style.NOTE_LINES, style.NOTE_SIZE)
         words_mm += style.lines_mm(len(title), 1.5 * TITLE_SIZE)
         figure = style.new_figure(style.PAGE.width_mm, sum(heights) + words_mm + 30)
         grid = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
@@ -70,11 +203,8 @@ def draw(page: RunPage) -> style.Drawing:
         time_axis(grid[-1], page.length_s, "the run began", 10)
         corner: Any = {"loc": "lower right", "bbox_to_anchor": (1, 1.1), "borderaxespad": 0}
         grid[0].legend(handles=_handles(page), ncols=6, handlelength=1.6, **corner)
-        style.notes(figure, sentences, whole=True)
+        style.notes(figure, [note_sentence(page)])
     return figure
-
-
-# --- words ----------------------------------------------------------------------------------------
 
 
 def title_lines(page: RunPage) -> list[str]:
@@ -84,7 +214,7 @@ def title_lines(page: RunPage) -> list[str]:
     energy = "Energy not known"
     if row["energy_kwh"] is not None:
         words = ORIGIN_WORDS[row["energy_origin"]], f"scope {row['energy_scope']}"
-        interval = interval_words(*(row[name] for name in ENERGY_INTERVAL))
+        interval = interval_words(*(row[name] for name in _INTERVAL))
         energy = f"Energy {with_unit(row['energy_kwh'], 'kWh')} " + ", ".join(
             filter(None, [*words, interval, f"coverage {percent(row['coverage'])}"])
         )
@@ -99,29 +229,20 @@ def title_lines(page: RunPage) -> list[str]:
     return [line for text in sentences for line in textwrap.wrap(text, 118, break_on_hyphens=False)]
 
 
-def note_sentences(page: RunPage) -> list[str]:
-    """Sentences on what is shown, waiting between segments, discarded energy, and quality flags."""
-    shown = "the devices" if page.nodes > MOST_NODES else "a device's samples"
-    sentences = [
-        f"Band: least to greatest power; line: mean of {shown}. Gaps shorter than "
-        f"{with_unit(page.bin_s / 3600, 'h', 3)} are not seen."
-    ]
-    if len(page.segments) > 1:
-        waited = with_unit(page.segments["waited_s"].sum() / 3600, "h", 3)
-        sentences.append(f"Segments: {len(page.segments)}; {waited} between them are left out.")
-    if lost := page.row["discarded_energy_kwh"]:
-        sentences.append(f"Lost work, which was repeated, used {with_unit(lost, 'kWh')} of it.")
-    if page.row["energy_origin"] == SIMULATED:
-        sentences.append(ASSUMED)
-    codes = dict.fromkeys(flag["code"] for flag in read_flags(page.row["flags"]))
-    if codes:
-        sentences.append(
-            f"Flags (details in the report): {'; '.join(FLAG_WORDS[code] for code in codes)}."
-        )
-    return sentences
-
-
-# --- drawing --------------------------------------------------------------------------------------
+def note_sentence(page: RunPage) -> str:
+    """Say what bands and lines are, and what is not seen; flags and lost work are in the report."""
+    devices = "the devices" if page.nodes > MOST_NODES else "a device's samples"
+    gap, waited = (
+        with_unit(seconds / 3600, "h", 3)
+        for seconds in (page.bin_s, page.segments["waited_s"].sum())
+    )
+    left_out = (
+        f" Waiting between segments ({waited}) is left out." if len(page.segments) > 1 else ""
+    )
+    return (
+        f"Band: least to greatest power; line: mean of {devices}. Gaps shorter than {gap} are not seen."
+        f"{left_out}"
+    )
 
 
 def _draw_strip(axes: Axes, page: RunPage) -> None:

@@ -199,24 +199,18 @@ def say_instead(axes: Axes, sentence: str) -> None:
     axes.text(0.5, 0.5, text, transform=axes.transAxes, fontsize=size, **look)
 
 
-def notes(figure: Drawing, sentences: Sequence[str], whole: bool = False) -> None:
-    """Keep the sentences of the caption, and print the first of them below the panels, or the `whole`."""
+def notes(figure: Drawing, sentences: Sequence[str]) -> None:
+    """Keep the sentences of the caption, and print the first of them below the panels.
+
+    Ids of configurations stay whole.
+    """
     figure.sentences = tuple(sentences)
-    printed = note_lines(sentences if whole else sentences[:1], preset_at(figure).width_mm)
-    if not whole and len(printed) > NOTE_LINES:
+    characters = int(preset_at(figure).width_mm / (0.2006 * NOTE_SIZE))
+    printed = textwrap.wrap("".join(sentences[:1]), characters, break_on_hyphens=False)
+    if len(printed) > NOTE_LINES:
         printed = printed[:NOTE_LINES]
         printed[-1] = f"{printed[-1].rpartition(' ')[0]} …"
     figure.supxlabel("\n".join(printed), x=0.012, ha="left", fontsize=NOTE_SIZE, color="#333333")
-
-
-def note_lines(sentences: Sequence[str], width_mm: float) -> list[str]:
-    """Sentences in lines that are as wide as the figure; ids of configurations stay whole."""
-    characters = int(width_mm / (0.2006 * NOTE_SIZE))
-    return [
-        line
-        for sentence in sentences
-        for line in textwrap.wrap(sentence, characters, break_on_hyphens=False)
-    ]
 
 
 def lines_mm(count: float, size: float) -> float:
@@ -235,11 +229,3 @@ def plain_number(value: float) -> str:
         return f"{float(f'{value:.6g}'):.10f}".rstrip("0").rstrip(".")
     unit, letter = next(pair for pair in _LETTERS if abs(value) >= 0.9995 * pair[0])
     return f"{value / unit:.3g}{letter}"
-
-
-def three_digits(value: float) -> str:
-    """Number with three digits: 0.0398, 2.50, 13.0, 1235, 80.1k."""
-    rounded = float(f"{value:.3g}")
-    if abs(rounded) >= 100:
-        return plain_number(round(value))
-    return f"{rounded:#.3g}" if abs(rounded) >= 1e-4 or not rounded else f"{rounded:.3g}"

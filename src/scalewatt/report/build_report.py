@@ -11,7 +11,6 @@ from scalewatt import __version__
 from scalewatt.claims.check_claims import by_verdict, stands_text
 from scalewatt.claims.reference_tables import MEANINGS, TESTED
 from scalewatt.common.files import write_text
-from scalewatt.figures import figure_data as data
 from scalewatt.provenance.versions import source_commit
 from scalewatt.recordings.terms import SIMULATED
 from scalewatt.report.figure_section import figure_entry
@@ -19,9 +18,8 @@ from scalewatt.report.html_tables import Part, grid, render
 from scalewatt.report.results import Definition, Results
 from scalewatt.report.topics import parts, topics_file
 from scalewatt.results.columns import label
-from scalewatt.results.figures.footnotes import ASSUMED
-from scalewatt.results.tables.estimates import ORIGINS
-from scalewatt.results.text.captions import caption, interval_words
+from scalewatt.results.tables.derived_quantities import ORIGINS
+from scalewatt.results.text.captions import ASSUMED, caption, interval_words
 from scalewatt.results.text.number_format import MISSING, with_unit
 
 Fact = tuple[str, str, str]
@@ -60,7 +58,7 @@ def _contents(results: Results) -> dict[str, Any]:
         "figures": [figure_entry(name, title, results) for name, title in figures.items()],
         "tables": parts("tables", results),
         "claims": [] if claims is None else claim_parts(claims),
-        "claim_notes": [] if claims is None else data.stored(claims).get("notes") or [],
+        "claim_notes": [] if claims is None else claims.attrs.get("notes") or [],
         # Without runs there is nothing but what is missing.
         "quality": quality if has_runs else quality[:1],
         "provenance": parts("provenance", results),
@@ -88,7 +86,7 @@ def facts(results: Results) -> list[Fact]:
         tiles.append(("Runs excluded", str(len(excluded)), f"{energy}, not in the sums"))
     # Energies of unequal origin or scope, and hours of unequal devices, are never added up.
     tiles += _energies(counting)
-    for device, rows in data.groups(counting, "device"):
+    for device, rows in counting.groupby("device", sort=False):
         suffix = f", {device}" if counting["device"].nunique() > 1 else ""
         text = label("gpu_hours", results.gpu_word) + suffix
         tiles.append(_sum(rows, "gpu_hours", text, "h"))

@@ -9,7 +9,6 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
-from scalewatt.figures import figure_data as data
 from scalewatt.provenance.description import node_kind, recorder_of, software_of
 from scalewatt.report.results import Results
 from scalewatt.results.figures.superseded import Replaced
@@ -117,7 +116,7 @@ def idle_rows(results: Results) -> pd.DataFrame:
 
 def no_idle_rows(results: Results) -> pd.DataFrame:
     """Devices whose runs have no idle energy although there are probes, with the reason."""
-    reasons = data.stored(results.runs).get("no_idle") or {}
+    reasons = results.runs.attrs.get("no_idle") or {}
     return pd.DataFrame(reasons.items(), columns=["device", "why"])
 
 

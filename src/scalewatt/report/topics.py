@@ -12,12 +12,11 @@ import pandas as pd
 import yaml
 
 from scalewatt.common.columns import columns
-from scalewatt.figures import figure_data as data
 from scalewatt.report.html_tables import Part, grid
 from scalewatt.report.results import Results
 from scalewatt.report.rows import ROWS
 from scalewatt.results.columns import label, metric_label, with_unit_of
-from scalewatt.results.tables.estimates import estimated_ends
+from scalewatt.results.tables.derived_quantities import estimated_ends
 
 _ESTIMATED = (
     " Estimated, at least and at most: the range of the true value, however many repeats there are. Whatever "
@@ -75,7 +74,7 @@ def _part(topic: Topic, results: Results, has_file: bool) -> Part:
     rows = frame.query(topic.rows, engine="python") if topic.rows else frame
     if rows.empty:
         return Part(name, topic.heading, topic.none)
-    metadata = data.stored(frame)
+    metadata = frame.attrs
     sources = ", ".join(metadata.get("sources") or ())
     sentence = topic.sentence.format(**{**metadata, "sources": sources, "n": len(rows)})
     notes = map(str, metadata.get("notes") or ()) if topic.notes else ()

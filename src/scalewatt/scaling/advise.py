@@ -9,7 +9,7 @@ import pandas as pd
 
 from scalewatt.campaign.operating_points import without_point
 from scalewatt.common.errors import InputError
-from scalewatt.results.tables.estimates import is_estimated
+from scalewatt.results.tables.derived_quantities import is_estimated
 from scalewatt.results.tables.frames import read_frame
 from scalewatt.results.tables.table_schema import CONFIGURATIONS
 

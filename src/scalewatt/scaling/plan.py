@@ -26,8 +26,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
 from scalewatt.energies.node import FACTOR
 from scalewatt.recordings.terms import J_PER_KWH
-from scalewatt.results.tables.derived_quantities import Facility, facility_of
-from scalewatt.results.tables.estimates import ORIGINS
+from scalewatt.results.tables.derived_quantities import ORIGINS, Facility, facility_of
 from scalewatt.results.tables.frames import frame_of, records, write_frame
 from scalewatt.results.text.number_format import MISSING, number
 from scalewatt.scaling.model import DRAWS, Array, KindModel, kind_of_spec, pretraining_of

@@ -17,8 +17,7 @@ from scalewatt.energies.stages import STAGES, UNATTRIBUTED
 from scalewatt.energies.tables import BOUNDS
 from scalewatt.recordings.terms import ALL_KINDS, J_PER_KWH
 from scalewatt.results.figures.figure_schema import BREAKDOWN
-from scalewatt.results.tables.derived_quantities import ratio
-from scalewatt.results.tables.estimates import estimated_ends
+from scalewatt.results.tables.derived_quantities import estimated_ends, ratio
 from scalewatt.results.tables.frames import to_frame, to_table
 from scalewatt.results.tables.idle import idle_energies_j
 from scalewatt.results.tables.run_row import RunFiles, read_totals

@@ -20,7 +20,7 @@ from scalewatt.recordings.terms import J_PER_KWH
 from scalewatt.results.columns import SEVERAL
 from scalewatt.results.figures.breakdown_table import counted_repeats
 from scalewatt.results.figures.figure_schema import LEARNING
-from scalewatt.results.tables.estimates import ORIGINS
+from scalewatt.results.tables.derived_quantities import ORIGINS
 from scalewatt.results.tables.frames import read_checked, to_frame, to_table
 from scalewatt.results.tables.run_row import RunFiles, read_history, read_totals
 from scalewatt.results.tables.scaling import lines_of

@@ -13,15 +13,20 @@ import pyarrow as pa
 
 from scalewatt.campaign.operating_points import LEVERS, value_in_id, without_point
 from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL
+from scalewatt.campaign.run_spec import read_spec
+from scalewatt.energies.tables import known_sum, one_origin
+from scalewatt.results.columns import SEVERAL
+from scalewatt.results.figures.breakdown_table import counted_repeats
 from scalewatt.results.figures.figure_schema import PANEL_FIGURES, POINTS, Panel, panel_letter
 from scalewatt.results.figures.phase_times import with_phase_times
-from scalewatt.results.figures.training_cost import training_costs
-from scalewatt.results.tables.estimates import is_estimated
-from scalewatt.results.tables.frames import FLOAT, PUBLISHED, column_of, to_frame, to_table
+from scalewatt.results.tables.derived_quantities import is_estimated
+from scalewatt.results.tables.frames import FLOAT, PUBLISHED, TEXT, column_of, to_frame, to_table
 from scalewatt.results.tables.published import is_overlaid, published_lines
-from scalewatt.results.tables.repeat_statistics import inverse
+from scalewatt.results.tables.repeat_statistics import inverse, wide_statistics
+from scalewatt.results.tables.run_row import RunFiles, read_history, read_totals
 from scalewatt.results.tables.scaling import TRAINING, points_of, speedups
 from scalewatt.results.tables.table_schema import SUMMARY
+from scalewatt.training.history import PHASES
 
 LARGER_IS_BETTER = "throughput_samples_per_s"
 SWEPT = ("local_batch_size", *LEVERS)
@@ -265,3 +270,69 @@ def pareto_front(rows: pd.DataFrame) -> pd.Series:
         better = (ours[:, None] < ours) | (theirs[:, None] < theirs)
         front[group.index] = ~(as_good & better).any(axis=0)
     return front
+
+
+# --- what a sample costs in training alone --------------------------------------------------------
+
+
+Row = dict[str, Any]
+MOST_SHORT = 0.05
+"""Share of training's time in segments that are too short to be resolved, up to which its energy counts."""
+PHASE_COSTS = tuple(f"{phase}_j" for phase in PHASES)
+QUANTITIES = {"train_energy_per_sample_j": "samples", "train_power_w": "device_s"}
+"""Means over repeats, and what their energy is divided by."""
+_COLUMNS = {
+    **dict.fromkeys(("configuration", "kind", "origin"), "object"),
+    **dict.fromkeys(("samples", "energy_j", "device_s"), "float64"),
+}
+
+
+def training_costs(lines: pd.DataFrame, definition: Row, results: Path) -> pd.DataFrame:
+    """Add means of QUANTITIES over repeats, their origin and scope, and the energy of a sample by phase."""
+    repeats = counted_repeats(definition)
+    rows = [
+        {"configuration": id_, **run_cost(RunFiles(results, id_, repeat), device)}
+        for id_, device in zip(lines["configuration"], lines["torch_device"], strict=True)
+        for repeat in repeats.get(id_, [])
+        if device != SEVERAL  # such repeats have no mean
+    ]
+    runs = pd.DataFrame(rows, columns=list(_COLUMNS)).astype(_COLUMNS)
+    # Repeats of unlike origin have no mean either.
+    origins = runs["origin"].where(runs["energy_j"].notna()).groupby(runs["configuration"])
+    origin = origins.first().where(origins.nunique() == 1)
+    energy_j = runs["energy_j"].where(runs["configuration"].map(origin).notna())
+    costs = {name: energy_j / runs[count] for name, count in QUANTITIES.items()}
+    means = wide_statistics(runs.assign(**costs), list(QUANTITIES))
+    ids = lines["configuration"]
+    columns = {name: ids.map(means[name].to_dict()).astype(FLOAT) for name in means}
+    scope = runs.groupby("configuration")["kind"].first()
+    for name, by_id in {"energy_origin": origin, "energy_scope": scope}.items():
+        columns[name] = ids.map(by_id.dropna().to_dict()).astype(TEXT)
+    # The energy of a sample by the time of each phase of an update, as if the power were the same.
+    times = lines[[f"step_{phase}_s_mean" for phase in PHASES]].astype("float64")
+    shares = times.div(times.sum(axis=1, skipna=False), axis=0).set_axis(PHASE_COSTS, axis=1)
+    joules = columns["train_energy_per_sample_j_mean"].astype("float64")
+    return lines.assign(**columns, **dict(shares.mul(joules, axis=0).items()))  # type: ignore[arg-type]
+
+
+def run_cost(files: RunFiles, torch_device: str) -> Row:
+    """Samples, energy in J and device seconds of a run's training; null if not known.
+
+    Work that was lost trained on no sample that counts, so neither its energy nor its time does.
+    """
+    kind = "gpu" if torch_device == "cuda" else "cpu"
+    energy = read_totals(files, read_spec(files.folder / "spec.json").protocol)
+    rows = energy.rows
+    rows = rows[(rows["device_kind"] == kind) & (rows["stage"] == "train")]
+    kept = 1 - (rows["discarded_j"] / rows["energy_j"].where(rows["energy_j"] > 0)).fillna(0.0)
+    seconds = rows["duration_s"] * kept
+    resolved = seconds[rows["short"]].sum() <= MOST_SHORT * seconds.sum()
+    known = resolved and energy.joules(kind) is not None
+    history = read_history(files.folder / "history.parquet")
+    return {
+        "kind": kind,
+        "samples": known_sum(row["samples"] for row in history),
+        "energy_j": known_sum(rows["energy_j"] * kept) if known else None,
+        "device_s": (seconds * rows["devices"].astype("float64").fillna(0.0)).sum(),
+        "origin": one_origin(rows["energy_origin"]),
+    }

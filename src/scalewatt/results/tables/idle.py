@@ -1,14 +1,13 @@
 """The idle power of devices, by probes (`tables/idle`), and the baseline of runs.
 
-A probe's mean power is its energy over its known seconds, per device kind of the node. The mean of
-a device is that of its probes, with their spread; it is null if one of them may not be stated,
-or where they found unlike nodes.
+A probe's mean power is its energy over its known seconds, per device kind of the node. The mean of a device
+is that of its probes, with their spread; it is null if one of them may not be stated, or if their nodes are
+unlike.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ import pyarrow as pa
 from scalewatt.common.files import read_json_object
 from scalewatt.energies.account import open_segment
 from scalewatt.energies.checks import GPU_LOAD, as_sensors
-from scalewatt.energies.node import MAX_UNCOVERED, KindEnergy, Node, node_kinds, node_utilisation
+from scalewatt.energies.node import KindEnergy, Node, node_kinds, node_utilisation
 from scalewatt.energies.stages import Window
 from scalewatt.recordings.block import Block
 from scalewatt.recordings.journal import journal_files
@@ -32,12 +31,11 @@ from scalewatt.results.tables.repeat_statistics import summarise
 from scalewatt.results.text.flag_labels import details_of
 
 Row = dict[str, Any]
-BIN_S = 10.0
-"""Length of the means whose spread within a probe is stated."""
 IDLE_BUSY = 0.05
 """Busy share of cores or GPUs above which a node was not idle."""
 _FILE = "tables/idle.parquet"
 """Names the table in messages."""
+_UNKNOWN: Row = {"devices": None, "mean_w": None, "energy_origin": None, "coverage": 0.0}
 
 IDLE = schema("idle")
 """One row per device and device kind. `mean_w` is of a node: the sum of its devices of the kind."""
@@ -46,9 +44,8 @@ IDLE = schema("idle")
 class ProbePowers(NamedTuple):
     """One probe's result for its node.
 
-    `kinds` has by device kind the number of its `devices`, `energy_origin`, `coverage`, and in W of the whole
-    node `mean_w`, None if it may not be stated (then a flag says why), and `within_sd_w`, the sample sd of
-    the means of BIN_S, None with fewer than two.
+    `kinds` has by device kind the number of its `devices`, `energy_origin`, `coverage`, and `mean_w`, the
+    mean power of the whole node in W, None if it may not be stated (then a flag says why).
     """
 
     probe: Row
@@ -93,55 +90,40 @@ def probe_powers(folder: Path, powers: Row) -> ProbePowers:
         node = replace(segment.node(host), window=window, powers=powers)
     on_gpu = probe["torch_device"] != "cpu"
     held = gpus.get(host) if on_gpu else []
-    kinds = _kinds(replace(node, held=held, expected_gpus=None if held is None else len(held)))
     flags += [*node.flags, *_busy(node, window)]
-    for kind in kinds:
+    kinds = {}
+    for kind in _kinds(replace(node, held=held, expected_gpus=None if held is None else len(held))):
         flags += kind.flags
-    return ProbePowers(probe, {kind.device_kind: _power(kind, window) for kind in kinds}, flags)
+        curves = [device.curve for device in kind.devices]
+        covered_s = [float(curve.covered_s(*window)) for curve in curves]
+        is_known = kind.known and curves and all(covered_s)
+        joules = (float(curve.between(*window)) for curve in curves)
+        kinds[kind.device_kind] = {
+            "devices": kind.count,
+            "mean_w": sum(j / s for j, s in zip(joules, covered_s, strict=True))
+            if is_known
+            else None,
+            "energy_origin": kind.origin,
+            "coverage": kind.coverage or 0.0,
+        }
+    return ProbePowers(probe, kinds, flags)
 
 
 def _kinds(node: Node) -> list[KindEnergy]:
     """Integrate the device kinds that the node has; a missing kind is not flagged here."""
-    blocks = [
-        _within(b, node.window) for b in (*node.blocks, *as_sensors(node.telemetry, GPU_LOAD))
-    ]
+    blocks = [_cut(b, node.window) for b in (*node.blocks, *as_sensors(node.telemetry, GPU_LOAD))]
     kinds = node_kinds(replace(node, blocks=blocks))
     # On a node with another run no kind is known: what its GPUs do warms these, too.
     shared = node.shared_s > 0
     return [replace(kind, shared=shared) for kind in kinds if kind.coverage is not None]
 
 
-def _within(block: Block, window: Window) -> Block:
+def _cut(block: Block, window: Window) -> Block:
     """Cut a block to the window and one sample on either side, so that the edges are known."""
-    inside = np.flatnonzero((block.time_s >= window[0]) & (block.time_s <= window[1]))
-    first, last = (inside[0], inside[-1]) if inside.size else (0, -2)
-    cut = slice(max(first - 1, 0), last + 2)
+    first = int(np.searchsorted(block.time_s, window[0], side="left"))
+    end = int(np.searchsorted(block.time_s, window[1], side="right"))
+    cut = slice(max(first - 1, 0), end + 1 if first < end else 0)
     return replace(block, time_s=block.time_s[cut], values=np.asfortranarray(block.values[cut]))
-
-
-def _power(kind: KindEnergy, window: Window) -> Row:
-    """Entry of a device kind in `ProbePowers.kinds`."""
-    curves = [device.curve for device in kind.devices]
-    covered = [float(curve.covered_s(*window)) for curve in curves]
-    mean_w = within_sd_w = None
-    if kind.known and covered and all(covered):
-        joules = (float(curve.between(*window)) for curve in curves)
-        mean_w = sum(j / s for j, s in zip(joules, covered, strict=True))
-        # Means over whole bins that are known throughout.
-        edges = np.arange(window[0], window[1] + 1e-6, BIN_S)
-        bins = edges[:-1], edges[1:]
-        seconds = np.array([curve.covered_s(*bins) for curve in curves])
-        whole = (seconds >= (1 - MAX_UNCOVERED) * BIN_S).all(axis=0)
-        energy = np.array([curve.between(*bins) for curve in curves])
-        if np.count_nonzero(whole) > 1:
-            within_sd_w = float(np.std((energy / seconds)[:, whole].sum(axis=0), ddof=1))
-    return {
-        "devices": kind.count,
-        "mean_w": mean_w,
-        "within_sd_w": within_sd_w,
-        "energy_origin": kind.origin,
-        "coverage": kind.coverage or 0.0,
-    }
 
 
 def _busy(node: Node, window: Window) -> Iterator[Flag]:
@@ -160,46 +142,42 @@ def _busy(node: Node, window: Window) -> Iterator[Flag]:
 
 
 def device_rows(campaign: str, device: str, probes: Sequence[ProbePowers]) -> list[Row]:
-    """Make the rows of IDLE of one device."""
-    kinds = list(dict.fromkeys(kind for probe in probes for kind in probe.kinds))
-    differences = {kind: list(_differences(kind, probes)) for kind in kinds}
+    """Make the rows of IDLE of one device; there is no power of nodes that are unlike in a kind."""
     flags = [
         {**each, "detail": f"repeat {probe.probe['repeat']}: {each['detail']}"}
         for probe in probes
         for each in probe.flags
     ]
-    device_names = {probe.probe["device_name"] for probe in probes}
+    rows = []
+    for kind in dict.fromkeys(kind for probe in probes for kind in probe.kinds):
+        by_probe = [probe.kinds.get(kind, _UNKNOWN) for probe in probes]
+        differences = list(_differences(kind, probes))
+        flags += differences
+        known = [row for row in by_probe if row["mean_w"] is not None and not differences]
+        first = known[0] if known else _UNKNOWN
+        power = summarise([None if differences else row["mean_w"] for row in by_probe])
+        each_w = None if power.mean is None else power.mean / known[0]["devices"]
+        rows.append(
+            {
+                "device_kind": kind,
+                "devices": first["devices"],
+                "mean_w": power.mean,
+                "sd_w": power.sd,
+            }
+            | {"mean_per_device_w": each_w, "low_w": power.low, "high_w": power.high}
+            | {"energy_origin": first["energy_origin"]}
+            | {"coverage": min(row["coverage"] for row in by_probe)}
+        )
+    names = {probe.probe["device_name"] for probe in probes}
     common = {
         "campaign": campaign,
         "device": device,
-        "device_name": device_names.pop() if len(device_names) == 1 else SEVERAL,
+        "device_name": names.pop() if len(names) == 1 else SEVERAL,
         "repeats": len(probes),
         "window_s": float(np.mean([probe.probe["seconds"] for probe in probes])),
-        "flags": json.dumps(sum(differences.values(), start=flags)),
+        "flags": json.dumps(flags),
     }
-    rows = []
-    for kind in kinds:
-        of_probes = [probe.kinds.get(kind) for probe in probes]
-        # Of unlike nodes there is no power.
-        stated = [row if row and not differences[kind] else None for row in of_probes]
-        known = [row for row in stated if row and row["mean_w"] is not None]
-        power = summarise([row["mean_w"] if row else None for row in stated])
-        count = known[0]["devices"] if known else None
-        sds = [row["within_sd_w"] for row in known if row["within_sd_w"] is not None]
-        rows.append(
-            common
-            | {"device_kind": kind, "devices": count, "mean_w": power.mean, "sd_w": power.sd}
-            | {
-                "mean_per_device_w": power.mean / count
-                if count and power.mean is not None
-                else None
-            }
-            | {"low_w": power.low, "high_w": power.high}
-            | {"within_sd_w": math.sqrt(np.mean(np.square(sds))) if sds else None}
-            | {"energy_origin": known[0]["energy_origin"] if known else None}
-            | {"coverage": min(row["coverage"] if row else 0.0 for row in of_probes)}
-        )
-    return rows
+    return [common | row for row in rows]
 
 
 def _differences(kind: str, probes: Sequence[ProbePowers]) -> Iterator[Flag]:

@@ -1,12 +1,15 @@
-"""What Huber et al. (2025) published, as rows of `configurations`, and beside a campaign's own.
+"""What Huber et al. (2025) published: rows of `configurations`, and how much single runs scatter.
 
-Source: reference/published_results.csv. Each number is the paper's or its authors', or follows from
-them; what they do not say, and what does not follow, is null.
+Source: reference/published_results.csv. Each number is the paper's or its authors', or follows from them;
+what they do not say, and what does not follow, is null. Repeats are published of FourCastNet's pre-training
+on 64 A100 (three, section 3.3.1) and of each training of ResNet50 (five, its authors' figure 3).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -27,7 +30,7 @@ from scalewatt.results.tables.frames import (
     to_table,
     values,
 )
-from scalewatt.results.tables.repeat_statistics import half_width, inverse
+from scalewatt.results.tables.repeat_statistics import Summary, half_width, inverse, summary_of
 from scalewatt.results.tables.scaling import TRAINING
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, ESTIMATE_BOUNDS
 
@@ -38,6 +41,8 @@ FULL_SAMPLES = {"resnet50": 1281167, "fourcastnet": 54020}
 """Training samples of an epoch of the paper's whole datasets."""
 GPUS_PER_NODE, SOCKETS_PER_NODE = 4, 2
 SCOPES = {"a100": "gpu+cpu+ram", "h100": "gpu+cpu"}
+WIDEST = "fourcastnet"
+"""The model whose spread is taken for models of which none is published."""
 DEVICE_NAMES = {"a100": "A100-40GB", "h100": "H100-94GB"}
 
 
@@ -162,3 +167,51 @@ def from_population_sd(n: pd.Series, mean: pd.Series, population_sd: pd.Series) 
     sd = population_sd.where(mean.notna()) * (several / (several - 1)) ** 0.5
     half = column_of((half_width(k or 1) for k in values(several)), pa.float64(), n.index) * sd
     return pd.DataFrame({"mean": mean, "sd": sd, "low": mean - half, "high": mean + half})
+
+
+# --- the spread of single runs --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Relative sample standard deviation of one run, and how many degrees of freedom tell it."""
+
+    relative: float
+    freedom: int
+
+
+def pooled(summaries: Iterable[Summary]) -> Spread | None:
+    """Spread that repeats of several configurations share; null if none has two, or all are equal.
+
+    Repeats that are all equal share their seed: they do not tell what another run would give.
+    """
+    known = [each for each in summaries if each.n > 1 and each.mean and each.sd is not None]
+    freedom = sum(each.n - 1 for each in known)
+    square = math.fsum((s.n - 1) * ((s.sd or 0.0) / (s.mean or 1.0)) ** 2 for s in known)
+    return Spread(math.sqrt(square / freedom), freedom) if square else None
+
+
+@cache
+def published_spread(model: str, name: str) -> Spread | None:
+    """Published spread of a quantity of `configurations`; null of errors, of which none is.
+
+    Times and rates have that of GPU hours, energies that of the energy. Powers and shares have that of a
+    quotient of independent ones, wider than for any positive correlation: how energy and time of a run go
+    together is not published. (In repeats of trainings in MLPerf v4.0 their logarithms correlate by 0.0
+    to 0.9.) Of a model without published repeats it is the WIDEST one's.
+    """
+    if name.startswith("metric_"):
+        return None
+    if any(part in name for part in ("power", "p_gpuh", "share")):
+        energy, time = _published(model, "energy_kwh"), _published(model, "gpu_hours")
+        both = math.hypot(energy.relative, time.relative)
+        return Spread(both, min(energy.freedom, time.freedom))
+    is_energy = any(part in name for part in ("energy", "carbon", "cost"))
+    return _published(model, "energy_kwh" if is_energy else "gpu_hours")
+
+
+@cache
+def _published(model: str, name: str) -> Spread:
+    rows = records(published_configurations())
+    spread = pooled(summary_of(row, name) for row in rows if row["model"] == model)
+    return spread or _published(WIDEST, name)

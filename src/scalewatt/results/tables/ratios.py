@@ -20,7 +20,7 @@ from scalewatt import statistics
 from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL
 from scalewatt.recordings.terms import DEVICE_KINDS, ESTIMATED, MEASURED, SIMULATED
 from scalewatt.results.columns import metric_label
-from scalewatt.results.tables.estimates import ORIGINS, is_measured
+from scalewatt.results.tables.derived_quantities import ORIGINS, is_measured
 from scalewatt.results.tables.frames import values
 from scalewatt.results.tables.repeat_statistics import summarise
 from scalewatt.statistics import joined, log_mean_of

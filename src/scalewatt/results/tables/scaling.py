@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from scalewatt.results.tables.estimates import is_estimated
+from scalewatt.results.tables.derived_quantities import is_estimated
 from scalewatt.results.tables.frames import equal, frame_of
 from scalewatt.results.tables.repeat_statistics import quotients
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, SCALING

@@ -12,9 +12,14 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, Template
 
 from scalewatt.results.columns import SEVERAL, metric_label
-from scalewatt.results.tables.estimates import ORIGINS
+from scalewatt.results.tables.derived_quantities import ORIGINS
 from scalewatt.results.text.number_format import MISSING, listed, with_unit
 
+ASSUMED = (
+    "Simulated: run times and whole energies are the scaling model's. Errors that were not published, the "
+    "parts of GPUs, CPUs and memory in the energy if the model does not know them, power over time and the "
+    "scatter of repeats are assumed."
+)
 UNEQUAL_SCOPES = "Totals of unequal scope are not comparable."
 ORIGIN_WORDS = {
     "measured": "measured by sensors",

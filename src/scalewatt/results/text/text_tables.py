@@ -16,7 +16,7 @@ from scalewatt.results.figures.figure_schema import (
     TABLE1_QUANTITIES,
     VARIANT_QUANTITIES,
 )
-from scalewatt.results.tables.estimates import is_estimated
+from scalewatt.results.tables.derived_quantities import is_estimated
 from scalewatt.results.tables.frames import read_frame, values
 from scalewatt.results.text.captions import caption
 from scalewatt.results.text.number_format import MISSING, plus_minus, unit_for, with_interval
