@@ -10,7 +10,7 @@ from run_files import NAME, epochs, make_run, make_spec
 from scalewatt.results.figures.panel_points import planned_lines, rows_of_panels
 from scalewatt.results.figures.phase_times import with_phase_times
 from scalewatt.results.tables.repeat_statistics import configurations_of
-from scalewatt.results.tables.run_row import Facility, run_record, runs_of
+from scalewatt.results.tables.run_row import read_runs
 
 FIRST = {"step_forward_q25_s": 1.0, "step_forward_median_s": 2.0, "step_forward_q75_s": 4.0}
 SECOND = {"step_forward_q25_s": 3.0, "step_forward_median_s": 4.0, "step_forward_q75_s": 8.0}
@@ -25,12 +25,12 @@ def test_points_are_medians_between_quartiles_and_the_slowest_rank(tmp_path: Pat
         make_run(tmp_path, [], spec=make_spec(repeat=1, epochs=2), history=history),
         make_run(tmp_path, [], spec=make_spec(repeat=2, epochs=1), history=epochs([1.0])),
     ]
-    runs = runs_of([run_record(each, "made") for each in files], Facility())
+    wanted = [[each.configuration, each.repeat] for each in files]
+    runs = read_runs(tmp_path, wanted, "made")
     series = [{"name": "s", "label": "s", "points": [{"configuration": NAME}]}]
     lines = planned_lines(series, configurations_of(runs)).assign(published=False)
 
-    wanted = {"runs": [[NAME, 1], [NAME, 2]]}
-    points = rows_of_panels("phases", with_phase_times(lines, wanted, tmp_path))
+    points = rows_of_panels("phases", with_phase_times(lines, {"runs": wanted}, tmp_path))
 
     by_name = points.set_index("y_name")[["y", "y_low", "y_high"]]
     known = {name: row.dropna().tolist() for name, row in by_name.iterrows()}
