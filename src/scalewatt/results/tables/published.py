@@ -8,7 +8,7 @@ on 64 A100 (three, section 3.3.1) and of each training of ResNet50 (five, its au
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -30,7 +30,7 @@ from scalewatt.results.tables.frames import (
     to_table,
     values,
 )
-from scalewatt.results.tables.repeat_statistics import Summary, half_width, inverse, summary_of
+from scalewatt.results.tables.repeat_statistics import half_width, inverse
 from scalewatt.results.tables.scaling import TRAINING
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, ESTIMATE_BOUNDS
 
@@ -180,17 +180,6 @@ class Spread:
     freedom: int
 
 
-def pooled(summaries: Iterable[Summary]) -> Spread | None:
-    """Spread that repeats of several configurations share; null if none has two, or all are equal.
-
-    Repeats that are all equal share their seed: they do not tell what another run would give.
-    """
-    known = [each for each in summaries if each.n > 1 and each.mean and each.sd is not None]
-    freedom = sum(each.n - 1 for each in known)
-    square = math.fsum((s.n - 1) * ((s.sd or 0.0) / (s.mean or 1.0)) ** 2 for s in known)
-    return Spread(math.sqrt(square / freedom), freedom) if square else None
-
-
 @cache
 def published_spread(model: str, name: str) -> Spread | None:
     """Published spread of a quantity of `configurations`; null of errors, of which none is.
@@ -212,6 +201,10 @@ def published_spread(model: str, name: str) -> Spread | None:
 
 @cache
 def _published(model: str, name: str) -> Spread:
-    rows = records(published_configurations())
-    spread = pooled(summary_of(row, name) for row in rows if row["model"] == model)
-    return spread or _published(WIDEST, name)
+    """Spread that the repeats of a model's trainings share; repeats that are all equal tell none."""
+    rows = _configurations()
+    rows = rows[(rows["model"] == model) & (rows["n_repeats"] > 1) & rows[f"{name}_sd"].notna()]
+    freedom = rows["n_repeats"] - 1
+    square = float((freedom * (rows[f"{name}_sd"] / rows[f"{name}_mean"]) ** 2).sum())
+    count = int(freedom.sum())
+    return Spread(math.sqrt(square / count), count) if square else _published(WIDEST, name)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +17,6 @@ from scalewatt.results.tables.table_schema import (
     ESTIMATE_BOUNDS,
     OF_ENERGY,
     QUANTITIES,
-    SUMMARY,
 )
 from scalewatt.statistics import quantile, relative_halves
 
@@ -52,11 +50,6 @@ def summarise(values: Sequence[float | None]) -> Summary:
 def half_width(n: int) -> float:
     """Half the interval of a mean of n values, over their standard deviation."""
     return float(quantile(n - 1)) / math.sqrt(n) if n > 1 else math.nan
-
-
-def summary_of(row: Mapping[str, Any], name: str) -> Summary:
-    """Read a quantity of a configuration's row."""
-    return Summary(row["n_repeats"], *(row[f"{name}_{part}"] for part in SUMMARY))
 
 
 # --- of many configurations, as DataFrames --------------------------------------------------------
