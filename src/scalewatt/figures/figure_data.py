@@ -81,15 +81,12 @@ def series_origins(points: pd.DataFrame) -> dict[str, str | None]:
 
 
 def series_labels(points: pd.DataFrame) -> dict[str, str]:
-    """Legend labels of series in table order; those that share one have what differs in their names added."""
+    """Legend labels of series in table order; series that share one have their names added."""
     first = points.drop_duplicates("series").set_index("series")["label"]
     labels = first.fillna(first.index.to_series())
-    texts = {}
-    for series, label in labels.items():
-        alike = [set(str(name).split("-")) for name in labels.index[labels == label]]
-        apart = [part for part in str(series).split("-") if part not in set.intersection(*alike)]
-        texts[str(series)] = f"{label} ({'-'.join(apart)})" if len(alike) > 1 else str(label)
-    return texts
+    named = labels.astype(str) + " (" + labels.index + ")"
+    texts = named.where(labels.duplicated(keep=False), labels.astype(str))
+    return {str(series): text for series, text in texts.items()}
 
 
 def series_places(points: pd.DataFrame) -> dict[str, int]:

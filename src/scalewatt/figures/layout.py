@@ -84,11 +84,6 @@ def wrap_labels(figure: Figure) -> None:
 # --- legend entries -------------------------------------------------------------------------------
 
 
-def entry(label: str, **look: Any) -> Line2D:
-    """Make a legend entry that shows a line of this look."""
-    return Line2D([], [], label=label, **look)
-
-
 def looks_of(points: pd.DataFrame, width_mm: float) -> dict[str, dict[str, Any]]:
     """Look of each series, which is the same in every figure of a campaign."""
     indices = data.series_places(points)
@@ -102,14 +97,14 @@ def series_entries(points: pd.DataFrame, looks: Looks, **more: Any) -> list[Arti
     """
     origins = data.series_origins(points)
     entries: list[Artist] = [
-        entry(label, **(style.origin_style(looks[series], origins[series]) | more))
+        Line2D([], [], label=label, **(style.origin_style(looks[series], origins[series]) | more))
         for series, label in data.series_labels(points).items()
     ]
     present = set(points["drawn_origin"])
     if len(present) > 1:
         marker: Any = {"color": style.GREY, "marker": "o", "linestyle": "none", "markersize": 5.0}
         entries += [
-            entry(words, **style.origin_style(marker, origin))
+            Line2D([], [], label=words, **style.origin_style(marker, origin))
             for origin, words in FILL_WORDS.items()
             if origin in present
         ]

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from scalewatt.figures import figure_data as data
@@ -202,9 +203,9 @@ def _handles(points: pd.DataFrame, looks: layout.Looks) -> list[Artist]:
     look = {} if has_lines else {"linestyle": "none"}
     handles = layout.series_entries(valued, looks, **look)
     if valued["y_name"].eq("speedup").any():
-        handles.append(layout.entry("ideal: S(n) = n", **REFERENCE))
+        handles.append(Line2D([], [], label="ideal: S(n) = n", **REFERENCE))
     if (_fronts(valued).size() > 1).any():
-        handles.append(layout.entry("Pareto-optimal", **FRONT))
+        handles.append(Line2D([], [], label="Pareto-optimal", **FRONT))
     parts = points.loc[points["y_name"] == "line", "x_name"].unique()
     return handles + [
         Patch(label=PART_WORDS.get(part, part), facecolor=_part_colour(index, len(parts)))

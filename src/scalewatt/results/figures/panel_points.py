@@ -107,52 +107,27 @@ LINE_IDS: dict[str, Callable[[str], str]] = {
     "levers": without_point,
 }
 """Id of the line of a configuration: the configuration's without what varies along the line."""
-_WORDS = {
-    **{"pretrain": "pre-training", "finetune": "fine-tuning", "tf32": "TF32", "pil": "Pillow"},
-    **{"tf32_convolutions": "TF32 conv.", "synthetic": "", "False": ""},
-}
-_SETTINGS = {
-    **{"phase": "{}", "device": "{}", "gpus": "n = {}", "local_batch_size": "LBS {}"},
-    **{"precision": "{}", "channels_last": "NHWC", "compile": "compiled", "loader": "{}"},
-    **{"protocol": "{}", "epochs": "{} epochs", "dataset_samples": "{} samples"},
-    **{name: f"{lever.words} {{:g}} {lever.unit}" for name, lever in LEVERS.items()},
-}
-"""A setting in words, by its column; _WORDS has shorter ones for some values."""
+_SPELLED = ((r"^n0*(\d+)$", r"n = \1"), (r"^(precision|loader|compile|channels_last)", r"\1 "))
+"""Parts of ids, and how labels spell them."""
 
 
 def join_settings(lines: pd.DataFrame, line_id: Callable[[str], str]) -> pd.DataFrame:
-    """Set `series` and `label` to the training that a point is of, whatever varies along its line."""
+    """Set `series` and `label` to the training that a point is of, whatever varies along its line.
+
+    A label has the parts of the line's id that not all lines of a model share.
+    """
     series = lines["configuration"].map(line_id).astype(object)
-    precision = lines["precision_used"].fillna(lines["precision"])
-    runs = lines.assign(series=series, precision=precision)[lines["n_repeats"].notna()]
     labels: dict[str, str] = {}
+    runs = lines.assign(series=series)[lines["n_repeats"].notna()]
     for _, block in runs.groupby("model", sort=False):
-        labels |= _line_labels(block)
+        ids = {id_: id_.split("-") for id_ in block["series"].unique()}
+        common = set.intersection(*map(set, ids.values()))
+        for id_, parts in ids.items():
+            words = [part for part in parts if part not in common]
+            for pattern, spelled in _SPELLED:
+                words = [re.sub(pattern, spelled, word) for word in words]
+            labels[id_] = ", ".join(words) or block["device"].iloc[0]
     return lines.assign(series=series, label=series.map(labels).astype(object))
-
-
-def _setting_words(template: str, value: Any) -> str:
-    return "" if pd.isna(value) else _WORDS.get(str(value), template.format(value))
-
-
-def _line_labels(block: pd.DataFrame) -> dict[str, str]:
-    """Tell the lines of a block apart by settings, and those alike in these by parts of their ids."""
-    texts = pd.DataFrame(
-        {
-            name: [_setting_words(template, value) for value in block[name]]
-            for name, template in _SETTINGS.items()
-        }
-    )
-    by_line = texts.groupby(block["series"].to_numpy(), sort=False)
-    apart = (by_line.nunique() == 1).all() & (texts.nunique() > 1)
-    first = by_line.first().loc[:, apart]
-    words = {str(line): ", ".join(filter(None, row)) for line, *row in first.itertuples()}
-    labels = {}
-    for line, text in words.items():
-        alike = [set(other.split("-")) for other in words if words[other] == text]
-        rest = [part for part in line.split("-") if part not in set.intersection(*alike)]
-        labels[line] = ", ".join(filter(None, [text, *rest])) or block["device"].iloc[0]
-    return labels
 
 
 # --- rows -----------------------------------------------------------------------------------------
