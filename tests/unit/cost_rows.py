@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from scalewatt.results.figures.panel_points import (
     LINE_IDS,
-    PHASE_COSTS,
     QUANTITIES,
     join_settings,
     rows_of_panels,
@@ -20,14 +19,11 @@ from scalewatt.results.tables.table_schema import CONFIGURATIONS, PARTS
 
 DEPARTURES = ("precision", "channels_last", "compile", "loader")
 """Settings that are named in an id."""
-SHARES = (0.02, 0.03, 0.3, 0.55, 0.1)
-"""Of the phases of an update in its time."""
 _SCHEMA = pa.schema(
     [
         ("place", pa.int32()), ("series", pa.string()), ("label", pa.string()), ("published", pa.bool_()),
         *CONFIGURATIONS,
         *((f"{name}_{part}", pa.float64()) for name in QUANTITIES for part in PARTS),
-        *((name, pa.float64()) for name in PHASE_COSTS),
     ]
 )  # fmt: skip
 
@@ -50,7 +46,6 @@ def row(setting: dict[str, Any], batch: int, rate: float, power_w: float) -> dic
         "channels_last": False, "compile": False, "n_repeats": 1, "energy_origin": "measured",
         "energy_scope": "gpu", "throughput_samples_per_s_mean": rate,
         "train_energy_per_sample_j_mean": joules, "train_power_w_mean": power_w,
-        **{part: joules * share for part, share in zip(PHASE_COSTS, SHARES, strict=True)},
     } | setting  # fmt: skip
     made["precision_used"] = setting.get("precision_used", made["precision"])
     return made

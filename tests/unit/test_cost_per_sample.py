@@ -162,20 +162,6 @@ def panels(figure: Figure) -> list[Any]:
     return [axes for axes in figure.axes if axes.axison]
 
 
-@pytest.mark.parametrize("other", ["precision", "epochs"])
-def test_bars_of_phases_add_up_to_the_energy_of_a_sample(other: str) -> None:
-    departs: dict[str, Any] = {"precision": "fp32"}
-    if other == "epochs":  # of one line at one batch
-        departs = {"epochs": 3, "configuration": "resnet50-h100-n001-lbs0256-full-epochs3"}
-    rows = [row(departs, 256, 1000, 600), row({}, 256, 1000, 300)]
-    figure = drawn(rows)
-    (axes,) = [a for a in panels(figure) if a.get_xlabel() == "Energy per sample (J), LBS 256"]
-    widths: dict[float, float] = {}
-    for bar in axes.patches:
-        widths[bar.get_y()] = widths.get(bar.get_y(), 0.0) + bar.get_width()
-    assert sorted(widths.values()) == pytest.approx([0.3, 0.6])
-
-
 def test_lines_over_batch_sizes_break_where_a_planned_one_is_missing() -> None:
     batches = (32, 64, 128, 256, 512)
     missing = {"n_repeats": None, "energy_origin": None, "train_energy_per_sample_j_mean": None}

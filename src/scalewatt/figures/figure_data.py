@@ -47,8 +47,8 @@ def drawable(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def has_value(points: pd.DataFrame) -> pd.Series:
-    """True for rows that are drawn: points with a place on both axes, and parts of bars."""
-    return points["x"].notna() & (points["y"].notna() | points["y_name"].eq("line"))
+    """True for points that are drawn: those with a place on both axes."""
+    return points["x"].notna() & points["y"].notna()
 
 
 def drawn_origins(points: pd.DataFrame) -> pd.Series:

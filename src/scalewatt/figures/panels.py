@@ -12,7 +12,6 @@ import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, style
@@ -31,13 +30,6 @@ FRONT: Any = {"color": style.INK, "linewidth": 0.8, "linestyle": (0, (4, 2)), "z
 REFERENCE: Any = {"color": style.GREY, "linewidth": 0.8, "linestyle": (0, (4, 3)), "zorder": 1}
 RATIOS = ("runtime_ratio", "energy_ratio")
 """Quantities that are 1 where a prediction holds."""
-PART_WORDS = {
-    "data_j": "waiting for data",
-    "copy_j": "copying, decoding",
-    "forward_j": "forward",
-    "backward_j": "backward",
-    "optimizer_j": "optimiser",
-}
 
 
 def draw(frame: pd.DataFrame) -> style.Drawing:
@@ -62,10 +54,7 @@ def draw(frame: pd.DataFrame) -> style.Drawing:
                 panels, block.groupby("panel", sort=False), strict=True
             ):
                 style.panel_letter(axes, str(letter))
-                if rows["y_name"].iloc[0] == "line":
-                    _draw_bars(axes, rows)
-                else:
-                    _draw_points(axes, rows, block, looks)
+                _draw_points(axes, rows, block, looks)
         layout.wrap_labels(drawing)
         style.notes(drawing, _caption(frame, points))
     return drawing
@@ -173,31 +162,11 @@ def _fronts(points: pd.DataFrame) -> Any:
     return optimal.groupby(["panel", "phase", kinds.where(of_energy, "")], dropna=False)
 
 
-def _draw_bars(axes: Axes, rows: pd.DataFrame) -> None:
-    """Draw a horizontal bar for each configuration, in parts."""
-    labels = rows.drop_duplicates("configuration").set_index("configuration")["label"]
-    parts = rows["x_name"].unique()
-    lengths = rows.pivot(index="configuration", columns="x_name", values="x").loc[labels.index]
-    y, left = np.arange(len(labels))[::-1], np.zeros(len(labels))
-    for index, part in enumerate(parts):
-        widths = lengths[part].to_numpy(float)
-        axes.barh(y, widths, 0.72, left, facecolor=_part_colour(index, len(parts)), gid=part)
-        left = left + widths
-    axes.set_yticks(y, labels.to_list())
-    axes.grid(visible=False, axis="y")
-    batches = "/".join(map(str, sorted(rows["local_batch_size"].unique())))
-    axes.set_xlabel(f"Energy per sample (J), LBS {batches}")
-
-
-def _part_colour(index: int, count: int) -> str:
-    return style.paler(style.COLOURS[0], 0.88 * (1 - index / max(count - 1, 1)))
-
-
 # --- words ----------------------------------------------------------------------------------------
 
 
 def _handles(points: pd.DataFrame, looks: layout.Looks) -> list[Artist]:
-    """Legend entries: series, what the fill of markers means, reference, front, parts of bars."""
+    """Legend entries: series, what the fill of markers means, reference, front."""
     valued = points[points["valued"]]
     has_lines = any("joined" in quantity(name).tags for name in valued["x_name"].unique())
     look = {} if has_lines else {"linestyle": "none"}
@@ -206,11 +175,7 @@ def _handles(points: pd.DataFrame, looks: layout.Looks) -> list[Artist]:
         handles.append(Line2D([], [], label="ideal: S(n) = n", **REFERENCE))
     if (_fronts(valued).size() > 1).any():
         handles.append(Line2D([], [], label="Pareto-optimal", **FRONT))
-    parts = points.loc[points["y_name"] == "line", "x_name"].unique()
-    return handles + [
-        Patch(label=PART_WORDS.get(part, part), facecolor=_part_colour(index, len(parts)))
-        for index, part in enumerate(parts)
-    ]
+    return handles
 
 
 def _caption(frame: pd.DataFrame, points: pd.DataFrame) -> list[str]:

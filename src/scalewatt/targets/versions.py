@@ -7,8 +7,8 @@ tests/golden/versions.csv notes the goldens that belong to each number.
 ENERGY = 3
 IDLE = 2
 TABLES = 6
-FIGURES = 5
-PAGES = 4
+FIGURES = 6
+PAGES = 5
 CLAIMS = 6
 PLAN = 4
 PREDICTION = 1

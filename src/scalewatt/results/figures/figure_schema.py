@@ -3,8 +3,7 @@
 A line of figures.csv describes figures of panels. Of its columns, `lines` is what a line joins (the points of
 a series; one point a configuration; the batches or the clocks and limits of one training), `blocks` what has
 rows of panels of its own, `labels` what is written at points, and `panels` are the quantities `x:y` on their
-axes. A star marks panels with a Pareto front, `a+b` are the parts of bars, and `B2=` is a letter other than
-the next one.
+axes. A star marks panels with a Pareto front, and `B2=` is a letter other than the next one.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ def panel_letter(index: int) -> str:
 
 
 class Panel(NamedTuple):
-    """One panel: its letter, and the quantities on its axes; bars have several on x, joined by +."""
+    """One panel: its letter, and the quantities on its axes."""
 
     letter: str
     x_name: str

@@ -26,7 +26,6 @@ from scalewatt.results.tables.repeat_statistics import inverse, wide_statistics
 from scalewatt.results.tables.run_row import RunFiles, read_history, read_totals
 from scalewatt.results.tables.scaling import TRAINING, points_of, speedups
 from scalewatt.results.tables.table_schema import SUMMARY
-from scalewatt.training.history import PHASES
 
 LARGER_IS_BETTER = "throughput_samples_per_s"
 SWEPT = ("local_batch_size", *LEVERS)
@@ -151,8 +150,6 @@ def rows_of_panels(name: str, lines: pd.DataFrame, bars: str = "interval") -> pd
 
 
 def _panel_rows(panel: Panel, block: pd.DataFrame, bars: str) -> pd.DataFrame:
-    if panel.y_name == "line":
-        return _bar_rows(panel.x_name.split("+"), block)
     to_target = (block["protocol"].dropna() == TARGET_PROTOCOL).all()
     x_name, y_name = (
         PER_TRAINING.get(name, name) if to_target else name for name in (panel.x_name, panel.y_name)
@@ -180,17 +177,6 @@ def _axis(axis: str, name: str, lines: pd.DataFrame, bars: str) -> dict[str, Any
         half = lines[f"{name}_{bars}"]
         low, high = value - half, value + half
     return {f"{axis}_name": name, axis: value, f"{axis}_low": low, f"{axis}_high": high}
-
-
-def _bar_rows(parts: list[str], block: pd.DataFrame) -> pd.DataFrame:
-    """Make a row for each part of each bar, at the batch that most trainings of a phase have."""
-    known = block[block[parts[0]].notna()]
-    usual = known.groupby("phase")["local_batch_size"].transform(lambda b: b.mode().max())
-    known = known[known["local_batch_size"] == usual].assign(y_name="line")
-    known = known.assign(
-        **dict.fromkeys(("x_low", "x_high", "y", "y_low", "y_high", "pareto_optimal"))
-    )
-    return pd.concat([known.assign(x_name=part, x=known[part]) for part in parts])
 
 
 def _labels(block: pd.DataFrame, names: list[str]) -> list[Any]:
@@ -253,7 +239,6 @@ def pareto_front(rows: pd.DataFrame) -> pd.Series:
 Row = dict[str, Any]
 MOST_SHORT = 0.05
 """Share of training's time in segments that are too short to be resolved, up to which its energy counts."""
-PHASE_COSTS = tuple(f"{phase}_j" for phase in PHASES)
 QUANTITIES = {"train_energy_per_sample_j": "samples", "train_power_w": "device_s"}
 """Means over repeats, and what their energy is divided by."""
 _COLUMNS = {
@@ -263,7 +248,7 @@ _COLUMNS = {
 
 
 def training_costs(lines: pd.DataFrame, definition: Row, results: Path) -> pd.DataFrame:
-    """Add means of QUANTITIES over repeats, their origin and scope, and the energy of a sample by phase."""
+    """Add means of QUANTITIES over repeats, and their origin and scope."""
     repeats = counted_repeats(definition)
     rows = [
         {"configuration": id_, **run_cost(RunFiles(results, id_, repeat), device)}
@@ -279,15 +264,11 @@ def training_costs(lines: pd.DataFrame, definition: Row, results: Path) -> pd.Da
     costs = {name: energy_j / runs[count] for name, count in QUANTITIES.items()}
     means = wide_statistics(runs.assign(**costs), list(QUANTITIES))
     ids = lines["configuration"]
-    columns = {name: ids.map(means[name].to_dict()).astype(FLOAT) for name in means}
+    columns = {str(name): ids.map(means[name].to_dict()).astype(FLOAT) for name in means}
     scope = runs.groupby("configuration")["kind"].first()
     for name, by_id in {"energy_origin": origin, "energy_scope": scope}.items():
         columns[name] = ids.map(by_id.dropna().to_dict()).astype(TEXT)
-    # The energy of a sample by the time of each phase of an update, as if the power were the same.
-    times = lines[[f"step_{phase}_s_mean" for phase in PHASES]].astype("float64")
-    shares = times.div(times.sum(axis=1, skipna=False), axis=0).set_axis(PHASE_COSTS, axis=1)
-    joules = columns["train_energy_per_sample_j_mean"].astype("float64")
-    return lines.assign(**columns, **dict(shares.mul(joules, axis=0).items()))  # type: ignore[arg-type]
+    return lines.assign(**columns)
 
 
 def run_cost(files: RunFiles, torch_device: str) -> Row:

@@ -107,28 +107,13 @@ def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def prediction_facts(rows: pd.DataFrame) -> dict[str, Any]:
-    """Facts of the figure `prediction`: how near predictions were, and what was not predicted."""
-    words = {"runtime_h": "Run time", "energy_kwh": "Energy"}
-    rows = rows[rows["quantity"].isin(list(words))]
+    """Facts of the figure `prediction`: its model, and what this was calibrated on."""
+    rows = rows[rows["quantity"].isin(["runtime_h", "energy_kwh"])]
     known = rows["calibrated_on"].astype(bool)
-    tested = rows[~known & rows["error"].notna()]
-    reasons = zip(rows["reason"].fillna(""), rows["configuration"], strict=True)
-    warnings = [text for text in rows["warnings"].dropna().unique() if text]
     return {
         "model": rows.attrs.get("scaling_model"),
         "sources": rows.attrs.get("sources", []),
-        "accuracy": [
-            {
-                "quantity": words[str(name)],
-                "inside": int(group["in_interval"].sum()),
-                "compared": len(group),
-                "error": 100 * group["error"].abs().mean(),
-            }
-            for name, group in tested.groupby("quantity", sort=False)
-        ],
         "calibrated_on": list(rows.loc[known, "configuration"]),
-        "not_predicted": _grouped(pair for pair in reasons if pair[0]),
-        "warnings": [text[:1].upper() + text[1:] for text in warnings],
     }
 
 
