@@ -102,35 +102,6 @@ def test_models_without_a_metric_in_common_have_no_point_of_it() -> None:
     ]
 
 
-# --- the speed-up -------------------------------------------------------------------------------
-
-
-def alike(gpus: int, **more: Any) -> Row:
-    """A configuration with the same dataset at every n."""
-    return configuration(gpus, **more) | {"dataset_samples": 1000}
-
-
-def speedups(times: dict[int, float], **more: Any) -> dict[int, Row]:
-    rows = [alike(n, runtime_h=t, **more) for n, t in times.items()]
-    result = rows_of("figure2", rows, list(times))
-    return {r["gpus"]: r for r in result if r["y_name"] == "speedup"}
-
-
-def test_a_series_that_starts_at_n_gpus_starts_at_a_speedup_of_n() -> None:
-    result = speedups({16: 41.0, 32: 24.0, 64: 16.0})
-    assert {n: r["y"] for n, r in result.items()} == pytest.approx(
-        {16: 16.0, 32: 16 * 41 / 24, 64: 16 * 41 / 16}
-    )
-
-
-def test_a_dataset_that_grows_has_no_speedup() -> None:
-    grown = rows_of("figure2", [configuration(n) for n in GPU_COUNTS])
-    assert [r["y"] for r in grown if r["y_name"] == "speedup"] == [None, None, None]
-
-
-# --- figure 1 -----------------------------------------------------------------------------------
-
-
 # --- from runs to a written table ---------------------------------------------------------------
 
 

@@ -240,7 +240,7 @@ def test_the_power_of_a_node_that_was_busy_is_no_idle_power(tmp_path: Path) -> N
     result = idle_j(path, "box", kinds, dict.fromkeys(kinds, "measured"))
     assert result == {"gpu": None, "cpu": None}
     why = without_baseline(path, runs([run_of("box")]))
-    assert why == {"box": "its nodes were not idle: repeat 2: n1: cpu 86 % busy, so not idle"}
+    assert why == {"box": "repeat 2: n1: cpu 86 % busy, so not idle"}
 
 
 # --- asking for probes --------------------------------------------------------------------------

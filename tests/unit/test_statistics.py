@@ -7,25 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
 import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
-from run_files import WHOLE, make_spec, part, row_of
+from run_files import make_spec, part, row_of
 
-from scalewatt.results.tables.frames import column_of, frame_of, records, to_table
+from scalewatt.results.tables.frames import column_of, frame_of, records
 from scalewatt.results.tables.published import from_population_sd
 from scalewatt.results.tables.repeat_statistics import (
     configurations_of,
-    inverse,
     summarise,
 )
 from scalewatt.results.tables.table_schema import (
-    CONFIGURATIONS,
-    PARTS,
-    QUANTITIES,
     RUNS,
     SUMMARY,
 )
@@ -93,14 +88,6 @@ POSITIVE = st.floats(1e-3, 1e6)
 POSITIVES = st.lists(POSITIVE, min_size=2, max_size=8)
 
 
-def columns(*parts: float | None) -> pd.DataFrame:
-    """One row of SUMMARY."""
-    result = {
-        name: column_of([value], pa.float64()) for name, value in zip(SUMMARY, parts, strict=True)
-    }
-    return pd.DataFrame(result)
-
-
 def of_population(n: int, *parts: float | None) -> dict[str, float | None]:
     given_ = (column_of([value], pa.float64()) for value in parts)
     (row,) = records(from_population_sd(column_of([n], pa.int32()), *given_))
@@ -113,22 +100,6 @@ def test_a_population_spread_says_the_same_as_the_values_it_is_of(values: list[f
     result = of_population(len(values), whole.mean, float(np.std(values)))
     for name in SUMMARY:
         assert result[name] == pytest.approx(getattr(whole, name), rel=1e-6, abs=1e-9)
-
-
-NONE = (None, None, None)
-
-
-@pytest.mark.parametrize(
-    ("parts", "expected"),
-    [
-        ((4.0, 0.4, 3.0, 5.0), (2.0, 0.2, 1.5, 2.5)),
-        ((4.0, *NONE), (2.0, *NONE)),
-        ((None, *NONE), (None, *NONE)),
-    ],
-)
-def test_a_quotient_under_repeats_has_their_relative_spread(parts: Any, expected: Any) -> None:
-    (row,) = records(inverse(columns(*parts), column_of([8.0], pa.float64())))
-    assert list(row.values()) == pytest.approx(list(expected))
 
 
 def cpu(joules: float | None, seconds: float = 3600, **more: Any) -> list[dict[str, Any]]:
@@ -144,25 +115,6 @@ def test_a_configuration_has_the_mean_of_its_repeats(tmp_path: Path) -> None:
     half = scipy.stats.t.ppf(0.975, 2) * math.sqrt(1 / 3) / math.sqrt(3)
     assert row["energy_kwh_low"] == pytest.approx(5 / 3 - half)
     assert row["energy_kwh_high"] == pytest.approx(5 / 3 + half)
-
-
-def test_a_configurations_row_has_exactly_the_columns_of_the_schema(tmp_path: Path) -> None:
-    result = configurations_of(frame_of(runs(tmp_path, WHOLE), RUNS))
-    to_table(result, CONFIGURATIONS)
-    [row] = records(result)
-    of_idle = {"idle_energy_kwh", "net_energy_kwh"}
-    of_meters = {"node_energy_kwh", "facility_energy_kwh"}
-    left_out = {*of_meters, *of_idle, "carbon_kg", "cost"}
-    for name in QUANTITIES:
-        unknown = name in left_out
-        assert (row[f"{name}_mean"] is None) is unknown, name
-        assert {row[f"{name}_{part}"] for part in PARTS if part != "mean"} == {None}
-
-
-def test_an_excluded_run_is_in_no_mean(tmp_path: Path) -> None:
-    each, other = runs(tmp_path, cpu(3.6e6), cpu(7.2e6))
-    (row,) = configuration_rows([each, {**other, "excluded": "a test"}])
-    assert (row["n_repeats"], row["energy_kwh_mean"]) == (1, pytest.approx(1))
 
 
 def test_measured_and_estimated_repeats_have_no_mean_energy_and_the_row_says_why(
@@ -196,7 +148,3 @@ def test_a_repeat_whose_energy_is_unknown_makes_the_mean_unknown_and_refuses_not
     assert row["energy_kwh_mean"] is None
     assert row["runtime_h_mean"] == 1.0
     assert row["energy_origin"] == "measured"
-
-
-def test_without_runs_there_are_no_configurations() -> None:
-    assert configuration_rows([]) == []

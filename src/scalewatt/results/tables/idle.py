@@ -220,18 +220,11 @@ def without_baseline(path: Path, runs: pd.DataFrame) -> dict[str, str]:
     """Name why runs (a table RUNS) with a known energy have no idle energy, by device."""
     lacking = runs[runs["energy_kwh"].notna() & runs["idle_energy_kwh"].isna()]["device"]
     rows = {row["device"]: row for row in _read(path)}
-    why = {}
-    for device in sorted(set(lacking)):
-        row = rows.get(device, {"flags": None})
-        not_idle, differ = (details_of(row, code, _FILE) for code in ("not_idle", "probes_differ"))
-        if device not in rows:
-            why[device] = "no idle probe of it has finished"
-        elif not_idle:
-            why[device] = f"its nodes were not idle: {not_idle[0]}"
-        elif differ:
-            why[device] = f"its probes found unlike nodes: {differ[0]}"
-        else:
-            why[device] = "its probes state no power of the runs' device kinds and energy origin"
+    why = {device: "no idle probe of it has finished" for device in sorted(set(lacking))}
+    for device in why.keys() & rows.keys():
+        details = (details_of(rows[device], code, _FILE) for code in ("not_idle", "probes_differ"))
+        usual = "its probes state no power of the runs' device kinds and energy origin"
+        why[device] = next((words[0] for words in details if words), usual)
     return why
 
 

@@ -117,17 +117,14 @@ def latex(cells: pd.DataFrame, sentences: Sequence[str]) -> str:
     # Units below the words keep columns narrow.
     heads = [escaped_latex(str(head)).replace(" (", r"\\(") for head in cells]
     heads = [rf"\shortstack{{{head}}}" if r"\\" in head else head for head in heads]
-    rows = [map(escaped_latex, row) for row in cells.itertuples(index=False, name=None)]
-    head, *lines = (" & ".join(row) + r" \\" for row in (heads, *rows))
     alignment = "".join("l" if name in WORDS else "r" for name in cells)
+    table = cells.map(escaped_latex).set_axis(heads, axis=1)
     return "\n".join(
         [
             r"% needs \usepackage{booktabs}",
             r"\begingroup\setlength{\tabcolsep}{3pt}",
-            rf"\begin{{tabular}}{{{alignment}}}",
-            *(r"\toprule", head, r"\midrule", *lines, r"\bottomrule"),
-            *(r"\end{tabular}\endgroup", "", r"\smallskip"),
-            r"\begin{minipage}{\linewidth}\footnotesize",
+            table.to_latex(index=False, escape=False, column_format=alignment) + r"\endgroup",
+            *("", r"\smallskip", r"\begin{minipage}{\linewidth}\footnotesize"),
             *map(escaped_latex, sentences),
             *(r"\end{minipage}", ""),
         ]
