@@ -4,9 +4,9 @@ Raise a number when a change of the code changes the step's results: finished re
 tests/golden/versions.csv notes the goldens that belong to each number.
 """
 
-ENERGY = 3
-IDLE = 2
-TABLES = 6
+ENERGY = 4
+IDLE = 3
+TABLES = 7
 FIGURES = 6
 PAGES = 5
 CLAIMS = 6

@@ -302,7 +302,9 @@ def script_flags(
         yield flag("contradicts_spec", None, contradictions)
     if spec.gpus > 1 and reports["joined"] is False:
         apart = "torch.distributed was not initialised: each may have trained alone"
-        yield flag("contradicts_spec", None, f"when the script of {spec.gpus} ranks reported, {apart}")
+        yield flag(
+            "contradicts_spec", None, f"when the script of {spec.gpus} ranks reported, {apart}"
+        )
     if spec.gpus > 1 and reports["joined"] is None:
         unknown = f"whether its {spec.gpus} ranks trained together is not known"
         yield flag("unconfirmed", None, unknown)
