@@ -28,6 +28,7 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of rank 0 of a run's second segment."""
     monkeypatch.setenv(events.FOLDER_VARIABLE, str(tmp_path))
     monkeypatch.setenv(events.SEGMENT_VARIABLE, "1")
+    monkeypatch.setattr(events, "_joined", None)
     return tmp_path
 
 

@@ -117,6 +117,12 @@ def test_a_configuration_has_the_mean_of_its_repeats(tmp_path: Path) -> None:
     assert row["energy_kwh_high"] == pytest.approx(5 / 3 + half)
 
 
+def test_an_excluded_run_is_in_no_mean(tmp_path: Path) -> None:
+    each, other = runs(tmp_path, cpu(3.6e6), cpu(7.2e6))
+    (row,) = configuration_rows([each, {**other, "excluded": "a test"}])
+    assert (row["n_repeats"], row["energy_kwh_mean"]) == (1, pytest.approx(1))
+
+
 def test_measured_and_estimated_repeats_have_no_mean_energy_and_the_row_says_why(
     tmp_path: Path,
 ) -> None:
