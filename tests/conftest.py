@@ -195,9 +195,20 @@ def finished_workspace(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest, lest one worker has it when all others are done."""
-    order = ("cluster", "slow")
-    items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in order])
+    """Begin with what takes longest, lest one worker has it when all others are done.
+
+    First of all a file that makes the finished workspace; those that wait for it come after other slow ones.
+    """
+    needing = dict.fromkeys(
+        item.path for item in items if "finished_workspace" in item.fixturenames
+    )
+    first = next(iter(needing), None)
+
+    def place(item: pytest.Item) -> list[bool]:
+        is_slow = [item.get_closest_marker(name) is not None for name in ("cluster", "slow")]
+        return [not is_slow[0], item.path != first, not is_slow[1], item.path in needing]
+
+    items.sort(key=place)
 
 
 def pytest_collection_finish() -> None:

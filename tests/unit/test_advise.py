@@ -27,6 +27,12 @@ def settings(folder: Path, clocks: tuple[int, ...] = CLOCKS) -> pd.DataFrame:
     return read_settings(folder)
 
 
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    """Settings of a campaign with three repeats at each clock."""
+    return settings(tmp_path_factory.mktemp("settings"))
+
+
 def of_line(kept: pd.DataFrame) -> pd.DataFrame:
     return kept[kept["training"] == LINE]
 
@@ -37,9 +43,9 @@ def clocks_of(kept: pd.DataFrame) -> list[int]:
 
 @pytest.mark.parametrize("slowdown", [0.0, 0.05, 0.1, 0.3, 0.8])
 def test_the_least_energy_within_a_slowdown_is_that_of_the_law(
-    tmp_path: Path, slowdown: float
+    known: pd.DataFrame, slowdown: float
 ) -> None:
-    arguments = of_line(advise(settings(tmp_path), slowdown=slowdown))
+    arguments = of_line(advise(known, slowdown=slowdown))
     kept = [c for c in CLOCKS if train_s(c, 1) <= (1 + slowdown) * train_s(1410, 1)]
     assert clocks_of(arguments) == sorted(kept, key=lambda clock: energy_j(clock, 1))
     best = arguments.iloc[0]
@@ -50,17 +56,16 @@ def test_the_least_energy_within_a_slowdown_is_that_of_the_law(
     assert best["energy_kwh_low"] < best["energy_kwh_mean"] < best["energy_kwh_high"]
 
 
-def test_a_deadline_is_kept_or_none_is_advised(tmp_path: Path) -> None:
-    known = settings(tmp_path)
+def test_a_deadline_is_kept_or_none_is_advised(known: pd.DataFrame) -> None:
     deadline_h = train_s(1005, 1) / 3600 * 1.001
     assert clocks_of(of_line(advise(known, deadline_h=deadline_h)))[0] == 1005
     assert advise(known, deadline_h=1e-3).empty
 
 
 @pytest.mark.parametrize("limits", [{}, {"slowdown": -0.1}, {"deadline_h": float("nan")}])
-def test_limits_that_are_none_are_refused(tmp_path: Path, limits: dict[str, float]) -> None:
+def test_limits_that_are_none_are_refused(known: pd.DataFrame, limits: dict[str, float]) -> None:
     with pytest.raises(InputError, match="expected"):
-        advise(settings(tmp_path), **limits)
+        advise(known, **limits)
 
 
 def command(folder: Path, clocks: tuple[int, ...] = CLOCKS) -> list[str]:

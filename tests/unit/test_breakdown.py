@@ -72,7 +72,7 @@ def total(rows: list[Row], column: str = "energy_kwh") -> float:
 JOULES = st.floats(0, 1e12)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.lists(st.tuples(*[JOULES] * 4), min_size=1, max_size=3), st.booleans())
 def test_a_configurations_rows_add_up_to_the_energy_of_its_runs(
     tmp_path_factory: pytest.TempPathFactory, runs: list[tuple[float, ...]], paper: bool

@@ -34,7 +34,7 @@ EACH = pytest.mark.parametrize("at", range(len(CASES)), ids=[case.id for case in
 @EACH
 def test_campaigns_are_decided_as_the_claims_are(at: int) -> None:
     """With the same p, on each bound and beyond."""
-    case, count = CASES[at], 5
+    case, count = CASES[at], 2
     for bound in bounds_of(at)[::2]:
         world = bound.world(bound.at + bound.out * math.log1p(0.02))
         drawn = Campaigns(Study().quantities(world, count, np.random.default_rng(SEED)))

@@ -271,6 +271,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
 
 
 @needs_real
+@pytest.mark.long
 def test_all_real_runs_are_registered(real: pd.DataFrame) -> None:
     counts = real.groupby(["model", "gpus"]).size().to_dict()
     llama = {("llama2_70b_lora", gpus): runs for gpus, runs in ((8, 10), (64, 10), (512, 3))}
@@ -279,6 +280,7 @@ def test_all_real_runs_are_registered(real: pd.DataFrame) -> None:
 
 
 @needs_real
+@pytest.mark.long
 def test_energies_of_real_runs_agree_with_an_independent_reading(real: pd.DataFrame) -> None:
     off = (real["energy_kwh"] * 3.6e6 / real["expected_window_j"] - 1).abs()
     # Ours leaves out readings whose clock runs backwards, and readings of 0 W: up to 0.2 %.
@@ -289,6 +291,7 @@ def test_energies_of_real_runs_agree_with_an_independent_reading(real: pd.DataFr
 
 
 @needs_real
+@pytest.mark.long
 def test_the_official_energies_of_real_runs_are_reproduced(real: pd.DataFrame) -> None:
     nodes = real["rule_rule_kwh"] * 3.6e6 / real["expected_official_node_j"] - 1
     assert nodes.abs().max() < 1e-3
@@ -299,6 +302,7 @@ def test_the_official_energies_of_real_runs_are_reproduced(real: pd.DataFrame) -
 
 
 @needs_real
+@pytest.mark.long
 def test_replicas_of_real_runs_are_counted(real: pd.DataFrame) -> None:
     counts = [
         *("local_batch_size", "global_batch_size"),
@@ -363,6 +367,7 @@ def test_a_switch_whose_clock_is_five_hours_behind_is_counted(further: pd.DataFr
 
 
 @needs_real
+@pytest.mark.long
 def test_replicas_of_the_further_runs_are_those_of_their_systems(further: pd.DataFrame) -> None:
     llama = further[further["model"] == "llama2_70b_lora"].groupby("gpus")
     counts = llama[["local_batch_size", "gpus_per_replica"]].max().to_numpy().tolist()
