@@ -41,6 +41,8 @@ TABLES = {
 }
 PROSE = ("flags", "warnings", "reason", "calibrated_on", "detail", "claim", "expected", "stands")
 """Columns of sentences, which may be said otherwise."""
+VERDICTS_REASON = ("claims", "reason")
+"""No sentence, but a part of the verdict."""
 STATISTICS = ("mean", "sd", "low", "high")
 JOULES = ("energy_j", "energy_low_j", "energy_high_j", "recorded_j", "discarded_j")
 
@@ -99,7 +101,8 @@ def tables_of(results: Path) -> dict[Golden, pd.DataFrame]:
 
 def _csv(path: Path) -> pd.DataFrame:
     table = pd.read_csv(path)
-    return table.drop(columns=[name for name in PROSE if name in table])
+    prose = [name for name in PROSE if name in table and (path.stem, name) != VERDICTS_REASON]
+    return table.drop(columns=prose)
 
 
 def _of_both(results: Path, read: Callable[[Path], pd.DataFrame]) -> pd.DataFrame:

@@ -13,7 +13,7 @@ from report_results import made_runs, paper, write_claims, write_results
 from workspace import Workspace
 
 from scalewatt.campaign.cluster import load_cluster
-from scalewatt.claims.reference_tables import listed_claims
+from scalewatt.claims.reference_tables import INCONSISTENCY, NOT_TESTABLE, TESTED, listed_claims
 from scalewatt.report.build_report import write_report
 from scalewatt.report.results import report_definition
 
@@ -30,7 +30,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report of the paper's campaign: 175 made runs, with claims."""
     folder, campaign = tmp_path_factory.mktemp("large"), paper()
     results = write_results(folder / "results", campaign, made_runs(campaign))
-    verdicts = ("reproduced", "not_reproduced", "unresolved", "not_testable", "inconsistency")
+    verdicts = (*TESTED, NOT_TESTABLE, INCONSISTENCY)
     claims = listed_claims()
     values = ("0.5", "0.45", "-3", "12", "none")
     rows = [(c.id, verdicts[n % 5], values[n // 5 % 5]) for n, c in enumerate(claims)]

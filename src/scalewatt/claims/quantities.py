@@ -210,7 +210,7 @@ def refuse_estimates(points: Points) -> None:
 
 
 def refuse_unlike(points: Points, *facts: str) -> None:
-    """Refuse (NotTestable) to compare energies of several origins or scopes, or of several `facts` alone."""
+    """Raise NotTestable if energies differ in one of these facts, by default origin and scope."""
     for fact in facts or ("origin", "scope"):
         kinds = sorted(set(map(str, points[f"energy_{fact}"])))
         if len(kinds) > 1:
