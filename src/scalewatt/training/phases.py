@@ -63,14 +63,15 @@ class PhaseTimer:
 
         Steps begin anew with the next batch.
         """
-        seconds = np.full((len(PHASES), self._steps), np.nan)
+        seconds = np.zeros((len(PHASES), self._steps))
+        is_timed = np.zeros_like(seconds, dtype=bool)
         for name, step, began, ended in self._marks:
-            duration = began.elapsed_time(ended) / 1000 if self._on_gpu else ended - began
             at = PHASES.index(name), step
-            seconds[at] = np.nansum([seconds[at], duration])
+            seconds[at] += began.elapsed_time(ended) / 1000 if self._on_gpu else ended - began
+            is_timed[at] = True
         self._marks.clear()
         self._steps = 0
-        return seconds
+        return np.where(is_timed, seconds, np.nan)
 
 
 def phase_statistics(seconds: np.ndarray) -> dict[str, float | None]:
