@@ -130,8 +130,7 @@ def read_account(
         raise InputError(f"{path}: no such file or folder; {expected}")
     events = read_stages(Path(reading.stages)) if reading.stages else None
     files: list[tuple[Path, Options]] = []
-    is_run = bool(segment_numbers(find_recordings(path))) or (path / "spec.json").exists()
-    if path.is_dir() and not is_run:
+    if path.is_dir() and not _is_run(path):
         named = reading.node if isinstance(reading.node, Mapping) else {}
         if unknown := sorted(name for name in named if not (path / name).is_file()):
             raise InputError(f"{path}: holds no file {', '.join(unknown)}, as --node names it")
@@ -161,6 +160,11 @@ def _refuse_choice(path: Path, reading: Reading, recording: Recording) -> None:
     for name in ("run", "round"):
         if getattr(reading, name) is not None and getattr(recording, name) is None:
             raise InputError(f"{path}: holds no {name}s to choose from; leave out {name}")
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether a folder is that of a run: it has recordings of segments, or a spec."""
+    return bool(segment_numbers(find_recordings(folder))) or (folder / "spec.json").exists()
 
 
 def _account_for_run(
