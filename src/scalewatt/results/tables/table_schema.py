@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from scalewatt.results.columns import schema, tagged
-from scalewatt.training.history import PHASES
+from scalewatt.training.history import PHASES, phase_column
 
-STEP_PHASES = tuple(f"step_{phase}_s" for phase in PHASES)
+STEP_PHASES = tuple(map(phase_column, PHASES))
 """What a training step spends its time on, in the history and here."""
 QUANTITIES = tagged("quantity")
 """What is averaged over repeats."""
