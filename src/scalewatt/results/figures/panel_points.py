@@ -26,6 +26,7 @@ from scalewatt.results.tables.repeat_statistics import inverse, wide_statistics
 from scalewatt.results.tables.run_row import RunFiles, read_history, read_totals
 from scalewatt.results.tables.scaling import TRAINING, points_of, speedups
 from scalewatt.results.tables.table_schema import SUMMARY
+from scalewatt.training.history import PHASE_COLUMNS
 
 LARGER_IS_BETTER = "throughput_samples_per_s"
 SWEPT = ("local_batch_size", *LEVERS)
@@ -54,7 +55,7 @@ def panel_points(
         lines = lines.drop_duplicates(["configuration", "published"], ignore_index=True)
     if figure.lines == "batches":
         lines = training_costs(lines, definition, results)
-    if name == "phases":
+    if any(panel.y_name in PHASE_COLUMNS for panel in figure.panels):
         lines = with_phase_times(lines, definition, results)
     if figure.lines == "levers":
         lines = _with_levers(lines)
@@ -248,7 +249,11 @@ _COLUMNS = {
 
 
 def training_costs(lines: pd.DataFrame, definition: Row, results: Path) -> pd.DataFrame:
-    """Add means of QUANTITIES over repeats, and their origin and scope."""
+    """Add means of QUANTITIES over repeats, and their origin and scope.
+
+    They are of the GPUs, or on a CPU of the sockets, in the stage `train` alone: start-up, with the choice of
+    kernels and compiling, evaluation and checkpoints are left out.
+    """
     repeats = counted_repeats(definition)
     rows = [
         {"configuration": id_, **run_cost(RunFiles(results, id_, repeat), device)}

@@ -88,6 +88,8 @@ def times(column: pd.Series, factor: float | None) -> pd.Series:
 
 
 # --- what estimates leave open --------------------------------------------------------------------
+# The error of an estimate belongs to the machine: repeats share it, and it averages out over nothing. So no
+# ratio, front or verdict is stated of energies that are estimated, wholly or in part (ORIGINS).
 
 
 Ends = tuple[float, float]
