@@ -459,13 +459,13 @@ def _add_node(
     sources = checks.cross_checks(node, kinds)
     rows.cross_checks.extend({"segment": number, **row} for row in sources)
 
-    # What lies outside belongs to a first interval without length
-    stage = pd.Categorical([UNATTRIBUTED], STAGES)
-    outside = intervals[:1].assign(stage=stage, epoch=-1, end_s=intervals["start_s"])
-    with_outside = pd.concat([outside, intervals], ignore_index=True)
+    with_outside = intervals
+    if outside_s:  # it belongs to a first interval without length
+        stage = pd.Categorical([UNATTRIBUTED], STAGES)
+        outside = intervals[:1].assign(stage=stage, epoch=-1, end_s=intervals["start_s"])
+        with_outside = pd.concat([outside, intervals], ignore_index=True)
     for kind in kinds:
-        tiles = with_outside if outside_s and kind.devices else intervals
-        rows.add(kind, number, tiles, lost, outside_s)
+        rows.add(kind, number, with_outside if kind.devices else intervals, lost, outside_s)
         flags = [*kind.flags, *checks.cross_check_flags(sources, kind.device_kind)]
         rows.flag(flags, *key, kind.device_kind)
     if all(kind.device_kind != NODE for kind in kinds):  # others may have a meter

@@ -191,8 +191,9 @@ class KindEnergy:
             uncovered_s = np.where(uncovered_s > LEAST_UNCOVERED_S, uncovered_s, 0.0) + missing_s
             rows.append(
                 {
-                    **{"device": number, "covered_s": covered_s, "recorded_j": recorded_j},
+                    "device": np.full(seconds.size, number),
                     "samples": samples_in(intervals, device.block.time_s),
+                    **{"covered_s": covered_s, "recorded_j": recorded_j},
                     "low_j": recorded_j / device.factor,
                     "high_j": recorded_j * device.factor + most_w * uncovered_s,
                     "discarded_j": curve.between(np.clip(start_s, *lost), np.clip(end_s, *lost)),
@@ -202,19 +203,25 @@ class KindEnergy:
             none = np.full(seconds.size, 0.0 if rows else np.nan)
             energies = dict.fromkeys(("recorded_j", "low_j", "discarded_j"), none)
             energies["high_j"] = none + self.lacking_w * (seconds + missing_s)
-            rows.append({"device": -1, "covered_s": 0.0, "samples": 0, **energies})
+            counts = np.zeros(seconds.size, np.intp)
+            rows.append(
+                {"device": counts - 1, "samples": counts, "covered_s": 0.0 * none, **energies}
+            )
 
         # Stages are resolved or not, as a whole and within their epochs
         stages = intervals["stage"].cat.codes.to_numpy(np.int64)
         groups = stages, stages + len(STAGES) * intervals["epoch"].to_numpy()
         short_s, epoch_s = (short_pieces_s(group, seconds, self.period_s) for group in groups)
-        is_named = (intervals["stage"] != UNATTRIBUTED).to_numpy()
-        same = intervals[["stage", "epoch"]].assign(
-            duration_s=seconds,
-            short_s=np.where(is_named, short_s, np.nan),
-            short_epoch=is_named & np.isfinite(epoch_s),
-        )
-        return pd.concat([same.assign(**row) for row in rows], ignore_index=True)
+        is_named = stages != STAGES.index(UNATTRIBUTED)
+        same = {
+            **{"stage": stages, "epoch": intervals["epoch"], "duration_s": seconds},
+            "short_s": np.where(is_named, short_s, np.nan),
+            "short_epoch": is_named & np.isfinite(epoch_s),
+        }
+        columns: Row = {name: np.tile(values, len(rows)) for name, values in same.items()}
+        columns |= {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+        columns["stage"] = pd.Categorical.from_codes(columns["stage"], pd.Index(STAGES))
+        return pd.DataFrame(columns)
 
 
 def physical_kind(kind: str) -> str:
@@ -268,21 +275,19 @@ def _as_named(block: Block, model: str) -> Block:
 
     A power's samples are those of GPUs of its name, and the counter of a module is one of the node.
     """
-    sensors = block.sensors
-    names = sensors["device"].where(sensors["device"] != "", model)
-    of_gpu = (sensors["kind"] == "gpu") & (names != "")
-    unknown = of_gpu & (sensors["quantity"] == "power") & (sensors["samples"] == "")
-    is_module = of_gpu & (sensors["quantity"] == "counter") & names.str.contains(MODULE)
-    if not (unknown | is_module).any():
+    rows, flags = [], list[Flag]()
+    for row in block.rows:
+        name = row.device or model
+        if row.kind == "gpu" and row.quantity == "power":
+            row = row._replace(samples=row.samples or terms.gpu_fact(name, "samples"))
+        elif row.kind == "gpu" and row.quantity == "counter" and MODULE.search(name):
+            row = row._replace(kind=terms.NODE)
+            detail = "counts the whole module with its CPU and memory: it is a meter of the node"
+            flags.append(flag("second_sensor", row.name, detail))
+        rows.append(row._asdict())
+    if rows == [row._asdict() for row in block.rows]:
         return block
-    samples = names.map(lambda name: terms.gpu_fact(name, "samples"))
-    named = sensors.assign(
-        samples=sensors["samples"].mask(unknown, samples),
-        kind=sensors["kind"].mask(is_module, terms.NODE),
-    )
-    detail = "counts the whole module with its CPU and memory: it is a meter of the node"
-    flags = [flag("second_sensor", name, detail) for name in sensors["name"][is_module]]
-    return replace(block, sensors=named, flags=(*block.flags, *flags))
+    return replace(block, sensors=sensor_frame(rows), flags=(*block.flags, *flags))
 
 
 # --- estimates ------------------------------------------------------------------------------------

@@ -95,18 +95,16 @@ def short_pieces_s(group: NDArray[Any], seconds: Floats, period_s: float) -> Flo
     `group` (k,) numbers what the intervals are of. Adjacent intervals of a group are a piece. NaN where the
     samples resolve the group.
     """
-    if not period_s:
-        return np.full(group.size, np.nan)
-    frame = pd.DataFrame({"group": group, "s": seconds})
-    long = frame[frame["s"] > 0]
-    number = (long["group"] != long["group"].shift()).cumsum()
-    pieces = long.groupby(number.rename("piece")).agg({"group": "first", "s": "sum"})
+    number = np.unique(group, return_inverse=True)[1]
+    long = seconds > 0
+    begins = np.flatnonzero(np.diff(number[long], prepend=-1))
+    piece_s, of_group = np.add.reduceat(seconds[long], begins), number[long][begins]
     # A per cent less is tolerated: a recording need not begin or end with a stage.
-    pieces["short"] = pieces["s"].where(pieces["s"] < 0.99 * LEAST_PERIODS * period_s, 0.0)
-    groups = pieces.groupby("group")
-    sums, mean_s = groups.sum(), groups["s"].mean()
-    unresolved = mean_s.where(sums["short"] > MOST_SHORT * sums["s"])
-    return frame["group"].map(unresolved).to_numpy(np.float64)
+    is_short = piece_s < 0.99 * LEAST_PERIODS * period_s
+    weights = np.column_stack((piece_s, piece_s * is_short, np.ones(piece_s.size)))
+    total_s, short_s, count = (np.bincount(of_group, w, number.max() + 1) for w in weights.T)
+    is_unresolved = short_s > MOST_SHORT * total_s
+    return np.where(is_unresolved, total_s / np.maximum(count, 1), np.nan)[number]
 
 
 def seconds_where(time_s: Floats, holds: NDArray[np.bool_], window: Window) -> float:

@@ -89,8 +89,9 @@ class Collected:
         anything of the node was.
         """
         pieces = kind.pieces(intervals, lost, unrecorded_s)
-        device = pieces["device"].where(pieces["device"] < 0, pieces["device"] + len(self.devices))
-        self.pieces.append(pieces.assign(part=len(self.parts), device=device))
+        pieces["part"] = len(self.parts)
+        pieces["device"] += len(self.devices) * (pieces["device"] >= 0)
+        self.pieces.append(pieces)
         rows = (device.row for device in kind.devices)
         self.devices.extend(
             {"device_index": row.index, "sensor": row.name, "uuid": row.uuid or None}

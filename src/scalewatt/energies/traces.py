@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from scalewatt.common.files import atomic_path
 from scalewatt.energies.stages import STAGES
-from scalewatt.energies.tables import METADATA_KEY, records
+from scalewatt.energies.tables import METADATA_KEY
 from scalewatt.recordings.terms import ESTIMATED, MEAN, Floats
 
 _FEW, _MANY = (pa.dictionary(indices, pa.string()) for indices in (pa.int8(), pa.int16()))
@@ -49,12 +49,6 @@ DEVICE_COLUMNS = [
 ]
 """Columns of the table of devices. `sensor` and `device` are names, `uuid` is the device's, `quantity` what
 a sample of power stands for; `totals` marks energies of windows, which are no samples."""
-_NAMES = {
-    "kind": "device_kind",
-    "index": "device_index",
-    "name": "sensor",
-    "origin": "energy_origin",
-}
 
 
 @contextmanager
@@ -98,13 +92,24 @@ class Traces:
             return
         block = self._blocks[segment, node]
         self._blocks[segment, node] += 1
-        names = sensors["kind"] + "_" + sensors["index"].astype(str)
-        is_mean = sensors["quantity"].isin(["counter", "mean_power"])
-        quantity = sensors["samples"].mask(is_mean, MEAN).mask(sensors["origin"] == ESTIMATED, "")
-        devices = sensors.assign(
-            quantity=quantity, segment=segment, node=node, block=block, column=names
-        ).rename(columns=_NAMES)[DEVICE_COLUMNS]
-        self._devices += records(devices.where(devices != ""))
+        names = []
+        for row in sensors.itertuples(index=False):
+            names.append(f"{row.kind}_{row.index}")
+            is_mean = row.quantity in ("counter", "mean_power")
+            quantity = "" if row.origin == ESTIMATED else MEAN if is_mean else row.samples
+            texts = (text or None for text in (row.name, row.uuid, row.device, quantity))
+            facts = (
+                segment,
+                node,
+                block,
+                names[-1],
+                row.kind,
+                row.index,
+                *texts,
+                row.origin,
+                row.totals,
+            )
+            self._devices.append(dict(zip(DEVICE_COLUMNS, facts, strict=True)))
 
         def write() -> None:
             n = time_s.size
