@@ -8,6 +8,7 @@
   when it left it, whatever its state: the parent waits forever for PREEMPTED.
 - NODE_FAIL excludes no nodes: the parent excludes all nodes of the job from then on.
 - Ctrl-C also cancels the jobs that are just being polled: the parent's list is empty then (issue 397).
+- Jobs are asked for at most MOST_TIMES the first interval apart: the parent's grows to 180 s whatever is set.
 - The workflow's `end_of_retries(job)` may give a reason why a job is not submitted again.
 - Variables such as SQUEUE_FORMAT and SACCT_FORMAT, a user's own, are not in effect.
 """
@@ -47,6 +48,7 @@ __all__ = ["Executor", "ExecutorSettings", "common_settings"]
 
 WAIT_S, MOST_WAIT_S = 5.0, 60.0
 """Time before a job is offered again; each further one is twice as long, up to the second."""
+MOST_TIMES = 4
 
 
 class _Constant(set[str]):
@@ -113,6 +115,9 @@ class Executor(slurm.Executor):
         """Yield the jobs of which neither success nor error was reported."""
         async for _ in super().check_active_jobs(active_jobs):
             pass
+        first_s = self.workflow.executor_settings.init_seconds_before_status_checks
+        next_s = min(self.next_seconds_between_status_checks, MOST_TIMES * first_s)
+        self.next_seconds_between_status_checks = next_s
         ids = {str(info.external_jobid): info for info in active_jobs}
         live = {id_: info for id_, info in ids.items() if id_ in self._live}
         with suppress(NoAnswerError):  # the parent takes some for running that have left the queue

@@ -17,18 +17,18 @@ pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(400)]
 
 RUNS = [
     f"results/mini/runs/fourcastnet.pretrain-a100-n001-lbs0002-full/{repeat}/provenance.json"
-    for repeat in range(1, 6)
+    for repeat in range(1, 4)
 ]
 
 
 @pytest.fixture()
 def project(slurm: MiniSlurm, tmp_path: Path) -> MiniProject:
-    """A campaign of five runs whose data are prepared."""
+    """A campaign of three runs whose data are prepared."""
     slurm.cancel_all()
     project = MiniProject.on(slurm, tmp_path / "project")
     path = project.path / "campaigns" / "mini.yaml"
     content = yaml.safe_load(path.read_text())
-    content["series"]["waves"] |= {"gpus": [1], "repeats": 5}
+    content["series"]["waves"] |= {"gpus": [1], "repeats": len(RUNS)}
     content |= {"series": {"waves": content["series"]["waves"]}, "figures": {}}
     path.write_text(yaml.safe_dump(content))
     project.done("results/mini/datasets/waves.json")
@@ -58,7 +58,7 @@ def most_at_once(slurm: MiniSlurm, is_over: Callable[[], bool]) -> int:
 
 
 def test_all_runs_of_a_campaign_finish_under_a_limit_on_jobs(project: MiniProject) -> None:
-    with limited(project.slurm, "MaxSubmitJobs=3"):
+    with limited(project.slurm, "MaxSubmitJobs=2"):
         process = project.start(*RUNS)
         try:
             running = wait_for(
@@ -72,7 +72,7 @@ def test_all_runs_of_a_campaign_finish_under_a_limit_on_jobs(project: MiniProjec
             process.kill()
     assert process.returncode == 0, output
     assert all((project.path / run).exists() for run in RUNS)
-    assert most <= 3
+    assert most <= 2
     assert "AssocMaxSubmitJobLimit" in output
     assert output.count("waits for its submission") <= len(RUNS) + 1, output
 

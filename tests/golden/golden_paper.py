@@ -1,6 +1,7 @@
 """What is made of frozen runs: the paper's campaign in small, and small trainings, from run folders.
 
-The run folders are inputs that never change; all else is made by Snakemake, as a user makes it.
+The run folders are inputs that never change. Their energies are made here, one after the other, as jobs of
+their own would import for minutes; all else is made by Snakemake, as a user makes it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,11 @@ import pandas as pd
 import pyarrow.parquet as pq
 from golden_project import link_workflow, snakemake
 from golden_tables import FOLDER, Golden
+
+from scalewatt.campaign.cluster import Cluster, load_cluster, powers
+from scalewatt.common.files import read_json
+from scalewatt.energies.account import write_energy
+from scalewatt.results.tables.run_row import RunFiles, write_row
 
 INPUTS = FOLDER / "paper"
 CAMPAIGN, TRAINED = "golden", "trained-corrected"
@@ -72,12 +78,26 @@ def make_results(folder: Path) -> Path:
         shutil.copy(path, folder / "campaigns")
     with tarfile.open(INPUTS / "runs.tar.xz") as archive:
         archive.extractall(folder / "results", filter="data")
+    account(folder / "results", load_cluster(folder / "cluster.yaml"))
     options = ("--configfile", "cluster.yaml", "--cores", "2", "--quiet", "all", "--config")
     snakemake(folder, *options, "results_only=true", "--", *TARGETS)
     snakemake(
         folder, *options, "campaign=campaigns/corrected.yaml", "results_only=true", "--", "tables"
     )
     return folder / "results"
+
+
+def account(results: Path, cluster: Cluster) -> None:
+    """Do the energy step of all runs, as workflow/scripts/energy.py does."""
+    for path in sorted(results.glob("*/runs/*/*/spec.json")):
+        campaign, spec = path.parents[3], read_json(path)
+        run = RunFiles(campaign, spec["configuration"], spec["repeat"])
+        name = f"{run.configuration}/{run.repeat}.parquet"
+        rated = powers(cluster.devices[spec["device"]])
+        write_energy(
+            path.parent, path, rated, campaign / "traces" / name, campaign / "energy" / name
+        )
+        write_row(run)
 
 
 def tables_of(results: Path) -> dict[Golden, pd.DataFrame]:
