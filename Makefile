@@ -52,9 +52,9 @@ paper-simulated: $(READY)
 test: $(READY)
 	@$(BIN)/python -m pytest -n 3 --dist loadfile -m "not long"
 
-# The tests on Slurm share one Slurm and one worker; the long tests run beside them.
+# The tests on Slurm share one Slurm and one worker, and mostly wait; the long tests run beside them.
 test-cluster: $(READY)
-	@$(BIN)/python -m pytest -n 2 --dist loadfile tests -m "(cluster or long) and not nightly" --durations=15
+	@$(BIN)/python -m pytest -n 3 --dist loadfile tests -m "(cluster or long) and not nightly" --durations=15
 
 # What takes too long to wait for after every change.
 test-nightly: $(READY)

@@ -23,7 +23,7 @@ ROOT = GOLDEN.parents[1]
 sys.path += [str(ROOT / "benchmarks"), str(ROOT / "tests" / "workflow")]
 
 MLPERF = os.environ.get("SCALEWATT_MLPERF")
-CAMPAIGNS, SEED = 20, 36
+CAMPAIGNS, SEED = 50, 36
 COLUMNS = ("campaign", "id", "verdict", "value", "p")
 TESTED = ("supported", "contradicted", "undecided")
 Row = dict[str, str]

@@ -116,9 +116,9 @@ def read_source(text: str, results: Path) -> Source:
 
 
 def find_folder(text: str, results: Path) -> Path:
-    """Path that `text` is or, if nothing has it, that of its name below `results`."""
+    """Path that `text` is or, if it has no results, that of its name below `results`."""
     path = Path(text)
-    return path if path.exists() or len(path.parts) != 1 else results / text
+    return path if (path / _RUNS).is_file() or len(path.parts) != 1 else results / text
 
 
 def make_source(
