@@ -296,6 +296,7 @@ def test_a_campaign_is_compared_with_a_copy_by_names_of_folders(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree("results/small", "results/theirs")
+    Path("small").mkdir()  # has the campaign's name, and no results
     given = ["compare", "small", "results/theirs", "--out", "ratios"]
     assert main(given) == 0
     text = capsys.readouterr().out
