@@ -29,7 +29,7 @@ setup: $(READY)
 $(READY): envs/lock.txt pyproject.toml
 	@[ -n "$(PYTHON)" ] || { echo "make: no Python 3.11 to 3.13 with venv (Debian: python3-venv); or: make setup PYTHON=/path/to/python3.11"; exit 1; }
 	@[ ! -L .venv ] || { echo "make: .venv is a link, and setting up empties the folder that it leads to; remove the link first"; exit 1; }
-	@echo "Setting up .venv from envs/lock.txt with $(PYTHON) (about 6 GB, a few minutes)"
+	@echo "Setting up .venv from envs/lock.txt with $(PYTHON) (about 7 GB, a few minutes)"
 	@$(PYTHON) -m venv --clear .venv
 	@sed -n '/^uv==/,/# via/p' envs/lock.txt | $(PIP) install --quiet --require-hashes -r /dev/stdin
 	@uv pip install --quiet --require-hashes --compile-bytecode -r envs/lock.txt

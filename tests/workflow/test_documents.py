@@ -108,7 +108,7 @@ def for_readme(folder: Path) -> None:
 
 
 def for_planning(folder: Path) -> None:
-    shutil.copy2(folder / "campaigns/paper.yaml", folder / "campaigns" / "mine.yaml")
+    shutil.copy2(folder / "campaigns/paper.yaml", folder / "campaigns" / "my-study.yaml")
     finished = folder / "results" / "demo"  # not there for what is quick, which needs none
     if finished.exists():
         shutil.copytree(finished, folder / "results" / "demo-pilot")

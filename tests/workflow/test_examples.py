@@ -29,13 +29,13 @@ def test_a_readme_is_one_screen_long(name: str) -> None:
 def logs(tmp_path: Path) -> Path:
     """Copies of the examples that need no training."""
     for name in ("nvidia-smi", "notebook"):
-        shutil.copytree(PROJECT / "examples" / name, tmp_path / name)
+        shutil.copytree(PROJECT / "examples" / name, tmp_path / "examples" / name)
     return tmp_path
 
 
 def test_the_commands_about_a_log_of_nvidia_smi_work(logs: Path) -> None:
     page = "examples/nvidia-smi/README.md"
-    printed = [run(command, logs / "nvidia-smi") for command in commands(page) if not command.mark]
+    printed = [run(command, logs) for command in commands(page) if not command.mark]
     assert "train" in printed[0] and "node17" in printed[0]
     assert "registered: vit-a100-n002-lbs0256-s0020000-e002 repeat 1" in printed[1]
 
@@ -43,7 +43,7 @@ def test_the_commands_about_a_log_of_nvidia_smi_work(logs: Path) -> None:
 def test_the_notebook_runs_from_its_first_to_its_last_cell(
     logs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(logs / "notebook")
+    monkeypatch.chdir(logs / "examples" / "notebook")
     monkeypatch.setattr(plt, "show", lambda: None)
     names: dict[str, object] = {}
     for cell in json.loads(Path("energy.ipynb").read_text(encoding="utf-8"))["cells"]:
