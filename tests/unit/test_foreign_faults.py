@@ -205,15 +205,29 @@ def test_of_a_divided_gpu_one_part_counts(tmp_path: Path) -> None:
     assert [flag["code"] for flag in recording.flags] == ["second_sensor"] * 2
 
 
-@pytest.mark.parametrize("torn", [0, 1, 40])
-def test_a_line_of_an_export_that_is_cut_off_is_flagged(tmp_path: Path, torn: int) -> None:
+def test_what_another_exporter_has_of_a_gap_counts(tmp_path: Path) -> None:
+    first = {s: watts(s) for s in range(SECONDS) if not 30 <= s < 90}
+    results = [
+        result("DCGM_FI_DEV_POWER_USAGE", {"gpu": "0", "Hostname": "n1", "job": job}, of)
+        for job, of in (
+            ("a", {T0 + s: w for s, w in first.items()}),
+            ("b", {T0 + s: watts(s) for s in range(20, 100)}),
+        )
+    ]
+    account = account_of(written(tmp_path, answer(*results)))
+    assert account.coverage == 1 and "second_sensor" in codes(account.flags)
+    assert account.joules("gpu") == pytest.approx(true_j(), rel=1e-6)
+
+
+@pytest.mark.parametrize("torn", [1, 40])
+def test_an_export_whose_last_line_is_cut_off_is_refused(tmp_path: Path, torn: int) -> None:
     series: list[Series] = [
         ("DCGM_FI_DEV_POWER_USAGE", {"gpu": gpu}, [watts(s) for s in range(SECONDS)])
         for gpu in "01"
     ]
-    recording = read_foreign(written(tmp_path, as_export(series) + as_export(series)[:torn]))
-    assert len(sensors(recording)) == 2
-    assert ("damaged" in codes(recording.flags)) == (torn > 0)
+    assert len(sensors(read_foreign(written(tmp_path, as_export(series))))) == 2
+    with pytest.raises(InputError, match="line 3 is no whole series"):
+        read_foreign(written(tmp_path, as_export(series) + as_export(series)[:torn]))
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,13 @@ def test_a_torn_last_line_loses_only_itself(
     assert last_sample_s(path) == (T0 + whole - 1 if whole else None)
 
 
+def test_line_ends_of_windows_change_nothing(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    values, lines = block(path).values, path.read_bytes().splitlines()
+    path.write_bytes(b"\r\n".join([*lines, b"damaged", b""]))
+    np.testing.assert_array_equal(block(path).values, values)
+
+
 def test_a_missing_value_is_a_missing_sample(tmp_path: Path) -> None:
     path = write(tmp_path, {"CUDA:0_POWER": [1e5, np.nan, 1e5]})
     np.testing.assert_equal(block(path).values[:, 0], [100, np.nan, 100])

@@ -224,6 +224,37 @@ def test_only_the_runs_own_window_counts(bench: Bench) -> None:
     assert row["coverage"] == pytest.approx((SECONDS - 1 - 10) / 50)
 
 
+def test_a_window_counts_each_of_its_segments_once(bench: Bench) -> None:
+    for number in (0, 1):
+        bench.journal(f"run/segment-00{number}.n1.csv", "n1", T0 + number * SECONDS)
+    window = {"start_s": T0 + 10, "end_s": T0 + 2 * SECONDS - 11}
+    bench.done(bench.describe(bench.folder / "run", window=window))
+    row = bench.row(ONE)
+    assert (row["runtime_s"], row["coverage"]) == (2 * (SECONDS - 11), 1)
+    assert row["energy_kwh"] * 3.6e6 == pytest.approx(2 * (SECONDS - 11) * 420, rel=1e-6)
+
+
+def test_a_window_without_a_recording_has_no_energy(bench: Bench) -> None:
+    window = {"start_s": T0 + 1000, "end_s": T0 + 1050}
+    bench.done(bench.describe(bench.journal("a.csv"), window=window))
+    row = bench.row(ONE)
+    assert (row["runtime_s"], row["coverage"], row["energy_kwh"]) == (50, 0, None)
+
+
+def test_a_journal_keeps_its_telemetry(bench: Bench) -> None:
+    path = bench.journal("a.csv")
+    about = json.loads(path.with_name("a.sensors.json").read_text())
+    name = "concurrent_samplers:0"
+    about["telemetry"] = {
+        name: {"quantity": name[:-2], "kind": "node", "index": 0, "unit": ""},
+    }
+    path.with_name("a.sensors.json").write_text(json.dumps(about))
+    path.with_name("a.telemetry.csv").write_text(f"t,mono,{name}\n{T0 + 5},5,1\n{T0 + 10},10,1\n")
+    bench.done(bench.describe(path))
+    row = bench.row(ONE)
+    assert "node_shared" in row["flags"] and row["energy_kwh"] is None
+
+
 def test_a_further_line_goes_through_the_points_of_several_series(bench: Bench) -> None:
     lines = {"weak": "LBS 256"}
     for gpus in (1, 2):

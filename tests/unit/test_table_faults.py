@@ -253,6 +253,18 @@ REFUSED: dict[str, Case] = {
         BY_TIME,
         "several values at one time; name index_column, node_column or where",
     ),
+    "two nodes": (
+        table("t,p", (f"{T0 + n + 0.37 * h},{650 - 530 * h + n % 3}" for n, h in PAIRS)),
+        BY_TIME,
+        "two values in turn, as of two nodes",
+    ),
+    "decimal commas": (
+        table(
+            "t;p", (f"{T0 + n};6{'' if n % 10 else 1},5".replace("61,5", "61") for n in range(20))
+        ),
+        BY_TIME,
+        'without a number in W, such as "6,5"; see `unit` and `decimal`',
+    ),
     "two GPUs": (
         smi(*(f"{13 + n}.{g}00, 6{g}.00 W" for n, g in PAIRS)),
         None,

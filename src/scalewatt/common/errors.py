@@ -23,8 +23,7 @@ def shown(value: Any) -> str:
 
 def nearest(word: object, allowed: Iterable[object]) -> str:
     """'; did you mean …?' or nothing."""
-    others = [str(a) for a in allowed if a != word]
-    close = get_close_matches(str(word), others, n=1, cutoff=0.6)
+    close = get_close_matches(str(word), [str(a) for a in allowed], n=1, cutoff=0.6)
     return f"; did you mean '{close[0]}'?" if close else ""
 
 

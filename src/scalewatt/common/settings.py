@@ -137,7 +137,7 @@ def _problem(kind: Any, error: Any) -> str:
     if problem == "value_error":
         return str(context["error"])
     if problem in _UNKNOWN:
-        return f"unknown key '{name}'{nearest(name, _names(kind))}"
+        return f"unknown key '{name}'{nearest(name, {*_names(kind)} - {name})}"
     if problem == "missing":
         return f"missing key '{name}'"
     if problem == "union_tag_not_found":

@@ -179,7 +179,7 @@ def _node_of(source: Recording, host: str) -> Node:
         detail = f"{host}: no journal; times count from perun's start {source.started} (local time)"
     except ValueError:
         start_s, is_known = 0.0, False
-        detail = f"{host}: no journal and no start time in the file"
+        detail = f"{host}: nothing states when it began, so that it has no stages"
     clock = flag("time_assumed", None, detail)
     blocks = [replace(block, time_s=block.time_s + start_s) for block in blocks]
     return Node(host, blocks, source.period_s, flags=(clock,), clock_known=is_known)
@@ -345,7 +345,7 @@ def _add_missing(
     Without events they had as much time as the others of the segment.
     """
     recorded = [node.name for node in nodes]
-    expected = run.spec.get("nodes") or len(segment.hosts)
+    expected = run.spec.get("nodes") or len(segment.hosts) or 1
     if len(recorded) > expected:
         detail = f"{len(recorded)} hosts recorded, {expected} expected: {', '.join(recorded)}"
         rows.flag([flag("not_recorded", None, detail)], segment.number)
@@ -377,6 +377,8 @@ def _read_nodes(rows: Collected, run: Run, segment: Segment) -> Iterator[Node]:
         str(row["host"]): float(row["offset_s"])
         for row in run.segments.get(segment.number, {}).get("clock_offsets") or ()
     }
+    numbers = segment_numbers(run.recordings) or {segment.number}
+    first, last = min(numbers), max(numbers)
     for node in _read_ahead(segment):
         recorded = node_window(node.blocks)
         if recorded is None:
@@ -386,8 +388,10 @@ def _read_nodes(rows: Collected, run: Run, segment: Segment) -> Iterator[Node]:
         if node.clock_known:
             if of_run := run.provenance.get("window"):  # of which nothing may be recorded
                 begin_s, end_s = float(of_run["start_s"]), float(of_run["end_s"])
-                is_within = begin_s < recorded[1] and recorded[0] < end_s
-                window = (begin_s, end_s) if is_within else (recorded[0], recorded[0])
+                # What lies before or after all segments belongs to the first or the last
+                begin_s = begin_s if segment.number == first else max(begin_s, recorded[0])
+                end_s = end_s if segment.number == last else min(end_s, recorded[1])
+                window = begin_s, max(begin_s, end_s)
             # Time that an earlier segment has counted
             before = rows.windows.setdefault(node.name, [])
             counted_s = max((end for begin, end in before if begin < recorded[1]), default=-np.inf)
@@ -427,6 +431,7 @@ def _add_node(
     `events` and the span `lost`, whose work was lost, are by the clock of rank 0.
     """
     key, window, times = (number, node.name), node.window, ["start_s", "end_s"]
+    events = events if node.clock_known else events[:0]
     events = events.assign(**{name: events[name] + node.ahead_s for name in times})
     lost = lost[0] + node.ahead_s, lost[1] + node.ahead_s
     intervals, stage_flags = tile_window(events, window)

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from scalewatt.recordings.terms import Flag, Floats
+from scalewatt.recordings.terms import GAP_PERIODS, Flag, Floats
 
 SENSOR = {
     "name": "",  # as the tool has it, unique in its node and kind
@@ -178,6 +178,20 @@ def sampling_period(time_s: Floats) -> float:
     steps_s = np.diff(time_s)
     ahead_s = steps_s[steps_s > 0]
     return float(np.median(ahead_s)) if ahead_s.size else 0.0
+
+
+def in_stretches(time_s: Floats, other_s: Floats) -> NDArray[np.bool_]:
+    """Mark the times, (n,), at which another source has samples or is between two, with no gap there.
+
+    `other_s` (m,): the other's times, in order.
+    """
+    if not other_s.size:
+        return np.zeros(time_s.size, dtype=np.bool_)
+    at = np.searchsorted(other_s, time_s)
+    before_s, after_s = other_s[np.maximum(at - 1, 0)], other_s[np.minimum(at, other_s.size - 1)]
+    is_between = (at > 0) & (at < other_s.size)
+    is_between &= after_s - before_s <= GAP_PERIODS * sampling_period(other_s)
+    return is_between | (after_s == time_s)
 
 
 def forward(time_s: Floats) -> NDArray[np.bool_]:

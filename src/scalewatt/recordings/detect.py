@@ -24,7 +24,7 @@ import pandas as pd
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json_object
 from scalewatt.recordings import tables
-from scalewatt.recordings.block import Recording, make_blocks
+from scalewatt.recordings.block import Recording, in_stretches, make_blocks
 from scalewatt.recordings.prometheus import DEVICE, read_prometheus, recognises
 from scalewatt.recordings.tables import NO_OPTIONS, Options, Preset, name_node
 from scalewatt.recordings.terms import NODE, Flag, flag
@@ -91,10 +91,18 @@ def unknown_format(path: Path) -> str:
 
 
 def files_in(folder: Path, options_for: Callable[[Path], Options]) -> list[tuple[Path, Options]]:
-    """List the other tools' files of a folder, with the options of each."""
+    """List the other tools' files of a folder, with the options of each.
+
+    Described columns are those of every file with a suffix of data.
+    """
     files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
     given = [(file, options_for(file)) for file in files]
-    return [(file, options) for file, options in given if find_format(file, options) is not None]
+    return [
+        (file, options)
+        for file, options in given
+        if options.columns is None or file.suffix in DATA_SUFFIXES
+        if find_format(file, options) is not None
+    ]
 
 
 def flag_unread(folder: Path, known: Iterable[Path]) -> list[Flag]:
@@ -272,6 +280,8 @@ def _one_after_the_other(parts: pd.DataFrame, flags: list[Flag]) -> dict[str, An
     for part in rest:
         end_s = time_s.max(initial=-np.inf)
         is_after = part.time_s > end_s
+        if not part.totals:
+            is_after |= ~in_stretches(part.time_s, time_s)
         follows = is_after.all() or not (part.totals or (part.time_s < end_s).any())
         is_same = first.uuid and part.uuid == first.uuid
         is_same = is_same or (first.is_named and part.is_named and _is_alike(part, first))
@@ -284,8 +294,9 @@ def _one_after_the_other(parts: pd.DataFrame, flags: list[Flag]) -> dict[str, An
             count, names = (~is_after).sum(), [Path(of.file).name for of in (part, before)]
             detail = f"not added: {count} samples in {names[0]}, of a time that {names[1]} has"
             flags.append(flag("second_sensor", part.name, detail))
-        time_s = np.concatenate((time_s, part.time_s[is_after]))
-        values = np.concatenate((values, part.values[is_after]))
+        joined_s = np.concatenate((time_s, part.time_s[is_after]))
+        order = np.argsort(joined_s, kind="stable")
+        time_s, values = joined_s[order], np.concatenate((values, part.values[is_after]))[order]
         before = part if is_after.any() else before
     limit_w = parts["limit_w"].max()
     facts = {"limit_w": limit_w, "flags": [*chain.from_iterable(parts["flags"])]}

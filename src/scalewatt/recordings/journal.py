@@ -207,8 +207,9 @@ def read_table(path: Path) -> tuple[dict[str, Any], pd.DataFrame, list[Flag]]:
     """Read the description and the cells of a journal or of telemetry, as float64, and flag its damage."""
     about, content = _read_description(path), path.read_bytes()
     whole = content[: content.rfind(b"\n") + 1]
-    columns = content[: content.find(b"\n")].decode(errors="replace").split(",")
-    if columns[:2] != [*STAMPS]:
+    heading = content[: content.find(b"\n")].decode(errors="replace").rstrip("\r")
+    columns = heading.split(",")
+    if columns[:2] != [*STAMPS] or "\ufffd" in heading:
         raise InputError(f"{path}: is not a journal; expected a file with the heading t,mono,…")
     options = pc.ConvertOptions(column_types=dict.fromkeys(columns, pa.float64()), null_values=[""])
     try:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -27,8 +26,8 @@ import numpy as np
 import pandas as pd
 
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.block import Recording, make_blocks
-from scalewatt.recordings.tables import Options, damage_flags, decoded, name_node
+from scalewatt.recordings.block import Recording, in_stretches, make_blocks
+from scalewatt.recordings.tables import Options, decoded, name_node
 from scalewatt.recordings.terms import Flag, flag
 from scalewatt.recordings.times import as_numbers, within
 
@@ -63,7 +62,7 @@ def recognises(head: str) -> bool:
 
 def read_prometheus(path: Path, options: Options) -> Recording:
     """Read one or several nodes' metrics. Raises InputError if no sample is of a metric that is read."""
-    results, damaged = _read_results(decoded(path.read_bytes()))
+    results = _read_results(decoded(path.read_bytes()))
     sensors = _sensors(pd.DataFrame([labels for labels, _ in results]))
 
     # The samples of each series (`series`, `time_s`: unix, `value`), in order of time
@@ -84,7 +83,7 @@ def read_prometheus(path: Path, options: Options) -> Recording:
     sensors = sensors.merge(begins, on="series").sort_values(["begin_s", "series"])
     sensors["sure"] = (sensors["node"] + sensors["uuid"] != "") | bool(options.node)
     sensors["node"] = sensors["node"].replace("", name_node(path, options))
-    flags = [*damage_flags(damaged, False), *_number_devices(sensors)]
+    flags = _number_devices(sensors)
     nodes = make_blocks(_join_series(sensors, samples, flags))
     return Recording(nodes, True, None, str(path), tuple(flags), format="prometheus")
 
@@ -92,17 +91,20 @@ def read_prometheus(path: Path, options: Options) -> Recording:
 # --- forms of files -----------------------------------------------------------------------------------
 
 
-def _read_results(text: str) -> tuple[list[_Result], int]:
-    """Read an answer of Prometheus' API or lines of an export, and count the lines that are damaged."""
+def _read_results(text: str) -> list[_Result]:
+    """Read an answer of Prometheus' API or lines of an export, each of which is a whole series."""
     results: list[_Result] = []
     if '"timestamps"' in text.partition("\n")[0]:
-        lines = [line for line in text.split("\n") if line.strip()]
-        for line in lines:
-            with suppress(ValueError, KeyError, TypeError):
+        lines = {number: line for number, line in enumerate(text.split("\n"), 1) if line.strip()}
+        for number, line in lines.items():
+            try:
                 row = json.loads(line)
                 times_s = [time_ms / 1e3 for time_ms in row["timestamps"]]
                 results.append((row["metric"], [*zip(times_s, row["values"], strict=True)]))
-        return results, len(lines) - len(results)
+            except (ValueError, KeyError, TypeError) as error:
+                what = f"line {number} is no whole series of an export ({error})"
+                raise InputError(f"{what}; export it again, or leave the line out") from error
+        return results
     try:
         answer = json.loads(text)
         if answer.get("status") == "error":
@@ -115,7 +117,7 @@ def _read_results(text: str) -> tuple[list[_Result], int]:
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         message = "is JSON, but not an answer of Prometheus' API; expected data.result"
         raise InputError(message) from error
-    return results, 0
+    return results
 
 
 # --- devices of series --------------------------------------------------------------------------------
@@ -203,13 +205,13 @@ def _join_series(
     samples = samples.assign(value=numbers.mask(missing))
     by_series = {series: rows.drop(columns="series") for series, rows in samples.groupby("series")}
     for _, series in sensors.groupby([*DEVICE, "metric"]):
-        sensor, kept, end_s = series.iloc[0], list[pd.DataFrame](), -np.inf
+        sensor, kept, kept_s = series.iloc[0], list[pd.DataFrame](), np.zeros(0)
         ordered = series.sort_values(["begin_s", "board", "scraper"])
         for _, scraped in ordered.groupby(["board", "scraper"], sort=False):
             source = pd.concat([by_series[each] for each in scraped["series"]]).sort_index()
             _refuse_two_nodes(sensor, source)
             again = source["time_s"].diff() == 0
-            shared = source["time_s"] <= end_s
+            shared = in_stretches(source["time_s"].to_numpy(), kept_s)
             for code, left_out, what in (
                 ("damaged", again, "repeat or contradict the one before, at its time"),
                 ("second_sensor", shared, "are of a time that another exporter or part has"),
@@ -218,8 +220,8 @@ def _join_series(
                     detail = f"{left_out.sum()} samples {what}, and are left out"
                     flags.append(flag(code, sensor["name"], detail))
             kept.append(source[~again & ~shared])
-            end_s = max(end_s, source["time_s"].max())
-        whole = pd.concat(kept)
+            kept_s = np.sort(np.concatenate((kept_s, kept[-1]["time_s"])))
+        whole = pd.concat(kept).sort_values("time_s", kind="stable")
         yield {
             **sensor,
             "device": sensor["model"],

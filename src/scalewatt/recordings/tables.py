@@ -62,7 +62,7 @@ _TURN = -1
 _LABEL = re.compile(
     r"(?i)host(?:_?name)?|node(?:_?name)?|server|machine|(?:gpu|device)_(?:id|index)|(?:gpu_)?uuid"
 )
-_MOST_CONTRADICTING = 0.1
+_MOST_CONTRADICTING = _MOST_UNREAD = 0.1
 _TELL_APART = "name index_column, node_column or where in the YAML file"
 # Of rows of one GPU at a time no quarter of the steps is below a fifth of the long ones.
 _SHORT, _MOST_SHORT = 0.2, 0.25
@@ -324,7 +324,7 @@ def _edited(lines: Iterable[str], rules: Preset) -> list[str]:
     return ["\t".join(line.split()) for line in kept] if rules.get("delimiter") == "space" else kept
 
 
-def _delimiter(line: str, rules: Preset) -> str:
+def delimiter_of(line: str, rules: Preset) -> str:
     """Delimiter of cells: as described, else the sign that a line has most of."""
     given = rules.get("delimiter") or max((",", ";", "\t"), key=line.count)
     return "\t" if given in ("tab", "space") else str(given)
@@ -333,7 +333,7 @@ def _delimiter(line: str, rules: Preset) -> str:
 def _cells(line: str, rules: Preset) -> list[str]:
     """Cells of a line, without blanks and quotes around."""
     text = line.replace("\r", "")  # of a file that is not text
-    row = csv.reader([text], delimiter=_delimiter(line, rules), skipinitialspace=True)
+    row = csv.reader([text], delimiter=delimiter_of(line, rules), skipinitialspace=True)
     return [cell.strip() for cell in next(row, [])]
 
 
@@ -344,7 +344,7 @@ def _heading(lines: list[str], rules: Preset) -> tuple[list[str], str, list[str]
     """
     needed = [*rules.get("heading", ())] or [*_named_columns(rules)]
     if header := rules.get("header"):
-        lines = [_delimiter(lines[0], rules).join(header), *lines]
+        lines = [delimiter_of(lines[0], rules).join(header), *lines]
         needed = [re.escape(name) for name in header]
     mark = re.compile(needed[0], re.IGNORECASE)
     marked = {i: _cells(line, rules) for i, line in enumerate(lines) if mark.search(line)}
@@ -362,7 +362,7 @@ def _heading(lines: list[str], rules: Preset) -> tuple[list[str], str, list[str]
     if any(other != cells for other in heads.values()):
         raise InputError("has two headings that differ; expected a file for each")
     below = [line for i, line in enumerate(lines) if i > first and i not in heads]
-    return cells, _delimiter(lines[first], rules), below
+    return cells, delimiter_of(lines[first], rules), below
 
 
 def _named_columns(rules: Preset) -> dict[str, str]:
@@ -476,7 +476,8 @@ def _convert_to_si(
     values = numbers * units.map(factors).to_numpy(np.float64)
     unread = (texts != "") & np.isnan(values)
     repeated = units[unread & ~np.isnan(numbers)].duplicated()
-    if unread.any() and (np.isnan(values).all() or repeated.any()):
+    is_much = unread.sum() > _MOST_UNREAD * (texts != "").sum()
+    if is_much or repeated.any():
         example = f"cells without a number in {basis}, such as {shown(texts[unread].iloc[0])}"
         raise InputError(f"{column} has {example}; see `unit` and `decimal`")
     quantity, allowed = sensor.get("quantity", natural), QUANTITIES.get(natural, (natural,))
@@ -557,11 +558,13 @@ def read_table(path: Path, preset: Preset, options: Options = NO_OPTIONS) -> Rec
         fields = [str(rule.get("column", rule.get("pattern"))) for rule in preset["sensors"]]
         raise InputError(f"has no field that is read; expected {' or '.join(fields)}")
     if gpus := preset.get("gpus"):
-        # Rows are of so many GPUs in turn; where one is missing the others shift
+        # Rows are of so many GPUs in turn: where one is missing the others shift. The last set may be torn.
         numbers = np.arange(len(table.frame))
-        sets_s = table.seconds.to_numpy()[: numbers.size // gpus * gpus].reshape(-1, gpus)
+        whole = numbers.size // gpus * gpus
+        sets_s = table.seconds.to_numpy()[:whole].reshape(-1, gpus)
         apart_s = np.median(np.diff(sets_s[:, 0])) if len(sets_s) > 1 else np.inf
-        if numbers.size % gpus or not (np.ptp(sets_s, axis=1) < 0.5 * apart_s).all():
+        table.seconds[whole:], table.lost[whole:] = np.nan, True
+        if not whole or not (np.ptp(sets_s, axis=1) < 0.5 * apart_s).all():
             what = f"its {numbers.size} rows do not come {gpus} at a time (gpus)"
             raise InputError(f"{what}; record the index")
         table.frame[_TURN] = pd.Series(numbers % gpus).astype("str")
@@ -667,10 +670,10 @@ def _label_rows(table: _Table, sensor: Column, unnamed_node: str) -> pd.DataFram
     table.lost[rows[labels["device"].isna()]] = True
     is_named = not names.str.isdigit().any()
     for key, of_device in labels.groupby(["node", "device"]).groups.items():
-        if is_named:  # a name may be several devices'
-            _refuse_interleaved(table, of_device)
         if sensor["uuid_column"] == device_at:
             continue
+        if is_named:  # a name may be several devices'
+            _refuse_interleaved(table, of_device)
         # An index of several nodes' rows is several GPUs; of a damaged text there is one row
         counts = table.named(of_device, sensor["uuid_column"]).value_counts()
         if len(uuids := sorted(counts[counts > 1].index)) > 1:
@@ -724,12 +727,21 @@ def _read_samples(
             f"column {shown(name)} has several values at one time; {_TELL_APART} (or "
             "time: {spread: true} if whole seconds are stamped)"
         )
+    if _alternates(known["value"]) and _alternates(known["time"].diff()):
+        what = f"column {shown(name)} has two values in turn, as of two nodes"
+        raise InputError(f"{what}; expected a column that tells them, or a file for each")
     is_again = at_once.duplicated()
     differs = valued["value"].groupby(at_once).transform("nunique") > 1
     table.repeated += int(is_again.sum())
     table.contradicting += int((is_again & differs).sum())
     first = valued.groupby(at_once).first()
     return first["time"].to_numpy(), first["value"].to_numpy(np.float64)
+
+
+def _alternates(values: pd.Series) -> bool:
+    """True if every second value is far more alike than neighbours are, as where two samplers take turns."""
+    steps, every_second = (values.diff(n).abs().median() for n in (1, 2))
+    return bool(steps > 5 * every_second)
 
 
 def _read_energies(

@@ -35,7 +35,8 @@ def read_totals(path: Path, preset: tables.Preset, options: tables.Options) -> R
     """Read totals of `runs` or `windows`. Raises InputError if there is none, or none of the name asked."""
     lines, torn = tables.read_lines(path)
     of_runs = preset["totals"] == "runs"
-    rows, damaged = _read_rows(lines, None if of_runs else "window_name")
+    delimiter = tables.delimiter_of(lines[0], preset)
+    rows, damaged = _read_rows(lines, delimiter, None if of_runs else "window_name")
     flags = tables.damage_flags(damaged, torn)
     totals, sensors = (_read_run if of_runs else _read_windows)(rows, options, flags)
     for kind in dict.fromkeys(sensor["kind"] for sensor in sensors):
@@ -73,12 +74,14 @@ def read_totals(path: Path, preset: tables.Preset, options: tables.Options) -> R
     )
 
 
-def _read_rows(lines: Sequence[str], with_commas: str | None) -> tuple[pd.DataFrame, int]:
+def _read_rows(
+    lines: Sequence[str], delimiter: str, with_commas: str | None
+) -> tuple[pd.DataFrame, int]:
     """Rows as texts by column in lower case, and the number of lines that do not fit.
 
     The texts of one column may hold commas that nothing quotes.
     """
-    header, *cells = csv.reader(lines)
+    header, *cells = csv.reader(lines, delimiter=delimiter)
     header = [name.strip().lower() for name in header]
     for name in header:
         if name.endswith("_energy") and header.count(name) > 1:
@@ -87,7 +90,7 @@ def _read_rows(lines: Sequence[str], with_commas: str | None) -> tuple[pd.DataFr
         at = header.index(with_commas)
         for row in cells:
             end = at + 1 + max(len(row) - len(header), 0)
-            row[at:end] = [",".join(row[at:end])]
+            row[at:end] = [delimiter.join(row[at:end])]
     whole = [[cell.strip() for cell in row] for row in cells if len(row) == len(header)]
     if not whole:
         raise InputError("holds no row below its heading")

@@ -19,13 +19,12 @@ from scalewatt.energies.node import node_window
 from scalewatt.energies.read import only_segment
 from scalewatt.recordings.block import Recording
 from scalewatt.recordings.detect import files_in, options_content, recording_name
-from scalewatt.recordings.journal import beside, is_journal
+from scalewatt.recordings.journal import SENSORS, TELEMETRY, beside, is_journal
 from scalewatt.recordings.perun_file import choose_run, list_runs
 from scalewatt.recordings.tables import Options, name_node
 from scalewatt.recordings.terms import PERUN
 from scalewatt.registration.run_descriptions import Description
 
-_SENSORS = ".sensors.json"
 _NAMED = re.compile(r"(?:failed_)?segment-\d+\.")
 
 
@@ -146,10 +145,11 @@ def _recorded(segments: Iterable[Segment], files: Sequence[RecordedFile]) -> Rec
 
 
 def _journal_files(path: Path, host: str) -> list[RecordedFile]:
-    """A journal and what its columns are, by its segment and its host's name, which is no path."""
+    """A journal, what its columns are, and its telemetry, by its segment and its host, which is no path."""
     target = Path(f"segment-000.{_as_name(host)}.csv")
-    names = {path: target.name, beside(path, _SENSORS): beside(target, _SENSORS).name}
-    return [RecordedFile(p, file_sha256(p), name) for p, name in names.items()]
+    names = {path: target.name}
+    names |= {beside(path, end): beside(target, end).name for end in (SENSORS, TELEMETRY)}
+    return [RecordedFile(p, file_sha256(p), name) for p, name in names.items() if p.exists()]
 
 
 def _perun_file(path: Path, source: Recording, round_: str | None) -> RecordedFile:

@@ -29,7 +29,7 @@ from scalewatt.results.tables.table_schema import SUMMARY
 from scalewatt.training.history import PHASE_COLUMNS
 
 LARGER_IS_BETTER = "throughput_samples_per_s"
-SWEPT = ("local_batch_size", *LEVERS)
+SWEPT = ("local_batch_size", "dataset_samples", *LEVERS)
 """Against these only lines of several values are drawn."""
 PER_TRAINING = {"time_per_sample_s": "runtime_h", "energy_per_sample_j": "energy_kwh"}
 """What is compared where trainings end at a target: they may take other samples to get there."""
