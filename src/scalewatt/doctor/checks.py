@@ -38,8 +38,8 @@ from scalewatt.slurm.slurm_commands import NoAnswerError
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 """All is well; runs can be made, with a limitation or a question without an answer; they cannot."""
-LIMIT_S = 10
-"""Time limit of each question; torch from a cold parallel file system takes seconds."""
+LIMIT_S = 30
+"""Time limit of each question; torch from a cold parallel file system, or a busy Slurm, takes seconds."""
 SET_UP = (
     ("pip install 'scalewatt[workflow,train]'",)
     if INSTALLED
