@@ -6,6 +6,7 @@ import csv
 import subprocess
 import sys
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from scalewatt.campaign.campaign_types import Campaign, Configuration
 from scalewatt.campaign.cluster import Device, known_devices
 from scalewatt.campaign.expansion import expand
 from scalewatt.campaign.load import load_campaign
+from scalewatt.common.errors import InputError
 
 
 @pytest.fixture(scope="module")
@@ -184,3 +186,21 @@ def test_a_campaign_is_checked_without_torch() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout == "False\n"
+
+
+def test_settings_that_an_id_spells_alike_are_refused() -> None:
+    series = {"model": "net", "device": "local", "gpus": [1], "local_batch_size": 16}
+    command = {"workload": "command", "command": "python train.py", "files": ["train.py"]}
+    content = {
+        "name": "alike",
+        "models": {"net": {**command, "epochs": 1, "precision": "fp32"}},
+        "series": {
+            name: {**series, "settings": {"precision": precision}}
+            for name, precision in (("one", "bf16-mixed"), ("two", "bf16_mixed"))
+        },
+        "figures": {"figure2": {"series": ["one", "two"]}},
+    }
+    with pytest.raises(
+        InputError, match=r"series\.two\.precision: bf16_mixed, but series\.one has bf"
+    ):
+        expand(content, Path("alike.yaml"), known_devices())

@@ -199,13 +199,20 @@ def _check_same(
     known_repeats: int,
     earlier: Mapping[str, Series],
 ) -> None:
-    """Raise InputError if an earlier series has this configuration with other repeats, seeds or data."""
-    for key, value, before in (
-        ("seeds", point.seeds, known.seeds),
-        ("repeats", repeats, known_repeats),
-        ("dataset_fraction", point.dataset_fraction, known.dataset_fraction),
-    ):
-        if value != before:
+    """Raise InputError if an earlier series has a configuration of this id that differs in anything."""
+    ours, theirs = (
+        {
+            "seeds": each.seeds,
+            "repeats": count,
+            **each.definition(),
+            **each.settings,
+            **each.dataset,
+        }
+        for each, count in ((point, repeats), (known, known_repeats))
+    )
+    for key in {**ours, **theirs}:
+        value, before = ours.get(key), theirs.get(key)
+        if value != before and not isinstance(value, dict):  # whose items are there as well
             other = next(name for name, line in earlier.items() if point.id in line.points.values())
             raise InputError(f"{key}: {value}, but series.{other} has {before} for {point.id}")
 
