@@ -270,3 +270,11 @@ def test_a_wrong_option_is_refused_in_one_line(
     error = capsys.readouterr().err
     assert words in error and error.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_a_finished_probe_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "probe.json").write_text("{}")
+    assert main(probe_command(tmp_path)) == 1
+    assert "holds a finished probe" in capsys.readouterr().err
+    assert (tmp_path / "out" / "probe.json").read_text() == "{}"

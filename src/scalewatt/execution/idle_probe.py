@@ -16,6 +16,7 @@ import pandas as pd
 from scalewatt.campaign.cluster import Cluster, Device
 from scalewatt.campaign.load import expand
 from scalewatt.campaign.run_spec import RunSpec, run_spec
+from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json, write_text
 from scalewatt.common.project_files import PACKAGE
 from scalewatt.execution.launch import LaunchOptions, run_training
@@ -30,8 +31,10 @@ def run_probe(
 ) -> int:
     """Measure once for `seconds` and leave `perun/`, `probe.log` and `probe.json` in `out`; an exit code.
 
-    `probe.json` is written last: a folder with it has a finished probe.
+    `probe.json` is written last: a folder with it has a finished probe, which InputError keeps.
     """
+    if (out / "probe.json").exists():
+        raise InputError(f"{out}: holds a finished probe; expected another --out, or remove it")
     ranks = device.probe_ranks
     if device.torch_device == "auto":
         import torch
@@ -42,7 +45,6 @@ def run_probe(
     spec = _spec(device, ranks, seconds, period_s, repeat)
     work, run = out / WORK, out / WORK / "run"
     shutil.rmtree(work, ignore_errors=True)
-    (out / "probe.json").unlink(missing_ok=True)
     write_text(work / "spec.json", spec.text)
     code = run_training(work / "spec.json", run, LaunchOptions(cluster, device, work))
     if code == 0:
