@@ -64,7 +64,8 @@ class ScalewattCallback(TrainerCallback):
         self._names = {key: name for key, name in names.items() if name}
         self._stage: tuple[str, int | None] = ("startup", None)
         self._stage_start_s = 0.0
-        self._epoch = self._logged_step = 0
+        self._epoch, self._first_step, self._logged_step = -1, 0, 0
+        self._is_resumed = False
         self._row: dict[str, Any] = {}
         """Results of the epoch so far."""
         self._train_s: float | None = 0.0
@@ -93,12 +94,18 @@ class ScalewattCallback(TrainerCallback):
         elif control.should_save:
             self._enter("checkpoint", args, self._epoch)
 
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Begin to train, perhaps amid an epoch."""
+        before, part = divmod(state.epoch or 0, 1)
+        self._epoch, self._is_resumed = int(before) - 1, bool(part)
+        self._logged_step = state.global_step
+
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Begin an epoch, or resume one; how long it was trained before is not known then."""
-        self._epoch, part = divmod(state.epoch or 0, 1)
-        self._epoch = int(self._epoch)
-        self._row, self._losses, self._logged_step = {}, [], state.global_step
-        self._train_s = None if part else 0.0
+        self._epoch += 1  # of a stream the Trainer's own number is a share of all updates
+        self._row, self._losses, self._first_step = {}, [], state.global_step
+        self._train_s = None if self._is_resumed else 0.0
+        self._is_resumed = False
 
     def on_step_begin(
         self, args: Any, state: Any, control: Any, optimizer: Any = None, **_: Any
@@ -133,9 +140,10 @@ class ScalewattCallback(TrainerCallback):
     # --- results --------------------------------------------------------------------------------------
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-        """Keep the loss since the last log."""
+        """Keep the loss since the last log, unless that was in an earlier epoch."""
         if logs and "loss" in logs:
-            self._losses.append((state.global_step - self._logged_step, logs["loss"]))
+            if self._logged_step >= self._first_step:
+                self._losses.append((state.global_step - self._logged_step, logs["loss"]))
             self._logged_step = state.global_step
             self._report_again()
 

@@ -48,8 +48,13 @@ def last_checkpoint() -> str | None:
     if WORK_VARIABLE not in os.environ:
         return None
     paths = Path(os.environ[WORK_VARIABLE]).rglob("*.ckpt")
-    complete = [path for path in paths if path.is_dir() or zipfile.is_zipfile(path)]
+    complete = [path for path in paths if zipfile.is_zipfile(path) or _is_whole_folder(path)]
     return str(max(complete, key=lambda path: path.stat().st_mtime)) if complete else None
+
+
+def _is_whole_folder(path: Path) -> bool:
+    """True if a checkpoint in parts has what FSDP or DeepSpeed writes last."""
+    return any((path / name).is_file() for name in ("meta.pt", "latest"))
 
 
 class ScalewattCallback(*_CALLBACKS):  # type: ignore[misc]  # a Trainer takes its package's alone

@@ -7,6 +7,7 @@ import signal
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -126,6 +127,29 @@ def test_a_loss_logged_by_updates_is_weighted_by_them(inside: Path) -> None:
     trainer = train(inside, logging_strategy="steps", logging_steps=4, num_train_epochs=1)
     (row,) = history(inside)
     assert row["train_loss"] == pytest.approx(sum(logged(trainer, "loss")) / 2)
+
+
+def test_a_log_that_reaches_back_into_the_epoch_before_is_no_loss_of_this_one(inside: Path) -> None:
+    train(inside, logging_strategy="steps", logging_steps=BATCHES + 1)
+    assert {row["train_loss"] for row in history(inside)} == {None}
+
+
+def test_passes_over_a_stream_are_epochs(inside: Path) -> None:
+    from transformers import TrainerControl, TrainerState
+
+    from scalewatt.huggingface import ScalewattCallback
+
+    callback, control = ScalewattCallback(), TrainerControl()
+    arguments, state = SimpleNamespace(device=torch.device("cpu")), TrainerState()
+    callback.on_train_begin(arguments, state, control)
+    for done in (0, 0.4, 0.8):  # of all updates, as the Trainer counts epochs of a stream
+        state.epoch = done
+        callback.on_epoch_begin(arguments, state, control)
+        callback.on_step_begin(arguments, state, control)
+        callback.on_epoch_end(arguments, state, control)
+    rows = history(inside)
+    assert [row["epoch"] for row in rows] == [0, 1, 2]
+    assert all(row["train_s"] is not None for row in rows)
 
 
 def test_outside_a_run_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

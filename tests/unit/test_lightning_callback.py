@@ -245,4 +245,8 @@ def test_the_newest_whole_checkpoint_is_taken(inside: Path) -> None:
         os.utime(folder / name, (1e9 - age_s, 1e9 - age_s))
     (folder / "torn.ckpt").write_bytes((folder / "new.ckpt").read_bytes()[:300])
     os.utime(folder / "torn.ckpt", (1e9 - 5, 1e9 - 5))
+    (folder / "parts.ckpt").mkdir()
+    (folder / "parts.ckpt" / "__0_0.distcp").write_bytes(b"0")  # killed before its meta.pt
     assert checkpoint() == folder / "new.ckpt"
+    (folder / "parts.ckpt" / "meta.pt").write_bytes(b"0")
+    assert checkpoint() == folder / "parts.ckpt"
