@@ -16,6 +16,7 @@ from scalewatt.campaign.load import check_devices, load_campaign
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
+from scalewatt.common.yaml_files import read_yaml
 from scalewatt.scaling.model import (
     Kind,
     Point,
@@ -140,6 +141,21 @@ def test_the_command_writes_a_file_that_the_command_campaign_reads(
     assert f"{out}: written, runs: 12" in printed
     assert main(["campaign", str(out)]) == 0
     assert "runs: 12" in capsys.readouterr().out
+
+
+def test_a_part_of_the_data_and_accumulated_passes_stay(tmp_path: Path) -> None:
+    content = read_yaml(DEMO)
+    name, entry = next(
+        (name, entry) for name, entry in content["series"].items() if entry["model"] == "resnet50"
+    )
+    entry |= {"dataset_fraction": "1/2", "local_batch_size": 12, "gpus": [1, 2]}
+    entry["settings"] = {"gradient_accumulation_steps": 4}
+    content |= {"series": {name: entry}, "figures": {"breakdown": {"series": [name]}}}
+    path = tmp_path / "part.yaml"
+    path.write_text(yaml.safe_dump(content))
+    series = make_pilot(path)[0]["series"].values()
+    assert {row["local_batch_size"] for row in series} == {4, 12}
+    assert {row["dataset_fraction"] for row in series} == {"1/2"}
 
 
 def test_a_campaign_of_commands_with_unknown_samples_is_refused(tmp_path: Path) -> None:

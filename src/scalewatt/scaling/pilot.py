@@ -65,6 +65,7 @@ def make_pilot(path: Path) -> tuple[dict[str, Any], list[str]]:
     series, left_out, used = {}, [], set()
     for number, (kind, points) in enumerate(kinds.items(), 1):
         template = content["series"][campaign.series_of(points[0].id)[0]]
+        part = template.get("dataset_fraction")
         try:
             runs = choose_runs(points)
         except InputError as error:
@@ -75,6 +76,7 @@ def make_pilot(path: Path) -> tuple[dict[str, Any], list[str]]:
             name = f"{kind.key.replace('.', '-')}-{kind.device}-{number}"
             series[f"{name}-n{gpus:03d}-lbs{local_batch_size:04d}-epochs{epochs}"] = {
                 **{key: template[key] for key in _KEPT_OF_SERIES if key in template},
+                **({} if part is None else {"dataset_fraction": str(part).replace("n", f"{gpus}")}),
                 **{"gpus": [gpus], "local_batch_size": local_batch_size},
                 "settings": {**template.get("settings", {}), "epochs": epochs},
             }
@@ -108,7 +110,8 @@ def choose_runs(points: Sequence[Configuration]) -> list[tuple[int, int, int]]:
     if not (larger := [n for n in counts[1:] if FAR * n >= counts[-1]]):
         raise InputError(f"its only number of GPUs is {counts[0]}; expected another one as well")
     if len(sizes) == 1:
-        sizes = sorted({max(sizes[0] // 2, 1), sizes[0]})
+        steps = first.gradient_accumulation_steps
+        sizes = sorted({steps * max(sizes[0] // (2 * steps), 1), sizes[0]})
     few, many, small, large = counts[0], larger[0], sizes[0], sizes[-1]
     runs = [(n, size, 1) for n in (few, many) for size in (small, large)]
     return list(dict.fromkeys([*runs, (few, large, 2), (many, sizes[len(sizes) // 2], 2)]))
