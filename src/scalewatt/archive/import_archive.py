@@ -9,6 +9,8 @@ import time
 import uuid
 from pathlib import Path
 
+import yaml
+
 from scalewatt.archive.bag import Bag, open_bag
 from scalewatt.archive.cluster_facts import SUFFIX, read_facts
 from scalewatt.archive.export_archive import RESULTS
@@ -111,13 +113,14 @@ def _rename(archive: Path, folder: Path, name: str, results: str) -> Campaign:
     `results`: the folder of all results, as seen from that of the campaigns.
     """
     file, facts = (folder / "campaigns" / f"{name}{ending}" for ending in (".yaml", SUFFIX))
-    for path, line in ((file, f"name: {name}"), (facts, f"campaign: campaigns/{name}.yaml")):
-        text = path.read_text(encoding="utf-8")
-        text = re.sub(rf"(?m)^{line.partition(' ')[0]}.*$", line, text, count=1)
+    for path, key, value in ((file, "name", name), (facts, "campaign", f"campaigns/{name}.yaml")):
+        line = yaml.safe_dump({key: value}).strip()  # in quotes where it would be read as a number
+        text = path.read_text(encoding="utf-8-sig")
+        text = re.sub(rf"(?m)^{key}:.*$", line, text, count=1)
         # The folder of registered runs is another one here.
         path.write_text(re.sub(r"(?m)^runs:.*\n?", "", text), encoding="utf-8")
     try:
-        campaign = load_campaign(file, read_facts(facts))
+        campaign = load_campaign(file, read_facts(facts), to_run=False)
     except InputError as error:  # the temporary folder is gone when this is read
         raise InputError(str(error).replace(f"{folder}/", f"{archive}: ")) from error
     if campaign.name != name:

@@ -17,8 +17,8 @@ Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
 FileName = Annotated[
     str,
     matching(
-        r"(?!\.)[^\x00-\x1f\x7f-\x9f\u2028\u2029/\\{}]{1,200}",
-        r"at most 200 letters, without '/', '\', '{', '}', line breaks and control characters, and no "
+        r"(?!\.)[^\x00-\x1f\x7f-\x9f\u2028\u2029/\\{}:]{1,200}",
+        r"at most 200 letters, without '/', '\', '{', '}', ':', line breaks and control characters, and no "
         r"'.' first",
     ),
 ]
