@@ -219,9 +219,10 @@ def test_a_folder_without_results_has_no_manifest(tmp_path: Path) -> None:
         read_manifest(tmp_path)
 
 
-def test_a_torn_manifest_is_refused(results: Path) -> None:
+@pytest.mark.parametrize("content", [b"0123\n", b"0123\xff  tables/runs.csv\n"])
+def test_a_damaged_manifest_is_refused(results: Path, content: bytes) -> None:
     write_manifest(results)
-    (results / "SHA256SUMS").write_text("0123\n")
+    (results / "SHA256SUMS").write_bytes(content)
     with pytest.raises(InputError, match="SHA256SUMS: is damaged; `snakemake all` writes it"):
         read_manifest(results)
 

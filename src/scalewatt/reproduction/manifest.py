@@ -50,7 +50,7 @@ def write_manifest(results: Path) -> None:
     files = {path: file_sha256(results / path) for path in [*made, *runs]}
     write_text(results / SUMS, "".join(f"{sha256}  {path}\n" for path, sha256 in files.items()))
     made_by = {
-        "campaign": results.resolve().name,
+        "campaign": results.absolute().name,
         "scalewatt": __version__,
         "commit": source_commit(),
         "python": platform.python_version(),
@@ -67,8 +67,8 @@ def read_manifest(results: Path) -> Manifest:
                 f"{path}: does not exist, so there is nothing to compare results with; `snakemake all` "
                 "with the campaign's profile writes it when it has made everything"
             )
-    lines = (results / SUMS).read_text(encoding="utf-8").splitlines()
     try:
+        lines = (results / SUMS).read_text(encoding="utf-8").splitlines()
         files = {path: sha256 for sha256, path in (line.split("  ", 1) for line in lines)}
         return Manifest(**read_json_object(results / MANIFEST), files=files)
     except (TypeError, ValueError) as error:

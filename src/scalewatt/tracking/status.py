@@ -165,7 +165,7 @@ def _rows(
         published = inventory.published.get(name)
         is_current = campaign.registered or (published and published.spec_sha256 == spec.sha256)
         folders = sorted(inventory.working.get(spec.key, []), key=last_used_s, reverse=True)
-        job = job_of_run(queue, results.resolve().parents[1], results.name, *name)
+        job = job_of_run(queue, results.absolute().parents[1], results.name, *name)
         state = run_state(spec, published, bool(is_current), folders, job, cluster.crash_retries)
         is_done = state["state"] == "done"
         yield {
