@@ -476,8 +476,9 @@ def _convert_to_si(
     values = numbers * units.map(factors).to_numpy(np.float64)
     unread = (texts != "") & np.isnan(values)
     repeated = units[unread & ~np.isnan(numbers)].duplicated()
-    is_much = unread.sum() > _MOST_UNREAD * (texts != "").sum()
-    if is_much or repeated.any():
+    # Words may stand for a missing value; what has a digit is a number in another form
+    is_much = (unread & texts.str.contains(r"\d")).sum() > _MOST_UNREAD * (texts != "").sum()
+    if is_much or repeated.any() or (unread.any() and np.isnan(values).all()):
         example = f"cells without a number in {basis}, such as {shown(texts[unread].iloc[0])}"
         raise InputError(f"{column} has {example}; see `unit` and `decimal`")
     quantity, allowed = sensor.get("quantity", natural), QUANTITIES.get(natural, (natural,))
