@@ -200,21 +200,18 @@ def _check_same(
     earlier: Mapping[str, Series],
 ) -> None:
     """Raise InputError if an earlier series has a configuration of this id that differs in anything."""
-    ours, theirs = (
-        {
-            "seeds": each.seeds,
-            "repeats": count,
-            **each.definition(),
-            **each.settings,
-            **each.dataset,
-        }
-        for each, count in ((point, repeats), (known, known_repeats))
-    )
+    ours, theirs = _facts(point, repeats), _facts(known, known_repeats)
     for key in {**ours, **theirs}:
-        value, before = ours.get(key), theirs.get(key)
-        if value != before and not isinstance(value, dict):  # whose items are there as well
+        if (value := ours.get(key)) != (before := theirs.get(key)):
             other = next(name for name, line in earlier.items() if point.id in line.points.values())
             raise InputError(f"{key}: {value}, but series.{other} has {before} for {point.id}")
+
+
+def _facts(point: Configuration, repeats: int) -> dict[str, Any]:
+    """What runs of a configuration have in common, its settings and its dataset key by key."""
+    facts = point.definition()
+    settings, dataset = facts.pop("settings"), facts.pop("dataset")
+    return {"seeds": point.seeds, "repeats": repeats, **facts, **settings, **dataset}
 
 
 # --- a point --------------------------------------------------------------------------------------
