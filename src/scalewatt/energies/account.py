@@ -377,8 +377,6 @@ def _read_nodes(rows: Collected, run: Run, segment: Segment) -> Iterator[Node]:
         str(row["host"]): float(row["offset_s"])
         for row in run.segments.get(segment.number, {}).get("clock_offsets") or ()
     }
-    numbers = segment_numbers(run.recordings) or {segment.number}
-    first, last = min(numbers), max(numbers)
     for node in _read_ahead(segment):
         recorded = node_window(node.blocks)
         if recorded is None:
@@ -389,8 +387,9 @@ def _read_nodes(rows: Collected, run: Run, segment: Segment) -> Iterator[Node]:
             if of_run := run.provenance.get("window"):  # of which nothing may be recorded
                 begin_s, end_s = float(of_run["start_s"]), float(of_run["end_s"])
                 # What lies before or after all segments belongs to the first or the last
-                begin_s = begin_s if segment.number == first else max(begin_s, recorded[0])
-                end_s = end_s if segment.number == last else min(end_s, recorded[1])
+                numbers = segment_numbers(run.recordings)
+                begin_s = max(begin_s, recorded[0]) if segment.number > min(numbers) else begin_s
+                end_s = min(end_s, recorded[1]) if segment.number < max(numbers) else end_s
                 window = begin_s, max(begin_s, end_s)
             # Time that an earlier segment has counted
             before = rows.windows.setdefault(node.name, [])

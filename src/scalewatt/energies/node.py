@@ -205,7 +205,7 @@ class KindEnergy:
             energies["high_j"] = none + self.lacking_w * (seconds + missing_s)
             counts = np.zeros(seconds.size, np.intp)
             rows.append(
-                {"device": counts - 1, "samples": counts, "covered_s": 0.0 * none, **energies}
+                {"device": counts - 1, "samples": counts, "covered_s": 0.0 * seconds, **energies}
             )
 
         # Stages are resolved or not, as a whole and within their epochs
@@ -284,10 +284,11 @@ def _as_named(block: Block, model: str) -> Block:
             row = row._replace(kind=terms.NODE)
             detail = "counts the whole module with its CPU and memory: it is a meter of the node"
             flags.append(flag("second_sensor", row.name, detail))
-        rows.append(row._asdict())
-    if rows == [row._asdict() for row in block.rows]:
+        rows.append(row)
+    if rows == block.rows:
         return block
-    return replace(block, sensors=sensor_frame(rows), flags=(*block.flags, *flags))
+    sensors = sensor_frame([row._asdict() for row in rows])
+    return replace(block, sensors=sensors, flags=(*block.flags, *flags))
 
 
 # --- estimates ------------------------------------------------------------------------------------

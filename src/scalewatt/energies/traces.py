@@ -98,17 +98,8 @@ class Traces:
             is_mean = row.quantity in ("counter", "mean_power")
             quantity = "" if row.origin == ESTIMATED else MEAN if is_mean else row.samples
             texts = (text or None for text in (row.name, row.uuid, row.device, quantity))
-            facts = (
-                segment,
-                node,
-                block,
-                names[-1],
-                row.kind,
-                row.index,
-                *texts,
-                row.origin,
-                row.totals,
-            )
+            place = segment, node, block, names[-1], row.kind, row.index
+            facts = (*place, *texts, row.origin, row.totals)
             self._devices.append(dict(zip(DEVICE_COLUMNS, facts, strict=True)))
 
         def write() -> None:
