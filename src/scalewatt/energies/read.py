@@ -134,9 +134,8 @@ def read_account(
         named = reading.node if isinstance(reading.node, Mapping) else {}
         if unknown := sorted(name for name in named if not (path / name).is_file()):
             raise InputError(f"{path}: holds no file {', '.join(unknown)}, as --node names it")
-        of_stages = Path(reading.stages or "").resolve()
-        files = [f for f in detect.files_in(path, reading.options) if f[0].resolve() != of_stages]
-        if not files:
+        stages_file = Path(reading.stages) if reading.stages else None
+        if not (files := detect.files_in(path, reading.options, stages_file)):
             perun = [p for p in path.glob("[!.]*.hdf5") if not p.name.startswith("failed_")]
             if len(perun) > 1:
                 raise InputError(

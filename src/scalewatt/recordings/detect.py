@@ -90,12 +90,15 @@ def unknown_format(path: Path) -> str:
 # --- files --------------------------------------------------------------------------------------------
 
 
-def files_in(folder: Path, options_for: Callable[[Path], Options]) -> list[tuple[Path, Options]]:
-    """List the other tools' files of a folder, with the options of each.
+def files_in(
+    folder: Path, options_for: Callable[[Path], Options], stages: Path | None
+) -> list[tuple[Path, Options]]:
+    """List the other tools' files of a folder, with the options of each; the file of stages is none.
 
     Described columns are those of every file with a suffix of data.
     """
     files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
+    files = [f for f in files if stages is None or f.resolve() != stages.resolve()]
     given = [(file, options_for(file)) for file in files]
     return [
         (file, options)
@@ -279,9 +282,7 @@ def _one_after_the_other(parts: pd.DataFrame, flags: list[Flag]) -> dict[str, An
     time_s, values, before = first.time_s, first.values, first
     for part in rest:
         end_s = time_s.max(initial=-np.inf)
-        is_after = part.time_s > end_s
-        if not part.totals:
-            is_after |= ~in_stretches(part.time_s, time_s)
+        is_after = part.time_s > end_s if part.totals else ~in_stretches(part.time_s, time_s)
         follows = is_after.all() or not (part.totals or (part.time_s < end_s).any())
         is_same = first.uuid and part.uuid == first.uuid
         is_same = is_same or (first.is_named and part.is_named and _is_alike(part, first))

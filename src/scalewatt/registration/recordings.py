@@ -98,7 +98,8 @@ def read_recording(about: Description) -> Recorded:
             return _recorded(opened, files)
 
     tools = [(path, reading.options(path))]
-    if path.is_dir() and not (tools := files_in(path, reading.options)):
+    stages = about.folder / about.given.events if about.given.events else None
+    if path.is_dir() and not (tools := files_in(path, reading.options, stages)):
         raise InputError(
             f"{path}: holds neither a perun file nor a journal named by its segment; expected "
             "segment-000.hdf5, segment-000.<host>.csv, segment-001.hdf5, …"
