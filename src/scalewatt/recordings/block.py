@@ -183,10 +183,11 @@ def sampling_period(time_s: Floats) -> float:
 def in_stretches(time_s: Floats, other_s: Floats) -> NDArray[np.bool_]:
     """Mark the times, (n,), at which another source has samples or is between two, with no gap there.
 
-    `other_s` (m,): the other's times, in order.
+    `other_s` (m,): the other's times, in any order.
     """
     if not other_s.size:
         return np.zeros(time_s.size, dtype=np.bool_)
+    other_s = np.sort(other_s)
     at = np.searchsorted(other_s, time_s)
     before_s, after_s = other_s[np.maximum(at - 1, 0)], other_s[np.minimum(at, other_s.size - 1)]
     is_between = (at > 0) & (at < other_s.size)

@@ -27,7 +27,7 @@ import pandas as pd
 
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.block import Recording, in_stretches, make_blocks
-from scalewatt.recordings.tables import Options, decoded, name_node
+from scalewatt.recordings.tables import Options, alternates, decoded, name_node
 from scalewatt.recordings.terms import Flag, flag
 from scalewatt.recordings.times import as_numbers, within
 
@@ -220,7 +220,7 @@ def _join_series(
                     detail = f"{left_out.sum()} samples {what}, and are left out"
                     flags.append(flag(code, sensor["name"], detail))
             kept.append(source[~again & ~shared])
-            kept_s = np.sort(np.concatenate((kept_s, kept[-1]["time_s"])))
+            kept_s = np.concatenate((kept_s, kept[-1]["time_s"]))
         whole = pd.concat(kept).sort_values("time_s", kind="stable")
         yield {
             **sensor,
@@ -239,10 +239,10 @@ def _refuse_two_nodes(sensor: pd.Series, samples: pd.DataFrame) -> None:
     if sensor["quantity"] == "utilisation" or len(samples) < 4:
         return
     values = samples["value"]
-    steps, every_second = values.diff().abs(), values.diff(2).abs().median()
-    contradicting = ((samples["time_s"].diff() == 0) & (steps > 0)).mean() > _CONTRADICTING
+    is_changed = values.diff().abs() > 0
+    contradicting = ((samples["time_s"].diff() == 0) & is_changed).mean() > _CONTRADICTING
     level = values.median() if sensor["quantity"] == "power" else 0.0
-    alternating = steps.median() > max(5 * every_second, 0.05 * level)
+    alternating = alternates(values, 0.05 * level)
     if contradicting or (alternating and not (sensor["sure"] and sensor["quantity"] == "power")):
         raise InputError(
             f"{sensor['name']} has two values at a time, as of two nodes; expected a label that names the "

@@ -728,7 +728,7 @@ def _read_samples(
             f"column {shown(name)} has several values at one time; {_TELL_APART} (or "
             "time: {spread: true} if whole seconds are stamped)"
         )
-    if _alternates(known["value"]) and _alternates(known["time"].diff()):
+    if alternates(known["value"]) and alternates(known["time"].diff()):
         what = f"column {shown(name)} has two values in turn, as of two nodes"
         raise InputError(f"{what}; expected a column that tells them, or a file for each")
     is_again = at_once.duplicated()
@@ -739,10 +739,13 @@ def _read_samples(
     return first["time"].to_numpy(), first["value"].to_numpy(np.float64)
 
 
-def _alternates(values: pd.Series) -> bool:
-    """True if every second value is far more alike than neighbours are, as where two samplers take turns."""
+def alternates(values: pd.Series, least: float = 0.0) -> bool:
+    """True if every second value is far more alike than neighbours are, as where two samplers take turns.
+
+    Neighbours differ by more than `least`.
+    """
     steps, every_second = (values.diff(n).abs().median() for n in (1, 2))
-    return bool(steps > 5 * every_second)
+    return bool(steps > max(5 * every_second, least))
 
 
 def _read_energies(
