@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ from figure_tables import plotted as plotted_of
 from scalewatt.common.errors import InputError
 from scalewatt.figures.axes import log_ticks, quantity
 from scalewatt.figures.draw_figure import SUFFIXES, draw_figure
+from scalewatt.figures.save_figure import save
 from scalewatt.figures.style import plain_number
+from scalewatt.results.figures.figure_schema import check_panels
 
 
 def drawn(number: int, table: pa.Table) -> Any:
@@ -222,3 +225,24 @@ def test_ticks_are_round_numbers_inside_the_axis() -> None:
     assert log_ticks(1, 9, base=2) == [1, 2, 4, 8]
     numbers = {0.0001: "0.0001", 2.5: "2.5", 1000: "1000", 12000: "12k", 999_999: "1M"}
     assert {value: plain_number(value) for value in numbers} == numbers
+
+
+def test_only_the_panels_that_the_campaign_names_are_drawn() -> None:
+    table = curve_table(2, panels=["A", "C"])
+    letters = [axes.texts[0].get_text() for axes in shown_axes(drawn(2, table))]
+    assert letters == ["A", "C"]
+    assert set(plotted_of("figure2", table)["panel"].to_pylist()) == {"A", "C"}
+
+
+def test_panels_that_a_figure_does_not_have_are_refused() -> None:
+    with pytest.raises(InputError, match=r"figures\.figure2\.panels: E; allowed: A, B, C, D"):
+        check_panels("figure2", ["A", "E"])
+    check_panels("pareto", ["E"])  # of the third model and phase
+
+
+def test_all_words_are_in_the_font_that_the_campaign_names(tmp_path: Path) -> None:
+    save(drawn(2, curve_table(2, font="DejaVu Serif")), tmp_path / "figure", ["svg"])
+    fonts = set(re.findall(r"font-family: ('[^']+')", (tmp_path / "figure.svg").read_text()))
+    assert fonts == {"'DejaVu Serif'"}
+    with pytest.raises(InputError, match="font: Nosuch is not installed"):
+        drawn(2, curve_table(2, font="Nosuch"))

@@ -202,6 +202,7 @@ class Point(Settings):
     """A GPU count of that series."""
 
 
+PanelLetter = Annotated[str, matching(r"[A-Z]{1,2}[1-9]?", "A, B, … as in the drawing")]
 Points = Annotated[list[Point], Field(min_length=1, max_length=1000), EachOnce]
 
 
@@ -210,6 +211,9 @@ class Figure(Settings):
 
     width_mm: Literal[88, 180] = 180
     """Width of the figure: one column or two of a journal, in mm."""
+    font: Annotated[str, Field(min_length=1, max_length=100)] | None = None
+    """Font of all words, such as Arial, which must be installed. Without it DejaVu Sans, which comes with
+    matplotlib."""
 
 
 class Drawing(Figure):
@@ -217,6 +221,15 @@ class Drawing(Figure):
 
     series: SeriesNames
     """Names of series, in the order of the legend."""
+
+
+class Panels(Drawing):
+    """Panels of series."""
+
+    panels: Annotated[list[PanelLetter], Field(min_length=1, max_length=100), EachOnce] | None = (
+        None
+    )
+    """Letters of the panels to draw, such as [A, C]; without it all that have values."""
 
 
 class Bars(Drawing):
@@ -227,7 +240,7 @@ class Bars(Drawing):
     (as the paper printed it), none."""
 
 
-class Curves(Bars):
+class Curves(Bars, Panels):
     """Curves and points, one line for each series."""
 
     overlay: Literal["published"] | None = None
@@ -277,9 +290,9 @@ class Figures(Settings):
     breakdown: Bars | None = None
     learning: Drawing | None = None
     pareto: Curves | None = None
-    cost_per_sample: Drawing | None = None
-    operating_points: Drawing | None = None
-    phases: Drawing | None = None
+    cost_per_sample: Panels | None = None
+    operating_points: Panels | None = None
+    phases: Panels | None = None
     variants: Variants | None = None
     table1: Table1 | None = None
 

@@ -42,7 +42,7 @@ def draw(rows: pd.DataFrame) -> style.Drawing:
     """
     drawn, width_mm = plotted(rows), data.width_mm(rows)
     letters = _letters(drawn)
-    with style.applied(width_mm):
+    with data.styled(rows):
         figure = style.new_figure(width_mm)
         columns = 1 if style.preset_at(figure).narrow else 2
         style.fit_rows(figure, 4 // columns, 4.0, HEIGHT_MM, HEIGHT_MM)

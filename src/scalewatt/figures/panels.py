@@ -40,7 +40,7 @@ def draw(frame: pd.DataFrame) -> style.Drawing:
     looks = layout.looks_of(points, width)
     shown = points[points["panel"].isin(points.loc[points["valued"], "panel"])]
     blocks = [block for _, block in shown.groupby(figure.blocks or "figure", sort=False)]
-    with style.applied(width):
+    with data.styled(frame):
         if not blocks:
             drawing = layout.nothing(frame)
         else:
@@ -61,8 +61,10 @@ def draw(frame: pd.DataFrame) -> style.Drawing:
 
 
 def points_table(frame: pd.DataFrame) -> pd.DataFrame:
-    """Points of a figure from its table."""
-    return prediction_points(frame) if frame.attrs["figure"] == "prediction" else frame
+    """Points of a figure from its table, of the panels that the campaign asks for."""
+    points = prediction_points(frame) if frame.attrs["figure"] == "prediction" else frame
+    chosen = data.option(frame, "panels")
+    return points[points["panel"].isin(chosen)] if chosen else points
 
 
 def plotted(frame: pd.DataFrame) -> pd.DataFrame:

@@ -7,7 +7,6 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
 from scalewatt.common.files import atomic_path, write_text
@@ -22,9 +21,9 @@ _METADATA: dict[str, dict[str, Any]] = {
 }
 
 
-def save(figure: Figure, stem: Path, formats: Sequence[str] = tuple(_METADATA)) -> None:
+def save(figure: style.Drawing, stem: Path, formats: Sequence[str] = tuple(_METADATA)) -> None:
     """Write `stem`.pdf, .svg and .png, or those in `formats`, each whole or not at all."""
-    with style.applied(style.preset_at(figure).width_mm):
+    with style.applied(style.preset_at(figure).width_mm, figure.font):
         # Laid out once: less time, and the same geometry in all three.
         figure.draw_without_rendering()
         # None, not "none": of that matplotlib would draw twice for each file.

@@ -13,7 +13,10 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties, findfont
 from matplotlib.patheffects import withStroke
+
+from scalewatt.common.errors import InputError
 
 MM_PER_INCH = 25.4
 GREY = "#666666"
@@ -23,6 +26,8 @@ NOT_KNOWN = "#bdbdbd"
 NOTE_SIZE = 6.0
 NOTE_LINES = 2
 """Lines of print in a drawing; captions have the rest."""
+FONT = "DejaVu Sans"
+"""Comes with matplotlib: the same on every machine."""
 TALLEST_MM = 240.0
 """Height that fits onto a page of A4 with margins and a caption."""
 
@@ -64,7 +69,6 @@ _RC: dict[str, Any] = {
     "axes.spines.top": False,
     "figure.dpi": 100,
     "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib: the same on every machine
     "grid.color": "#e3e3e3",
     "grid.linewidth": 0.5,
     "legend.frameon": False,
@@ -84,8 +88,17 @@ _HALO = withStroke(linewidth=2.4, foreground="white")
 
 
 @contextmanager
-def applied(width_mm: float = PAGE.width_mm) -> Iterator[None]:
-    """Apply matplotlib's defaults with the style of a width on top, whatever the user's settings."""
+def applied(width_mm: float = PAGE.width_mm, font: str = FONT) -> Iterator[None]:
+    """Apply matplotlib's defaults with the style of a width on top, whatever the user's settings.
+
+    InputError if the font is not installed.
+    """
+    try:
+        findfont(FontProperties(family=[font]), fallback_to_default=False)
+    except ValueError:
+        raise InputError(
+            f"font: {font} is not installed; install it, or leave the key out"
+        ) from None
     preset = PRESETS[int(width_mm)]
     texts = ("font.size", "legend.fontsize", "xtick.labelsize", "ytick.labelsize")
     labels = ("axes.labelsize", "axes.titlesize", "legend.title_fontsize")
@@ -96,7 +109,7 @@ def applied(width_mm: float = PAGE.width_mm) -> Iterator[None]:
     sizes["lines.linewidth"] = 0.4 + 0.7 * preset.scale
     with mpl.rc_context():
         mpl.rcdefaults()
-        mpl.rcParams.update(_RC | sizes)
+        mpl.rcParams.update(_RC | sizes | {"font.sans-serif": [*dict.fromkeys((font, FONT))]})
         yield
 
 
@@ -138,8 +151,9 @@ def origin_style(look: dict[str, Any], origin: str | None) -> dict[str, Any]:
 
 
 class Drawing(Figure):
-    """A figure and the sentences of its caption."""
+    """A figure, its font and the sentences of its caption."""
 
+    font: str = FONT
     sentences: tuple[str, ...] = ()
 
 
@@ -147,6 +161,7 @@ def new_figure(width_mm: float, height_mm: float = 60.0) -> Drawing:
     """Make an empty figure that makes room for labels, legend and print."""
     size = width_mm / MM_PER_INCH, height_mm / MM_PER_INCH
     figure = Drawing(figsize=size, layout="constrained")
+    figure.font = mpl.rcParams["font.sans-serif"][0]
     engine: Any = figure.get_layout_engine()
     pad = 0.03 if PRESETS[int(width_mm)].narrow else 0.05
     engine.set(w_pad=pad, h_pad=pad, wspace=0.03, hspace=0.04)

@@ -13,11 +13,16 @@ from scalewatt.tracking.changed_files import changed_files
 
 
 def check_campaign(results: ResultSet, cluster_file: str) -> list[str]:
-    """Refuse what could not be trained or simulated; return what else a user is told, in sentences.
+    """Refuse what could not be trained, simulated or drawn; return what else a user is told, in sentences.
 
     InputError with the first problem.
     """
     campaign, cluster = results.campaign, results.cluster
+    for name, figure in campaign.figures.items():
+        if letters := figure.get("panels"):
+            from scalewatt.results.figures.figure_schema import check_panels  # with pyarrow
+
+            check_panels(name, letters)
     if results.finished_only:
         return notices(results, cluster_file)
     check_devices(campaign, cluster)

@@ -9,11 +9,13 @@ axes. A star marks panels with a Pareto front, and `B2=` is a letter other than 
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 from string import ascii_uppercase
 from typing import NamedTuple
 
 from scalewatt.common.columns import schema
+from scalewatt.common.errors import InputError
 
 
 def panel_letter(index: int) -> str:
@@ -65,6 +67,16 @@ with Path(__file__).with_name("figures.csv").open(encoding="utf-8", newline="") 
         for row in csv.DictReader(_file)
         for name in row["figures"].split()
     }
+
+
+def check_panels(name: str, letters: Sequence[str]) -> None:
+    """Raise InputError if a figure has no panels of these letters; of several blocks it may have any."""
+    figure = PANEL_FIGURES[name]
+    known = [panel.letter for panel in figure.panels]
+    for letter in letters:
+        if letter not in known and not figure.blocks:
+            raise InputError(f"figures.{name}.panels: {letter}; allowed: {', '.join(known)}")
+
 
 TABLE1_QUANTITIES = ("energy_kwh", "energy_per_node_kwh", "runtime_h", "gpu_hours", "metric_last")
 VARIANT_QUANTITIES = (
