@@ -20,8 +20,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -217,7 +217,23 @@ class MiniSlurm:
         wait_for(lambda: self._up(cluster) is not False, "slurmdbd")
         self.command(*accounts, "account", ACCOUNT, f"cluster={CLUSTER}", "description=tests")
         self.command(*accounts, "user", "root", f"account={ACCOUNT}", f"defaultaccount={ACCOUNT}")
-        self._daemon("slurmctld", "-D", "-f", f"{base}/slurm.conf")
+        self._start_controller()
+
+    @contextmanager
+    def without_controller(self) -> Iterator[None]:
+        """Stop slurmctld, and start it again at the end."""
+        (daemon,) = (d for d in self._daemons if d.args[0] == "slurmctld")
+        self._daemons.remove(daemon)
+        daemon.terminate()
+        daemon.wait(PATIENCE_S)
+        try:
+            yield
+        finally:
+            self._start_controller()
+            wait_for(lambda: self._up(self.squeue) is not False, "slurmctld")
+
+    def _start_controller(self) -> None:
+        self._daemon("slurmctld", "-D", "-f", f"{self.base}/slurm.conf")
 
     def _up(self, question: Callable[[], T]) -> T | bool:
         """The answer of a daemon; False while it gives none. AssertionError where one has ended."""

@@ -6,11 +6,12 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from counted import PATIENCE_S, CountedRun, counted_project, disturb
+from counted import EPOCHS, PATIENCE_S, UPDATES, CountedRun, counted_project, disturb
 from mini_node import wait_for
 from minislurm import MiniSlurm
 
@@ -186,4 +187,32 @@ def test_what_ctrl_c_a_kill_and_a_hold_leave_is_finished_by_the_next_snakemake_o
     assert second.ends() == [("finished", "COMPLETED")]
     assert second.segments[0]["job"] == waiting
     for run in runs:
+        run.assert_truly_recorded()
+
+
+@pytest.mark.nightly
+def test_a_minute_without_slurmctld_costs_no_job(slurm: MiniSlurm, tmp_path: Path) -> None:
+    """One run ends meanwhile, another trains on, and a third waits for its node."""
+    slurm.cancel_all()
+    project = counted_project(slurm, tmp_path, {"h100": {"repeats": 2}, "a100": {}})
+    ended, waiting = CountedRun(project, "h100", 1), CountedRun(project, "h100", 2)
+    runs = [ended, waiting, longer := CountedRun(project, "a100")]
+    ended.pause()
+    longer.pause()
+    snakemake = project.start(*(run.target for run in runs))
+    try:
+        for run in (ended, longer):
+            run.wait_paused(snakemake)
+        wait_for(lambda: waiting.queued_job, "job that waits")
+        with slurm.without_controller():
+            ended.go_on()
+            time.sleep(60)
+            assert ended.trained[-1][1:3] == (EPOCHS - 1, UPDATES)
+        longer.go_on()
+        output, _ = snakemake.communicate(timeout=2 * PATIENCE_S)
+    finally:
+        snakemake.kill()
+    assert snakemake.returncode == 0, output
+    for run in runs:
+        assert run.ends() == [("finished", "COMPLETED")]
         run.assert_truly_recorded()
