@@ -29,7 +29,7 @@ from scalewatt.campaign.run_spec import run_spec
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.report.build_report import write_report
-from scalewatt.report.results import Definition
+from scalewatt.report.definition import Definition
 from scalewatt.results.tables.frames import records, write_frame
 from scalewatt.results.tables.published import published_configurations
 from scalewatt.scaling.model import SENTENCE

@@ -22,8 +22,8 @@ from syrupy.assertion import SnapshotAssertion
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.claims.reference_tables import SET_UP
 from scalewatt.report.build_report import write_report
+from scalewatt.report.definition import report_definition
 from scalewatt.report.html_tables import grid
-from scalewatt.report.results import report_definition
 from scalewatt.results.tables.frames import with_metadata
 from scalewatt.results.tables.idle import IDLE
 from scalewatt.results.text.number_format import number, unit_for, with_interval, with_unit

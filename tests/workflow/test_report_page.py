@@ -15,7 +15,7 @@ from workspace import Workspace
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.claims.reference_tables import INCONSISTENCY, NOT_TESTABLE, TESTED, listed_claims
 from scalewatt.report.build_report import write_report
-from scalewatt.report.results import report_definition
+from scalewatt.report.definition import report_definition
 
 pytestmark = [
     pytest.mark.slow,

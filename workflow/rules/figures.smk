@@ -2,7 +2,7 @@
 from dataclasses import asdict
 
 from scalewatt.figures.draw_figure import SUFFIXES
-from scalewatt.report.results import report_definition
+from scalewatt.report.definition import report_definition
 
 
 rule draw_figure:

@@ -1,7 +1,7 @@
 """Write the report from tables and figures."""
 
 from scalewatt.report.build_report import write_report
-from scalewatt.report.results import Definition
+from scalewatt.report.definition import Definition
 from scalewatt.targets.step import logged
 
 with logged(snakemake) as page:

@@ -49,7 +49,7 @@ def draw(parts: pd.DataFrame) -> style.Drawing:
     error_bars, width_mm = data.option(parts, "error_bars", "interval"), data.width_mm(parts)
     bars = bars_of(parts, error_bars)
     drawn = pieces(parts, bars)
-    with data.styled(parts):
+    with layout.styled(parts):
         if parts.empty:
             figure = layout.nothing(parts)
         else:

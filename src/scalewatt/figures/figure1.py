@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from scalewatt.figures import figure_data as data
-from scalewatt.figures import style
+from scalewatt.figures import layout, style
 from scalewatt.results.columns import singular
 from scalewatt.results.text.captions import caption
 
@@ -42,7 +42,7 @@ def draw(rows: pd.DataFrame) -> style.Drawing:
     """
     drawn, width_mm = plotted(rows), data.width_mm(rows)
     letters = _letters(drawn)
-    with data.styled(rows):
+    with layout.styled(rows):
         figure = style.new_figure(width_mm)
         columns = 1 if style.preset_at(figure).narrow else 2
         style.fit_rows(figure, 4 // columns, 4.0, HEIGHT_MM, HEIGHT_MM)

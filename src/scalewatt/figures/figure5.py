@@ -33,7 +33,7 @@ def draw(samples: pd.DataFrame) -> style.Drawing:
     width_mm, panels = data.width_mm(samples), samples.attrs.get("panels")
     panels = panels or dict(zip(samples["panel"], samples["configuration"], strict=True))
     known, grid = plotted(samples), list[Axes]()
-    with data.styled(samples):
+    with layout.styled(samples):
         if not panels:
             figure = layout.nothing(samples)
         else:

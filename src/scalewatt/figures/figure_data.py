@@ -5,12 +5,10 @@ Figures draw from `drawable(frame)`: there, a missing number is NaN and a missin
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from typing import Any
 
 import pandas as pd
 
-from scalewatt.figures import style
 from scalewatt.results.tables.frames import PUBLISHED
 
 
@@ -27,11 +25,6 @@ def option(frame: pd.DataFrame, name: str, default: Any = None) -> Any:
 def width_mm(frame: pd.DataFrame) -> float:
     """Width that a figure is drawn in."""
     return float(option(frame, "width_mm", 180.0))
-
-
-def styled(frame: pd.DataFrame) -> AbstractContextManager[None]:
-    """Style of a figure, in the width and the font that the campaign asks for."""
-    return style.applied(width_mm(frame), option(frame, "font", style.FONT))
 
 
 def drawable(frame: pd.DataFrame) -> pd.DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pandas as pd
@@ -33,6 +34,11 @@ FILL_WORDS = {
 }
 MODEL_WORDS = {"resnet50": "ResNet50", "fourcastnet": "FourCastNet"}
 PHASE_WORDS = {"train": "", "pretrain": "pre-training", "finetune": "fine-tuning"}
+
+
+def styled(frame: pd.DataFrame) -> AbstractContextManager[None]:
+    """Style of a figure, in the width and the font that the campaign asks for."""
+    return style.applied(data.width_mm(frame), data.option(frame, "font", style.FONT))
 
 
 def panel_grid(

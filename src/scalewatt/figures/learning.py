@@ -30,7 +30,7 @@ def draw(points: pd.DataFrame) -> style.Drawing:
     width = data.width_mm(points)
     looks = layout.looks_of(points, width)
     blocks = [rows for _, rows in points.groupby(["model", "phase"], sort=False)]
-    with data.styled(points):
+    with layout.styled(points):
         if blocks:
             handles = layout.series_entries(points, looks)
             figure, grid = layout.panel_grid([2] * len(blocks), 2, handles, width)

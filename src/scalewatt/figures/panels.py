@@ -40,7 +40,7 @@ def draw(frame: pd.DataFrame) -> style.Drawing:
     looks = layout.looks_of(points, width)
     shown = points[points["panel"].isin(points.loc[points["valued"], "panel"])]
     blocks = [block for _, block in shown.groupby(figure.blocks or "figure", sort=False)]
-    with data.styled(frame):
+    with layout.styled(frame):
         if not blocks:
             drawing = layout.nothing(frame)
         else:

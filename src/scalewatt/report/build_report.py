@@ -13,9 +13,10 @@ from scalewatt.claims.reference_tables import MEANINGS, TESTED
 from scalewatt.common.files import write_text
 from scalewatt.provenance.versions import source_commit
 from scalewatt.recordings.terms import SIMULATED
+from scalewatt.report.definition import Definition
 from scalewatt.report.figure_section import figure_entry
 from scalewatt.report.html_tables import Part, grid, render
-from scalewatt.report.results import Definition, Results
+from scalewatt.report.results import Results
 from scalewatt.report.topics import parts, topics_file
 from scalewatt.results.columns import label
 from scalewatt.results.tables.derived_quantities import ORIGINS

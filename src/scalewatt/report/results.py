@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,51 +11,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from scalewatt.campaign.campaign_types import Campaign
-from scalewatt.campaign.cluster import Cluster
 from scalewatt.common.errors import InputError
 from scalewatt.figures import figure_data as data
+from scalewatt.report.definition import Definition
 from scalewatt.results.figures.superseded import Replaced, replaced_measurements
 from scalewatt.results.tables.frames import records, to_frame
 from scalewatt.results.tables.run_row import read_provenances
 from scalewatt.results.tables.table_schema import RUNS
 from scalewatt.results.text.flag_labels import read_flags
-
-
-@dataclass(frozen=True)
-class Definition:
-    """The part of a campaign and its cluster that the page names."""
-
-    campaign: str
-    figures: tuple[str, ...] = ()
-    """Keys of the campaign's `figures`; the page offers no others."""
-    planned: tuple[tuple[str, int], ...] = ()
-    """Configuration and repeat of each run, finished or not."""
-    currency: str = ""
-    basis: tuple[str, ...] = ()
-    """Sentences on the numbers that come from the cluster file."""
-    remeasured: tuple[dict[str, Any], ...] = ()
-    """Rows of `remeasure` of the campaign's table of exclusions."""
-    claims: bool = True
-    """True if the campaign has a model of the paper, so that the page shows the paper's claims."""
-
-
-def report_definition(
-    campaign: Campaign,
-    cluster: Cluster,
-    basis: Sequence[str],
-    remeasured: Sequence[dict[str, Any]] = (),
-) -> Definition:
-    """Definition of a campaign's report."""
-    return Definition(
-        campaign=campaign.name,
-        figures=tuple(campaign.figures),
-        planned=tuple((run.configuration.id, run.repeat) for run in campaign.runs()),
-        currency=cluster.currency,
-        basis=tuple(basis),
-        remeasured=tuple(remeasured),
-        claims=campaign.has_papers_models,
-    )
 
 
 @dataclass(frozen=True)
