@@ -48,6 +48,7 @@ from claims_study import WORLDS, resnet_world, study
 from scalewatt.campaign.campaign_types import VARIED
 from scalewatt.campaign.load import load_campaign
 from scalewatt.claims.evidence import Evidence, Trace
+from scalewatt.claims.quantities import in_papers_scope
 from scalewatt.claims.reference_tables import (
     BY_CONSTRUCTION,
     CONTRADICTED,
@@ -465,3 +466,23 @@ def test_an_energy_of_0_stops_no_claim(world: str, name: str) -> None:
         assert {decided[id_].verdict for id_ in ("D13", "D14")} == {NOT_TESTABLE}
     if name == "energy_kwh" and world == "study":
         assert "not known apart" in decided["T9"].detail
+
+
+# --- energies of other device kinds than the paper's --------------------------------------------------
+
+
+@pytest.mark.parametrize("id_", ["F14", "K03", "L01", "H17"])
+def test_energies_without_a_kind_that_the_papers_have_are_no_test(id_: str) -> None:
+    given = with_columns(study(), "a100", energy_scope="gpu+cpu")
+    decided = judged(id_, given)
+    assert decided.verdict == NOT_TESTABLE
+    assert "is of gpu+cpu, the paper's of gpu+cpu+ram." in decided.detail
+
+
+def test_energies_with_a_further_kind_are_compared_without_it() -> None:
+    parts = {"gpu_energy_kwh": 6.0, "cpu_energy_kwh": 3.0, "ram_energy_kwh": 1.0}
+    given = row(5, configuration="a", device="h100", energy_kwh=10.0, p_gpuh_kw=0.5, **parts)
+    points, remark = in_papers_scope(frame([given]))
+    assert points["energy_kwh_mean"].iloc[0] == pytest.approx(9.0)
+    assert points["p_gpuh_kw_mean"].iloc[0] == pytest.approx(0.45)
+    assert remark == " (over gpu+cpu, as the paper's)"

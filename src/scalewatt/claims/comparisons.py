@@ -30,6 +30,7 @@ from scalewatt.claims.quantities import (
     P,
     abscissa,
     in_common,
+    in_papers_scope,
     known,
     log_contrast,
     mean_of,
@@ -365,8 +366,9 @@ def means_within(evidence: Evidence, check: Check) -> Outcome:
         raise NotTestable(
             f"No finished run of {check.model} on {check.device} with a known energy."
         )
-    labels = [f"{check.text} of {title} (points: {len(p)})" for title, p in counted.items()]
-    means = joined([mean_of(quantities(points, check.quantity)) for points in counted.values()])
+    alike = {title: in_papers_scope(points) for title, points in counted.items()}
+    labels = [f"{check.text} of {t} (points: {len(p)}){remark}" for t, (p, remark) in alike.items()]
+    means = joined([mean_of(quantities(points, check.quantity)) for points, _ in alike.values()])
     return all_within(labels, means, check)
 
 

@@ -13,7 +13,7 @@ from scalewatt.claims.evidence import QUANTITIES, Points, is_metric, is_of_energ
 from scalewatt.claims.reference_tables import MADE_OF, PER_EPOCH, PER_SAMPLE, NotTestable
 from scalewatt.recordings.terms import DEVICE_KINDS
 from scalewatt.results.tables.derived_quantities import ORIGINS, relative_bounds
-from scalewatt.results.tables.published import WIDEST, Spread, published_spread
+from scalewatt.results.tables.published import SCOPES, WIDEST, Spread, published_spread
 from scalewatt.statistics import Floats, Numbers, Source, estimate, exact, joined
 
 MODELS = {"fourcastnet": "FourCastNet", "resnet50": "ResNet50"}
@@ -193,6 +193,26 @@ def in_common(points: Points) -> tuple[Floats, str]:
             "comparison would take for a difference of the devices."
         )
     return shares, f" (over {'+'.join(kinds)}, which all have)"
+
+
+def in_papers_scope(points: Points) -> tuple[Points, str]:
+    """Points of a device with energies of the device kinds that the paper's have there, and a remark.
+
+    NotTestable if a point's energy of these kinds is not known.
+    """
+    wanted = SCOPES.get(points["device"].iloc[0])
+    other = points["energy_scope"] != wanted
+    if wanted is None or not other.any():
+        return points, ""
+    kinds = wanted.split("+")
+    has_kinds = points["energy_scope"].map(lambda scope: {*kinds} <= {*str(scope).split("+")})
+    parts = points[[f"{kind}_energy_kwh_mean" for kind in kinds]].sum(axis=1, skipna=False)
+    factors = (parts / points["energy_kwh_mean"]).where(has_kinds).where(other, 1.0)
+    for id_, scope in points.loc[factors.isna(), "energy_scope"].items():
+        raise NotTestable(f"The energy of {id_} is of {scope}, the paper's of {wanted}.")
+    columns = {f"{name}_{part}" for name in ("energy_kwh", P) for part in ("mean", "sd")}
+    scaled = {column: points[column] * factors for column in columns}
+    return points.assign(**scaled, energy_scope=wanted), f" (over {wanted}, as the paper's)"
 
 
 # --- points that cannot be compared, or are too few ------------------------------------------------------

@@ -129,7 +129,8 @@ def each(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcom
 def share_of_cpu(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether the share of CPU energy is the paper's; if RAM is unknown with 0 and `margin` of it."""
     label = check.text.format(n=points["gpus"].iloc[0])
-    if points[f"{check.quantity}_mean"].notna().all():
+    has_ram = points["energy_scope"].str.contains("ram").all()
+    if has_ram and points[f"{check.quantity}_mean"].notna().all():
         return decide(compared(check, line, label, values(points, check.quantity)))
     cpu, gpu = (positive(quantities(points, name)) for name in ("cpu_energy_kwh", "gpu_energy_kwh"))
     share = float(cpu.values[0] / (cpu.values[0] + gpu.values[0]))

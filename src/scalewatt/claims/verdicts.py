@@ -26,7 +26,7 @@ from itertools import groupby
 from scalewatt.claims.comparisons import COMPARISON_RULES
 from scalewatt.claims.evidence import Evidence, Line, Points
 from scalewatt.claims.outcomes import Outcome, Rule, all_of, attempt, combine
-from scalewatt.claims.quantities import known, refuse_estimates, require_paper
+from scalewatt.claims.quantities import P, in_papers_scope, known, refuse_estimates, require_paper
 from scalewatt.claims.reference_tables import (
     CONTRADICTED,
     INCONSISTENCY,
@@ -84,7 +84,11 @@ def _check_series(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
         return all_of(parts)
 
     def check_row(line: Line, check: Check) -> Outcome:
-        return SERIES_RULES[check.rule](check, evidence, line, _select(check, line))
+        points, remark = _select(check, line), ""
+        if check.training and check.column in ("energy_kwh", P):
+            points, remark = in_papers_scope(points)
+        check = Check(**vars(check) | {"text": f"{check.text}{remark}"})
+        return SERIES_RULES[check.rule](check, evidence, line, points)
 
     def check_mode(mode: str) -> Outcome:
         lines = _lines(evidence, checks[0], mode)
