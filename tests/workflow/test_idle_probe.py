@@ -159,3 +159,13 @@ def test_with_results_only_finished_probes_are_used_and_none_is_started(
     rows = pq.read_table(fewer.results / "tables" / "idle.parquet").to_pylist()
     assert {row["repeats"] for row in rows} == {1}
     assert {row["sd_w"] for row in rows} == {None}
+
+
+def test_a_finished_probe_is_kept_when_it_is_made_again(probed: Workspace, tmp_path: Path) -> None:
+    other = probed.copy(tmp_path / "other")
+    before = (other.results / "idle" / "local" / "1" / "probe.json").read_bytes()
+    other.edit("campaigns/tiny.yaml", "seconds: 10", "seconds: 11")
+    code, output = other.snakemake("idle_probe", "--config", "launcher=false {gpus}")
+    assert code == 1 and "the earlier one is in results/tiny/superseded/idle/local/1/1" in output
+    kept = other.results / "superseded" / "idle" / "local" / "1" / "1"
+    assert (kept / "probe.json").read_bytes() == before and (kept / "perun").is_dir()

@@ -8,6 +8,7 @@ from scalewatt.targets.step import failure_lines
 from scalewatt.tracking.remeasure import (
     CampaignFolders,
     ToTrain,
+    set_probes_aside,
     set_replaced_aside,
 )
 
@@ -75,6 +76,13 @@ def check_before_jobs():
     write_json(Path(CLUSTER_JSON), dict(config))
     if workflow.touch:
         return
+    probes = [
+        (job.wildcards.device, int(job.wildcards.repeat))
+        for job in jobs
+        if job.rule.name == "probe"
+    ]
+    for kept in checked(set_probes_aside, Path(RESULTS), probes):
+        say(f"idle probe that is made again; the earlier one is in {kept}")
     trained = trainings()
     if replaced := checked(set_replaced_aside, FOLDERS, trained):
         say(

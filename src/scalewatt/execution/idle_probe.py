@@ -23,7 +23,7 @@ from scalewatt.execution.launch import LaunchOptions, run_training
 from scalewatt.idle import SETTLE_S
 
 WORK = ".work"
-"""Folder of a probe that runs, or has failed; its recording counts as energy used."""
+"""Folder of a probe that runs, or has failed."""
 
 
 def run_probe(

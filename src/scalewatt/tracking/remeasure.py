@@ -248,6 +248,27 @@ def set_replaced_aside(folders: CampaignFolders, jobs: Iterable[ToTrain]) -> lis
     return [why for _, why in replaced]
 
 
+def set_probes_aside(results: Path, probes: Iterable[tuple[str, int]]) -> list[str]:
+    """Set aside finished idle probes (device, repeat) that are made again; return where they are.
+
+    InputError if one cannot be moved.
+    """
+    moved = []
+    for device, repeat in probes:
+        folder = results / "idle" / device / str(repeat)
+        if not (folder / "probe.json").exists():
+            continue
+        parent = results / SUPERSEDED / "idle" / device / str(repeat)
+        kept = next(parent / str(n) for n in count(1) if not (parent / str(n)).exists())
+        try:
+            parent.mkdir(parents=True, exist_ok=True)
+            os.rename(folder, kept)
+        except OSError as error:
+            raise InputError(f"{folder}: cannot be moved to {kept} ({error.strerror})") from error
+        moved.append(str(kept))
+    return moved
+
+
 def _why_again(folders: CampaignFolders, job: ToTrain) -> str | None:
     published = published_run(folders.folder(job.run), *job.run)
     if published is None:
