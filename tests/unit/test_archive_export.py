@@ -211,3 +211,11 @@ def test_another_cluster_than_it_ran_on_is_refused(
     assert main(["export", str(project.campaign), *map(str, arguments)]) == 1
     assert "the cluster 'local' has no device a100; --site names" in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_runs_of_other_settings_than_the_campaigns_are_refused(project: Project) -> None:
+    path = project.path / RUN / "spec.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "epochs": 99}))
+    write_manifest(project.results)
+    with pytest.raises(InputError, match=rf"runs of other settings than .*: {FOUR}/1; make them"):
+        project.export()

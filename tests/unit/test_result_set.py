@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from campaign_files import DEMO, replaced
 
 from scalewatt.campaign.cluster import known_devices, load_cluster
 from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.targets.obstacles import notices, obstacle
 from scalewatt.targets.result_set import ROW, ResultSet
@@ -30,6 +32,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ResultSet:
 def finish(results: ResultSet, configuration: str, repeat: int) -> None:
     folder = Path(results.folder, "runs", configuration, str(repeat))
     folder.mkdir(parents=True)
+    (folder / "spec.json").write_text(run_spec(results.campaign, configuration, repeat).text)
     (folder / "provenance.json").touch()
 
 
@@ -83,3 +86,12 @@ def test_that_nothing_is_trained_is_said_unless_somebody_asked_for_it(results: R
     assert "so nothing is trained; finished runs: 0 of " in notice
     asked = replace(only, cluster=replaced(only.cluster, results_only=True))
     assert notices(asked, "cluster.yaml") == notices(results, "cluster.yaml") == []
+
+
+def test_without_training_runs_of_another_spec_do_not_count(results: ResultSet) -> None:
+    first, second, *_ = results.runs()
+    for run in (first, second):
+        finish(results, *run)
+    other = Path(results.folder, "runs", second[0], str(second[1]), "spec.json")
+    other.write_text(json.dumps({**json.loads(other.read_text()), "epochs": 99}))
+    assert replace(results, finished_only=True).runs() == [first]

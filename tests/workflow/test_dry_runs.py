@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -123,3 +124,10 @@ def test_what_a_failed_step_said_stands_after_what_snakemake_says_of_it(again: W
     assert "1.row.parquet: is not a readable table" in last.splitlines()[0]
     assert last.splitlines()[1] == "  log: results/tiny/logs/runs_table.log"
     assert "Error in rule" not in last
+
+
+def test_finished_runs_whose_copy_has_other_times_are_not_trained_again(again: Workspace) -> None:
+    shutil.rmtree(again.path / ".snakemake")
+    for path in sorted(again.results.rglob("*"), key=lambda path: "datasets" in path.parts):
+        path.touch()
+    assert "train" not in again.jobs("all")

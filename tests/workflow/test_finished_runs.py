@@ -7,6 +7,7 @@ import json
 import shutil
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from workspace import Workspace
 
@@ -155,3 +156,30 @@ def test_a_start_that_ends_before_its_trainings_loses_nothing(kept: Workspace) -
     kept.done("tables")
     assert set(runs(kept)) == {1, 2}
     assert superseded(kept) == before
+
+
+def test_results_that_were_copied_here_follow_the_campaign_all_the_same(kept: Workspace) -> None:
+    """Snakemake has no record of how they were made."""
+    shutil.rmtree(kept.path / ".snakemake")
+    assert kept.jobs("tables") == {}
+
+    kept.scalewatt(*("exclude", RUN, 2, "--reason", "noise", "--campaign", "campaigns/kept.yaml"))
+    assert kept.jobs("tables") == {"runs_table": 1, "tables": 1}
+    kept.done("tables")
+    (configuration,) = pq.read_table(
+        kept.path / "results/kept/tables/configurations.parquet"
+    ).to_pylist()
+    assert configuration["n_repeats"] == 1
+    assert kept.jobs("tables") == {}
+
+    shutil.rmtree(kept.path / ".snakemake")
+    kept.edit("campaigns/kept.yaml", "repeats: 2", "repeats: 3")
+    assert kept.trainings("tables") == {(RUN, 3)}
+    kept.edit("campaigns/kept.yaml", "epochs: 1", "epochs: 2")
+    assert kept.trainings("tables") == {*BOTH, (RUN, 3)}
+
+
+def test_without_training_runs_of_earlier_settings_are_missing(kept: Workspace) -> None:
+    kept.edit("campaigns/kept.yaml", "epochs: 1", "epochs: 2")
+    code, output = kept.snakemake("-n", "all", "--config", "results_only=true")
+    assert code == 1 and "all: needs finished runs of campaigns/kept.yaml" in output

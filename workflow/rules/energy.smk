@@ -7,6 +7,8 @@ ENERGY = "{folder}/energy/{configuration}/{repeat}"
 
 
 rule spec:
+    input:
+        change_of_spec,
     output:
         f"{RUN}/spec.json",
     log:

@@ -5,7 +5,8 @@ from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.campaign.operating_points import lever_commands
 from scalewatt.campaign.run_spec import read_spec, run_spec
 from scalewatt.reproduction.run_choice import choose_run, initial_weights_path
-from scalewatt.run_files.inventory import published_run
+from scalewatt.run_files.inventory import json_object, published_run
+from scalewatt.targets.changes import note_change
 
 # --- datasets -------------------------------------------------------------------------------------
 
@@ -51,6 +52,16 @@ def spec_of(wildcards):
     return read_spec(f"{RESULTS}/runs/{id_}/{repeat}/spec.json")
 
 
+def change_of_spec(wildcards):
+    """Return a note newer than a run's spec.json if that is of other settings; none where Snakemake runs a job."""
+    path = Path(RUN.format(**wildcards), "spec.json")
+    if IN_JOB or wildcards.folder != RESULTS or not path.exists():
+        return []
+    name = f"{wildcards.configuration}-{wildcards.repeat}"
+    stored = json_object(path)
+    return note_change(Path(RESULTS), name, stored, json.loads(spec_of(wildcards).text))
+
+
 def spec_of_training(wildcards):
     """Return a run's spec.json; its time alone, as of a copy, never re-trains a finished run of this spec."""
     path = RUN.format(**wildcards)
@@ -60,10 +71,20 @@ def spec_of_training(wildcards):
 
 
 def dataset_of_training(wildcards):
-    """Return the description of a run's dataset; none for a command, which reads its own data."""
+    """Return the description of a run's dataset; none for a command, which reads its own data.
+
+    Its time alone, as of a copy, never re-trains a finished run of these data.
+    """
     spec = spec_of(wildcards)
-    name = spec.dataset["name"]
-    return [] if is_command_spec(spec) else f"{wildcards.folder}/datasets/{name}.json"
+    if is_command_spec(spec):
+        return []
+    path = Path(wildcards.folder, "datasets", f"{spec.dataset['name']}.json")
+    run = published_run(
+        Path(RUN.format(**wildcards)), wildcards.configuration, int(wildcards.repeat)
+    )
+    content = json_object(path).get("content_sha256")
+    is_same = run is not None and content is not None and run.dataset_sha256 == content
+    return ancient(str(path)) if is_same else str(path)
 
 
 def path_of_initial_weights(wildcards):

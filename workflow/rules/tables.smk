@@ -17,6 +17,7 @@ rule runs_table:
     input:
         runs=RESULT_SET.files(ALL_RUNS, ROW),
         idle=RESULT_SET.idle_table[:1],
+        change=lambda wildcards: RESULT_SET.change_of("runs"),
     output:
         [RESULT_SET.table_files(name) for name in OF_ALL_RUNS],
     log:
@@ -36,6 +37,7 @@ rule runs_table:
 rule figure_table:
     input:
         lambda wildcards: RESULT_SET.table_inputs(wildcards.figure),
+        change=lambda wildcards: RESULT_SET.change_of(wildcards.figure),
     output:
         multiext(f"{RESULTS}/tables/{{figure}}", ".parquet", ".csv"),
     log:

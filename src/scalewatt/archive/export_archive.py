@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from scalewatt.common.files import file_sha256, read_json_object
 from scalewatt.reproduction.manifest import SUMS, read_manifest
 from scalewatt.results.tables.run_row import RunFiles
 from scalewatt.results.text.number_format import listed
-from scalewatt.run_files.inventory import PROVENANCE, RunName
+from scalewatt.run_files.inventory import PROVENANCE, RunName, is_of_campaign
 
 SUFFIX = ".crate.zip"
 RESULTS = re.compile(
@@ -72,6 +72,7 @@ def export_campaign(
         )
     planned = [(run.configuration.id, run.repeat) for run in campaign.runs()]
     runs = [run for run in planned if f"runs/{run[0]}/{run[1]}/{PROVENANCE}" in recorded]
+    check_specs(campaign, folder, runs)
     files: dict[str, Source] = {
         f"results/{campaign.name}/{name}": folder / name for name in _select(folder, runs, traces)
     }
@@ -89,6 +90,16 @@ def export_campaign(
         *([] if allow_private else not_searched_for(cluster)),
         f"{out}: {size / 1e6:.3g} MB, runs: {len(runs)}, files: {len(files) + 1}",
     ]
+
+
+def check_specs(campaign: Campaign, folder: Path, runs: Iterable[RunName]) -> None:
+    """Raise InputError for runs that were made with other settings than the campaign has now."""
+    other = [f"{id_}/{n}" for id_, n in runs if not is_of_campaign(campaign, folder, (id_, n))]
+    if other:
+        raise InputError(
+            f"{folder}: runs of other settings than {campaign.path} has ({len(other)}): {listed(other, 3)}; "
+            "make them again, or restore the settings"
+        )
 
 
 def _select(results: Path, runs: list[RunName], traces: bool) -> Iterator[str]:

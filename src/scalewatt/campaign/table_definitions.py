@@ -38,10 +38,12 @@ def table_definition(
     as missing in the table. `excluded`: those of the campaign that are left out (configuration, repeat,
     reason), named in the table where they are the figure's.
     """
-    content = campaign.figures[figure]
+    content, shown = campaign.figures[figure], campaign.figure_configurations(figure)
+    if figure == "figure1":  # of the campaign, not of its results
+        shown, runs = [], []
     definition: dict[str, Any] = {
         "figure": figure,
-        **_content(campaign, campaign.figure_configurations(figure), runs, excluded),
+        **_content(campaign, shown, runs, excluded),
         "options": {k: v for k, v in content.items() if k not in _CONTENT},
     }
     if figure == "figure1":  # drawn before any run can tell what n counts

@@ -69,8 +69,6 @@ def write_runs(definition: Row, results: Path, out: Path) -> None:
 def write_figure_table(definition: Row, results: Path, out: Path) -> None:
     """Write the table of one figure (or Table 1), from its own runs and no others."""
     figure = definition["figure"]
-    if figure == "figure1":  # of the campaign, not of its results
-        definition = {**definition, "runs": [], "missing": [], "excluded": []}
     runs = _read_runs(definition, results)
     complete = {**definition, "excluded": _list_excluded(definition, runs)}
     frame = BUILDERS[figure](complete, configurations_of(runs), results)

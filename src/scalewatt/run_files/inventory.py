@@ -5,6 +5,7 @@ Everything may change, vanish or be half there while it is read: that is skipped
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections import defaultdict
@@ -14,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.exclusions import REPLACED
 from scalewatt.campaign.external_command import digest_of_files
-from scalewatt.campaign.run_spec import RunSpec
+from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.files import read_content
 
 PROVENANCE = "provenance.json"
@@ -105,6 +107,22 @@ def published_run(folder: Path, configuration: str, repeat: int) -> Published | 
             *(content.get("files"), began_s(content.get("segments"))),
         )
     return None
+
+
+def is_of_campaign(campaign: Campaign, results: Path | str, run: RunName) -> bool:
+    """True if a run was made with a campaign's present settings; a registered run has no others.
+
+    How its GPUs are spread over nodes is not compared: the site may be another.
+    """
+    if campaign.registered:
+        return True
+    of_run = json_object(run_folder(Path(results), run) / "spec.json")
+    asked = json.loads(run_spec(campaign, *run).text)
+    return all(
+        of_run.get(key) == value
+        for key, value in asked.items()
+        if key not in ("nodes", "ranks_per_node")
+    )
 
 
 def began_s(segments: list[dict[str, Any]] | None) -> float | None:

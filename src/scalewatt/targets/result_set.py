@@ -18,7 +18,8 @@ from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.campaign.table_definitions import runs_definition, table_definition
 from scalewatt.common.project_files import given_file, shipped
 from scalewatt.figures.draw_figure import SUFFIXES
-from scalewatt.run_files.inventory import missed_by_notes
+from scalewatt.run_files.inventory import is_of_campaign, missed_by_notes
+from scalewatt.targets.changes import note_change
 
 if TYPE_CHECKING:
     from scalewatt.scaling.predict import ScalingModel
@@ -39,6 +40,8 @@ TRACES = "traces/{configuration}/{repeat}.parquet"
 PAGE_FILES = (ROW, TRACES)
 _RECORDINGS = "runs/{configuration}/{repeat}/perun"
 _PAGE = "figures/runs/{configuration}/{repeat}.svg"
+_OF_SITE = ("campaign", "facility", "torch_devices")
+"""Of a table's definition, what the campaign does not set."""
 _TABLE_SUFFIXES = {
     "table1": (".parquet", ".csv", ".md", ".tex"),
     "variants": (".parquet", ".csv", ".md"),
@@ -128,8 +131,20 @@ class ResultSet:
         runs: list[Run] = [
             [id_, repeat] for id_ in chosen for repeat in self.campaign.repeats_of(id_)
         ]
-        # A run's provenance is written last.
-        return [run for run in runs if not self.finished_only or self._exists(PROVENANCE, run)]
+        return [run for run in runs if not self.finished_only or self._is_finished(run)]
+
+    def _is_finished(self, run: Run) -> bool:
+        """True if a run's results are there, and of the campaign's present settings."""
+        name = run[0], run[1]
+        if name not in self._finished:
+            is_there = self._exists(PROVENANCE, run)
+            self._finished[name] = is_there and is_of_campaign(self.campaign, self.folder, name)
+        return self._finished[name]
+
+    @cached_property
+    def _finished(self) -> dict[tuple[str, int], bool]:
+        """What `_is_finished` has found, by run."""
+        return {}
 
     def _path(self, name: str, run: Run) -> str:
         return f"{self.folder}/" + name.format(configuration=run[0], repeat=run[1])
@@ -190,6 +205,22 @@ class ResultSet:
         if figure == "breakdown":
             files += self.idle_table[:1]
         return files
+
+    def change_of(self, name: str) -> list[str]:
+        """Note that a table was made with another definition; none if it was not.
+
+        An imported campaign has another name, and perhaps another site.
+        """
+        from scalewatt.results.tables.frames import stored_metadata  # with pyarrow
+
+        table = Path(self.table_files(name)[0])
+        stored = stored_metadata(table).get("definition") if table.exists() else None
+        asked = self.definition(name)
+        stored, asked = (
+            each and {key: value for key, value in each.items() if key not in _OF_SITE}
+            for each in (stored, asked)
+        )
+        return note_change(Path(self.folder), name, stored, asked)
 
     @property
     def claims_files(self) -> list[str]:
@@ -280,8 +311,8 @@ class ResultSet:
         if name == "runs":
             definition = runs_definition(self.campaign, self.runs(), self.excluded)
         else:
-            excluded = [] if name == "figure1" else self.excluded  # it has no run
-            definition = table_definition(self.campaign, name, self.figure_runs(name), excluded)
+            runs = self.figure_runs(name)
+            definition = table_definition(self.campaign, name, runs, self.excluded)
         if name in ("runs", "breakdown") and self.probes:
             definition["idle"] = True
         from scalewatt.results.tables.derived_quantities import facility_of  # with pyarrow

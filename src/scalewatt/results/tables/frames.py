@@ -90,6 +90,15 @@ def metadata(table: pa.Table) -> dict[str, Any]:
     return parse_json(stored) if stored else {}
 
 
+def stored_metadata(path: Path) -> dict[str, Any]:
+    """Metadata of a table's file; empty if it is damaged."""
+    try:
+        stored = (pq.read_schema(path).metadata or {}).get(METADATA_KEY)
+        return parse_json(stored) if stored else {}
+    except (OSError, ValueError, pa.ArrowException):
+        return {}
+
+
 def with_metadata(table: pa.Table, added: Mapping[str, Any]) -> pa.Table:
     """Store metadata in a table."""
     return table.replace_schema_metadata({METADATA_KEY: json.dumps(added).encode()})
