@@ -75,6 +75,12 @@ def test_a_model_whose_first_training_is_unknown_has_no_energy(before: list[Any]
     assert model_energies([*before, row(1, 1.0, "first/1")])[-1] is None
 
 
+@pytest.mark.parametrize("fact", ["energy_origin", "energy_scope"])
+def test_energies_of_unlike_trainings_are_not_added_to_a_models(fact: str) -> None:
+    before, after = row(1, 3.0) | {fact: "a"}, row(1, 1.0, "first/1") | {fact: "b"}
+    assert model_energies([before, after]) == [3.0, None]
+
+
 def test_an_excluded_run_stays_among_the_runs_and_counts_nowhere(tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 

@@ -53,6 +53,12 @@ def test_speed_up_and_efficiency_are_those_of_the_smallest_n_that_has_runs() -> 
     assert [r["gpu_hours_ratio"] for r in rows] == pytest.approx([1.0, 1.25, 2.0])
 
 
+def test_trainings_of_unlike_epochs_have_no_ratios() -> None:
+    rows = scaling_rows([series(1, 2)], [row(1, 8.0), row(2, 8.0) | {"epochs": 3}])
+    for name in ("speedup", "efficiency", "gpu_hours_ratio", "energy_ratio"):
+        assert rows[0][name] == 1.0 and rows[1][name] is None
+
+
 def welch(value: float, spreads: tuple[float, float], n: int) -> tuple[float, float]:
     """The 95 % interval of a ratio by the logarithms of two means of n repeats."""
     squares = [spread**2 / n for spread in spreads]

@@ -14,6 +14,7 @@ import pandas as pd
 
 from scalewatt.campaign.cluster import Cluster
 from scalewatt.recordings.terms import DEVICE_KINDS, ESTIMATED, J_PER_KWH
+from scalewatt.results.tables.frames import equal
 
 
 @dataclass(frozen=True)
@@ -67,14 +68,17 @@ def total_in_scope(parts: Mapping[str, pd.Series], in_scope: Mapping[str, pd.Ser
 def with_model_energies(runs: pd.DataFrame) -> pd.DataFrame:
     """Add `energy_per_model_kwh`: a run's energy, and that of the run whose weights it began from.
 
-    Null if that run is not in the table, is excluded, or its energy is not known.
+    Null if that run is not in the table, is excluded, or its energy is not known or of another origin or
+    scope.
     """
     counted = runs[runs["excluded"].isna()]
     names = counted["configuration"].str.cat(counted["repeat"].astype("string[pyarrow]"), sep="/")
     alone = runs["initial_weights"].isna()
-    energy, before = runs["energy_kwh"], counted["energy_kwh"].set_axis(names)
-    total = energy + before.reindex(runs["initial_weights"]).set_axis(runs.index)
-    return runs.assign(energy_per_model_kwh=energy.where(alone, total))
+    facts = ["energy_kwh", "energy_origin", "energy_scope"]
+    before = counted[facts].set_axis(names).reindex(runs["initial_weights"]).set_axis(runs.index)
+    alike = [equal(runs[name], before[name]) for name in facts[1:]]
+    total = (runs["energy_kwh"] + before["energy_kwh"]).where(alike[0] & alike[1])
+    return runs.assign(energy_per_model_kwh=runs["energy_kwh"].where(alone, total))
 
 
 def ratio(top: pd.Series, bottom: pd.Series) -> pd.Series:

@@ -51,29 +51,30 @@ def lines_of(series: Iterable[Row], configurations: pd.DataFrame) -> pd.DataFram
 def speedups(lines: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Compute S(n) = n₀·T(n₀)/T(n) with sd and interval; n₀ is the smallest n of the series with runs.
 
-    Null if datasets differ. sd and interval (`quotients`) need repeats at both ends. Returns the row of n₀ of
-    each row, too: the first of its series.
+    Null if datasets or epochs differ. sd and interval (`quotients`) need repeats at both ends. Returns the
+    row of n₀ of each row, too: the first of its series.
     """
     row = pd.Series(range(len(lines)), lines.index)
     smallest = lines.iloc[row.groupby(lines["place"]).transform("min")].set_axis(lines.index)
     gain = quotients(smallest, lines, "runtime_h", factor=smallest["gpus"])
     same = equal(lines["dataset_samples"], smallest["dataset_samples"])
-    return gain[same].reindex(lines.index), smallest
+    return gain[same & equal(lines["epochs"], smallest["epochs"])].reindex(lines.index), smallest
 
 
 def scaling_of(series: Iterable[Row], configurations: pd.DataFrame) -> pd.DataFrame:
     """Make one row per series and point that has runs, compared with the series' smallest such n.
 
-    efficiency is speedup/n; the ratios are those of GPU hours and of energy to n₀'s. Their sd and 95 %
-    interval (`quotients`) need repeats of both.
+    efficiency is speedup/n; the ratios are those of GPU hours and of energy to n₀'s, null if epochs differ.
+    Their sd and 95 % interval (`quotients`) need repeats of both.
     """
     lines = lines_of(series, configurations)
     gain, smallest = speedups(lines)
+    alike = equal(lines["epochs"], smallest["epochs"])
     ratios = {
         "speedup": gain,
         "efficiency": gain.mul(1 / lines["gpus"], axis=0),
-        "gpu_hours_ratio": quotients(lines, smallest, "gpu_hours"),
-        "energy_ratio": energy_quotients(lines, smallest, "energy_kwh"),
+        "gpu_hours_ratio": quotients(lines, smallest, "gpu_hours").where(alike),
+        "energy_ratio": energy_quotients(lines, smallest, "energy_kwh").where(alike),
     }
     columns = {
         f"{name}{end}": ratio[part] for name, ratio in ratios.items() for end, part in ENDS.items()
