@@ -115,7 +115,7 @@ def test_an_interval_around_1_tells_nothing_apart_and_a_narrow_one_says_that_the
     assert verdict_text(lower).endswith("; the same within 5 %")
 
 
-def errors(values: Sequence[float], seeds: Sequence[int]) -> list[Run]:
+def errors(values: Sequence[float], seeds: Sequence[int | None]) -> list[Run]:
     """Runs with these errors and seeds."""
     return [
         run(repeat, replace(make_spec(), seed=seed), metric_last=value)
@@ -127,6 +127,8 @@ def test_errors_over_repeats_of_one_seed_tell_nothing_and_over_several_they_do()
     values = [20.0, 20.1, 20.2], [30.0, 30.1, 30.2]
     shared = beside(*(errors(group, (0, 0, 0)) for group in values))
     assert verdict_text(row_of(shared, "metric_last")) == "no interval: repeats share one seed"
+    unknown = beside(*(errors(group, (None, None, None)) for group in values))
+    assert verdict_text(row_of(unknown, "metric_last")) == "no interval: repeats may share a seed"
     varied = beside(*(errors(group, (0, 1, 2)) for group in values))
     assert verdict_text(row_of(varied, "metric_last")).startswith("A is lower by 33.2 % (")
 

@@ -131,10 +131,12 @@ def make_source(
     """Join rows of runs, with their table's metadata, with their specs (one each) and what is recorded."""
     no_energy = runs.attrs.get("no_energy") or {}
     keys = [(spec.configuration, spec.repeat) for spec in specs]
-    simulated = [bool(provenances.get(key, {}).get(SIMULATED_KEY)) for key in keys]
+    recorded = [provenances.get(key, {}) for key in keys]
+    simulated = [bool(each.get(SIMULATED_KEY)) for each in recorded]
     runs = runs.assign(
         dataset_fraction=pd.Series([spec.dataset_fraction for spec in specs]),
         seed=pd.Series([spec.seed for spec in specs], dtype=object),
+        seeds=pd.Series([each.get("seeds") for each in recorded], dtype=object),
         simulated=pd.Series(simulated, dtype=bool),
         no_energy=pd.Series([no_energy.get(id_) for id_, _ in keys], dtype=object),
     )

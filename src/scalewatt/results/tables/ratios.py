@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from scalewatt import statistics
+from scalewatt.campaign.campaign_types import VARIED
 from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL
 from scalewatt.recordings.terms import DEVICE_KINDS, ESTIMATED, MEASURED, SIMULATED
 from scalewatt.results.columns import metric_label
@@ -103,7 +104,8 @@ def _row(name: str, pair: Pair, by: str) -> Row | None:
         and any(map(_shares_seed, pair.values()))
     ):
         # Repeats of one seed do not tell what another would give.
-        reason = "repeats share one seed"
+        is_known = all(rows["seed"].notna().all() for rows in pair.values())
+        reason = f"repeats {'share one' if is_known else 'may share a'} seed"
         return row | {"ratio": ratio["ratio"], "verdict": NO_INTERVAL, "reason": reason}
     return row | ratio
 
@@ -143,6 +145,9 @@ def _adds_gpus(pair: Pair) -> bool:
 
 
 def _shares_seed(rows: pd.DataFrame) -> bool:
+    """Tell whether repeats have one seed, or may have; a registered run's description may say it."""
+    if "seeds" in rows and (rows["seeds"] == VARIED).fillna(False).all():
+        return False
     return "seed" in rows and rows["seed"].nunique(dropna=False) < min(2, len(rows))
 
 
