@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -60,6 +61,20 @@ def test_a_deadline_is_kept_or_none_is_advised(known: pd.DataFrame) -> None:
     deadline_h = train_s(1005, 1) / 3600 * 1.001
     assert clocks_of(of_line(advise(known, deadline_h=deadline_h)))[0] == 1005
     assert advise(known, deadline_h=1e-3).empty
+
+
+@pytest.mark.parametrize("lacks", [{"energy_kwh_mean": None}, {"energy_scope": "gpu"}])
+def test_the_fastest_setting_counts_whatever_is_known_of_its_energy(
+    known: pd.DataFrame, lacks: dict[str, Any]
+) -> None:
+    """Energies of another scope than its own are no share of it."""
+    changed = known.copy()
+    is_fastest = changed["configuration"].str.contains("gpuclock1410mhz")
+    for name, value in lacks.items():
+        changed.loc[is_fastest, name] = value
+    kept = of_line(advise(changed, slowdown=0.1))
+    assert sorted(clocks_of(kept)) == [c for c in CLOCKS if train_s(c, 1) <= 1.1 * train_s(1410, 1)]
+    assert kept.loc[~is_fastest, "saved"].isna().all()
 
 
 @pytest.mark.parametrize("limits", [{}, {"slowdown": -0.1}, {"deadline_h": float("nan")}])

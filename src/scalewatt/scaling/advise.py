@@ -17,6 +17,7 @@ COLUMNS = {
     "training": "training",
     "configuration": "setting",
     "n_repeats": "runs",
+    "energy_scope": "scope",
     "runtime_h_mean": "hours",
     "energy_kwh_mean": "kWh",
     "energy_kwh_low": "from",
@@ -37,8 +38,8 @@ def read_settings(results: Path) -> pd.DataFrame:
 def advise(settings: pd.DataFrame, **limits: float | None) -> pd.DataFrame:
     """COLUMNS of the settings that keep the limits by their means, of each training the least energy first.
 
-    Operating points of one training are compared; a training with only one is left out. `limits` are
-    those of LIMITED; InputError without any, and for one below 0.
+    Operating points of one training are compared; a training with only one of known energy is left out.
+    `limits` are those of LIMITED; InputError without any, and for one below 0.
     """
     given = {name: value for name, value in limits.items() if value is not None}
     if not given:
@@ -46,10 +47,10 @@ def advise(settings: pd.DataFrame, **limits: float | None) -> pd.DataFrame:
     for name, value in given.items():
         if not 0 <= value < math.inf:
             raise InputError(f"--{name.replace('_', '-')}: {value:g}; expected a number from 0")
-    known = settings.dropna(subset=["runtime_h_mean", "energy_kwh_mean"])
-    known = known.assign(training=known["configuration"].map(without_point))
-    groups = known.groupby(["training", "energy_scope"], sort=False, dropna=False)
-    trainings = [_compare(rows) for _, rows in groups if len(rows) > 1]
+    timed = settings.dropna(subset="runtime_h_mean")
+    timed = timed.assign(training=timed["configuration"].map(without_point))
+    groups = timed.groupby("training", sort=False)
+    trainings = [_compare(rows) for _, rows in groups if rows["energy_kwh_mean"].count() > 1]
     if not trainings:
         raise InputError("advise: no training has several settings to choose from")
     kept = pd.concat(trainings)
@@ -59,13 +60,18 @@ def advise(settings: pd.DataFrame, **limits: float | None) -> pd.DataFrame:
 
 
 def _compare(settings: pd.DataFrame) -> pd.DataFrame:
-    """Settings of one training, the least energy first, as shares of the fastest one's time and energy."""
+    """Settings of one training by scope, the least energy first, compared with the fastest one.
+
+    An energy of another scope than the fastest one's is no share of it, nor is an unknown one.
+    """
     fastest = settings.nsmallest(1, "runtime_h_mean").iloc[0]
     # Errors of estimates are a machine's, so ratios of them say nothing.
     least = math.nan if is_estimated(settings).any() else fastest["energy_kwh_mean"]
-    saved = 1 - settings["energy_kwh_mean"] / least
+    alike = (settings["energy_scope"] == fastest["energy_scope"]).fillna(False)
+    saved = (1 - settings["energy_kwh_mean"] / least).where(alike)
     slower = settings["runtime_h_mean"] / fastest["runtime_h_mean"] - 1
-    return settings.assign(slower=slower, saved=saved).sort_values("energy_kwh_mean")
+    compared = settings.assign(slower=slower, saved=saved)
+    return compared.sort_values(["energy_scope", "energy_kwh_mean"])
 
 
 def advice_text(kept: pd.DataFrame) -> str:
