@@ -41,7 +41,7 @@ MODEL = ROOT / "reference" / "scaling_model.json"
 
 def fourcastnet() -> tuple[Kind, list[Point]]:
     """The six published points on A100."""
-    kinds = by_kind(read_points(ROOT / "reference"))
+    kinds = by_kind(read_points(ROOT / "reference")[0])
     return next(
         (kind, points)
         for kind, points in kinds.items()
@@ -95,6 +95,21 @@ def test_a_kind_with_too_few_points_is_left_out_and_named(tmp_path: Path) -> Non
         in printed
     )
     assert [model.kind.changed() for model in read_model(out).kinds] == [{"image_size": 32.0}]
+
+
+def test_a_configuration_of_unknown_samples_is_left_out_and_named(tmp_path: Path) -> None:
+    ids = []
+
+    def forget(rows: list[Row]) -> None:
+        rows[0]["samples_per_gpuh_mean"] = None
+        ids.append(rows[0]["configuration"])
+
+    folder = results(tmp_path, forget)
+    path = folder / "runs" / ids[0] / "1" / "spec.json"
+    path.write_text(path.read_text().replace('"protocol": "paper"', '"protocol": "target"'))
+    printed = calibrate_sources([folder], tmp_path / "model.json")
+    assert f"left out: {folder}: {ids[0]}: the samples and passes" in printed
+    assert len(read_model(tmp_path / "model.json").kinds[0].points) == 3
 
 
 @pytest.mark.parametrize(("name", "value"), [("origin", "estimated"), ("scope", "gpu+cpu")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +172,7 @@ def test_a_run_that_no_job_can_train_is_named_and_the_others_are_planned(
         stuck = "this run cannot make progress" in (row["warnings"] or "")
         assert row["energy_kwh"] is not None and row["reason"] is None
         assert (row["wall_time_min"] is None) == (row["segments"] is None) == stuck
+        assert row["cheapest"] is None or not stuck
     count = sum(row["wall_time_min"] is None for row in rows)
     assert count == len(rows) if limit < 60 else 0 < count < len(rows)
     assert whole(plan)["segments"] is None
@@ -185,6 +187,12 @@ def test_a_run_that_no_job_can_train_is_named_and_the_others_are_planned(
 def test_points_of_a_dataset_that_grows_are_not_compared() -> None:
     rows = points(paper_plan(), "resnet50-scaled-lbs256").values()
     assert {row["speedup"] for row in rows} == {row["smaller_gpus"] for row in rows} == {None}
+
+
+def test_how_long_a_training_to_a_target_takes_is_not_predicted() -> None:
+    spec = run_spec(paper(), "resnet50-a100-n004-lbs0256-full", 1)
+    with pytest.raises(InputError, match="trains to a target, and how many samples that takes"):
+        scaling_model().find_for(replace(spec, protocol="target"))
 
 
 # --- the cheapest n ------------------------------------------------------------------------------

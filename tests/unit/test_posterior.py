@@ -37,7 +37,7 @@ def shipped() -> tuple[KindModel, ...]:
 
 
 def published(key: str, device: str) -> tuple[Kind, list[Point]]:
-    kinds = by_kind(read_points(ROOT / "reference"))
+    kinds = by_kind(read_points(ROOT / "reference")[0])
     return next(pair for pair in kinds.items() if (pair[0].key, pair[0].device) == (key, device))
 
 

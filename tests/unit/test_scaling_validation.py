@@ -42,7 +42,7 @@ Scores = dict[tuple[str, str, str], dict[str, Any]]
 
 
 def published(key: str, device: str, smallest: int = 1) -> tuple[Kind, list[Point]]:
-    for kind, points in by_kind(read_points(ROOT / "reference")).items():
+    for kind, points in by_kind(read_points(ROOT / "reference")[0]).items():
         if (kind.key, kind.device) == (key, device):
             return kind, [point for point in points if point.load.gpus >= smallest]
     raise AssertionError(key)

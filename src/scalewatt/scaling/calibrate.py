@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL
-from scalewatt.campaign.run_spec import read_spec
+from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256
 from scalewatt.recordings.terms import J_PER_KWH
@@ -58,10 +58,12 @@ def calibrate_sources(sources: Sequence[Path], out: Path) -> str:
 
     InputError if no kind of training has enough points.
     """
-    kinds = by_kind(point for source in sources for point in read_points(source))
+    read = [read_points(source) for source in sources]
+    kinds = by_kind(point for points, _ in read for point in points)
+    unusable = [reason for _, reasons in read for reason in reasons]
     lacks = [f"{kind.name}: {lack}" for kind, points in kinds.items() if (lack := lacking(points))]
     if len(lacks) == len(kinds):
-        raise InputError("; ".join(lacks))
+        raise InputError("; ".join([*unusable, *lacks]))
     models = tuple(
         replace(calibrate(kind, points), scores=tuple(score(validate(kind, points))))
         for kind, points in kinds.items()
@@ -76,7 +78,7 @@ def calibrate_sources(sources: Sequence[Path], out: Path) -> str:
         "tables_sha256": {str(source): file_sha256(_table_of(source)) for source in sources},
     }
     write_model(out, ScalingModel(models, tuple(map(str, sources))), provenance)
-    left_out = [f"left out: {lack}" for lack in lacks]
+    left_out = [f"left out: {lack}" for lack in [*unusable, *lacks]]
     return "\n\n".join([*map(_text, models), *left_out, f"{out}: written"])
 
 
@@ -91,11 +93,11 @@ def _text(model: KindModel) -> str:
 # --- points ---------------------------------------------------------------------------------------
 
 
-def read_points(source: Path) -> list[tuple[Kind, Point]]:
+def read_points(source: Path) -> tuple[list[tuple[Kind, Point]], list[str]]:
     """Kinds and points of a results folder, or of `reference`, but for configurations without a run time.
 
-    InputError if the source is neither, has no point, lacks the specs of its runs, or has a value that
-    no measurement can have.
+    Then why others are no points: their samples are not known. InputError if the source is neither, has no
+    run time, lacks the specs of its runs, or has a value that no measurement can have.
     """
     table = _table_of(source)
     is_published = table == REFERENCE
@@ -103,13 +105,20 @@ def read_points(source: Path) -> list[tuple[Kind, Point]]:
     rows = records(frame[frame["runtime_h_mean"].notna()])
     if not rows:
         raise InputError(f"{source}: has no configuration with a run time; expected finished runs")
-    points = []
+    points, unusable = [], []
     for row in rows:
         where = f"{source}: {row['configuration']}"
         if is_published:
             kind, load = kind_of_published(row), load_of(*(row[name] for name in _SIZES))
         else:
-            kind, load = _measured(source, row, where)
+            spec = _spec_of(source, row, where)
+            kind = kind_of_spec(spec)
+            try:
+                is_to_target = spec.protocol == TARGET_PROTOCOL
+                load = _load_to_target(row, where) if is_to_target else load_of_spec(spec)
+            except InputError as error:
+                unusable.append(str(error))
+                continue
         hours, kwh = row["runtime_h_mean"], row["energy_kwh_mean"]
         for name, value in (("runtime_h_mean", hours), ("energy_kwh_mean", kwh)):
             if value is not None and not 0 < value < math.inf:
@@ -122,7 +131,7 @@ def read_points(source: Path) -> list[tuple[Kind, Point]]:
             energy_j=None if kwh is None else kwh * J_PER_KWH,
         )
         points.append((kind, point))
-    return points
+    return points, unusable
 
 
 def _table_of(source: Path) -> Path:
@@ -131,14 +140,12 @@ def _table_of(source: Path) -> Path:
     return REFERENCE if is_published else source / "tables" / "configurations.parquet"
 
 
-def _measured(source: Path, row: Row, where: str) -> tuple[Kind, Load]:
+def _spec_of(source: Path, row: Row, where: str) -> RunSpec:
     # Repeats differ only in their number.
     specs = sorted((source / "runs" / row["configuration"]).glob("*/spec.json"))
     if not specs:
         raise InputError(f"{where}: its runs have no spec.json; expected a whole folder of results")
-    spec = read_spec(specs[0])
-    is_to_target = spec.protocol == TARGET_PROTOCOL
-    return kind_of_spec(spec), _load_to_target(row, where) if is_to_target else load_of_spec(spec)
+    return read_spec(specs[0])
 
 
 def _load_to_target(row: Row, where: str) -> Load:

@@ -138,7 +138,7 @@ def _forecast(campaign: Campaign, cluster: Cluster, model: ScalingModel, id_: st
 
 def _job(spec: RunSpec, cluster: Cluster, model: ScalingModel) -> Row:
     """Wall time that a run's first job asks for, time that a job trains, and why no job can."""
-    row: Row = {"wall_time_min": None, "usable_s": math.nan, "warnings": []}
+    row: Row = {"wall_time_min": None, "usable_s": math.nan, "warnings": [], "can_run": True}
     device = cluster.devices.get(spec.device)
     if device is None or device.time_limit_min is None:
         return row
@@ -147,7 +147,7 @@ def _job(spec: RunSpec, cluster: Cluster, model: ScalingModel) -> Row:
         wall_min = wall_time_min(spec, device, 0, warning_s, model.upper_runtime_s(spec))
         return row | {"wall_time_min": wall_min, "usable_s": usable_s(device, warning_s)}
     except InputError as error:
-        return row | {"warnings": [str(error)]}
+        return row | {"warnings": [str(error)], "can_run": False}
 
 
 def _amounts(rows: pd.DataFrame, hours: Array, kwh: Array) -> dict[str, Array]:
@@ -218,9 +218,10 @@ def _points(
     table["smaller_gpus"] = np.where(smaller.notna(), table["gpus"].to_numpy()[before], np.nan)
     # The least energy of those that are surely in time.
     late = table["runtime_h_high"] > (deadline_h or math.inf)
-    choices = table[is_same_work & ~late & table["energy_kwh"].notna()]
+    is_choice = is_same_work & table["can_run"]
+    choices = table[is_choice & ~late & table["energy_kwh"].notna()]
     best = choices.groupby("series")["energy_kwh"].idxmin()
-    table["cheapest"] = pd.Series(table.index.isin(best), dtype=object).where(is_same_work)
+    table["cheapest"] = pd.Series(table.index.isin(best), dtype=object).where(is_choice)
     return table
 
 

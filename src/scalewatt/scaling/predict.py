@@ -19,6 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from scalewatt import __version__
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import Cluster
+from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_text
@@ -166,7 +167,14 @@ class ScalingModel:
         )
 
     def find_for(self, spec: RunSpec) -> KindModel:
-        """Model of a spec's kind; InputError if there is none, or all its points have one other LBS."""
+        """Model of a spec's kind; InputError if there is none, or all its points have one other LBS.
+
+        Nor is there one of trainings to a target.
+        """
+        if spec.protocol == TARGET_PROTOCOL:
+            raise InputError(
+                f"{spec.configuration}: trains to a target, and how many samples that takes is not known"
+            )
         load = load_of_spec(spec)
         model = self.find(kind_of_spec(spec))
         sizes = {point.load.pass_size for point in model.points}

@@ -59,6 +59,7 @@ def embed_series(plan: pd.DataFrame) -> Iterator[dict[str, Any]]:
             {
                 **{key: row[key] for key in ("gpus", "nodes", "local_batch_size")},
                 **{key: _ends(row, key) for key in ("runtime_h", "gpu_hours", "energy_kwh")},
+                "is_choice": row["cheapest"] is not None,
                 "remarks": [row[key] for key in ("reason", "warnings") if row[key]],
             }
             for row in records(points)

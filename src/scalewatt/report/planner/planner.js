@@ -43,8 +43,8 @@ function show() {
   const { rows } = DATA.series[Number(element("series").value)];
   const factors = Object.fromEntries(FACTORS.map((name) => [name, factor(name)]));
   // The least energy of those that keep the deadline with 95 % probability.
-  const inTime = ({ energy_kwh, runtime_h }) =>
-    energy_kwh !== null && (factors.deadline === null || runtime_h[2] <= factors.deadline);
+  const inTime = ({ is_choice, energy_kwh, runtime_h }) =>
+    is_choice && energy_kwh !== null && (factors.deadline === null || runtime_h[2] <= factors.deadline);
   const [cheapest] = rows.filter(inTime).sort((a, b) => a.energy_kwh[0] - b.energy_kwh[0]);
   const lines = rows.map((row) => {
     const line = document.createElement("tr");
