@@ -47,6 +47,8 @@ models/fourcastnet.pretrain/num_blocks: 5 | embed_dim 64.*num_blocks 5
 models/fourcastnet.pretrain/initial_condition_spacing: 4 | 36 initial conditions.*at most 30
 series/resnet50-full-lbs16/gpus: [1, 8] | at most 4
 datasets/scans/train_samples: 5000 | 5200 samples.*at most 1797
+datasets/waves/samples_per_year: 1464 | 1979 has 1460 samples with targets 6 h ahead.*up to 1460, not 1464
+series/resnet50-full-lbs16/local_batch_size: 383 | a pass of one sample
 # series that contradict each other
 series/resnet50-full-gbs32/seeds: varied | seeds: varied.*resnet50-full-lbs16
 series/resnet50-full-gbs32/repeats: 2 | repeats: 2.*resnet50-full-lbs16 has 1
@@ -92,6 +94,8 @@ series/resnet50-full-lbs16/gpus: [1000000000000] | lbs16.gpus.*equal to
 series/..%evil: {model: resnet50, device: local, gpus: [1], local_batch_size: 1} | series.*letters
 datasets/{br}: {} | datasets.*letters
 figures/figure2/series: [resnet50-full-lbs16, resnet50-full-lbs16] | figures.figure2.series.*once
+figures/figure2/width_mm: 100 | figures.figure2.width_mm: 100 is not known; allowed: 88, 180
+figures/figure2/panels: [a] | figures.figure2.panels.*"a" does not fit
 # clocks and power limits
 series/resnet50-full-lbs16/gpu_clock_mhz: 1.41 | lbs16.gpu_clock_mhz: 1.41 does not fit: input .* 100
 series/resnet50-full-lbs16/gpu_clock_mhz: 1410000 | lbs16.gpu_clock_mhz: .* equal to 10000
@@ -166,6 +170,19 @@ def test_a_last_batch_of_one_larger_image_is_accepted() -> None:
     series = {("series", name, "settings"): {"image_size": 64}}
     campaign = demo({**series, ("series", name, "local_batch_size"): 383})
     assert campaign.configurations[campaign.series[name].points[1]].updates_per_epoch == 2
+
+
+@pytest.mark.parametrize("protocol", ["paper", "corrected"])
+def test_protocol_paper_needs_a_validation_image_for_each_gpu(
+    protocol: str, refused: Refused
+) -> None:
+    line = ("series", "resnet50-full-lbs16")
+    edits = {(*line, "settings"): {"image_size": 64}, (*line, "dataset_fraction"): "1/80"}
+    edits |= {(*line, "protocol"): protocol}
+    if protocol == "corrected":
+        assert demo(edits).configurations
+    else:
+        assert "validation images for 4 GPUs; allowed: at least one" in refused.campaign(edits)
 
 
 FILES = {

@@ -19,6 +19,7 @@ from scalewatt.campaign.external_command import (
     check_unchanged,
     command_files,
     command_words,
+    find_launcher,
     is_command_spec,
 )
 from scalewatt.campaign.run_spec import RunSpec, run_spec
@@ -200,6 +201,11 @@ def test_a_command_that_starts_ranks_itself_is_refused(command: str) -> None:
     ) as no:
         check_commands(own({"command": command, "shell": True}))
     assert "python train.py" in str(no.value), "the remedy"
+
+
+def test_a_launchers_name_as_the_value_of_an_option_starts_nothing() -> None:
+    assert find_launcher("python train.py --strategy deepspeed") is None
+    assert find_launcher("python -m deepspeed train.py") == "deepspeed"
 
 
 @pytest.mark.parametrize(

@@ -87,3 +87,15 @@ def test_years_made_in_parallel_are_the_dataset_made_at_once(tmp_path, small):
     for name in ("statistics.json", "1999.h5", "climatology.h5"):
         once, apart = ((tmp_path / kind / name).read_bytes() for kind in ("once", "years"))
         assert once == apart
+
+
+def test_a_year_is_not_added_to_what_was_prepared_for_another_dataset(tmp_path, small):
+    prepare_dataset(DEFINITION, tmp_path, small)
+    more = DEFINITION | {"validation_years": [2001, 2002]}
+    remedy = r"was prepared for .*; name another folder, or delete manifest\.json in it"
+    with pytest.raises(InputError, match=remedy):
+        prepare_dataset_year(more, tmp_path, small, 2002)
+    year = (tmp_path / "2000.h5").stat().st_mtime_ns
+    (tmp_path / "manifest.json").unlink()
+    prepare_dataset(more, tmp_path, small)
+    assert (tmp_path / "2000.h5").stat().st_mtime_ns == year

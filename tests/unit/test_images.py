@@ -136,6 +136,13 @@ def test_every_kind_of_file_is_read_as_rgb(
     assert np.abs(np.asarray(image, int) - np.asarray(expected, int)).mean() < 30
 
 
+def test_an_image_of_more_than_8_bits_is_refused_rather_than_cut_off(tmp_path: Path) -> None:
+    ramp = np.linspace(0, 65535, 64 * 64).astype(np.uint16).reshape(64, 64)
+    Image.fromarray(ramp).save(tmp_path / "deep.png")
+    with pytest.raises(InputError, match=r"deep\.png: has more than 8 bits a channel; convert"):
+        open_image(str(tmp_path / "deep.png"))
+
+
 @KINDS
 @pytest.mark.parametrize("content", [None, b"", b"\xff\xd8 nothing", b"torn JPEG", b"torn PNG"])
 def test_a_file_without_a_full_image_is_named(

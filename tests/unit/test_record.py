@@ -76,6 +76,9 @@ def test_the_folder_that_was_used_last_counts(tmp_path: Path) -> None:
         os.utime(workdir / "progress.json", (1e9 + number, 1e9 + number))
     assert [path.name[-8:] for path in find_workdirs(tmp_path, SPEC)] == ["eeeeeeee", "dddddddd"]
     assert done_updates(tmp_path, SPEC) == 24
+    # Of a finished one nothing is left but to train other data.
+    (workdir / "result.json").touch()
+    assert done_updates(tmp_path, SPEC) == 0
 
 
 # --- run.json -----------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from calendar import isleap
 from fractions import Fraction
 from math import ceil
 from typing import Annotated, Any, Literal
@@ -128,6 +129,19 @@ def part_years(dataset: dict[str, Any], part: str) -> range:
 def all_years(dataset: dict[str, Any]) -> list[int]:
     """Years of all parts, ascending."""
     return sorted({year for part in PARTS for year in part_years(dataset, part)})
+
+
+STORED_AHEAD = 2
+"""Steps of 6 h that a year's file has beyond its samples, for their targets."""
+
+
+def samples_with_targets(dataset: dict[str, Any], year: int, lead_steps: int) -> int:
+    """Samples of a year of ERA5 whose targets, so many steps of 6 h ahead, are in the dataset."""
+    asked, steps = dataset["samples_per_year"], {y: 4 * (365 + isleap(y)) for y in (year, year + 1)}
+    stored = {y: min(asked + STORED_AHEAD, count) for y, count in steps.items()}
+    is_whole = stored[year] == steps[year] and year + 1 in all_years(dataset)
+    known = stored[year] + (stored[year + 1] if is_whole else 0)
+    return min(asked, stored[year], known - lead_steps)
 
 
 # --- series -----------------------------------------------------------------------------------------

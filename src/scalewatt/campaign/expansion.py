@@ -12,7 +12,13 @@ from math import floor
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.campaign_file import CampaignFile, SeriesEntry, sample_counts
+from scalewatt.campaign.campaign_file import (
+    CampaignFile,
+    SeriesEntry,
+    part_years,
+    sample_counts,
+    samples_with_targets,
+)
 from scalewatt.campaign.campaign_types import (
     PASS_KEYS,
     Campaign,
@@ -154,7 +160,7 @@ def _line(
     changed = {name: settings[name] for name in entry.settings if settings[name] != usual[name]}
     if entry.protocol not in (None, file.protocol or "corrected"):
         changed["protocol"] = entry.protocol
-    dataset = DATASET if kind is Command else _dataset(model, file)
+    dataset = DATASET if kind is Command else _dataset(model, file, phase)
     return _Line(file, entry, key, phase, devices[entry.device], settings, changed, dataset)
 
 
@@ -170,7 +176,7 @@ def _phase(entry: SeriesEntry, models: Mapping[str, Any]) -> str:
     return phase
 
 
-def _dataset(model: ModelSettings, file: CampaignFile) -> dict[str, Any]:
+def _dataset(model: ModelSettings, file: CampaignFile, phase: str) -> dict[str, Any]:
     """Definition of a model's dataset; InputError if the model cannot train on it."""
     name, loader = model.dataset, getattr(model, "loader", None)
     if name not in file.datasets:
@@ -189,7 +195,24 @@ def _dataset(model: ModelSettings, file: CampaignFile) -> dict[str, Any]:
             f"{dataset['format']}"
         )
     model.check_dataset(dataset)
+    if dataset["format"] == "era5" and loader != "synthetic":
+        _check_targets(dataset, LEAD_STEPS.get(phase, 1))
     return dataset
+
+
+LEAD_STEPS = {"pretrain": 1, "finetune": 2}
+"""Steps of 6 h that a training forecasts."""
+
+
+def _check_targets(dataset: dict[str, Any], lead_steps: int) -> None:
+    """Raise InputError for a year of training with samples whose targets the dataset lacks."""
+    for year in part_years(dataset, "train"):
+        usable, asked = samples_with_targets(dataset, year, lead_steps), dataset["samples_per_year"]
+        if usable < asked:
+            raise InputError(
+                f"model: {year} has {usable} samples with targets {6 * lead_steps} h ahead in the years of "
+                f"dataset '{dataset['name']}'; allowed: samples_per_year up to {usable}, not {asked}"
+            )
 
 
 def _check_same(
@@ -241,6 +264,9 @@ def _point(line: _Line, gpus: int, max_gpus: int | None) -> Configuration:
             f"dataset_fraction: leaves {samples} training samples for {gpus} GPUs; allowed: at least one "
             "per GPU (or copy of the model), and one for validation"
         )
+    protocol = entry.protocol or line.file.protocol or "corrected"
+    if line.dataset["format"] == "imagenet" and samples and validation:
+        _check_images(settings, protocol, replicas, (samples, validation), local // steps)
     operating_point = point_of(entry.model_dump(exclude_none=True))
     part = None if fraction == 1 else samples
     id_ = configuration_id(line.key, line.device.name, gpus, local, part, line.changed)
@@ -258,7 +284,7 @@ def _point(line: _Line, gpus: int, max_gpus: int | None) -> Configuration:
         dataset_fraction=str(fraction),
         dataset_samples=samples,
         validation_samples=validation,
-        protocol=entry.protocol or line.file.protocol or "corrected",
+        protocol=protocol,
         epochs=settings["epochs"],
         seed=line.file.seed,
         seeds=entry.seeds,
@@ -270,6 +296,31 @@ def _point(line: _Line, gpus: int, max_gpus: int | None) -> Configuration:
         },
         operating_point=operating_point,
     )
+
+
+def _check_images(
+    settings: Mapping[str, Any], protocol: str, ranks: int, counts: tuple[int, int], size: int
+) -> None:
+    """Raise InputError for images by which a training would end at the end of its first epoch.
+
+    `counts`: samples of training and validation; `size`: those of a pass.
+    """
+    samples, validation = counts
+    if protocol == "paper" and validation < ranks:
+        raise InputError(
+            f"dataset_fraction: leaves {validation} validation images for {ranks} GPUs; allowed: at least "
+            "one per GPU (protocol paper drops what does not divide by them)"
+        )
+    if settings["image_size"] <= SMALLEST_IMAGE and 1 in (size, samples // ranks % size):
+        raise InputError(
+            f"image_size: {settings['image_size']} makes a map of one pixel, which cannot be normalised over "
+            f"a pass of one sample ({samples} samples, {ranks} GPUs, {size} a pass); allowed: larger images, "
+            "or another batch size"
+        )
+
+
+SMALLEST_IMAGE = 32
+"""Pixels that ResNet50 makes one of."""
 
 
 def _check_device(line: _Line, gpus: int, local: int) -> None:

@@ -43,6 +43,15 @@ def command_words(spec: RunSpec) -> list[str]:
     return ["bash", "-euo", "pipefail", "-c", text] if spec.settings["shell"] else shlex.split(text)
 
 
+def find_launcher(command: str) -> str | None:
+    """Name of a program in a command that starts ranks, unless it is an option's value; None without one."""
+    for match in _LAUNCHER.finditer(command):
+        word = (command[: match.start(1)].split() or [""])[-1]
+        if not word.startswith("-") or word in ("-m", "-c"):
+            return match[1]
+    return None
+
+
 # --- a campaign of commands -------------------------------------------------------------------------
 
 
@@ -50,9 +59,9 @@ def check_commands(campaign: Campaign) -> None:
     """Raise InputError if a command starts ranks, lacks a file, or does not receive what a series changes."""
     for model, settings in campaign.command_settings().items():
         where, folder = f"{campaign.path}: models.{model}", Path(settings["folder"])
-        if launcher := _LAUNCHER.search(settings["command"]):
+        if launcher := find_launcher(settings["command"]):
             raise InputError(
-                f"{where}.command: '{launcher[1]}' starts ranks, but the command already runs once per "
+                f"{where}.command: '{launcher}' starts ranks, but the command already runs once per "
                 "rank; allowed: the script alone, such as python train.py"
             )
         if not folder.is_dir():

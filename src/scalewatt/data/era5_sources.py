@@ -38,6 +38,7 @@ ALOFT = {variable for variable, levels in CHANNELS_OF.items() if None not in lev
 ECMWF_HUMIDITY = "water above 0 °C, ice below -23 °C, both between (ECMWF)"
 """What the relative humidity of ECMWF's own files is defined over."""
 
+FILES = (".nc", ".nc4", ".grib", ".grib2", ".grb", ".grb2")
 BLOCK_BYTES = 64 * 2**20
 """Read and decoded at once: several chunks, because a request takes long at a remote store."""
 
@@ -67,7 +68,7 @@ class Part(NamedTuple):
 
 def open_source(store: str, year: int) -> Source:
     """Open patterns of GRIB and netCDF files, a folder of yearly HDF5 files, or a Zarr store."""
-    if any("*" in word or word.endswith((".nc", ".grib")) for word in store.split()):
+    if any("*" in word or word.endswith(FILES) for word in store.split()):
         return open_files(store.split())
     folder = Path(store)
     if folder.is_dir() and not any(path.name in METADATA for path in folder.iterdir()):

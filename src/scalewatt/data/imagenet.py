@@ -90,11 +90,14 @@ def find_images(folder: Path | str, split: str) -> ImageFolderIndex:
 
 def _images_of_class(folder: Path) -> dict[str, int]:
     """Bytes of every image of a class by <class>/<image>, sorted."""
-    images = {
-        f"{folder.name}/{entry.name}": entry.stat().st_size
-        for entry in os.scandir(folder)
-        if entry.name.lower().endswith(SUFFIXES) and not entry.name.startswith(".")
-    }
+    try:
+        images = {
+            f"{folder.name}/{entry.name}": entry.stat().st_size
+            for entry in os.scandir(folder)
+            if entry.name.lower().endswith(SUFFIXES) and not entry.name.startswith(".")
+        }
+    except OSError as error:
+        raise InputError(f"{error.filename}: cannot be read ({error.strerror})") from error
     if not images:
         raise InputError(f"{folder}: no images ({', '.join(SUFFIXES)}) in this class")
     if empty := sorted(path for path, size in images.items() if size == 0):

@@ -87,6 +87,8 @@ def open_image(path: str) -> Image.Image:
     try:
         with Image.open(path) as image:
             image.load()
+            if image.mode[0] in "IF":  # PIL would cut off what exceeds 255
+                raise InputError(f"{path}: has more than 8 bits a channel; convert it to 8")
             return image if image.mode == "RGB" else image.convert("RGB")
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise InputError(f"{path}: cannot be read as an image ({error})") from error

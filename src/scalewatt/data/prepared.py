@@ -47,6 +47,7 @@ def prepare_dataset_year(
     if year not in (years := all_years(definition)):
         raise InputError(f"--year: dataset {definition['name']} has {years[0]} to {years[-1]}")
     folder.mkdir(parents=True, exist_ok=True)
+    _check_definition(definition, folder)
     return {"name": definition["name"], **make_year(definition, folder, source, year)}
 
 
@@ -59,14 +60,22 @@ def _finished(
     """
     if not (folder / MANIFEST).exists():
         return None
+    _check_definition(definition, folder)
     manifest = _manifest(folder)
-    if manifest["definition"] != definition:
-        both = f"{json.dumps(manifest['definition'])}, not {json.dumps(definition)}"
-        raise InputError(
-            f"{folder}: was prepared for {both}; name another folder, or delete this one"
-        )
     is_same = is_made_here(definition) or source in (None, manifest["source"])
     return manifest["marker"] if is_same and manifest["files"] == _sizes(folder) else None
+
+
+def _check_definition(definition: dict[str, Any], folder: Path) -> None:
+    """Raise InputError if a folder was prepared for another definition."""
+    if not (folder / MANIFEST).exists():
+        return
+    known, asked = (json.dumps(each) for each in (_manifest(folder)["definition"], definition))
+    if known != asked:
+        remedy = "name another folder, or delete this one"
+        if definition["format"] == "era5":
+            remedy = f"name another folder, or delete {MANIFEST} in it: years that fit are kept"
+        raise InputError(f"{folder}: was prepared for {known}, not {asked}; {remedy}")
 
 
 def _prepare(definition: dict[str, Any], folder: Path, source: str | None) -> dict[str, Any]:

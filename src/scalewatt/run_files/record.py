@@ -97,9 +97,14 @@ def read_outcome(workdir: Path, segment: int) -> dict[str, Any] | None:
 
 
 def done_updates(work: Path, spec: RunSpec) -> int:
-    """Updates up to a run's checkpoint, `work` being the campaign's folder; 0 without one."""
+    """Updates up to a run's checkpoint, `work` being the campaign's folder; 0 without one.
+
+    A finished training that is made again is one of other data.
+    """
     folder = next(iter(find_workdirs(work, spec)), None)
-    position = read_position(folder) if folder else None
+    if folder is None or (folder / "result.json").exists():
+        return 0
+    position = read_position(folder)
     return position["updates"] if position else 0
 
 
