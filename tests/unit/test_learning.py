@@ -173,7 +173,7 @@ def mean_of(*runs: list[int]) -> list[tuple[float, float]]:
         for repeat, epochs in enumerate(runs, 1)
         for epoch in epochs
     ]
-    mean = figure_module.mean_curves(pd.DataFrame(rows))
+    mean = figure_module.mean_curves(pd.DataFrame(rows), pd.Series({"c": len(runs)}))
     return list(zip(mean["x"], mean["y"], strict=True))
 
 
@@ -183,6 +183,7 @@ def test_the_mean_is_over_the_same_epochs_of_all_runs_and_ends_where_one_lacks_a
     # Epochs of which no run has a value end nothing.
     assert mean_of(gap, gap) == [(float(epoch), 10.0 * epoch) for epoch in gap]
     assert mean_of(full, full[1:]) == []
+    assert mean_of(full, []) == []
 
 
 def test_a_series_has_the_colour_of_its_place_in_the_campaign_in_every_figure_and_chart() -> None:
@@ -206,6 +207,7 @@ def test_a_run_that_diverged_ends_where_its_metric_does() -> None:
         return row | {"metric": None} if row["epoch"] >= 2 else row
 
     table = changed(learning_table(epochs=5), diverged)
-    mean = figure_module.mean_curves(places(table, "time_h", gpus=256))
+    epochs = places(table, "time_h", gpus=256)
+    mean = figure_module.mean_curves(epochs, epochs.groupby("configuration")["repeat"].nunique())
     assert set(mean.groupby("configuration").size()) == {2}
     assert plotted("learning", table).num_rows == table.num_rows * 2 / 5

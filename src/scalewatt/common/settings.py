@@ -137,14 +137,15 @@ def _problem(kind: Any, error: Any) -> str:
     if problem == "value_error":
         return str(context["error"])
     if problem in _UNKNOWN:
-        return f"unknown key '{name}'{nearest(name, {*_names(kind)} - {name})}"
+        return f"unknown key '{name}'{nearest(name, {*_names(kind)} - {*error['loc']})}"
     if problem == "missing":
         return f"missing key '{name}'"
     if problem == "union_tag_not_found":
         return f"missing key {context['discriminator']}"
     if words := context.get("expected_tags") or context.get("expected"):
         word = context.get("tag", value)
-        return f"{shown(word)} is not known; {one_of(word, re.findall(_QUOTED, words))}"
+        allowed = re.findall(_QUOTED, words) or re.findall(r"\d+", words)
+        return f"{shown(word)} is not known; {one_of(word, allowed)}"
     message = error["msg"]
     return f"{shown(value)} does not fit: {message[:1].lower()}{message[1:]}"
 

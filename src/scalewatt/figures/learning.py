@@ -57,12 +57,11 @@ def curves(points: pd.DataFrame, cost: str) -> pd.DataFrame:
     return points.assign(x=points[cost], y=points["metric"]).dropna(subset=["x", "y"])
 
 
-def mean_curves(epochs: pd.DataFrame) -> pd.DataFrame:
+def mean_curves(epochs: pd.DataFrame, runs: pd.Series) -> pd.DataFrame:
     """Average x and y over the runs of each configuration, epoch by epoch, in table order.
 
-    A mean curve ends where one of the runs lacks a value.
+    A mean curve ends where one of its `runs`, the number by configuration, lacks a value.
     """
-    runs = epochs.groupby("configuration")["repeat"].nunique()
     firsts = {name: (name, "first") for name in ("series", "gpus", "drawn_origin")}
     groups = epochs.groupby(["configuration", "epoch"])
     mean = groups.agg(x=("x", "mean"), y=("y", "mean"), known=("x", "size"), **firsts).reset_index()
@@ -81,7 +80,7 @@ def _draw_panel(axes: Axes, points: pd.DataFrame, cost: str, looks: layout.Looks
         return
     shown = quantity(COSTS[cost], data.gpu_word(points), epochs["x"])
     epochs = epochs.assign(x=epochs["x"] * shown.factor)
-    means, labels = mean_curves(epochs), []
+    means, labels = mean_curves(epochs, points.groupby("configuration")["repeat"].nunique()), []
     for series, rows in means.groupby("series", sort=False):
         look = looks[str(series)]
         counts = sorted(rows["gpus"].unique())
