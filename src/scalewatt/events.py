@@ -106,8 +106,9 @@ def stop_requested() -> bool:
         return False
     if _next_look_s is None:
         for number in (signal.SIGUSR1, signal.SIGTERM):
-            if signal.getsignal(number) is signal.SIG_DFL:
-                signal.signal(number, note_request)
+            with suppress(ValueError):  # not the main thread, whose first call sets none either
+                if signal.getsignal(number) is signal.SIG_DFL:
+                    signal.signal(number, note_request)
     now_s = time.monotonic()
     if not _asked and (_next_look_s is None or now_s >= _next_look_s):
         _next_look_s = now_s + _LOOK_S

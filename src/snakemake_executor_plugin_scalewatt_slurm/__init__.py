@@ -143,7 +143,8 @@ class Executor(slurm.Executor):
         job, job_id, message = job_info.job, job_info.external_jobid, msg or ""
         if job_id is None:
             if may_pass(message):
-                return self._offer_later(job, " ".join(message.split()))
+                said, _, _ = message.partition("sbatch call")
+                return self._offer_later(job, " ".join(said.split()).rstrip("."))
             job.attempt = job.restart_times + 1  # what Slurm refuses it refuses again
         else:
             with suppress(NoAnswerError):

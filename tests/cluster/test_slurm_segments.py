@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from mini_project import DEVICES, HERE, MiniProject
@@ -15,6 +16,7 @@ from minislurm import MiniSlurm, wait_for
 from training import slowed
 
 from scalewatt.campaign.run_spec import read_spec
+from scalewatt.energies.traces import read_samples
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(1800), pytest.mark.nightly]
 
@@ -113,11 +115,12 @@ def test_every_segment_is_recorded_on_both_nodes_and_the_energy_is_the_integral_
 ) -> None:
     files = sorted(path.name for path in (project.out(CUT) / "perun").glob("*.hdf5"))
     assert files == [f"segment-{number:03d}.hdf5" for number in range(len(segments))]
-    traces = pq.read_table(project.results / "traces" / CUT / "1.parquet").to_pandas()
+    with pq.ParquetFile(project.results / "traces" / CUT / "1.parquet") as file:
+        traces = pd.concat(read_samples(file))
     traces = traces[(traces["device_kind"] == "cpu") & traces["power_w"].notna()]
     table = [row for row in project.energy(CUT) if row["device_kind"] == "cpu"]
     for (number, node), trace in traces.groupby(["segment", "node"]):
-        times_s = trace["time"].astype("int64").to_numpy() / 1e9
+        times_s = trace["time"].astype("datetime64[ns, UTC]").astype("int64").to_numpy() / 1e9
         rows = [row for row in table if (row["segment"], row["node"]) == (number, node)]
         covered_s = sum(row["duration_s"] for row in rows)
         assert covered_s == pytest.approx(times_s[-1] - times_s[0], abs=ROUNDING_S)
