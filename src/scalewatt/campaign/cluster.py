@@ -204,8 +204,8 @@ class Cluster(Settings):
     campaign: str = "campaigns/paper.yaml"
     """Campaign file, from the project's folder; --config campaign=FILE changes it."""
     results_only: Annotated[bool | None, BeforeValidator(_as_bool)] = None
-    """Use finished runs of the campaign's settings as they are and never train. Default: true if `devices` has none of the
-    campaign's devices; false with mode simulate."""
+    """Use finished runs of the campaign's settings as they are and never train. Default: true if
+    `devices` has none of the campaign's devices; false with mode simulate."""
     reproduce_run: str | None = None
     """CONFIGURATION/REPEAT of the finished run that the target reproduce makes again; also --config
     reproduce_run=…. Default: the one with the fewest GPU hours that can be made here."""
