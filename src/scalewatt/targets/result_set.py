@@ -215,12 +215,11 @@ class ResultSet:
 
         table = Path(self.table_files(name)[0])
         stored = stored_metadata(table).get("definition") if table.exists() else None
-        asked = self.definition(name)
-        stored, asked = (
+        definitions = (
             each and {key: value for key, value in each.items() if key not in _OF_SITE}
-            for each in (stored, asked)
+            for each in (stored, self.definition(name))
         )
-        return note_change(Path(self.folder), name, stored, asked)
+        return note_change(Path(self.folder), name, *definitions)
 
     @property
     def claims_files(self) -> list[str]:
