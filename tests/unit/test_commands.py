@@ -204,8 +204,13 @@ def test_a_command_that_starts_ranks_itself_is_refused(command: str) -> None:
 
 
 def test_a_launchers_name_as_the_value_of_an_option_starts_nothing() -> None:
-    assert find_launcher("python train.py --strategy deepspeed") is None
-    assert find_launcher("python -m deepspeed train.py") == "deepspeed"
+    assert find_launcher("python train.py --epochs 3 --strategy deepspeed --lr 1") is None
+    for command in (
+        "python -m deepspeed train.py",
+        "uv run --frozen torchrun train.py",
+        "python a.py --verbose; srun python b.py",
+    ):
+        assert find_launcher(command)
 
 
 @pytest.mark.parametrize(

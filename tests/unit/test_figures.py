@@ -6,6 +6,7 @@ import math
 import re
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -236,8 +237,11 @@ def test_only_the_panels_that_the_campaign_names_are_drawn() -> None:
 
 def test_panels_that_a_figure_does_not_have_are_refused() -> None:
     with pytest.raises(InputError, match=r"figures\.figure2\.panels: E; allowed: A, B, C, D"):
-        check_panels("figure2", ["A", "E"])
-    check_panels("pareto", ["E"])  # of the third model and phase
+        check_panels("figure2", ["A", "E"], [])
+    phases = [SimpleNamespace(model="a", phase=phase) for phase in ("pretrain", "finetune")]
+    check_panels("pareto", ["D"], phases)
+    with pytest.raises(InputError, match=r"figures\.pareto\.panels: E; allowed: A, B, C, D"):
+        check_panels("pareto", ["E"], phases)
 
 
 def test_all_words_are_in_the_font_that_the_campaign_names(tmp_path: Path) -> None:

@@ -5,7 +5,11 @@ from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.campaign.operating_points import lever_commands
 from scalewatt.campaign.run_spec import read_spec, run_spec
 from scalewatt.reproduction.run_choice import choose_run, initial_weights_path
-from scalewatt.run_files.inventory import json_object, published_run
+from scalewatt.run_files.inventory import (
+    is_of_campaign,
+    json_object,
+    published_run,
+)
 from scalewatt.targets.changes import note_change
 
 # --- datasets -------------------------------------------------------------------------------------
@@ -55,7 +59,10 @@ def spec_of(wildcards):
 def change_of_spec(wildcards):
     """Return a note newer than a run's spec.json if that is of other settings; none where Snakemake runs a job."""
     path = Path(RUN.format(**wildcards), "spec.json")
+    run = wildcards.configuration, int(wildcards.repeat)
     if IN_JOB or wildcards.folder != RESULTS or not path.exists():
+        return []
+    if is_of_campaign(CAMPAIGN, RESULTS, run):
         return []
     name = f"{wildcards.configuration}-{wildcards.repeat}"
     stored = json_object(path)
@@ -70,15 +77,24 @@ def spec_of_training(wildcards):
     return ancient(f"{path}/spec.json") if is_same else f"{path}/spec.json"
 
 
+PREPARING = {"dataset", "era5_year", "prepare_imagenet", "prepare_era5"}
+
+
 def dataset_of_training(wildcards):
     """Return the description of a run's dataset; none for a command, which reads its own data.
 
-    Its time alone, as of a copy, never re-trains a finished run of these data.
+    Its time alone, as of a copy, never re-trains a finished run of these data, unless they are asked to be
+    prepared again.
     """
     spec = spec_of(wildcards)
     if is_command_spec(spec):
         return []
     path = Path(wildcards.folder, "datasets", f"{spec.dataset['name']}.json")
+    settings = workflow.dag_settings
+    if settings and (
+        settings.forceall or PREPARING & {*map(str, settings.forcerun), str(path)}
+    ):
+        return str(path)
     run = published_run(
         Path(RUN.format(**wildcards)), wildcards.configuration, int(wildcards.repeat)
     )

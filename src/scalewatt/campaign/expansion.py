@@ -254,7 +254,8 @@ def _point(line: _Line, gpus: int, max_gpus: int | None) -> Configuration:
     local = entry.local_batch_size or (total or 0) // replicas
     steps = settings["gradient_accumulation_steps"]
     check_divides("gradient_accumulation_steps", steps, local, "settings")
-    if max_gpus is None or gpus <= max_gpus:
+    is_asked = max_gpus is None or gpus <= max_gpus
+    if is_asked:
         _check_device(line, gpus, local)
     # The part of the dataset.
     fraction = Fraction(entry.fraction_rule.replace("n", str(gpus)))
@@ -265,7 +266,7 @@ def _point(line: _Line, gpus: int, max_gpus: int | None) -> Configuration:
             "per GPU (or copy of the model), and one for validation"
         )
     protocol = entry.protocol or line.file.protocol or "corrected"
-    if line.dataset["format"] == "imagenet" and samples and validation:
+    if is_asked and line.dataset["format"] == "imagenet" and samples and validation:
         _check_images(settings, protocol, replicas, (samples, validation), local // steps)
     operating_point = point_of(entry.model_dump(exclude_none=True))
     part = None if fraction == 1 else samples

@@ -44,10 +44,12 @@ def command_words(spec: RunSpec) -> list[str]:
 
 
 def find_launcher(command: str) -> str | None:
-    """Name of a program in a command that starts ranks, unless it is an option's value; None without one."""
+    """Name of a program in a command that starts ranks; None without one.
+
+    The value of a script's option is none.
+    """
     for match in _LAUNCHER.finditer(command):
-        word = (command[: match.start(1)].split() or [""])[-1]
-        if not word.startswith("-") or word in ("-m", "-c"):
+        if not re.search(r"\.py\s(.*\s)?--[\w-]+\s+$", command[: match.start(1)]):
             return match[1]
     return None
 

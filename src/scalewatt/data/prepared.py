@@ -70,12 +70,13 @@ def _check_definition(definition: dict[str, Any], folder: Path) -> None:
     """Raise InputError if a folder was prepared for another definition."""
     if not (folder / MANIFEST).exists():
         return
-    known, asked = (json.dumps(each) for each in (_manifest(folder)["definition"], definition))
-    if known != asked:
+    known = _manifest(folder)["definition"]
+    if known != json.loads(json.dumps(definition)):
         remedy = "name another folder, or delete this one"
         if definition["format"] == "era5":
             remedy = f"name another folder, or delete {MANIFEST} in it: years that fit are kept"
-        raise InputError(f"{folder}: was prepared for {known}, not {asked}; {remedy}")
+        both = f"{json.dumps(known)}, not {json.dumps(definition)}"
+        raise InputError(f"{folder}: was prepared for {both}; {remedy}")
 
 
 def _prepare(definition: dict[str, Any], folder: Path, source: str | None) -> dict[str, Any]:

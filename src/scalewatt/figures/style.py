@@ -87,18 +87,23 @@ _RC: dict[str, Any] = {
 _HALO = withStroke(linewidth=2.4, foreground="white")
 
 
-@contextmanager
-def applied(width_mm: float = PAGE.width_mm, font: str = FONT) -> Iterator[None]:
-    """Apply matplotlib's defaults with the style of a width on top, whatever the user's settings.
-
-    InputError if the font is not installed.
-    """
+def check_font(font: str) -> None:
+    """Raise InputError if a font is not installed."""
     try:
         findfont(FontProperties(family=[font]), fallback_to_default=False)
     except ValueError:
         raise InputError(
             f"font: {font} is not installed; install it, or leave the key out"
         ) from None
+
+
+@contextmanager
+def applied(width_mm: float = PAGE.width_mm, font: str = FONT) -> Iterator[None]:
+    """Apply matplotlib's defaults with the style of a width on top, whatever the user's settings.
+
+    InputError if the font is not installed.
+    """
+    check_font(font)
     preset = PRESETS[int(width_mm)]
     texts = ("font.size", "legend.fontsize", "xtick.labelsize", "ytick.labelsize")
     labels = ("axes.labelsize", "axes.titlesize", "legend.title_fontsize")

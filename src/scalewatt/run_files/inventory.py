@@ -116,13 +116,14 @@ def is_of_campaign(campaign: Campaign, results: Path | str, run: RunName) -> boo
     """
     if campaign.registered:
         return True
-    of_run = json_object(run_folder(Path(results), run) / "spec.json")
-    asked = json.loads(run_spec(campaign, *run).text)
-    return all(
-        of_run.get(key) == value
-        for key, value in asked.items()
-        if key not in ("nodes", "ranks_per_node")
-    )
+    made, spec = json_object(run_folder(Path(results), run) / "spec.json"), run_spec(campaign, *run)
+    unlike = {k for k, value in json.loads(spec.text).items() if made.get(k) != value}
+    if spec.initial_weights and "initial_weights" in unlike:  # whose hash has the nodes in it
+        source = spec.initial_weights.configuration, spec.initial_weights.repeat
+        same = made.get("initial_weights") or {}
+        if (same.get("configuration"), same.get("repeat")) == source:
+            unlike -= {"initial_weights"} if is_of_campaign(campaign, results, source) else set()
+    return unlike <= {"nodes", "ranks_per_node"}
 
 
 def began_s(segments: list[dict[str, Any]] | None) -> float | None:

@@ -22,7 +22,11 @@ def check_campaign(results: ResultSet, cluster_file: str) -> list[str]:
         if letters := figure.get("panels"):
             from scalewatt.results.figures.figure_schema import check_panels  # with pyarrow
 
-            check_panels(name, letters)
+            check_panels(name, letters, [campaign.series[line] for line in figure["series"]])
+        if font := figure.get("font"):
+            from scalewatt.figures.style import check_font  # with matplotlib
+
+            check_font(font)
     if results.finished_only:
         return notices(results, cluster_file)
     check_devices(campaign, cluster)

@@ -9,10 +9,10 @@ axes. A star marks panels with a Pareto front, and `B2=` is a letter other than 
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from string import ascii_uppercase
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from scalewatt.common.columns import schema
 from scalewatt.common.errors import InputError
@@ -69,12 +69,15 @@ with Path(__file__).with_name("figures.csv").open(encoding="utf-8", newline="") 
     }
 
 
-def check_panels(name: str, letters: Sequence[str]) -> None:
-    """Raise InputError if a figure has no panels of these letters; of several blocks it may have any."""
+def check_panels(name: str, letters: Sequence[str], series: Iterable[Any]) -> None:
+    """Raise InputError if a figure of these series has no panels of these letters."""
     figure = PANEL_FIGURES[name]
     known = [panel.letter for panel in figure.panels]
+    if figure.blocks:  # letters run on from block to block
+        blocks = {tuple(getattr(line, key) for key in figure.blocks) for line in series}
+        known = [panel_letter(index) for index in range(len(blocks) * len(known))]
     for letter in letters:
-        if letter not in known and not figure.blocks:
+        if letter not in known:
             raise InputError(f"figures.{name}.panels: {letter}; allowed: {', '.join(known)}")
 
 
