@@ -73,6 +73,7 @@ class ScalewattCallback(TrainerCallback):
         """Updates, and their mean loss, of each log of the epoch."""
         self._agreement: Agreement | None = None
         self._is_stopping = False
+        self._missed: set[str] = set()
 
     # --- stages ---------------------------------------------------------------------------------------
 
@@ -151,8 +152,12 @@ class ScalewattCallback(TrainerCallback):
         self, args: Any, state: Any, control: Any, metrics: Any = None, **_: Any
     ) -> None:
         """Keep what was evaluated in the epoch, or at its end, after `on_epoch_end`."""
-        known = {k: float(metrics[name]) for k, name in self._names.items() if name in metrics}
-        self._row |= known
+        for key, name in self._names.items():
+            if name in metrics:
+                self._row[key] = float(metrics[name])
+            elif name not in self._missed:
+                self._missed.add(name)
+                print(f"scalewatt: {name} was not evaluated, but {', '.join(metrics)}", flush=True)
         self._report_again()
         if control.should_save:
             self._enter("checkpoint", args, self._epoch)

@@ -17,6 +17,7 @@ from syrupy.assertion import SnapshotAssertion
 import scalewatt
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
+from scalewatt.energies.read import read_account
 
 N = 101
 NODE = {
@@ -199,3 +200,9 @@ def test_what_cannot_be_read_is_refused_with_what_would_make_it_readable(
     for part in (f"{path}: has no known format", "nvidia-smi", "dcgm", "--columns"):
         assert part in line
     assert "(text: 'when;gpu0;pdu')" in line and "HDF5" not in line
+
+
+def test_a_campaigns_folder_is_refused_with_the_form_of_one_run(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    with pytest.raises(InputError, match="is a campaign; expected .*/runs/CONFIGURATION/REPEAT"):
+        read_account(tmp_path)

@@ -51,7 +51,9 @@ def ask_at_every_update(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scalewatt.training.agreement.Agreement.EVERY_S", 0.0)
 
 
-def train(folder: Path, signal_at: int | None = None, **options: Any) -> Any:
+def train(
+    folder: Path, signal_at: int | None = None, metric: str = "eval_error", **options: Any
+) -> Any:
     """Train three epochs with a Trainer as users have it, from its last checkpoint; return it."""
     from transformers import Trainer, TrainerCallback, TrainingArguments
 
@@ -82,7 +84,7 @@ def train(folder: Path, signal_at: int | None = None, **options: Any) -> Any:
         train_dataset=Points(),
         eval_dataset=Points(),
         compute_metrics=lambda e: {"error": float((e.predictions.argmax(1) != e.label_ids).mean())},
-        callbacks=[Signal(), ScalewattCallback("eval_error")],
+        callbacks=[Signal(), ScalewattCallback(metric)],
     )
     trainer.train(resume_from_checkpoint=last_checkpoint())
     return trainer
@@ -107,6 +109,15 @@ def test_results_are_those_that_the_trainer_logged(inside: Path) -> None:
     for key, name in names.items():
         assert [row[key] for row in rows] == pytest.approx(logged(trainer, name)), key
     assert rows[-1]["learning_rate"] == pytest.approx(logged(trainer, "learning_rate")[-1])
+
+
+def test_a_metric_that_was_not_evaluated_is_said_once(
+    inside: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(inside, metric="eval_accuracy")
+    lines = [line for line in capsys.readouterr().out.splitlines() if "not evaluated" in line]
+    assert len(lines) == 1 and lines[0].startswith("scalewatt: eval_accuracy was not evaluated")
+    assert "eval_error" in lines[0] and history(inside)[0]["metric"] is None
 
 
 @pytest.mark.parametrize("accumulate", [1, 3])

@@ -24,6 +24,7 @@ from scalewatt.claims.reference_tables import SET_UP
 from scalewatt.report.build_report import write_report
 from scalewatt.report.definition import report_definition
 from scalewatt.report.html_tables import grid
+from scalewatt.results.figures.figure_schema import PANEL_FIGURES
 from scalewatt.results.tables.frames import with_metadata
 from scalewatt.results.tables.idle import IDLE
 from scalewatt.results.text.number_format import number, unit_for, with_interval, with_unit
@@ -258,6 +259,15 @@ def test_what_a_campaign_does_not_have_is_not_offered(results: Path, tmp_path: P
     assert "figure2" in page.ids and "Pareto" not in page.text
     page = report(results, tmp_path / "report.html", figures=("figure2", "pareto"))
     assert "Pareto has not been drawn." in page.text
+
+
+def test_a_figure_of_ones_own_is_shown_by_what_it_says_of_itself(
+    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = PANEL_FIGURES["figure2"]._replace(text="Rates against n. And more.")
+    monkeypatch.setitem(PANEL_FIGURES, "rates", own)
+    page = report(results, tmp_path / "report.html", figures=("rates",))
+    assert "Rates against n" in page.text and "And more" not in page.text
 
 
 def test_a_series_with_one_n_is_in_no_table_of_scaling(sound: Path, tmp_path: Path) -> None:

@@ -175,6 +175,8 @@ def _account_for_run(
     _refuse_choice(path, reading, _NOTHING)
     run = Run.of(path, {})
     if not segment_numbers(run.recordings):
+        if (path / "runs").is_dir():
+            raise InputError(f"{path}: is a campaign; expected {path}/runs/CONFIGURATION/REPEAT")
         raise InputError(
             f"{path}: holds no recording of a run; expected perun/segment-000.hdf5, "
             "perun/segment-000.<host>.csv, one file of perun or other tools' files"

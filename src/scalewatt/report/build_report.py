@@ -19,6 +19,7 @@ from scalewatt.report.html_tables import Part, grid, render
 from scalewatt.report.results import Results
 from scalewatt.report.topics import parts, topics_file
 from scalewatt.results.columns import label
+from scalewatt.results.figures.figure_schema import PANEL_FIGURES
 from scalewatt.results.tables.derived_quantities import ORIGINS
 from scalewatt.results.text.captions import ASSUMED, caption, interval_words
 from scalewatt.results.text.number_format import MISSING, with_unit
@@ -42,9 +43,12 @@ def write_report(results: Path, out: Path, definition: Definition) -> None:
 
 def _contents(results: Results) -> dict[str, Any]:
     definition, has_runs, commit = results.definition, len(results.runs) > 0, source_commit()
+    titles = dict(topics_file()["figures"])
+    for name in PANEL_FIGURES.keys() - titles.keys():
+        titles[name] = PANEL_FIGURES[name].text.partition(".")[0]
     figures = {
         name: title
-        for name, title in topics_file()["figures"].items()
+        for name, title in titles.items()
         if name in definition.figures or (name == "prediction" and results.table(name) is not None)
     }
     claims = results.table("claims") if definition.claims else None

@@ -14,6 +14,7 @@ import pyarrow as pa
 from scalewatt.campaign.operating_points import LEVERS, value_in_id, without_point
 from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL
 from scalewatt.campaign.run_spec import read_spec
+from scalewatt.common.errors import InputError
 from scalewatt.energies.tables import known_sum, one_origin
 from scalewatt.results.columns import SEVERAL
 from scalewatt.results.figures.breakdown_table import counted_repeats
@@ -171,7 +172,12 @@ def _panel_rows(panel: Panel, block: pd.DataFrame, bars: str) -> pd.DataFrame:
 def _axis(axis: str, name: str, lines: pd.DataFrame, bars: str) -> dict[str, Any]:
     """Columns of one coordinate: its value, and the ends of its error bar."""
     low = high = unknown = column_of([None] * len(lines), pa.float64(), lines.index)
-    value = lines[name if f"{name}_mean" not in lines else f"{name}_mean"].astype(FLOAT)
+    column = f"{name}_mean" if f"{name}_mean" in lines else name
+    if column not in lines:
+        raise InputError(
+            f"figures.csv: {name} is no column of configurations, nor of figures' points"
+        )
+    value = lines[column].astype(FLOAT)
     if bars == "interval":
         low, high = (lines.get(f"{name}_{end}", unknown) for end in ("low", "high"))
     elif f"{name}_{bars}" in lines:
