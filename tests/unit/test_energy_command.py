@@ -204,5 +204,5 @@ def test_what_cannot_be_read_is_refused_with_what_would_make_it_readable(
 
 def test_a_campaigns_folder_is_refused_with_the_form_of_one_run(tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
-    with pytest.raises(InputError, match="is a campaign; expected .*/runs/CONFIGURATION/REPEAT"):
+    with pytest.raises(InputError, match=r"is a campaign; expected .*/runs/CONFIGURATION/REPEAT"):
         read_account(tmp_path)
