@@ -30,7 +30,13 @@ from scalewatt.events import EVENTS_FILE, HISTORY_FILE
 from scalewatt.recordings.journal import journal_files
 from scalewatt.recordings.stage_log import final_reports, read_json_lines
 from scalewatt.results.text.number_format import MISSING, listed, with_unit
-from scalewatt.run_files.inventory import Inventory, Published, last_used_s, run_folder
+from scalewatt.run_files.inventory import (
+    Inventory,
+    Published,
+    is_of_campaign,
+    last_used_s,
+    run_folder,
+)
 from scalewatt.run_files.lock import BEAT_S, is_alive, read_holder, silence_s
 from scalewatt.run_files.record import (
     read_ended_run,
@@ -163,10 +169,10 @@ def _rows(
             with suppress(InputError):
                 spec = read_spec(run_folder(results, name) / "spec.json")
         published = inventory.published.get(name)
-        is_current = campaign.registered or (published and published.spec_sha256 == spec.sha256)
+        is_current = published is not None and is_of_campaign(campaign, results, name)
         folders = sorted(inventory.working.get(spec.key, []), key=last_used_s, reverse=True)
         job = job_of_run(queue, results.absolute().parents[1], results.name, *name)
-        state = run_state(spec, published, bool(is_current), folders, job, cluster.crash_retries)
+        state = run_state(spec, published, is_current, folders, job, cluster.crash_retries)
         is_done = state["state"] == "done"
         yield {
             "key": published.key if published and is_done else spec.key,
