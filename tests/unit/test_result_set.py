@@ -95,3 +95,24 @@ def test_without_training_runs_of_another_spec_do_not_count(results: ResultSet) 
     other = Path(results.folder, "runs", second[0], str(second[1]), "spec.json")
     other.write_text(json.dumps({**json.loads(other.read_text()), "epochs": 99}))
     assert replace(results, finished_only=True).runs() == [first]
+
+
+def test_runs_of_a_site_with_other_nodes_count_with_those_that_started_from_them(
+    results: ResultSet,
+) -> None:
+    """A fine-tuning names the hash of its pre-training, which has the nodes in it."""
+    tuned = next(id_ for id_, c in results.campaign.configurations.items() if c.initial_weights)
+    before = results.campaign.configurations[tuned].initial_weights
+    assert before is not None
+    for id_ in (before, tuned):
+        finish(results, id_, 1)
+        path = Path(results.folder, "runs", id_, "1", "spec.json")
+        content = {**json.loads(path.read_text()), "nodes": 7}
+        if id_ == tuned:
+            content["initial_weights"]["spec_sha256"] = "0" * 64
+        path.write_text(json.dumps(content))
+    theirs = replace(results, finished_only=True)
+    assert theirs.runs([before, tuned]) == [[before, 1], [tuned, 1]]
+    path = Path(results.folder, "runs", before, "1", "spec.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "epochs": 99}))
+    assert replace(theirs).runs([before, tuned]) == []
