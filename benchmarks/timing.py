@@ -26,7 +26,7 @@ COMMANDS = {
     ),
     "paper-simulated": (
         "snakemake --profile profiles/simulate all --quiet all --cores {cores}",
-        "docs/paper/simulate.md: 620 s of processor time, at most 0.4 GiB a process",
+        "docs/paper/simulate.md: 860 s of processor time, at most 0.4 GiB a process",
     ),
     "doctor": ("scalewatt doctor", "docs/install.md: a few seconds"),
 }
