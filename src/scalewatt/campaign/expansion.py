@@ -266,7 +266,7 @@ def _point(line: _Line, gpus: int, max_gpus: int | None) -> Configuration:
             "per GPU (or copy of the model), and one for validation"
         )
     protocol = entry.protocol or line.file.protocol or "corrected"
-    if is_asked and line.dataset["format"] == "imagenet" and samples and validation:
+    if is_asked and entry.model == "resnet50" and samples and validation:
         _check_images(settings, protocol, replicas, (samples, validation), local // steps)
     operating_point = point_of(entry.model_dump(exclude_none=True))
     part = None if fraction == 1 else samples
@@ -302,7 +302,7 @@ def _point(line: _Line, gpus: int, max_gpus: int | None) -> Configuration:
 def _check_images(
     settings: Mapping[str, Any], protocol: str, ranks: int, counts: tuple[int, int], size: int
 ) -> None:
-    """Raise InputError for images by which a training would end at the end of its first epoch.
+    """Raise InputError for images by which ResNet50 would end at the end of its first epoch.
 
     `counts`: samples of training and validation; `size`: those of a pass.
     """

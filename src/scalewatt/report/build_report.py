@@ -44,7 +44,7 @@ def write_report(results: Path, out: Path, definition: Definition) -> None:
 def _contents(results: Results) -> dict[str, Any]:
     definition, has_runs, commit = results.definition, len(results.runs) > 0, source_commit()
     titles = dict(topics_file()["figures"])
-    for name in PANEL_FIGURES.keys() - titles.keys():
+    for name in sorted(PANEL_FIGURES.keys() - titles.keys()):
         titles[name] = PANEL_FIGURES[name].text.partition(".")[0]
     figures = {
         name: title

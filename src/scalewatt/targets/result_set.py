@@ -131,20 +131,14 @@ class ResultSet:
         runs: list[Run] = [
             [id_, repeat] for id_ in chosen for repeat in self.campaign.repeats_of(id_)
         ]
-        return [run for run in runs if not self.finished_only or self._is_finished(run)]
-
-    def _is_finished(self, run: Run) -> bool:
-        """True if a run's results are there, and of the campaign's present settings."""
-        name = run[0], run[1]
-        if name not in self._finished:
-            is_there = self._exists(PROVENANCE, run)
-            self._finished[name] = is_there and is_of_campaign(self.campaign, self.folder, name)
-        return self._finished[name]
+        return [run for run in runs if not self.finished_only or tuple(run) in self._finished]
 
     @cached_property
-    def _finished(self) -> dict[tuple[str, int], bool]:
-        """What `_is_finished` has found, by run."""
-        return {}
+    def _finished(self) -> set[tuple[str, int]]:
+        """Runs whose results are there, and of the campaign's present settings."""
+        every = [(run.configuration.id, run.repeat) for run in self.campaign.runs()]
+        there = [run for run in every if self._exists(PROVENANCE, [*run])]
+        return {run for run in there if is_of_campaign(self.campaign, self.folder, run)}
 
     def _path(self, name: str, run: Run) -> str:
         return f"{self.folder}/" + name.format(configuration=run[0], repeat=run[1])
