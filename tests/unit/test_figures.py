@@ -224,6 +224,7 @@ def test_ticks_are_round_numbers_inside_the_axis() -> None:
     assert log_ticks(3, 3000) == [10, 100, 1000]
     assert log_ticks(33, 125) == [40, 60, 80, 100, 120]
     assert log_ticks(1, 9, base=2) == [1, 2, 4, 8]
+    assert log_ticks(0.93, 1.08, base=2) == [1] and log_ticks(5.6, 6.5, base=2) == [6]
     numbers = {0.0001: "0.0001", 2.5: "2.5", 1000: "1000", 12000: "12k", 999_999: "1M"}
     assert {value: plain_number(value) for value in numbers} == numbers
 

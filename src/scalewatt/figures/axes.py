@@ -97,13 +97,16 @@ def room_for(values: Sequence[float], ends: Sequence[float], log: bool) -> list[
 def log_ticks(low: float, high: float, base: int = 10) -> list[float]:
     """Choose three to about seven round numbers between `low` and `high` (both positive).
 
-    Of base 2 all powers of two, if there are at least two.
+    Of base 2 all powers of two, if there are at least two, else whole numbers, if these are few.
     """
     if base == 2:
         ends = math.ceil(math.log2(low) - 1e-9), math.floor(math.log2(high) + 1e-9)
         powers = [2.0**k for k in range(ends[0], ends[1] + 1)]
         if len(powers) >= 2:
             return powers
+        whole = range(math.ceil(low), math.floor(high) + 1)
+        if 0 < len(whole) <= 6:
+            return [*map(float, whole)]
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     every = max(1, math.ceil((last - first) / 7))
     candidates = [
