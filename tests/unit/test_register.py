@@ -27,9 +27,9 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.registered_campaign import facility_cluster, registered_devices
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.cli import main
-from scalewatt.common.files import file_sha256, read_json
+from scalewatt.common.files import file_sha256, read_json, write_json
 from scalewatt.common.settings import json_schema
-from scalewatt.energies.account import write_energy
+from scalewatt.energies.account import open_segment, write_energy
 from scalewatt.recordings.journal import beside
 from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.registration.run_descriptions import RunDescription
@@ -250,7 +250,8 @@ def test_a_journal_keeps_its_telemetry(bench: Bench) -> None:
     }
     path.with_name("a.sensors.json").write_text(json.dumps(about))
     path.with_name("a.telemetry.csv").write_text(f"t,mono,{name}\n{T0 + 5},5,1\n{T0 + 10},10,1\n")
-    bench.done(bench.describe(path))
+    bench.describe(path)
+    bench.done(*sorted(bench.folder.glob("a.*")))  # as a shell names a.*
     row = bench.row(ONE)
     assert "node_shared" in row["flags"] and row["energy_kwh"] is None
 
@@ -306,7 +307,22 @@ def test_a_run_folder_of_ours_keeps_its_segments(bench: Bench) -> None:
     bench.done(bench.describe(bench.folder / "run"))
     assert pq.read_table(bench.results / "runs" / ONE / "1" / "events.parquet").equals(table)
     segments = bench.provenance(ONE)["segments"]
-    assert [(s["segment"], s["outcome"]) for s in segments] == [(0, "stopped"), (2, "finished")]
+    assert [(s["segment"], s["outcome"]) for s in segments] == [(0, None), (2, "finished")]
+
+
+def test_the_work_that_a_killed_segment_lost_stays_discarded(bench: Bench) -> None:
+    run = bench.folder / "run"
+    bench.journal("run/perun/segment-000.n1.csv")
+    bench.journal("run/perun/segment-001.n1.csv", start=T0 + 100)
+    outcomes = ("killed", "finished")
+    segments = [{"segment": n, "outcome": outcome} for n, outcome in enumerate(outcomes)]
+    write_json(run / "provenance.json", {"segments": segments})
+    stage = {"stage": "train", "epoch": 0}
+    stages = [{"segment": n, **stage, "start_s": T0 + 100 * n, "end_s": None} for n in (0, 1)]
+    pq.write_table(pa.Table.from_pylist(stages, schema=EVENTS_SCHEMA), run / "events.parquet")
+    bench.done(bench.describe(run))
+    assert bench.provenance(ONE)["segments"] == segments
+    assert bench.row(ONE)["discarded_energy_kwh"] * 3.6e6 == pytest.approx((SECONDS - 1) * 420)
 
 
 def test_one_run_of_several_in_a_file_counts_alone(bench: Bench) -> None:
@@ -374,6 +390,30 @@ def test_another_file_is_the_next_repeat_and_the_same_one_is_already_there(bench
     assert f"already there: {ONE} repeat 1" in out and f"registered: {ONE} repeat 2" in out
     assert bench.runs() == [(ONE, 1), (ONE, 2)]
     assert load_campaign(bench.campaign).repeats == {ONE: 2}
+
+
+def test_a_run_in_a_file_that_has_grown_is_already_there(bench: Bench) -> None:
+    file = bench.describe(bench.perun("a.hdf5", run_id="first", watts=100))
+    bench.done(file)
+    bench.perun("a.hdf5", run_id="second", watts=200)
+    assert "already there" in bench.done(bench.describe(file, run="first"))
+    assert "registered" in bench.done(bench.describe(file, run="second"))
+    assert bench.runs() == [(ONE, 1), (ONE, 2)]
+
+
+def test_the_zone_of_a_perun_file_is_kept_and_another_is_refused(bench: Bench) -> None:
+    file = bench.describe(bench.perun("a.hdf5"), time_zone="Asia/Tokyo")
+    bench.done(file)
+    copy = bench.results / "runs" / ONE / "1" / "perun"
+    with open_segment(copy, 0) as segment:
+        assert str(segment.recordings[0].started).endswith("+09:00")
+    message = bench.refused(bench.describe(file, time_zone="Europe/Berlin"))
+    assert "time_zone Asia/Tokyo, not Europe/Berlin" in message
+
+
+def test_what_a_recording_states_itself_is_not_stated_again(bench: Bench) -> None:
+    for path in (bench.perun("a.hdf5"), bench.journal("a.csv")):
+        assert "host: " in bench.refused(bench.describe(path, host="n2"))
 
 
 def test_a_copy_under_another_name_is_the_same_recording(bench: Bench) -> None:

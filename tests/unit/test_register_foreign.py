@@ -104,6 +104,35 @@ def test_columns_that_a_yaml_names_are_kept_with_the_run(tmp_path: Path) -> None
     assert row_of(tmp_path)["gpu_energy_kwh"] == pytest.approx(450 * 59 / 3.6e6, rel=1e-6)
 
 
+def test_corrected_columns_are_no_further_run(tmp_path: Path) -> None:
+    path, columns = tmp_path / "power.csv", tmp_path / "columns.yaml"
+    path.write_text(wide((200.0, 250.0)))
+    columns.write_text(yaml.safe_dump(WIDE))
+    registered(tmp_path, described(path, columns="columns.yaml"))
+    columns.write_text(columns.read_text().replace("unit: W", "unit: mW"))
+    with pytest.raises(InputError, match="already registered, with columns_sha256"):
+        registered(tmp_path, path)
+
+
+def test_a_log_with_the_same_samples_is_already_there(tmp_path: Path) -> None:
+    path, columns = tmp_path / "power.csv", tmp_path / "columns.yaml"
+    path.write_text(wide((200.0, 250.0)))
+    columns.write_text(yaml.safe_dump(WIDE))
+    registered(tmp_path, described(path, columns="columns.yaml"))
+    path.write_text(path.read_text() + "\n")
+    assert "already there" in "\n".join(registered(tmp_path, path))
+
+
+def test_a_window_needs_a_clock(tmp_path: Path) -> None:
+    path = tmp_path / "power.csv"
+    path.write_text(wide((200.0, 250.0), begin=0.0))
+    wide_rule = WIDE | {"time": {"column": "t", "unit": "s", "since": "begin"}}
+    (tmp_path / "columns.yaml").write_text(yaml.safe_dump(wide_rule))
+    window = {"start_s": 1.72e9, "end_s": 1.72e9 + 30}
+    with pytest.raises(InputError, match=r"window: .* states no clock time"):
+        registered(tmp_path, described(path, columns="columns.yaml", window=window))
+
+
 def test_a_folder_is_one_run_of_one_file_for_each_node(tmp_path: Path) -> None:
     folder = tmp_path / "both"
     folder.mkdir()

@@ -203,9 +203,9 @@ def open_segment(folder: Path, number: int) -> Iterator[Segment]:
         # perun renames the file of a program that failed.
         named = (folder / f"{stem}.hdf5", folder / f"failed_{stem}.hdf5")
         if path := next((path for path in named if path.exists()), None):
-            asked = path.with_name(f"{path.name}.json")  # of a registered file of several runs
+            asked = path.with_name(f"{path.name}.json")  # of a registered file
             part = read_json_object(asked) if asked.exists() else {}
-            names = part.get("run"), part.get("round")
+            names = [part.get(key) for key in ("run", "round", "time_zone")]
             readers.append(lambda: files.enter_context(open_perun_file(path, *names)))
         if not readers and (copies := list_copies(folder, number)):
             readers.append(lambda: join_recordings([read_foreign(*copy) for copy in copies]))

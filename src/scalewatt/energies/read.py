@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -38,7 +37,6 @@ from scalewatt.recordings.stages import read_stages
 from scalewatt.recordings.tables import Options
 from scalewatt.recordings.telemetry import read_telemetry
 from scalewatt.recordings.terms import ALL_KINDS, DEVICE_KINDS, J_PER_KWH, NODE, PERUN
-from scalewatt.recordings.times import zone_named
 
 _NOTHING = Recording({}, True, None, "")
 _NUMBER = re.compile(r"segment-(\d+)")
@@ -205,11 +203,9 @@ def only_segment(
         elif reading.columns or not (path.suffix in (".hdf5", ".h5") or h5py.is_hdf5(path)):
             recording = detect.read_foreign(path, options)
         else:
-            recording = stack.enter_context(open_perun_file(path, reading.run, reading.round))
-            if zone := zone_named(reading.time_zone, f"{path}: time zone"):
-                with suppress(ValueError):  # no time in the file
-                    started = datetime.fromisoformat(recording.started or "").replace(tzinfo=zone)
-                    recording = replace(recording, started=started.isoformat())
+            recording = stack.enter_context(
+                open_perun_file(path, reading.run, reading.round, reading.time_zone)
+            )
         _refuse_choice(path, reading, recording)
         flags = [*recording.flags, *flags]
         yield Segment(0, [recording], telemetry, flags=tuple(flags), alone=True)

@@ -15,6 +15,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime, tzinfo
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.recordings import terms
 from scalewatt.recordings.block import Block, LazyNodes, Recording, make_node_blocks
 from scalewatt.recordings.terms import flag
+from scalewatt.recordings.times import zone_named
 
 EXPECTED = "expected an HDF5 file written by perun 0.3 to 1.0, with nodes/<run>/nodes/<round>"
 POWER_NAMES = {
@@ -94,14 +96,19 @@ def choose_run(runs: Sequence[RunInfo], run_id: str | None) -> RunInfo:
 
 @contextmanager
 def open_perun_file(
-    path: Path | str, run_id: str | None = None, round_id: str | None = None
+    path: Path | str,
+    run_id: str | None = None,
+    round_id: str | None = None,
+    time_zone: str | None = None,
 ) -> Iterator[Recording]:
     """Give one round of one run, whose hosts are read from the open file when asked for.
 
     A file of several runs, or a run of several rounds, needs their names. Times are seconds from each
-    host's first sample. Raises InputError for a file that is missing, damaged or not perun's.
+    host's first sample; the start is local time of `time_zone`, by default this machine's. Raises
+    InputError for a file that is missing, damaged or not perun's.
     """
     path = Path(path)
+    zone = zone_named(time_zone, f"{path}: time zone")
     with _reading(path):
         handle = h5py.File(path, "r", locking=False)
     with handle:
@@ -142,12 +149,22 @@ def open_perun_file(
                 period_s=next((p for p in periods if 0 < p < math.inf), None),
                 source=str(path),
                 flags=tuple(flags),
-                started=run.execution_dt,
+                started=_in_zone(run.execution_dt, zone),
                 run=run.run_id,
                 round=name,
                 perun_j={(h, kind): j for h, kinds in totals.items() for kind, j in kinds.items()},
             )
         yield recording
+
+
+def _in_zone(started: str | None, zone: tzinfo | None) -> str | None:
+    """Start of a run with the zone of its local time; as it is without a zone, or if it is no time."""
+    if started is None or zone is None:
+        return started
+    try:
+        return datetime.fromisoformat(started).replace(tzinfo=zone).isoformat()
+    except ValueError:
+        return started
 
 
 # --- HDF5 -----------------------------------------------------------------------------------------

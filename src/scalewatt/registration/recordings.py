@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256, write_json
 from scalewatt.energies.account import Segment, find_recordings, open_segment, segment_numbers
 from scalewatt.energies.node import node_window
-from scalewatt.energies.read import only_segment
+from scalewatt.energies.read import Reading, only_segment
 from scalewatt.recordings.block import Recording
 from scalewatt.recordings.detect import files_in, options_content, recording_name
 from scalewatt.recordings.journal import SENSORS, TELEMETRY, beside, is_journal
@@ -25,7 +26,9 @@ from scalewatt.recordings.tables import Options, name_node
 from scalewatt.recordings.terms import PERUN
 from scalewatt.registration.run_descriptions import Description
 
+COLUMNS = ".columns.yaml"
 _NAMED = re.compile(r"(?:failed_)?segment-\d+\.")
+_OF_FILES = ("host", "time_zone", "columns")
 
 
 @dataclass(frozen=True)
@@ -37,8 +40,8 @@ class RecordedFile:
     target: str
     """Its name in the run folder's perun/."""
     options: Mapping[str, str] | None = None
-    """What the accounting needs to know besides: the run and round of perun's file of several, or what the
-    user said of another tool's file."""
+    """What the accounting needs to know besides: the run and round of perun's file of several, its time zone,
+    or what the user said of another tool's file."""
 
     @property
     def identity(self) -> str:
@@ -58,13 +61,17 @@ class Recorded:
     A host without any has a row without a kind."""
     windows: Sequence[dict[str, Any]]
     """When each host was recorded, in unix seconds, where that is known."""
+    clock_known: bool
+    """Whether each host's samples have clock times."""
+    samples_sha256: str | None
+    """SHA-256 of all samples with their times, the same in a file that has grown; None if it is not known."""
     notes: Sequence[str] = ()
     """Files beside other tools' that were not read."""
 
     @property
     def identity(self) -> list[str]:
-        """The files' identities, in a fixed order."""
-        return sorted(file.identity for file in self.files)
+        """The files' identities, in a fixed order; how a table is read is no part of it."""
+        return sorted(f.identity for f in self.files if not f.target.endswith(COLUMNS))
 
     @property
     def hosts(self) -> dict[int, list[str]]:
@@ -91,6 +98,7 @@ def read_recording(about: Description) -> Recorded:
     if path.is_dir() and (numbers := segment_numbers(folder)):
         if reading.run or reading.round:
             raise InputError(f"{about.where}: run and round are of one file; {path} is a folder")
+        _refuse_facts(about, _OF_FILES)
         named = sorted(p for p in folder.iterdir() if p.is_file() and _NAMED.match(p.name))
         files = [RecordedFile(p, file_sha256(p), p.name) for p in named]
         with ExitStack() as stack:
@@ -109,17 +117,27 @@ def read_recording(about: Description) -> Recorded:
     with only_segment(path, tools if path.is_dir() else [], reading) as segment:
         source = segment.recordings[0]
         if is_journal(path):
+            _refuse_facts(about, _OF_FILES)
             files = _journal_files(path, segment.hosts[0])
         elif source.format == PERUN:
-            files = [_perun_file(path, source, reading.round)]
+            _refuse_facts(about, ("host", "columns"))
+            files = [_perun_file(path, source, reading)]
         else:
             files = [*_tools_files(tools)]
         return _recorded([segment], files)
 
 
+def _refuse_facts(about: Description, keys: Sequence[str]) -> None:
+    """Raise InputError for what is stated of a recording that states it itself."""
+    for key in keys:
+        if getattr(about.given, key) is not None:
+            raise InputError(f"{about.where}: {key}: {about.path} states it itself; leave it out")
+
+
 def _recorded(segments: Iterable[Segment], files: Sequence[RecordedFile]) -> Recorded:
     """What the nodes of a run's segments recorded; InputError for a file among others that is damaged."""
     rows, windows, notes = [], [], list[str]()
+    samples, clock_known = hashlib.sha256(), True
     for segment in segments:
         by_file = {node for source in segment.recordings for node in source.named_by_file}
         flags = [*segment.flags]
@@ -128,6 +146,11 @@ def _recorded(segments: Iterable[Segment], files: Sequence[RecordedFile]) -> Rec
             flags += node.flags
             sensors = [row for block in node.blocks for row in block.rows]
             known = {(s.kind, s.index) for s in sensors if s.quantity != "utilisation"}
+            clock_known &= node.clock_known
+            samples.update(f"{segment.number} {host}".encode())
+            for block in node.blocks:
+                samples.update(" ".join(sensor.name for sensor in block.rows).encode())
+                samples.update(block.time_s.tobytes() + block.values.tobytes())
             rows += [(segment.number, host, *device) for device in sorted(known) or [(None, None)]]
             # Unknown: perun's local time, and which machine it was that a file's name alone names.
             is_assumed = any(each["code"] == "time_assumed" for each in node.flags)
@@ -139,7 +162,9 @@ def _recorded(segments: Iterable[Segment], files: Sequence[RecordedFile]) -> Rec
             raise InputError(problems[0])
         notes += problems
     devices = pd.DataFrame(rows, columns=["segment", "host", "kind", "index"])
-    return Recorded(files, devices, windows, notes)
+    is_known = clock_known and devices["kind"].notna().any()
+    digest = samples.hexdigest() if is_known else None
+    return Recorded(files, devices, windows, clock_known, digest, notes)
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -153,11 +178,13 @@ def _journal_files(path: Path, host: str) -> list[RecordedFile]:
     return [RecordedFile(p, file_sha256(p), name) for p, name in names.items() if p.exists()]
 
 
-def _perun_file(path: Path, source: Recording, round_: str | None) -> RecordedFile:
+def _perun_file(path: Path, source: Recording, reading: Reading) -> RecordedFile:
     """A perun file; of one with several runs, or rounds of which one is asked for, with their names."""
+    round_, zone = reading.round, reading.time_zone
     runs = list_runs(path)
     is_part = len(runs) > 1 or (round_ and len(choose_run(runs, source.run).round_ids) > 1)
-    options = {"run": source.run or "", "round": source.round or ""} if is_part else None
+    options = {"run": source.run or "", "round": source.round or ""} if is_part else {}
+    options |= {"time_zone": zone} if zone else {}
     return RecordedFile(path, file_sha256(path), "segment-000.hdf5", options)
 
 
@@ -168,7 +195,7 @@ def _tools_files(tools: Iterable[tuple[Path, Options]]) -> Iterator[RecordedFile
         target = recording_name(0, _as_name(node) + (f".{number}" if number else ""))
         content = {"node": node, **options_content(options)}
         if options.columns is not None:
-            content["columns"] = f"{target}.columns.yaml"
+            content["columns"] = f"{target}{COLUMNS}"
             yield RecordedFile(options.columns, file_sha256(options.columns), content["columns"])
         yield RecordedFile(path, file_sha256(path), target, content)
 

@@ -30,10 +30,17 @@ from scalewatt.campaign.registered_campaign import (
 )
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import file_sha256, write_json, write_table, write_text
+from scalewatt.common.files import (
+    file_sha256,
+    read_json_object,
+    write_json,
+    write_table,
+    write_text,
+)
 from scalewatt.common.redaction import Redaction
 from scalewatt.common.settings import validated
 from scalewatt.common.yaml_files import read_yaml
+from scalewatt.energies.account import Run
 from scalewatt.energies.tables import records
 from scalewatt.recordings.stages import EVENTS_SCHEMA, read_stages
 from scalewatt.registration.recordings import Recorded, copy_recording, read_recording
@@ -141,10 +148,16 @@ def _read_run(about: Description) -> _Run:
     samples, updates = given.trained_samples, configuration.updates
     if samples != given.training_set * configuration.epochs:  # of a training to a target
         updates = samples and round(samples / configuration.global_batch_size)
+    if given.window and not recorded.clock_known:
+        raise InputError(
+            f"{about.where}: window: {about.path} states no clock time for each host; leave window out"
+        )
     same = ("metric_goal", "seeds", "torch_device", "device_name")
     lines = dict([given.main_line]) | given.lines
+    columns = about.reading.columns
     facts = {
-        **{key: getattr(given, key) for key in same},
+        **{key: getattr(given, key) for key in ("host", "time_zone", *same)},
+        "columns_sha256": file_sha256(Path(columns)) if columns else None,
         "metric": None if given.metric is None else float(given.metric),
         "metric_name": given.metric_key,
         "samples": samples,
@@ -207,20 +220,25 @@ def _unregistered(
 
     InputError if one is described twice, or registered with another description.
     """
-    registered = {tuple(run.provenance["identity"]): run for run in known}
+    registered = {
+        key: run
+        for run in known
+        for key in _identities(run.provenance["identity"], run.provenance.get("samples_sha256"))
+    }
     described: dict[tuple[str, ...], Description] = {}
     new, lines = [], []
     for run in runs:
-        identity, where = tuple(run.recorded.identity), f"{run.about.where}: {run.about.path}"
-        first = described.setdefault(identity, run.about)
-        if first is not run.about:
+        where = f"{run.about.where}: {run.about.path}"
+        keys = _identities(run.recorded.identity, run.recorded.samples_sha256)
+        for first in (described[key] for key in keys if key in described):
             raise InputError(
                 f"{where} is the same recording as {first.path} ({first.where}); expected each once"
             )
-        if identity not in registered:
+        described |= dict.fromkeys(keys, run.about)
+        other = next((registered[key] for key in keys if key in registered), None)
+        if other is None:
             new.append(run)
             continue
-        other = registered[identity]
         known_facts = {"configuration": other.configuration, **other.provenance}
         for key, value in {"configuration": run.configuration.id, **run.facts}.items():
             if known_facts.get(key) != value:
@@ -231,6 +249,11 @@ def _unregistered(
         name = f"{other.configuration} repeat {other.repeat}"
         lines.append(f"already there: {name} ({run.about.path})")
     return new, lines
+
+
+def _identities(identity: Iterable[str], samples_sha256: str | None) -> list[tuple[str, ...]]:
+    """What identifies a recording: its files, or its samples, the same in a file that has grown."""
+    return [tuple(identity), *([(samples_sha256,)] if samples_sha256 else [])]
 
 
 def _check_alike(entries: Iterable[_Entry]) -> None:
@@ -277,10 +300,19 @@ def _check_apart(entries: Iterable[_Entry]) -> None:
 # --- the folder -----------------------------------------------------------------------------------
 
 
+def _segment_ends(path: Path) -> dict[int, dict[str, Any]]:
+    """How the segments of a run folder of ours ended, and their clocks; empty for any other recording."""
+    file = path / "provenance.json"
+    segments = Run(path, {}, {}, read_json_object(file), None).segments if file.exists() else {}
+    keys = ("outcome", "detail", "clock_offsets")
+    return {n: {key: row[key] for key in keys if key in row} for n, row in segments.items()}
+
+
 def _write_run(folder: Path, spec: RunSpec, run: _Run, number: int) -> None:
     """Write a run folder, `<configuration>/<repeat>`, whole or not at all: as that of a trained run."""
     temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}.tmp")
     recorded, last = run.recorded, max(run.recorded.hosts)
+    ends = _segment_ends(run.about.path)
     # The history has the last epoch alone: what is known is the whole training's work and its end.
     work = {name: run.facts[name] for name in ("metric", "samples", "updates")}
     epoch = {"epoch": spec.epochs - 1, "segment": last, **work}
@@ -293,6 +325,7 @@ def _write_run(folder: Path, spec: RunSpec, run: _Run, number: int) -> None:
         "registered_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "source": Redaction.of(os.environ).text(str(run.about.path)),
         "identity": recorded.identity,
+        "samples_sha256": recorded.samples_sha256,
         "recordings": [
             {
                 "file": file.target,
@@ -307,7 +340,7 @@ def _write_run(folder: Path, spec: RunSpec, run: _Run, number: int) -> None:
         "parameters": None,
         "packages": {},
         "segments": [
-            {"segment": n, "outcome": "finished" if n == last else "stopped"}
+            {"segment": n, "outcome": "finished" if n == last else None, **ends.get(n, {})}
             for n in recorded.hosts
         ],
     }

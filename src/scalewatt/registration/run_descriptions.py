@@ -28,6 +28,7 @@ from scalewatt.common.settings import (
 )
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.energies.read import Reading
+from scalewatt.recordings.journal import SENSORS, TELEMETRY
 from scalewatt.results.columns import METRIC_OF_MODEL
 
 Text = Annotated[str, Field(min_length=1)]
@@ -265,8 +266,8 @@ def read_descriptions(paths: Iterable[Path], table: Path | None) -> list[Descrip
         values = {key: _typed(key, cell) for key, cell in row.items() if cell}
         folder = Path(str(table)).parent
         described.append(describe(where, folder, folder / row["path"], values))
-    # With `runs/*` a shell names the descriptions as well.
-    for path in (path for path in paths if path.suffix != ".yaml"):
+    # With `runs/*` a shell names what stands beside recordings as well.
+    for path in (path for path in paths if not path.name.endswith((".yaml", SENSORS, TELEMETRY))):
         file = path.parent / f"{path.name}.yaml"
         if missing := [each for each in (path, file) if not each.exists()]:
             raise InputError(
