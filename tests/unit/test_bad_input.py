@@ -47,7 +47,7 @@ models/fourcastnet.pretrain/num_blocks: 5 | embed_dim 64.*num_blocks 5
 models/fourcastnet.pretrain/initial_condition_spacing: 4 | 36 initial conditions.*at most 30
 series/resnet50-full-lbs16/gpus: [1, 8] | at most 4
 datasets/scans/train_samples: 5000 | 5200 samples.*at most 1797
-datasets/waves/samples_per_year: 1464 | 1979 has 1460 samples with targets 6 h ahead.*up to 1460, not 1464
+datasets/waves/samples_per_year: 1464 | 1464, but 1979 has 1460 samples with targets 12 h ahead.*up to 1460
 series/resnet50-full-lbs16/local_batch_size: 383 | a pass of one sample
 # series that contradict each other
 series/resnet50-full-gbs32/seeds: varied | seeds: varied.*resnet50-full-lbs16

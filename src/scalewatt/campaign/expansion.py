@@ -15,9 +15,7 @@ from typing import Any
 from scalewatt.campaign.campaign_file import (
     CampaignFile,
     SeriesEntry,
-    part_years,
     sample_counts,
-    samples_with_targets,
 )
 from scalewatt.campaign.campaign_types import (
     PASS_KEYS,
@@ -160,7 +158,7 @@ def _line(
     changed = {name: settings[name] for name in entry.settings if settings[name] != usual[name]}
     if entry.protocol not in (None, file.protocol or "corrected"):
         changed["protocol"] = entry.protocol
-    dataset = DATASET if kind is Command else _dataset(model, file, phase)
+    dataset = DATASET if kind is Command else _dataset(model, file)
     return _Line(file, entry, key, phase, devices[entry.device], settings, changed, dataset)
 
 
@@ -176,7 +174,7 @@ def _phase(entry: SeriesEntry, models: Mapping[str, Any]) -> str:
     return phase
 
 
-def _dataset(model: ModelSettings, file: CampaignFile, phase: str) -> dict[str, Any]:
+def _dataset(model: ModelSettings, file: CampaignFile) -> dict[str, Any]:
     """Definition of a model's dataset; InputError if the model cannot train on it."""
     name, loader = model.dataset, getattr(model, "loader", None)
     if name not in file.datasets:
@@ -195,24 +193,7 @@ def _dataset(model: ModelSettings, file: CampaignFile, phase: str) -> dict[str, 
             f"{dataset['format']}"
         )
     model.check_dataset(dataset)
-    if dataset["format"] == "era5" and loader != "synthetic":
-        _check_targets(dataset, LEAD_STEPS.get(phase, 1))
     return dataset
-
-
-LEAD_STEPS = {"pretrain": 1, "finetune": 2}
-"""Steps of 6 h that a training forecasts."""
-
-
-def _check_targets(dataset: dict[str, Any], lead_steps: int) -> None:
-    """Raise InputError for a year of training with samples whose targets the dataset lacks."""
-    for year in part_years(dataset, "train"):
-        usable, asked = samples_with_targets(dataset, year, lead_steps), dataset["samples_per_year"]
-        if usable < asked:
-            raise InputError(
-                f"model: {year} has {usable} samples with targets {6 * lead_steps} h ahead in the years of "
-                f"dataset '{dataset['name']}'; allowed: samples_per_year up to {usable}, not {asked}"
-            )
 
 
 def _check_same(

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from scalewatt.campaign.campaign_file import part_years, samples_with_targets
 from scalewatt.campaign.campaign_types import Campaign, Series
 from scalewatt.campaign.cluster import Cluster, known_devices, other_device
 from scalewatt.campaign.expansion import expand
@@ -21,6 +22,8 @@ from scalewatt.common.yaml_files import read_yaml
 
 SIMULATED = "-simulated"
 """Ends the name of a campaign whose runs are simulated."""
+LEAD_STEPS = {"pretrain": 1, "finetune": 2}
+"""Steps of 6 h that a training forecasts."""
 Chosen = Mapping[str, tuple[int, ...]]
 """Repeats by configuration."""
 
@@ -157,6 +160,24 @@ def check_devices(campaign: Campaign, cluster: Cluster) -> None:
                 f"{campaign.path}: {point.id}: simulations know nothing of clocks and power limits"
             )
         require_ways(point.operating_point or (), cluster.levers, f"{campaign.path}: {point.id}")
+
+
+def check_targets(campaign: Campaign) -> None:
+    """Raise InputError for a year of ERA5 with training samples whose targets the dataset lacks."""
+    for point in campaign.configurations.values():
+        dataset, lead_steps = point.dataset, LEAD_STEPS.get(point.phase, 1)
+        if dataset["format"] != "era5" or point.settings.get("loader") == "synthetic":
+            continue
+        for year in part_years(dataset, "train"):
+            usable, asked = (
+                samples_with_targets(dataset, year, lead_steps),
+                dataset["samples_per_year"],
+            )
+            if usable < asked:
+                raise InputError(
+                    f"{campaign.path}: datasets.{dataset['name']}.samples_per_year: {asked}, but {year} has "
+                    f"{usable} samples with targets {6 * lead_steps} h ahead; allowed: up to {usable}"
+                )
 
 
 def is_results_only(campaign: Campaign, cluster: Cluster) -> bool:

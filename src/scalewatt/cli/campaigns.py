@@ -57,12 +57,13 @@ def campaign(args: argparse.Namespace) -> None:
     from scalewatt.campaign.cluster import load_site
     from scalewatt.campaign.external_command import check_commands
     from scalewatt.campaign.listing import campaign_text, runs_json
-    from scalewatt.campaign.load import check_devices, load_campaign
+    from scalewatt.campaign.load import check_devices, check_targets, load_campaign
 
     cluster = load_site(args.site) if args.site else None
     campaign = load_campaign(args.file, cluster, args.max_gpus)
     if cluster:
         check_devices(campaign, cluster)
+    check_targets(campaign)
     check_commands(campaign)
     if args.json:
         print_json({"runs": runs_json(campaign)})

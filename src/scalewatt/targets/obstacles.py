@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from scalewatt.campaign.external_command import check_commands
-from scalewatt.campaign.load import check_devices
+from scalewatt.campaign.load import check_devices, check_targets
 from scalewatt.common.errors import InputError
 from scalewatt.scheduling.job_request import check_requests
 from scalewatt.targets.result_set import ResultSet
@@ -34,6 +34,7 @@ def check_campaign(results: ResultSet, cluster_file: str) -> list[str]:
     check_commands(campaign)
     sentences = notices(results, cluster_file)
     if not cluster.simulates:
+        check_targets(campaign)
         return [*sentences, *changed_files(campaign, Path(results.folder))]
     from scalewatt.scaling.simulation.simulate import check_simulations
 
