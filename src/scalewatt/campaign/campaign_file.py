@@ -131,14 +131,16 @@ def all_years(dataset: dict[str, Any]) -> list[int]:
     return sorted({year for part in PARTS for year in part_years(dataset, part)})
 
 
-STORED_AHEAD = 2
-"""Steps of 6 h that a year's file has beyond its samples, for their targets."""
+LEAD_STEPS = {"pretrain": 1, "finetune": 2}
+"""Steps of 6 h that a phase forecasts."""
+TARGET_STEPS = max(LEAD_STEPS.values())
+"""Steps that a year's file has beyond its samples, for their targets."""
 
 
 def samples_with_targets(dataset: dict[str, Any], year: int, lead_steps: int) -> int:
     """Samples of a year of ERA5 whose targets, so many steps of 6 h ahead, are in the dataset."""
     asked, steps = dataset["samples_per_year"], {y: 4 * (365 + isleap(y)) for y in (year, year + 1)}
-    stored = {y: min(asked + STORED_AHEAD, count) for y, count in steps.items()}
+    stored = {y: min(asked + TARGET_STEPS, count) for y, count in steps.items()}
     is_whole = stored[year] == steps[year] and year + 1 in all_years(dataset)
     known = stored[year] + (stored[year + 1] if is_whole else 0)
     return min(asked, stored[year], known - lead_steps)

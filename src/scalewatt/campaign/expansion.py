@@ -12,11 +12,7 @@ from math import floor
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.campaign_file import (
-    CampaignFile,
-    SeriesEntry,
-    sample_counts,
-)
+from scalewatt.campaign.campaign_file import CampaignFile, SeriesEntry, sample_counts
 from scalewatt.campaign.campaign_types import (
     PASS_KEYS,
     Campaign,

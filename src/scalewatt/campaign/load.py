@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.campaign_file import part_years, samples_with_targets
+from scalewatt.campaign.campaign_file import LEAD_STEPS, part_years, samples_with_targets
 from scalewatt.campaign.campaign_types import Campaign, Series
 from scalewatt.campaign.cluster import Cluster, known_devices, other_device
 from scalewatt.campaign.expansion import expand
@@ -22,8 +22,6 @@ from scalewatt.common.yaml_files import read_yaml
 
 SIMULATED = "-simulated"
 """Ends the name of a campaign whose runs are simulated."""
-LEAD_STEPS = {"pretrain": 1, "finetune": 2}
-"""Steps of 6 h that a training forecasts."""
 Chosen = Mapping[str, tuple[int, ...]]
 """Repeats by configuration."""
 
@@ -169,11 +167,8 @@ def check_targets(campaign: Campaign) -> None:
         if dataset["format"] != "era5" or point.settings.get("loader") == "synthetic":
             continue
         for year in part_years(dataset, "train"):
-            usable, asked = (
-                samples_with_targets(dataset, year, lead_steps),
-                dataset["samples_per_year"],
-            )
-            if usable < asked:
+            usable = samples_with_targets(dataset, year, lead_steps)
+            if usable < (asked := dataset["samples_per_year"]):
                 raise InputError(
                     f"{campaign.path}: datasets.{dataset['name']}.samples_per_year: {asked}, but {year} has "
                     f"{usable} samples with targets {6 * lead_steps} h ahead; allowed: up to {usable}"

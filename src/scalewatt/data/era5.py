@@ -18,7 +18,7 @@ import pandas as pd
 import torch
 from torch.utils.data import Dataset
 
-from scalewatt.campaign.campaign_file import all_years, part_years
+from scalewatt.campaign.campaign_file import TARGET_STEPS, all_years, part_years
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json_object
 
@@ -61,8 +61,6 @@ CHANNEL_COUNTS = (len(CHANNELS), len(CHANNELS) + 1)
 Z500 = CHANNELS.index("z500")
 
 STEP_H = 6
-TARGET_STEPS = 2
-"""A sample's targets are up to this many steps (12 h) ahead."""
 
 STATISTICS = "statistics.json"
 CLIMATOLOGY = "climatology.h5"

@@ -10,7 +10,7 @@ from torch import nn
 from torch.optim.lr_scheduler import CosineAnnealingLR
 from torch.utils.data import Dataset
 
-from scalewatt.campaign.campaign_file import part_years
+from scalewatt.campaign.campaign_file import LEAD_STEPS, part_years
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.data.era5 import CHANNELS, Z500, Era5Dataset, load_climatology, load_statistics
 from scalewatt.models.afno import FourCastNet, Rollout
@@ -38,7 +38,7 @@ class FourCastNetWorkload(Workload):
 
     def __init__(self, spec: RunSpec, data_folder: str, device: torch.device) -> None:
         super().__init__(spec, data_folder, device)
-        self.lead_steps = 2 if spec.phase == "finetune" else 1
+        self.lead_steps = LEAD_STEPS[spec.phase]
         rows, columns = spec.dataset["grid"]
         if self.synthetic:
             mean, sd = np.zeros(len(CHANNELS), np.float32), np.ones(len(CHANNELS), np.float32)

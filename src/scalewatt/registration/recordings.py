@@ -74,6 +74,11 @@ class Recorded:
         return sorted(f.identity for f in self.files if not f.target.endswith(COLUMNS))
 
     @property
+    def columns_sha256(self) -> str | None:
+        """SHA-256 of the file that says what a table's columns are; None without one."""
+        return next((f.sha256 for f in self.files if f.target.endswith(COLUMNS)), None)
+
+    @property
     def hosts(self) -> dict[int, list[str]]:
         """Hosts by segment."""
         groups = self.devices.groupby("segment")["host"].unique()

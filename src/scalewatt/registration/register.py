@@ -40,7 +40,6 @@ from scalewatt.common.files import (
 from scalewatt.common.redaction import Redaction
 from scalewatt.common.settings import validated
 from scalewatt.common.yaml_files import read_yaml
-from scalewatt.energies.account import Run
 from scalewatt.energies.tables import records
 from scalewatt.recordings.stages import EVENTS_SCHEMA, read_stages
 from scalewatt.registration.recordings import Recorded, copy_recording, read_recording
@@ -154,10 +153,9 @@ def _read_run(about: Description) -> _Run:
         )
     same = ("metric_goal", "seeds", "torch_device", "device_name")
     lines = dict([given.main_line]) | given.lines
-    columns = about.reading.columns
     facts = {
         **{key: getattr(given, key) for key in ("host", "time_zone", *same)},
-        "columns_sha256": file_sha256(Path(columns)) if columns else None,
+        "columns_sha256": recorded.columns_sha256,
         "metric": None if given.metric is None else float(given.metric),
         "metric_name": given.metric_key,
         "samples": samples,
@@ -302,10 +300,9 @@ def _check_apart(entries: Iterable[_Entry]) -> None:
 
 def _segment_ends(path: Path) -> dict[int, dict[str, Any]]:
     """How the segments of a run folder of ours ended, and their clocks; empty for any other recording."""
-    file = path / "provenance.json"
-    segments = Run(path, {}, {}, read_json_object(file), None).segments if file.exists() else {}
-    keys = ("outcome", "detail", "clock_offsets")
-    return {n: {key: row[key] for key in keys if key in row} for n, row in segments.items()}
+    file, keys = path / "provenance.json", ("outcome", "detail", "clock_offsets")
+    segments = (read_json_object(file).get("segments") or []) if file.exists() else []
+    return {row["segment"]: {key: row[key] for key in keys if key in row} for row in segments}
 
 
 def _write_run(folder: Path, spec: RunSpec, run: _Run, number: int) -> None:

@@ -93,8 +93,7 @@ def metadata(table: pa.Table) -> dict[str, Any]:
 def stored_metadata(path: Path) -> dict[str, Any]:
     """Metadata of a table's file; empty if it is damaged."""
     try:
-        stored = (pq.read_schema(path).metadata or {}).get(METADATA_KEY)
-        return parse_json(stored) if stored else {}
+        return metadata(pq.read_schema(path).empty_table())
     except (OSError, ValueError, pa.ArrowException):
         return {}
 
