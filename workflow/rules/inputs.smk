@@ -92,7 +92,7 @@ def dataset_of_training(wildcards):
     path = Path(wildcards.folder, "datasets", f"{spec.dataset['name']}.json")
     settings = workflow.dag_settings
     if settings and (
-        settings.forceall or PREPARING & {*map(str, settings.forcerun), str(path)}
+        settings.forceall or {*PREPARING, str(path)} & {*map(str, settings.forcerun)}
     ):
         return str(path)
     run = published_run(
