@@ -452,12 +452,13 @@ def _add_node(
     blocks = [*node.blocks, *checks.as_sensors(node.telemetry, checks.GPU_LOAD, *checks.METERS)]
     kinds = node_kinds(replace(node, blocks=blocks, lost_s=outside_s))
     kinds = sorted(kinds, key=lambda kind: kind.device_kind)
-    training = intervals.loc[intervals["stage"] == "train", times].itertuples(index=False)
     # Of a registered run nothing shows whether a clock or a limit was held
     is_registered = run.spec.get("sampling_period_s") is None
     point = {} if is_registered else run.spec.get("operating_point") or {}
     rows.flag(checks.state_flags(node, "gpu_power_limit_w" in point), *key)
-    rows.flag(checks.setting_flags(node, point, [*training] or [window]), *key)
+    if point:
+        training = intervals.loc[intervals["stage"] == "train", times].itertuples(index=False)
+        rows.flag(checks.setting_flags(node, point, [*training] or [window]), *key)
     if node.length_s <= 0 and node.overlap_s > 0:
         return [], intervals
     sources = checks.cross_checks(node, kinds)

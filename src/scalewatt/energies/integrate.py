@@ -110,9 +110,16 @@ def validate(block: Block, column: int, period_s: float | None = None) -> Valida
 def cumulate(time_s: Floats, energy_j: Floats, known: Bools) -> EnergyCurve:
     """Curve of k samples from the energies of the k-1 steps; those that are not known add nothing."""
     if known.all():
-        return EnergyCurve(time_s, np.append(0.0, np.cumsum(energy_j))[: time_s.size], time_s)
+        return EnergyCurve(time_s, _cumulated(energy_j)[: time_s.size], time_s)
     steps = (np.where(known, each, 0.0) for each in (energy_j, np.diff(time_s)))
-    return EnergyCurve(time_s, *(np.append(0.0, np.cumsum(each)) for each in steps))
+    return EnergyCurve(time_s, *map(_cumulated, steps))
+
+
+def _cumulated(steps: Floats) -> Floats:
+    """Sums of the first 0, 1, … steps."""
+    sums = np.zeros(steps.size + 1)
+    np.cumsum(steps, out=sums[1:])
+    return sums
 
 
 # --- what all quantities share ----------------------------------------------------------------------
@@ -122,11 +129,8 @@ class _Samples:
     """The n samples of a sensor while they are checked."""
 
     def __init__(self, block: Block, column: int, period_s: float | None) -> None:
-        self.row, self.values, self.time_s = (
-            block.rows[column],
-            block.values[:, column],
-            block.time_s,
-        )
+        self.block, self.row, self.values = block, block.rows[column], block.values[:, column]
+        self.time_s = block.time_s
         self.usual_w, self.limit_w = _limits_w(self.row)
         self.period_s = max(block.step_s, period_s or 0.0)
         self.gap_s = terms.GAP_PERIODS * self.period_s
@@ -149,11 +153,10 @@ class _Samples:
 
     def usable(self) -> tuple[Indices, Floats, Floats]:
         """Indices and values of the samples without a flag, (m,), and the steps between them in s."""
+        if not self.marks:
+            return self.block.in_order, self.values, self.block.steps_s
         usable = np.flatnonzero(~self.is_flagged)
-        values, time_s = self.values, self.time_s
-        if self.marks:
-            values, time_s = values[usable], time_s[usable]
-        return usable, values, np.diff(time_s)
+        return usable, self.values[usable], np.diff(self.time_s[usable])
 
     def validated(
         self, knots: Indices, energy_j: Floats, state: Codes, power_w: Floats
@@ -206,9 +209,10 @@ def _is_clock_known(block: Block, quantity: str, values: Floats) -> bool:
     again_s = np.diff(block.time_s[backwards])[np.diff(backwards) == 1]
     if again_s[again_s > 0].sum() > MOST_AGAIN * block.steps_s.sum():
         return False
+    if 2 * backwards.size < values.size:
+        return True
     falls = np.count_nonzero(np.diff(values) < 0)
-    is_rising = quantity == "counter" and falls < MOST_FALLS * (values.size - 1)
-    return 2 * backwards.size < values.size or bool(is_rising)
+    return quantity == "counter" and bool(falls < MOST_FALLS * (values.size - 1))
 
 
 # --- power ------------------------------------------------------------------------------------------
@@ -241,12 +245,15 @@ def _powers(sensor: _Samples) -> Validated:
         words = "samples of less than a hundredth of the usual power, counted"
         sensor.mark("constant", words, knots[power_w < LEAST_OF_NODE * np.median(power_w)])
 
+    energy_j = power_w[1:] + power_w[:-1]
+    energy_j *= 0.5
+    energy_j *= step_s
     state = np.where(step_s <= sensor.bridge_s, _BRIDGED, _UNCOVERED)
     shown_w = values
     if knots.size < values.size:
         shown_w = np.full(values.size, np.nan)
         shown_w[knots] = power_w
-    validated = sensor.validated(knots, 0.5 * (power_w[1:] + power_w[:-1]) * step_s, state, shown_w)
+    validated = sensor.validated(knots, energy_j, state, shown_w)
     if row.samples != terms.MOVING_MEAN or knots.size < 2:
         return validated
     # A mean over the time before a sample is the power at the middle of that time, or all edges of stages

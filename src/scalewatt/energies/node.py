@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from scalewatt.energies.integrate import EnergyCurve, Validated, validate
 from scalewatt.energies.stages import (
@@ -127,8 +128,8 @@ class Sensor:
     @property
     def most_w(self) -> float:
         """Most that its device can draw in W: its limit, or more where more was recorded; 0 if unknown."""
-        power_w = self.factor * self.validated.power_w
-        return float(np.fmax.reduce(power_w, initial=np.fmax(self.row.limit_w, 0.0)))
+        recorded_w = np.fmax.reduce(self.validated.power_w, initial=0.0)
+        return float(np.fmax(self.row.limit_w, self.factor * recorded_w))
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,57 +172,56 @@ class KindEnergy:
 
     def pieces(
         self, intervals: pd.DataFrame, lost: Window = (0.0, 0.0), unrecorded_s: float = 0.0
-    ) -> pd.DataFrame:
-        """Energy in J of each device in each stage of each epoch, and its bounds: a row an interval.
+    ) -> dict[str, NDArray[Any]]:
+        """Energy in J of each device in each stage of each epoch, and its bounds: columns, a row an interval.
 
-        The bounds are what an estimate leaves open; in uncovered time a device used at least nothing, and at
-        most `most_w`. Sums assume that the errors of all devices and nodes have the same sign.
+        `stage` numbers STAGES, `device` the devices, -1 for those without a series. The bounds are what an
+        estimate leaves open; in uncovered time a device used at least nothing, and at most `most_w`. Sums
+        assume that the errors of all devices and nodes have the same sign.
         `lost`: span of discarded work. `unrecorded_s` is how long the run was at work outside of the
         recording: what it can have used then is put to the first interval.
         `short_s`: mean length of a stage's pieces if too short; `short_epoch`: true if an epoch's are.
         """
-        start_s, end_s = (intervals[name].to_numpy() for name in ("start_s", "end_s"))
+        start_s, end_s, epoch = (intervals[n].to_numpy() for n in ("start_s", "end_s", "epoch"))
         seconds = end_s - start_s
-        missing_s = np.where(np.arange(seconds.size) == 0, unrecorded_s, 0.0)
-        rows: list[Row] = []
+        lost_s = np.clip(start_s, *lost), np.clip(end_s, *lost)
+        blocks = {id(device.block): device.block for device in self.devices}
+        samples = {key: samples_in(intervals, block.time_s) for key, block in blocks.items()}
+
+        # A row a device, and one of those without a series
+        rows: list[tuple[Any, ...]] = []
         for number, (device, most_w) in enumerate(zip(self.devices, self.most_w, strict=True)):
-            curve = device.curve
-            recorded_j, covered_s = curve.between(start_s, end_s), curve.covered_s(start_s, end_s)
-            uncovered_s = seconds - covered_s
-            uncovered_s = np.where(uncovered_s > LEAST_UNCOVERED_S, uncovered_s, 0.0) + missing_s
-            rows.append(
-                {
-                    "device": np.full(seconds.size, number),
-                    "samples": samples_in(intervals, device.block.time_s),
-                    **{"covered_s": covered_s, "recorded_j": recorded_j},
-                    "low_j": recorded_j / device.factor,
-                    "high_j": recorded_j * device.factor + most_w * uncovered_s,
-                    "discarded_j": curve.between(np.clip(start_s, *lost), np.clip(end_s, *lost)),
-                }
-            )
-        if self.lacking_w or not rows:  # devices without a series
+            curve, count = device.curve, samples[id(device.block)]
+            energies_j = curve.between(start_s, end_s), curve.between(*lost_s)
+            covered_s = curve.covered_s(start_s, end_s)
+            rows.append((number, most_w, device.factor, count, covered_s, *energies_j))
+        if self.lacking_w or not rows:
             none = np.full(seconds.size, 0.0 if rows else np.nan)
-            energies = dict.fromkeys(("recorded_j", "low_j", "discarded_j"), none)
-            energies["high_j"] = none + self.lacking_w * (seconds + missing_s)
-            counts = np.zeros(seconds.size, np.intp)
-            rows.append(
-                {"device": counts - 1, "samples": counts, "covered_s": 0.0 * seconds, **energies}
-            )
+            rows.append((-1, self.lacking_w, 1.0, np.zeros_like(epoch), 0.0 * seconds, none, none))
+        numbers, mosts_w, factors, counts, covered_s, recorded_j, discarded_j = (
+            np.array(column).reshape(len(rows), -1) for column in zip(*rows, strict=True)
+        )
+        uncovered_s = seconds - covered_s
+        uncovered_s = np.where(uncovered_s > LEAST_UNCOVERED_S, uncovered_s, 0.0)
+        uncovered_s[:, 0] += unrecorded_s
 
         # Stages are resolved or not, as a whole and within their epochs
-        stages = intervals["stage"].cat.codes.to_numpy(np.int64)
-        groups = stages, stages + len(STAGES) * intervals["epoch"].to_numpy()
+        stage = intervals["stage"].cat.codes.to_numpy(np.int64)
+        groups = stage, stage + len(STAGES) * epoch
         short_s, epoch_s = (short_pieces_s(group, seconds, self.period_s) for group in groups)
-        is_named = stages != STAGES.index(UNATTRIBUTED)
-        same = {
-            **{"stage": stages, "epoch": intervals["epoch"], "duration_s": seconds},
-            "short_s": np.where(is_named, short_s, np.nan),
+        is_named = stage != STAGES.index(UNATTRIBUTED)
+        columns = {
+            **{"stage": stage, "epoch": epoch, "duration_s": seconds, "device": numbers},
+            **{"samples": counts, "covered_s": covered_s, "recorded_j": recorded_j},
+            **{
+                "low_j": recorded_j / factors,
+                "high_j": recorded_j * factors + mosts_w * uncovered_s,
+            },
+            **{"discarded_j": discarded_j, "short_s": np.where(is_named, short_s, np.nan)},
             "short_epoch": is_named & np.isfinite(epoch_s),
         }
-        columns: Row = {name: np.tile(values, len(rows)) for name, values in same.items()}
-        columns |= {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
-        columns["stage"] = pd.Categorical.from_codes(columns["stage"], pd.Index(STAGES))
-        return pd.DataFrame(columns)
+        shape = recorded_j.shape
+        return {name: np.broadcast_to(rows, shape).ravel() for name, rows in columns.items()}
 
 
 def physical_kind(kind: str) -> str:

@@ -29,18 +29,20 @@ LOST_PERIODS = 3
 """Sampling periods between the stages' first and last stamp that may lie outside of a node's recording:
 a sampler's last sample is up to a period old when it is stopped."""
 STAGES = (*stage_log.STAGES, UNATTRIBUTED)
+STAGE_TYPE: pd.CategoricalDtype[Any] = pd.CategoricalDtype([*STAGES])
 _ROUNDING_S = 1e-3
 """Stamps of one process overlap by no more."""
 
 
 def segment_events(events: pa.Table | None, segment: int) -> pd.DataFrame:
-    """Stages of one segment, as EVENTS_SCHEMA has them, in order of time.
+    """Stages (of STAGES) of one segment, as EVENTS_SCHEMA has them, in order of time.
 
     A stage that never ended has an infinite `end_s`, and one that names no segment is of any.
     """
     rows = (EVENTS_SCHEMA.empty_table() if events is None else events).to_pandas()
     rows = rows[rows["segment"].isin([segment]) | rows["segment"].isna()]
-    rows = rows.fillna({"end_s": np.inf, "epoch": -1}).astype({"epoch": "int64"})
+    rows = rows.fillna({"end_s": np.inf, "epoch": -1})
+    rows = rows.astype({"epoch": "int64", "stage": STAGE_TYPE})
     return rows.sort_values("start_s", kind="stable", ignore_index=True)
 
 
@@ -56,18 +58,18 @@ def tile_window(events: pd.DataFrame, window: Window) -> tuple[pd.DataFrame, lis
     finish_s = np.clip(end_s, *window)
     kept = finish_s > begin_s
     # Every second interval is that of a stage; those between may have no length.
-    stage = np.full(2 * np.count_nonzero(kept) + 1, UNATTRIBUTED, dtype=object)
+    stage = np.full(2 * np.count_nonzero(kept) + 1, STAGES.index(UNATTRIBUTED))
     epoch = np.full(stage.size, -1)
-    stage[1::2], epoch[1::2] = events["stage"][kept], events["epoch"][kept]
+    stage[1::2], epoch[1::2] = (rows[kept] for rows in (events["stage"].cat.codes, events["epoch"]))
     within_s = np.column_stack((begin_s, finish_s))[kept].ravel()
     edges_s = np.concatenate((window[:1], within_s, window[1:]))
     some = np.diff(edges_s) > 0
     some[0] |= not some.any()
     columns = {
-        **{"stage": pd.Categorical(stage, STAGES), "epoch": epoch},
-        **{"start_s": edges_s[:-1], "end_s": edges_s[1:]},
+        **{"stage": pd.Categorical.from_codes(stage[some], dtype=STAGE_TYPE), "epoch": epoch[some]},
+        **{"start_s": edges_s[:-1][some], "end_s": edges_s[1:][some]},
     }
-    intervals = pd.DataFrame(columns)[some].reset_index(drop=True)
+    intervals = pd.DataFrame(columns)
     flags = [flag("overlap", None, f"stages overlap by {overlap_s:.3f} s")]
     return intervals, flags if overlap_s > _ROUNDING_S else []
 

@@ -20,11 +20,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from scalewatt.common.columns import schema
 from scalewatt.common.files import write_table
 from scalewatt.energies.node import MAX_UNCOVERED, KindEnergy
-from scalewatt.energies.stages import STAGES, Window
+from scalewatt.energies.stages import STAGE_TYPE, STAGES, Window
 from scalewatt.recordings.terms import DEVICE_KINDS, NODE, Flag, flag
 
 LEAST_OF_A_NODE = 0.5
@@ -66,7 +67,7 @@ SUMS = ["recorded_j", "low_j", "high_j", "discarded_j"]
 class Collected:
     """Rows from the nodes of a run, before it is decided which energies may be stated."""
 
-    pieces: list[pd.DataFrame] = field(default_factory=list)
+    pieces: list[dict[str, NDArray[Any]]] = field(default_factory=list)
     parts: list[Row] = field(default_factory=list)
     devices: list[Row] = field(default_factory=list)
     flags: list[Row] = field(default_factory=list)
@@ -89,8 +90,9 @@ class Collected:
         anything of the node was.
         """
         pieces = kind.pieces(intervals, lost, unrecorded_s)
-        pieces["part"] = len(self.parts)
-        pieces["device"] += len(self.devices) * (pieces["device"] >= 0)
+        number = pieces["device"]
+        pieces["device"] = np.where(number < 0, -1, number + len(self.devices))
+        pieces["part"] = np.full_like(number, len(self.parts))
         self.pieces.append(pieces)
         rows = (device.row for device in kind.devices)
         self.devices.extend(
@@ -163,7 +165,10 @@ def tables(collected: Collected, configuration: str | None, repeat: int | None) 
     parts = _stated(pd.DataFrame(collected.parts))
     added = ["duration_s", "covered_s", *SUMS, "samples"]
     of_stage = ["part", "device", "epoch", "stage"]
-    pieces = _sums(pd.concat(collected.pieces), of_stage, added, ["short_s", "short_epoch"])
+    each = collected.pieces
+    columns: Row = {name: np.concatenate([rows[name] for rows in each]) for name in each[0]}
+    columns["stage"] = pd.Categorical.from_codes(columns["stage"], dtype=STAGE_TYPE)
+    pieces = _sums(pd.DataFrame(columns), of_stage, added, ["short_s", "short_epoch"])
     pieces = pieces.join(parts, on="part", how="inner")
     stated = dict(zip((*_ENERGY, "discarded_j"), SUMS, strict=True))
     pieces = pieces.assign(**{k: pieces[v].where(pieces["known"]) for k, v in stated.items()})

@@ -110,7 +110,7 @@ class Traces:
                 pa.DictionaryArray.from_arrays(np.zeros(n, np.int16), [node]),
                 pa.repeat(pa.scalar(block, pa.int16()), n),
                 pa.DictionaryArray.from_arrays(stages, list(STAGES)),
-                *(pa.array(w, pa.float32(), from_pandas=True) for w in power_w),
+                *map(_float32, power_w),
             ]
             self._write(pa.table(columns, names=[*TRACES_SCHEMA.names, *names]))
 
@@ -141,6 +141,12 @@ class Traces:
             for group in range(file.num_row_groups):
                 self._write(file.read_row_group(group))
         before.unlink()
+
+
+def _float32(power_w: Floats) -> pa.Array:
+    """Arrow's array of powers, null where unknown; it copies one by one only where some are."""
+    values = power_w.astype(np.float32)
+    return pa.array(values, from_pandas=bool(np.isnan(values).any()))
 
 
 def _open_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:

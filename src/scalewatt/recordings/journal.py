@@ -168,7 +168,10 @@ def _read(path: Path) -> list[Block]:
         detail = f"{path.name}: the wall clock moved by {jump_s:.1f} s against the monotonic one"
         flags.append(flag("clock", None, detail))
     sensors, factors = described_sensors(about)
-    values = frame.reindex(columns=sensors["name"]).to_numpy() * factors
+    values = np.full((len(frame), len(factors)), np.nan, order="F")
+    for i, (name, factor) in enumerate(zip(sensors["name"], factors, strict=True)):
+        if name in frame:
+            np.multiply(frame[name], factor, out=values[:, i])
     return [Block(about["host"], time_s, values, sensors, flags=tuple(flags))]
 
 
