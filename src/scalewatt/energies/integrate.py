@@ -28,7 +28,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from scalewatt.recordings import terms
-from scalewatt.recordings.block import Block
+from scalewatt.recordings.block import Block, median
 from scalewatt.recordings.terms import Flag, Floats, flag
 
 Bools = NDArray[np.bool_]
@@ -398,8 +398,8 @@ def _steps(energy_j: Floats, step_s: Floats, period_s: float) -> tuple[pd.DataFr
     joined_s, joined_j = (np.add.reduceat(each, begins) for each in (step_s, energy_j))
     usual_s, is_slow = period_s, False
     if 0 < changes.size < energy_j.size:
-        usual_s = max(float(np.median(joined_s[: changes.size])), period_s)
-        is_slow = float(np.median(reads[: changes.size])) >= SLOW_READS
+        usual_s = max(median(joined_s[: changes.size]), period_s)
+        is_slow = median(reads[: changes.size]) >= SLOW_READS
     number = np.arange(reads.size)
     is_last_open = (number == reads.size - 1) & is_open
     columns = {

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json_object, write_json
-from scalewatt.recordings.block import Block, LazyNodes, Recording, sensor_frame
+from scalewatt.recordings.block import Block, LazyNodes, Recording, median, sensor_frame
 from scalewatt.recordings.terms import DEVICE_KINDS, QUANTITIES, Flag, Floats, flag, origin_stated
 
 STAMPS = ("t", "mono")
@@ -235,7 +235,7 @@ def even_clock(wall: Floats, mono: Floats) -> tuple[Floats, float]:
     if wall.size == 0 or not np.isfinite(mono).all() or np.any(np.diff(mono) <= 0):
         return wall, 0.0
     shift = wall - mono
-    return mono + np.median(shift), float(np.ptp(shift))
+    return mono + median(shift), float(np.ptp(shift))
 
 
 def last_stamps(path: Path | str) -> tuple[float, float] | None:
