@@ -163,25 +163,29 @@ def records(frame: pd.DataFrame) -> list[Row]:
 def tables(collected: Collected, configuration: str | None, repeat: int | None) -> Accounts:
     """Sum up the pieces of a run, and state what may be stated."""
     parts = _stated(pd.DataFrame(collected.parts))
-    added = ["duration_s", "covered_s", *SUMS, "samples"]
-    of_stage = ["part", "device", "epoch", "stage"]
     each = collected.pieces
     columns: Row = {name: np.concatenate([rows[name] for rows in each]) for name in each[0]}
     columns["stage"] = pd.Categorical.from_codes(columns["stage"], dtype=STAGE_TYPE)
+    columns["part"] = (
+        parts["order"].reindex(columns["part"]).array
+    )  # null of parts left out: in no sum
+    parts = parts.set_index("order")
+    added = ["duration_s", "covered_s", *SUMS, "samples"]
+    of_stage = ["part", "device", "epoch", "stage"]
     pieces = _sums(pd.DataFrame(columns), of_stage, added, ["short_s", "short_epoch"])
-    pieces = pieces.join(parts, on="part", how="inner")
+    known = parts["known"].reindex(pieces["part"]).array
     stated = dict(zip((*_ENERGY, "discarded_j"), SUMS, strict=True))
-    pieces = pieces.assign(**{k: pieces[v].where(pieces["known"]) for k, v in stated.items()})
+    pieces = pieces.assign(**{k: pieces[v].where(known) for k, v in stated.items()})
 
     # The device kinds of nodes, by stage and epoch and by stage
-    of_part = [*PLACE, "devices", "unrecorded_s", "energy_origin", "supply", "covered", "absent"]
-    of_part.append("period_s")
-    of_piece = [*of_part, "duration_s", "short_s", "short_epoch"]
-    cells = _sums(pieces, ["order", "epoch", "stage"], _JOULES, of_piece)
-    energy = _sums(cells, ["order", "stage"], ["duration_s", *_JOULES], [*of_part, "short_s"])
+    of_piece = ["duration_s", "short_s", "short_epoch"]
+    cells = _sums(pieces, ["part", "epoch", "stage"], _JOULES, of_piece)
+    energy = _sums(cells, ["part", "stage"], ["duration_s", *_JOULES], ["short_s"])
+    energy = energy.join(parts, on="part")
     energy = energy.assign(coverage=energy["covered"], short=energy["short_s"].notna())
 
     # Epochs, over all nodes and segments
+    cells = cells.join(parts[["device_kind", "energy_origin", "absent"]], on="part")
     groups = cells[~cells["absent"]].groupby(["epoch", "stage", "device_kind"], observed=True)
     origins = groups["energy_origin"]
     epochs = (
@@ -197,16 +201,12 @@ def tables(collected: Collected, configuration: str | None, repeat: int | None) 
     epochs["epoch"] = epochs["epoch"].where(epochs["epoch"] >= 0)
 
     # Devices, by stage
-    of_device = pieces[pieces["device"] >= 0]
-    devices = _sums(
-        of_device,
-        ["order", "device", "stage"],
-        ["duration_s", "covered_s", *_JOULES, "samples"],
-        [*PLACE, "energy_origin"],
-    )
+    added = ["duration_s", "covered_s", *_JOULES, "samples"]
+    devices = _sums(pieces[pieces["device"] >= 0], ["part", "device", "stage"], added, [])
     described = pd.DataFrame(collected.devices, columns=["device_index", "sensor", "uuid"])
     watts = devices["recorded_j"] / devices["covered_s"].where(devices["covered_s"] > 0)
     devices = devices.assign(mean_power_w=watts).join(described, on="device")
+    devices = devices.join(parts[[*PLACE, "energy_origin"]], on="part")
 
     # Cross-checks, with the relative difference and what a node's meter has beyond its parts
     checks = pd.DataFrame(collected.cross_checks, columns=CROSS_CHECKS_SCHEMA.names)
