@@ -58,7 +58,6 @@ TOUCHING_S = 1e-3
 _CELL = r"^(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(?P<unit>[A-Za-zµ%]*)$"
 _WITH_UNIT = re.compile(r"(.*?)\s*[\[(]([^\[\]()]*)[\])]\s*")
 _HEAD_LINES = 60
-_TURN = -1
 _LABEL = re.compile(
     r"(?i)host(?:_?name)?|node(?:_?name)?|server|machine|(?:gpu|device)_(?:id|index)|(?:gpu_)?uuid"
 )
@@ -265,9 +264,8 @@ def fits(preset: Preset, lines: Sequence[str]) -> bool:
     """True if a line has the form of the preset's rows, or is its heading."""
     if "line" in preset and any(re.fullmatch(preset["line"], line) for line in lines):
         return True
-    short = [line for line in _edited(lines, preset) if len(line) < 1 << 16]
     heading = preset.get("heading", ["(?!)"])
-    return any(_is_heading(_cells(line, preset), heading) for line in short)
+    return any(_is_heading(_cells(line, preset), heading) for line in _edited(lines, preset))
 
 
 def _is_heading(cells: Sequence[str], patterns: Iterable[str]) -> bool:
@@ -332,8 +330,7 @@ def delimiter_of(line: str, rules: Preset) -> str:
 
 def _cells(line: str, rules: Preset) -> list[str]:
     """Cells of a line, without blanks and quotes around."""
-    text = line.replace("\r", "")  # of a file that is not text
-    row = csv.reader([text], delimiter=delimiter_of(line, rules), skipinitialspace=True)
+    row = csv.reader([line], delimiter=delimiter_of(line, rules), skipinitialspace=True)
     return [cell.strip() for cell in next(row, [])]
 
 
@@ -342,18 +339,17 @@ def _heading(lines: list[str], rules: Preset) -> tuple[list[str], str, list[str]
 
     Raises InputError where it is missing, changes, or lacks a column that is described.
     """
-    needed = [*rules.get("heading", ())] or [*_named_columns(rules)]
+    named = _named_columns(rules)
+    needed = rules.get("heading") or [*named]
     if header := rules.get("header"):
         lines = [delimiter_of(lines[0], rules).join(header), *lines]
-        needed = [re.escape(name) for name in header]
+        needed = [*map(re.escape, header)]
     mark = re.compile(needed[0], re.IGNORECASE)
     marked = {i: _cells(line, rules) for i, line in enumerate(lines) if mark.search(line)}
     heads = {i: cells for i, cells in marked.items() if _is_heading(cells, needed)}
     if rules["name"] == DESCRIBED:
         cells = next(iter((heads or marked).values()), _cells(lines[0], rules))
-        for name in (
-            name for p, name in _named_columns(rules).items() if not _is_heading(cells, [p])
-        ):
+        for name in (name for pattern, name in named.items() if not _is_heading(cells, [pattern])):
             raise InputError(f"has no column {shown(name)}; {one_of(name, cells[:30])[:500]}")
     if not heads:
         example = "header: [timestamp, index, power.draw]"
@@ -367,57 +363,49 @@ def _heading(lines: list[str], rules: Preset) -> tuple[list[str], str, list[str]
 
 def _named_columns(rules: Preset) -> dict[str, str]:
     """Patterns of the columns that a description names, with or without a unit, and their names."""
-    named = [[name] for key in ("column", "duration") for name in _names(rules["time"].get(key))]
-    for rule in (rules, *rules["sensors"]):
-        named += [_names(rule[key]) for key in ("column", *LABELS) if key in rule]
-        named += [[name] for name in rule.get("where", ())]
-    patterns = {_name_pattern(names): names[0] for names in named}
-    return patterns | {
-        rule["pattern"]: rule["pattern"] for rule in rules["sensors"] if "pattern" in rule
-    }
+    named = [name for key in ("column", "duration") for name in _names(rules["time"].get(key))]
+    for rule in rules["sensors"]:
+        named += [rule[key] for key in ("column", *LABELS) if key in rule] + [
+            *rule.get("where", ())
+        ]
+    patterns = {rule["pattern"]: rule["pattern"] for rule in rules["sensors"] if "pattern" in rule}
+    return {_name_pattern(names): _names(names)[0] for names in named} | patterns
 
 
-def _name_pattern(names: Iterable[str]) -> str:
+def _name_pattern(names: Any) -> str:
     """Pattern of a heading's cell with one of some names, with or without a unit."""
-    return rf"(?:{'|'.join(map(re.escape, names))})(?:\s*[\[(].*)?"
-
-
-# --- cells and values -----------------------------------------------------------------------------
-
-Column = dict[str, Any]
-"""The rule of a sensor for the column at a position, `at`, called `header`; columns of labels are positions,
-None where there is none. Later with `values` in W, J or as a share, (n,), and their `quantity`."""
-Row = dict[str, Any]
-"""Row of the frame of sensors, with `node`, `time_s` and `values`, (n,)."""
+    return rf"(?:{'|'.join(map(re.escape, _names(names)))})(?:\s*[\[(].*)?"
 
 
 def _position(cells: Sequence[str], names: Any) -> int | None:
     """Position of the first of the names that stands in a heading, with or without its unit."""
     for name in _names(names):
-        form = re.compile(_name_pattern([name]), re.IGNORECASE)
+        form = re.compile(_name_pattern(name), re.IGNORECASE)
         positions = [i for i, cell in enumerate(cells) if form.fullmatch(cell)]
         if positions:  # if only their case tells columns apart, the one as it is named
             return min(positions, key=lambda i: not cells[i].startswith(name))
     return None
 
 
-def _sensors(cells: Sequence[str], rules: Preset) -> Iterator[Column]:
-    """Sensors of the columns of a heading that a description tells."""
-    top = {key: rules[key] for key in (*LABELS, "where") if key in rules}
-    for rule in ({**top, **rule} for rule in rules["sensors"]):
-        rule |= {key: _position(cells, rule.get(key)) for key in LABELS}
-        where = {_position(cells, name): texts for name, texts in rule.get("where", {}).items()}
+Column = dict[str, Any]
+"""The rule of a sensor for the column at a position, `at`: its `cell` of the heading, and its name there or
+in the rule, `header`. Columns of labels are positions, None where a named one is missing."""
+
+
+def _find_columns(heading: Sequence[str], rules: Preset) -> Iterator[Column]:
+    """Columns of a heading that hold the values of a sensor."""
+    for rule in rules["sensors"]:
+        rule = rule | {key: _position(heading, rule[key]) for key in LABELS if key in rule}
+        where = {_position(heading, name): texts for name, texts in rule.get("where", {}).items()}
         rule["where"] = {at: texts for at, texts in where.items() if at is not None}
-        if "column" in rule:
-            if (at := _position(cells, rule["column"])) is not None:
-                yield {**rule, "at": at, "header": _names(rule["column"])[0]}
-            continue
-        matches = [(at, re.fullmatch(rule["pattern"], cell)) for at, cell in enumerate(cells)]
-        for turn, (at, match) in enumerate((at, match) for at, match in matches if match):
+        if (at := _position(heading, rule.get("column"))) is not None:
+            yield {**rule, "at": at, "cell": heading[at], "header": _names(rule["column"])[0]}
+        forms = [re.fullmatch(rule.get("pattern", "(?!)"), cell) for cell in heading]
+        for turn, match in enumerate(match for match in forms if match):
             groups = {key: text for key, text in match.groupdict().items() if text}
             number = groups.get("index", "")
-            index = rule.get("index", 0) + (int(number) if number.isdigit() else turn)
-            yield {**rule, **groups, "index": index, "at": at, "header": cells[at]}
+            groups["index"] = rule.get("index", 0) + (int(number) if number.isdigit() else turn)
+            yield {**rule, **groups, "at": forms.index(match), "cell": match[0], "header": match[0]}
 
 
 def _parse(lines: Sequence[str], count: int, delimiter: str) -> pd.DataFrame:
@@ -425,7 +413,7 @@ def _parse(lines: Sequence[str], count: int, delimiter: str) -> pd.DataFrame:
     whole = [line for line in lines if "\0" not in line and line.count('"') % 2 == 0]
     names = [str(i) for i in range(count)]
     table = pyarrow.csv.read_csv(
-        io.BytesIO("\n".join([*whole, ""]).encode()),
+        io.BytesIO("\n".join([*whole, "", ""]).encode()),
         pyarrow.csv.ReadOptions(column_names=names, block_size=1 << 24),
         pyarrow.csv.ParseOptions(delimiter=delimiter, invalid_row_handler=lambda row: "skip"),
         pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
@@ -436,98 +424,20 @@ def _parse(lines: Sequence[str], count: int, delimiter: str) -> pd.DataFrame:
     return frame.apply(lambda cells: cells.str.strip())
 
 
-def _convert_to_si(
-    heading: Sequence[str], frame: pd.DataFrame, sensor: Column, rules: Preset
-) -> Column:
-    """Add a sensor's values, NaN where there is no number, and which rows are its own (`selected`).
-
-    The unit behind a number counts before the heading's, and that before the description's. Raises
-    InputError without a unit, and if one does not fit.
-    """
-    column, stated = f"column {shown(sensor['header'])}", sensor.get("unit", "")
-    selected = pd.Series(True, frame.index)
-    for at, words in sensor["where"].items():
-        selected &= frame[at].isin(map(str, words if isinstance(words, list) else [words]))
-
-    # Numbers, and the units behind them
-    cells = cast("pd.Series[str]", frame[sensor["at"]])
-    absent = cells.str.contains(NO_NAME) | ~selected
-    absent |= cells.str.fullmatch(rules.get("missing", "(?!)"))
-    texts = cells.mask(absent, "").str.replace(rules.get("decimal", "."), ".", regex=False)
-    numbers, units = as_numbers(texts), pd.Series("", index=texts.index)
-    if not np.isfinite(numbers).all():
-        parts = pc.extract_regex(pa.array(texts, pa.string()), _CELL)
-        number, unit = (pc.struct_field(parts, name).to_pandas() for name in ("number", "unit"))
-        numbers, units = as_numbers(number), unit.fillna("")
-
-    # Units of cells without one
-    match = _WITH_UNIT.fullmatch(heading[sensor["at"]])
-    head = match[2] if match and match[2] in UNITS else ""
-    if head in ("1", "%") and UNITS.get(stated, UNITS["%"])[0] != "utilisation":
-        head = ""  # a footnote, or a share of a limit
-    for fallback in (head, stated):
-        units = units.mask(units == "", fallback)
-    basis = next((unit for unit in (stated, head, *units.unique()) if unit in UNITS), None)
-    if basis is None:
-        raise InputError(f"{column} has no unit in its heading or cells; state it with `unit`")
-
-    natural = UNITS[basis][0]
-    factors = {unit: factor for unit, (what, factor) in UNITS.items() if what == natural}
-    values = numbers * units.map(factors).to_numpy(np.float64)
-    unread = (texts != "") & np.isnan(values)
-    repeated = units[unread & ~np.isnan(numbers)].duplicated()
-    # Words may stand for a missing value; what has a digit is a number in another form
-    is_much = (unread & texts.str.contains(r"\d")).sum() > _MOST_UNREAD * (texts != "").sum()
-    if is_much or repeated.any() or (unread.any() and np.isnan(values).all()):
-        example = f"cells without a number in {basis}, such as {shown(texts[unread].iloc[0])}"
-        raise InputError(f"{column} has {example}; see `unit` and `decimal`")
-    quantity, allowed = sensor.get("quantity", natural), QUANTITIES.get(natural, (natural,))
-    if quantity not in allowed:
-        raise InputError(f"{column} is in {basis}, not {quantity}; allowed: {', '.join(allowed)}")
-    return {**sensor, "selected": selected, "values": values, "quantity": quantity}
-
-
-# --- the table and its sensors --------------------------------------------------------------------
-
-
-@dataclass(eq=False)
-class _Table:
-    """The rows of a table in order of time, from which sensors are read."""
-
-    rules: Preset
-    frame: pd.DataFrame
-    """Texts of the cells, by position."""
-    seconds: pd.Series
-    clock: str
-    durations_s: Floats | None
-    """Lengths of the intervals of energies, (n,)."""
-    lost: pd.Series
-    """Marks rows without a time, or without a name of their device or node, (n,)."""
-    flags: list[Flag]
-    repeated: int = 0
-    """Samples that repeat the one before, at its time, and are left out."""
-    contradicting: int = 0
-    """Those that contradict it."""
-
-    def flag(self, code: str, detail: str, device: str | None = None) -> None:
-        """Add a flag, once."""
-        if (new := flag(code, device, detail)) not in self.flags:
-            self.flags.append(new)
-
-    def named(self, rows: pd.Index[Any], at: int | None) -> pd.Series:
-        """Texts of a column in some rows, but those that stand for nothing; none without a column."""
-        texts = pd.Series(dtype="str") if at is None else self.frame[at].loc[rows]
-        return texts[~texts.str.contains(NO_NAME)]
+# --- the table ------------------------------------------------------------------------------------
 
 
 def read_table(path: Path, preset: Preset, options: Options = NO_OPTIONS) -> Recording:
     """Read a table by its description (not one with `totals`). Raises InputError if it does not fit."""
     if not preset.get("sensors") or not preset.get("time"):
         raise InputError("expected 'time' and 'sensors' that name the table's columns")
+    for_all = {key: preset[key] for key in (*LABELS, "where") if key in preset}
+    preset = {**preset, "sensors": [{**for_all, **sensor} for sensor in preset["sensors"]]}
     lines, torn = read_lines(path, preset.get("skip_lines", 0))
     heading, delimiter, below = _heading(_edited(lines, preset) or lines, preset)
-    sensors = list(_sensors(heading, preset))
-    frame = _parse(below or [""], len(heading), delimiter)
+    node = name_node(path, options)
+    columns = [{"node": node, **column} for column in _find_columns(heading, preset)]
+    frame = _parse(below, len(heading), delimiter)
 
     # The times of rows, and these in the order of time
     rule = preset["time"]
@@ -536,154 +446,195 @@ def read_table(path: Path, preset: Preset, options: Options = NO_OPTIONS) -> Rec
         if (at := _position(heading, name)) is not None:
             texts = (texts + " " + frame[at]).str.strip()
     times = read_times(preset, texts, options.time_zone)
-    seconds = pd.Series(times.seconds)
-    steps_s = seconds.dropna().diff()
+    frame["time_s"] = times.seconds
+    if (at := _position(heading, rule.get("duration"))) is not None:
+        frame["duration_s"] = as_numbers(frame[at])
+    steps_s = frame["time_s"].dropna().diff()
     if (steps_s < 0).sum() > (steps_s > 0).sum():  # the newest first
-        frame, seconds = frame[::-1].reset_index(drop=True), seconds[::-1].reset_index(drop=True)
-    duration = _position(heading, rule.get("duration"))
-    durations_s = None if duration is None else as_numbers(frame[duration])
-    flags = [*times.flags]
-    table = _Table(preset, frame, seconds, times.clock, durations_s, seconds.isna(), flags)
+        frame = frame[::-1].reset_index(drop=True)
 
     # The sensors; a column that tells rows apart is not left out
-    if preset["name"] == DESCRIBED:
-        used = {sensor[key] for sensor in sensors for key in ("at", *LABELS)}
+    if preset["name"] == DESCRIBED and not any(column["where"] for column in columns):
+        used = {column.get(key) for column in columns for key in ("at", *LABELS)}
         for at, cell in enumerate(heading):
-            count = 0 if at in used or not _LABEL.fullmatch(cell) else table.frame[at].nunique()
-            if count > 1 and not any(sensor["where"] for sensor in sensors):
+            if at not in used and _LABEL.fullmatch(cell) and (count := frame[at].nunique()) > 1:
                 what = f"column {shown(cell)} has {count} values and is not used"
                 raise InputError(f"{what}; {_TELL_APART}")
-    elif "header" in preset:  # that a preset states names more columns than most files fill
-        sensors = [sensor for sensor in sensors if (table.frame[sensor["at"]] != "").any()]
-    if not sensors:
+    elif "header" in preset and preset["name"] != DESCRIBED:  # of more columns than most files fill
+        columns = [column for column in columns if (frame[column["at"]] != "").any()]
+    if not columns:
         fields = [str(rule.get("column", rule.get("pattern"))) for rule in preset["sensors"]]
         raise InputError(f"has no field that is read; expected {' or '.join(fields)}")
     if gpus := preset.get("gpus"):
         # Rows are of so many GPUs in turn: where one is missing the others shift. The last set may be torn.
-        numbers = np.arange(len(table.frame))
-        whole = numbers.size // gpus * gpus
-        sets_s = table.seconds.to_numpy()[:whole].reshape(-1, gpus)
+        whole = len(frame) // gpus * gpus
+        sets_s = frame["time_s"].to_numpy()[:whole].reshape(-1, gpus)
         apart_s = np.median(np.diff(sets_s[:, 0])) if len(sets_s) > 1 else np.inf
-        table.seconds[whole:], table.lost[whole:] = np.nan, True
         if not whole or not (np.ptp(sets_s, axis=1) < 0.5 * apart_s).all():
-            what = f"its {numbers.size} rows do not come {gpus} at a time (gpus)"
+            what = f"its {len(frame)} rows do not come {gpus} at a time (gpus)"
             raise InputError(f"{what}; record the index")
-        table.frame[_TURN] = pd.Series(numbers % gpus).astype("str")
-        sensors = [{**sensor, "index_column": _TURN} for sensor in sensors]
+        frame.loc[whole:, "time_s"] = np.nan
+        frame["turn"] = pd.Series(frame.index % gpus).astype("str")
+        columns = [{**column, "index_column": "turn"} for column in columns]
 
-    sensors = [_convert_to_si(heading, table.frame, sensor, preset) for sensor in sensors]
-    node = name_node(path, options)
-    rows = [row for sensor in sensors for row in _read_sensor(table, sensor, node)]
+    frame["is_lost"], flags = frame["time_s"].isna(), [*times.flags]
+    rows = [
+        row for column in columns for row in _read_column(frame, column, preset, times.clock, flags)
+    ]
     if not rows:
         raise InputError("holds no row of a device that is named")
+    repeats = pd.DataFrame(rows, columns=["repeated", "contradicting"]).sum().astype(int)
     if preset.get("second_dies"):
         # GPUs of odd numbers are second dies if all are without power and no other is
         powers = [r for r in rows if r["kind"] == "gpu" and r["quantity"] != "utilisation"]
-        works: dict[tuple[str, int], bool] = {}
-        for row in powers:
-            die = row["node"], row["index"]
-            works[die] = works.get(die, False) or bool((row["values"] > 0).any())
-        if {(index % 2, power) for (_, index), power in works.items()} == {(1, False), (0, True)}:
+        dies = {(row["node"], row["index"]) for row in powers}
+        first = {(node, index) for node, index in dies if index % 2 == 0}
+        working = {(r["node"], r["index"]) for r in powers if (r["values"] > 0).any()}
+        if working == first and set() < first < dies:
             detail = "GPUs of odd numbers are second dies: the power of both is the first's"
-            table.flag("assumed", detail)
+            flags.append(flag("assumed", None, detail))
             rows = [row for row in rows if row["kind"] != "gpu" or row["index"] % 2 == 0]
 
-    if table.repeated:
-        detail = f"samples at the time of the one before, left out: {table.repeated}"
-        table.flag("damaged", f"{detail}, of which contradict: {table.contradicting}")
-    readable = int((~table.lost).sum())
+    if repeats["repeated"]:
+        detail = f"samples at the time of the one before, left out: {repeats['repeated']}"
+        contradicting = f"of which contradict: {repeats['contradicting']}"
+        flags.append(flag("damaged", None, f"{detail}, {contradicting}"))
+    readable = int((~frame["is_lost"]).sum())
     lost = len(below) - readable
     if lost > readable:
-        what = f"{lost} of {lost + readable} lines hold no sample that can be read"
+        what = f"{lost} of {len(below)} lines hold no sample that can be read"
         raise InputError(f"{what}; describe those that are no rows (skip)")
-    is_unix = table.clock in (UNIX, LOCAL)
     flags += damage_flags(lost, torn)
     return Recording(
-        make_blocks(rows), is_unix, None, str(path), tuple(flags), format=preset["name"]
+        nodes=make_blocks(rows),
+        clock_known=times.clock in (UNIX, LOCAL),
+        period_s=None,
+        source=str(path),
+        flags=tuple(each for i, each in enumerate(flags) if each not in flags[:i]),
+        format=preset["name"],
     )
 
 
-# --- rows of a sensor -----------------------------------------------------------------------------
+# --- a column with values -------------------------------------------------------------------------
+
+Row = dict[str, Any]
+"""Row of the frame of sensors, with `node`, `time_s` and `values`, (n,)."""
 
 
-def _read_sensor(table: _Table, sensor: Column, unnamed_node: str) -> Iterator[Row]:
-    """Rows for `make_blocks` of a sensor, one for each node and device.
+def _read_column(
+    frame: pd.DataFrame, column: Column, rules: Preset, clock: str, flags: list[Flag]
+) -> Iterator[Row]:
+    """Rows of the sensors in a column, one for each node and device; adds flags, marks rows that are lost.
 
     Raises InputError where nothing tells the rows of several devices apart.
     """
-    header, has_index = sensor["header"], sensor["index_column"] is not None
-    name = sensor.get("name", header + ":{index}" * has_index).replace("{column}", header)
-    common = {key: sensor[key] for key in SENSOR if key in sensor}
-    is_energy = sensor["quantity"] == "energy"
-    if is_energy:
-        common["quantity"] = "counter"
-    # Only the counters of CPUs and memories are known to begin anew early
-    if is_energy or (sensor["quantity"] == "counter" and sensor["kind"] not in ("cpu", "ram")):
-        common["range_j"] = NEVER_WRAPS_J
-    if "valid_max" in sensor:
-        common["range_j"] = float(sensor["valid_max"] * UNITS[sensor.get("unit", "J")][1])
+    selected = pd.Series(True, frame.index)
+    for at, words in column["where"].items():
+        selected &= frame[at].isin(map(str, words if isinstance(words, list) else [words]))
+    if not selected.any() and rules["name"] == DESCRIBED:
+        raise InputError("no row has the texts of `where`")
+    cells = cast("pd.Series[str]", frame[column["at"]].where(selected, ""))
+    values, quantity = _convert_to_si(cells, column, rules)
+    is_energy, header = quantity == "energy", column["header"]
 
-    groups = _label_rows(table, sensor, unnamed_node).groupby(["node", "device"]).groups
-    for key, rows in groups.items():
-        node, device = cast(tuple[str, float], key)
-        labels = {"uuid": sensor["uuid_column"], "device": sensor["device_column"]}
-        row = {
-            **{key: next(iter(table.named(rows, at)), "") for key, at in labels.items()},
+    # The labels of rows, null where they stand for nothing: then the row is lost
+    labels = {key: frame[at] for key in LABELS if (at := column.get(key)) is not None}
+    labels = {key: texts.mask(texts.str.contains(NO_NAME)) for key, texts in labels.items()}
+    rows = pd.DataFrame(labels, frame.index).assign(value=values)
+    rows = rows.join(frame.filter(["time_s", "duration_s"]))[selected]
+    rows = rows.dropna(subset=[key for key in ("node_column", "index_column") if key in labels])
+    rows["node"] = rows.get("node_column", column["node"])
+    rows["device"], is_unsure = float(column.get("index", 0)), "index_column" in column
+    if "index_column" in labels:
+        rows["device"] = rows.groupby("node")["index_column"].transform(_device_numbers)
+        rows = rows.dropna(subset="device")
+        # A name that is neither a number nor a UUID may be that of several devices
+        is_uuid = column["index_column"] == column.get("uuid_column")
+        is_unsure = not is_uuid and not rows["index_column"].str.isdigit().any()
+    elif is_unsure:
+        detail = "its rows name no GPU and are taken as those of one; record the index"
+        flags.append(flag("assumed", None, detail))
+    frame["is_lost"] |= selected & ~frame.index.isin(rows.index)
+
+    common = {key: column[key] for key in SENSOR if key in column}
+    common["quantity"] = "counter" if is_energy else quantity
+    # Only the counters of CPUs and memories are known to begin anew early
+    if is_energy or (quantity == "counter" and column["kind"] not in ("cpu", "ram")):
+        common["range_j"] = NEVER_WRAPS_J
+    if "valid_max" in column:
+        common["range_j"] = float(column["valid_max"] * UNITS[column.get("unit", "J")][1])
+    name = column.get("name", header + ":{index}" * ("index_column" in labels))
+    for group, of_device in rows.groupby(["node", "device"]):
+        node, device = cast(tuple[str, float], group)
+        if is_unsure:
+            _refuse_interleaved(of_device["time_s"])
+        names = {key: of_device[key].dropna() for key in labels}
+        # An index of several nodes' rows is several GPUs; of a damaged text there is one row
+        uuid = names.get("uuid_column", pd.Series(dtype="str"))
+        counts = uuid.value_counts()
+        if len(uuids := sorted(counts[counts > 1].index)) > 1:
+            what = f"index {device:.0f} is {len(uuids)} GPUs ({', '.join(uuids[:2])[:90]})"
+            expected = "expected a column that tells them (hostname), or a file for each"
+            raise InputError(f"{what}: rows of several nodes; {expected}")
+        row: Row = {
+            "uuid": next(iter(uuid), ""),
+            "device": next(iter(names.get("device_column", ())), ""),
             **common,
-            "name": name.replace("{index}", f"{device:.0f}"),
+            "node": node,
+            "name": name.replace("{column}", header).replace("{index}", f"{device:.0f}"),
             "index": int(device),
         }
-        if (at := sensor["limit_column"]) is not None:
-            limits_w = as_numbers(table.frame[at].loc[rows].str.removesuffix("W"))
+        if "limit_column" in names:
+            limits_w = as_numbers(names["limit_column"].str.removesuffix("W"))
             row["limit_w"] = np.fmax.reduce(limits_w, initial=0.0) or np.nan
-        if table.rules["time"].get("sort"):
-            rows = table.seconds.loc[rows].sort_values(kind="stable").index
-        read = _read_energies if is_energy else _read_samples
-        time_s, values = read(table, rows, sensor["values"][rows.to_numpy()], row["name"])
-        yield {**row, "node": node, "time_s": time_s, "values": values}
+        if rules["time"].get("sort"):
+            of_device = of_device.sort_values("time_s", kind="stable")
+        if is_energy:
+            yield row | _read_energies(of_device, rules["time"], clock, row["name"], flags)
+        else:
+            yield row | _read_samples(of_device, rules["time"], row["name"])
 
 
-def _label_rows(table: _Table, sensor: Column, unnamed_node: str) -> pd.DataFrame:
-    """Node and number of the device of each row of a sensor; marks the rows without a name as lost."""
-    frame, node_at, device_at = table.frame, sensor["node_column"], sensor["index_column"]
-    named = sensor["selected"]
-    if not named.any() and table.rules["name"] == DESCRIBED:
-        raise InputError("no row has the texts of `where`")
-    for at in (at for at in (node_at, device_at) if at is not None):
-        unnamed = named & frame[at].str.contains(NO_NAME)
-        table.lost |= unnamed
-        named = named & ~unnamed
-    rows = frame.index[named]
-    labels = pd.DataFrame({"node": sensor.get("node", unnamed_node)}, index=rows)
-    if node_at is not None:
-        labels["node"] = frame[node_at].loc[rows]
-    if device_at is None:
-        labels["device"] = float(sensor.get("index", 0))
-        if "index_column" in table.rules:
-            _refuse_interleaved(table, rows)
-            detail = "its rows name no GPU and are taken as those of one; record the index"
-            table.flag("assumed", detail)
-        return labels
+def _convert_to_si(cells: pd.Series[str], column: Column, rules: Preset) -> tuple[Floats, str]:
+    """Values of cells in W, J or as a share, (n,), NaN where there is no number, and their quantity.
 
-    # Numbers in the names of devices (3, gpu3), else by the order of the names
-    names = cast("pd.Series[str]", frame[device_at].loc[rows])
-    labels["device"] = names.groupby(labels["node"]).transform(_device_numbers)
-    table.lost[rows[labels["device"].isna()]] = True
-    is_named = not names.str.isdigit().any()
-    for key, of_device in labels.groupby(["node", "device"]).groups.items():
-        if sensor["uuid_column"] == device_at:
-            continue
-        if is_named:  # a name may be several devices'
-            _refuse_interleaved(table, of_device)
-        # An index of several nodes' rows is several GPUs; of a damaged text there is one row
-        counts = table.named(of_device, sensor["uuid_column"]).value_counts()
-        if len(uuids := sorted(counts[counts > 1].index)) > 1:
-            what = f"index {cast(tuple[str, float], key)[1]:.0f} is {len(uuids)} GPUs"
-            raise InputError(
-                f"{what} ({', '.join(uuids[:2])[:90]}): rows of several nodes; expected a column that tells "
-                "them (hostname), or a file for each"
-            )
-    return labels
+    The unit behind a number counts before the heading's, and that before the description's. Raises
+    InputError without a unit, and if one does not fit.
+    """
+    what, stated = f"column {shown(column['header'])}", column.get("unit", "")
+    # Numbers, and the units behind them
+    absent = cells.str.contains(NO_NAME) | cells.str.fullmatch(rules.get("missing", "(?!)"))
+    texts = cells.mask(absent, "").str.replace(rules.get("decimal", "."), ".", regex=False)
+    numbers, units = as_numbers(texts), pd.Series("", index=texts.index)
+    if not np.isfinite(numbers).all():
+        parts = pc.extract_regex(pa.array(texts, pa.string()), _CELL)
+        number, unit = (pc.struct_field(parts, name).to_pandas() for name in ("number", "unit"))
+        numbers, units = as_numbers(number), unit.fillna("")
+
+    # Units of cells without one
+    match = _WITH_UNIT.fullmatch(column["cell"])
+    head = match[2] if match and match[2] in UNITS else ""
+    if head in ("1", "%") and UNITS.get(stated, UNITS["%"])[0] != "utilisation":
+        head = ""  # a footnote, or a share of a limit
+    units = units.mask(units == "", head or stated)
+    basis = next((unit for unit in (stated, head, *units.unique()) if unit in UNITS), None)
+    if basis is None:
+        raise InputError(f"{what} has no unit in its heading or cells; state it with `unit`")
+
+    natural = UNITS[basis][0]
+    factors = {unit: factor for unit, (measured, factor) in UNITS.items() if measured == natural}
+    values = numbers * units.map(factors).to_numpy(np.float64)
+    unread = (texts != "") & np.isnan(values)
+    repeated = units[unread & ~np.isnan(numbers)].duplicated()
+    # Words may stand for a missing value; what has a digit is a number in another form
+    is_much = (unread & texts.str.contains(r"\d")).sum() > _MOST_UNREAD * (texts != "").sum()
+    if is_much or repeated.any() or (unread.any() and np.isnan(values).all()):
+        example = f"cells without a number in {basis}, such as {shown(texts[unread].iloc[0])}"
+        raise InputError(f"{what} has {example}; see `unit` and `decimal`")
+    quantity, allowed = column.get("quantity", natural), QUANTITIES.get(natural, (natural,))
+    if quantity not in allowed:
+        raise InputError(f"{what} is in {basis}, not {quantity}; allowed: {', '.join(allowed)}")
+    return values, quantity
 
 
 def _device_numbers(names: pd.Series) -> pd.Series:
@@ -696,9 +647,9 @@ def _device_numbers(names: pd.Series) -> pd.Series:
     return pd.Series(numbers if is_numbered else codes.astype(np.float64), names.index)
 
 
-def _refuse_interleaved(table: _Table, rows: pd.Index[Any]) -> None:
+def _refuse_interleaved(time_s: pd.Series) -> None:
     """Refuse rows of one device of which many follow another at once: they are of several."""
-    steps_s = np.diff(table.seconds.loc[rows].dropna())
+    steps_s = np.diff(time_s.dropna())
     steps_s = steps_s[steps_s >= 0]
     if steps_s.size and np.mean(steps_s < _SHORT * np.quantile(steps_s, 0.9)) > _MOST_SHORT:
         raise InputError(
@@ -707,36 +658,37 @@ def _refuse_interleaved(table: _Table, rows: pd.Index[Any]) -> None:
         )
 
 
-def _read_samples(
-    table: _Table, rows: pd.Index[Any], values: Floats, name: str
-) -> tuple[Floats, Floats]:
-    """Times and values of a sensor's rows, (n,): of several at one time the first counts.
+def _read_samples(rows: pd.DataFrame, rule: Mapping[str, Any], name: str) -> Row:
+    """`time_s` and `values` of a sensor's rows, (n,): of several at one time the first counts.
 
-    Raises InputError where these are many: rows of several devices, or several samples a second.
+    Counts the others, `repeated`, and those of them that are `contradicting`. Raises InputError where these
+    are many: rows of several devices, or several samples a second.
     """
-    valued = pd.DataFrame({"time": table.seconds.loc[rows], "value": values}, index=rows)
-    valued = valued[valued["time"].notna()]
-    at_once = (valued["time"].diff() != 0).cumsum()
-    if table.rules["time"].get("spread"):  # stamps of whole seconds
-        second = valued["time"].groupby(at_once)
-        spread = valued["time"] + second.cumcount() / second.transform("size")
-        return spread.to_numpy(), valued["value"].to_numpy()
+    valued = rows.loc[rows["time_s"].notna(), ["time_s", "value"]]
+    at_once = (valued["time_s"].diff() != 0).cumsum()
+    if rule.get("spread"):  # stamps of whole seconds
+        second = valued["time_s"].groupby(at_once)
+        spread = valued["time_s"] + second.cumcount() / second.transform("size")
+        return {"time_s": spread.to_numpy(), "values": valued["value"].to_numpy()}
     known = valued.dropna()
-    contradicts = known.drop_duplicates().duplicated("time", keep=False).sum()
+    contradicts = known.drop_duplicates().duplicated("time_s", keep=False).sum()
     if contradicts > _MOST_CONTRADICTING * len(known):
         raise InputError(
             f"column {shown(name)} has several values at one time; {_TELL_APART} (or "
             "time: {spread: true} if whole seconds are stamped)"
         )
-    if alternates(known["value"]) and alternates(known["time"].diff()):
+    if alternates(known["value"]) and alternates(known["time_s"].diff()):
         what = f"column {shown(name)} has two values in turn, as of two nodes"
         raise InputError(f"{what}; expected a column that tells them, or a file for each")
     is_again = at_once.duplicated()
     differs = valued["value"].groupby(at_once).transform("nunique") > 1
-    table.repeated += int(is_again.sum())
-    table.contradicting += int((is_again & differs).sum())
     first = valued.groupby(at_once).first()
-    return first["time"].to_numpy(), first["value"].to_numpy(np.float64)
+    return {
+        "time_s": first["time_s"].to_numpy(),
+        "values": first["value"].to_numpy(np.float64),
+        "repeated": int(is_again.sum()),
+        "contradicting": int((is_again & differs).sum()),
+    }
 
 
 def alternates(values: pd.Series, least: float = 0.0) -> bool:
@@ -749,18 +701,18 @@ def alternates(values: pd.Series, least: float = 0.0) -> bool:
 
 
 def _read_energies(
-    table: _Table, rows: pd.Index[Any], used_j: Floats, name: str
-) -> tuple[Floats, Floats]:
-    """Times and a counter in J, (m,), of the energies of intervals, (n,).
+    rows: pd.DataFrame, rule: Mapping[str, Any], clock: str, name: str, flags: list[Flag]
+) -> Row:
+    """`time_s` and a counter in J, `values`, (m,), of the energies of intervals, (n,).
 
     An interval ends at its stamp unless `time.stamp` says that it begins there. One whose other end nothing
     tells is not counted, and flagged; what was used between two intervals is unknown.
     """
-    end_s = table.seconds.loc[rows].to_numpy()
-    is_begin = table.rules["time"].get("stamp") == "begin"
-    first_s = 0.0 if table.clock == BEGIN else None
-    if table.durations_s is not None:
-        durations_s = table.durations_s[rows.to_numpy()]
+    end_s, used_j = rows["time_s"].to_numpy(), rows["value"].to_numpy()
+    is_begin = rule.get("stamp") == "begin"
+    first_s = 0.0 if clock == BEGIN else None
+    if "duration_s" in rows:
+        durations_s = rows["duration_s"].to_numpy()
         begin_s = end_s if is_begin else end_s - durations_s
         end_s, first_s = begin_s + durations_s, begin_s[0]
         touching_s = TOUCHING_S if (begin_s % 1.0 > 0).any() else 1.0  # of whole seconds
@@ -773,7 +725,7 @@ def _read_energies(
     else:
         what = f"the energy of the {'last' if is_begin else 'first'} interval is not counted"
         detail = f"{what}, as its length is unknown; name a column of them (time: duration)"
-        table.flag("missing_samples", f"{name}: {detail}", name)
+        flags.append(flag("missing_samples", name, f"{name}: {detail}"))
 
     # The first is not counted, nor is one that repeats the one before, at the same time. Where one is
     # unknown the counter begins anew, lower, so that it is told from no energy.
@@ -781,9 +733,8 @@ def _read_energies(
     is_first = used.index == 0
     unknown = ~(used >= 0) & ~is_first
     is_repeated = (used.diff() == 0) & (np.diff(end_s, prepend=np.nan) == 0)
-    total = used.mask(unknown | is_repeated | is_first, 0.0).cumsum()
-    before = total.where(unknown).ffill().fillna(0.0)
     begun = unknown.cumsum()
-    counter_j = (total - before + begun.max() - begun + 1.0).to_numpy()
+    total = used.mask(unknown | is_repeated | is_first, 0.0).groupby(begun).cumsum()
+    counter_j = (total + begun.max() - begun + 1.0).to_numpy()
     timed = np.isfinite(end_s)
-    return end_s[timed], counter_j[timed]
+    return {"time_s": end_s[timed], "values": counter_j[timed]}
