@@ -41,27 +41,25 @@ class Stamps(NamedTuple):
     """Assumptions about them."""
 
 
-def parse_times(texts: pd.Series, zone: tzinfo | None = None) -> Stamps | None:
-    """Parse texts that are all written as most of the first ones are; None if these are no times.
+def parse_times(texts: pd.Series, zone: tzinfo | None = None) -> Stamps:
+    """Parse texts that are all written as most of the first ones are; all NaN if these are no times.
 
     Understood are unix times in s, ms, µs or ns, by their digits; dates with `-`, `/` or nothing between,
     and a time of day, with an offset (Z, UTC, +02, +0200 or +02:00) or of a zone, by default this machine's;
     times of day alone, such as 13:35:39, 13:35:39.250 or 13:35:39:250.
     """
-    texts = texts.str.strip()
     head = texts[texts != ""].head(_HEAD_ROWS)
     form = max(_FORMS, key=lambda form: head.str.fullmatch(form).sum())
     first = head[head.str.fullmatch(form)]
     if first.empty:
-        return None
+        return Stamps(np.full(len(texts), np.nan), UNIX)
     if form == _NUMBER:
         digits = first.str.extract(_NUMBER)[0].str.len().mode()[0]
         return Stamps(within(as_numbers(texts) / 1000.0 ** ((digits - 9) // 3)), UNIX)
     if form == _DAY:  # a day later where it goes back over midnight
         plain = texts.str.replace(r"^(\d+:\d+:\d+)[,:](\d+)$", r"\1.\2", regex=True)
-        seconds = pd.to_timedelta(plain, errors="coerce").dt.total_seconds().astype(np.float64)
-        is_past = seconds.ffill().diff() < -43200.0
-        seconds += 86400.0 * is_past.cumsum()
+        seconds = pd.to_timedelta(plain, errors="coerce").dt.total_seconds()
+        seconds += 86400.0 * (seconds.ffill().diff() < -43200.0).cumsum()
         return Stamps(np.asarray(seconds, dtype=np.float64), DAY)
     # The other form cannot be parsed together with this one: those rows have no time.
     plain = texts.where(texts.str.fullmatch(form), "")
@@ -123,21 +121,20 @@ def read_times(rules: Mapping[str, Any], texts: pd.Series, time_zone: str | None
         raise InputError("its rows have no times; record them (docs/guide/formats.md)")
     if form := rule.get("format"):
         try:
-            stamps: Stamps | None = _dates(texts, form, UNIX if "%z" in form else LOCAL, zone)
+            stamps = _dates(texts, form, UNIX if "%z" in form else LOCAL, zone)
         except (ValueError, TypeError, OverflowError) as error:
             raise InputError(f"time.format: {shown(form)} is not a form of a date") from error
     elif unit := rule.get("unit"):
         numbers = as_numbers(texts.str.replace(rules.get("decimal", "."), ".", regex=False))
         seconds = numbers * _SECONDS[unit]
-        stamps = Stamps(
-            np.where(np.abs(seconds) < LATEST_S, seconds, np.nan), rule.get("since", UNIX)
-        )
-        if stamps.clock == UNIX and np.nanmax(stamps.seconds, initial=0.0) < _EARLIEST_S:
+        seconds[np.abs(seconds) >= LATEST_S] = np.nan
+        stamps = Stamps(seconds, rule.get("since", UNIX))
+        if stamps.clock == UNIX and np.nanmax(seconds, initial=0.0) < _EARLIEST_S:
             hint = "if it counts from the begin, say so (time: {since: begin})"
             raise InputError(f"its column of times has no unix times in {unit}; {hint}")
     else:
         stamps = parse_times(texts, zone)
-    if stamps is None or not np.isfinite(stamps.seconds).any():
+    if not np.isfinite(stamps.seconds).any():
         what = f"unix times, or dates with a time of day (such as {shown(texts.iloc[0][:40])})"
         raise InputError(f"its column of times has no {what}; state its unit or format")
     return stamps

@@ -83,9 +83,8 @@ def _read_rows(
     """
     header, *cells = csv.reader(lines, delimiter=delimiter)
     header = [name.strip().lower() for name in header]
-    for name in header:
-        if name.endswith("_energy") and header.count(name) > 1:
-            raise InputError(f"has column {shown(name)} twice; expected each energy once")
+    if twice := [name for name in header if name.endswith("_energy") and header.count(name) > 1]:
+        raise InputError(f"has column {shown(twice[0])} twice; expected each energy once")
     if with_commas:
         at = header.index(with_commas)
         for row in cells:
@@ -100,8 +99,7 @@ def _read_rows(
 
 def _numbers(rows: pd.DataFrame, column: str) -> pd.Series:
     """Numbers in a column, NaN where there is none."""
-    texts = rows[column] if column in rows else pd.Series("", rows.index)
-    return pd.Series(as_numbers(texts), rows.index)
+    return pd.Series(as_numbers(rows.get(column, pd.Series("", rows.index))), rows.index)
 
 
 def _named(rows: pd.DataFrame, column: str, name: str | None) -> pd.DataFrame:
@@ -113,11 +111,11 @@ def _named(rows: pd.DataFrame, column: str, name: str | None) -> pd.DataFrame:
     return chosen
 
 
-def _listed(names: Iterable[str], most: int = 10) -> str:
-    """First names, and the number of the others."""
-    texts = list(names)
-    more = f", and {len(texts) - most} more" if len(texts) > most else ""
-    return ", ".join(text[:60] for text in texts[:most]) + more
+def _listed(names: Iterable[str]) -> str:
+    """First ten names, and the number of the others."""
+    texts = [name[:60] for name in names]
+    more = f", and {len(texts) - 10} more" if len(texts) > 10 else ""
+    return ", ".join(texts[:10]) + more
 
 
 # --- CodeCarbon: the total of a run, or of its tasks --------------------------------------------------
@@ -141,15 +139,17 @@ def _read_run(
         flags.append(flag("assumed", None, detail))
 
     # A task of unknown energy makes that of the run unknown
-    kinds = {k: terms.J_PER_KWH * _numbers(rows, f"{k}_energy") for k in ("cpu", "gpu", "ram")}
-    used = {k: each.where(each >= 0).sum(skipna=False) for k, each in kinds.items()}
-    joules = {f"{k}_energy": used_j if used_j > 0 else np.nan for k, used_j in used.items()}
+    energies = ["cpu_energy", "gpu_energy", "ram_energy"]
+    each_j = pd.DataFrame({name: terms.J_PER_KWH * _numbers(rows, name) for name in energies})
+    each_j = each_j.where(each_j >= 0)
+    sums_j = each_j.sum(skipna=False)
+    joules = sums_j.where(sums_j > 0).to_dict()
 
     # Its duration: as stated, or as the memory's energy needs at its constant power
     stated_s, power_w = _numbers(rows, "duration"), _numbers(rows, "ram_power")
     if not 0 < stated_s.sum(skipna=False) < terms.LATEST_S:
         raise InputError(f"duration {rows['duration'].iloc[-1]} of {name}; expected s above 0")
-    needed_s = kinds["ram"].where(kinds["ram"] >= 0) / power_w.where(power_w > 0)
+    needed_s = each_j["ram_energy"] / power_w.where(power_w > 0)
     is_wrong = needed_s > DOUBTFUL * stated_s
     length_s = float(stated_s.mask(is_wrong, needed_s).sum())
     if is_wrong.any():
@@ -157,9 +157,8 @@ def _read_run(
         detail = f"{what} at their powers; {length_s:.0f} s are taken"
         flags.append(flag("time_assumed", None, detail))
     stamps = parse_times(rows["timestamp"], zone_named(options.time_zone, "time zone"))
-    end_s = np.nan if stamps is None else float(np.fmax.reduce(stamps.seconds))
-    flags += () if stamps is None else stamps.flags
-    if np.isnan(end_s):
+    flags += stamps.flags
+    if np.isnan(end_s := float(np.fmax.reduce(stamps.seconds))):
         flags.append(flag("time_assumed", None, f"run {name} has no time stamp"))
         end_s = length_s
 
@@ -167,14 +166,11 @@ def _read_run(
     last, count = rows.iloc[-1], float(np.nan_to_num(_numbers(rows, "gpu_count").iloc[-1]))
     model = str(last.get("gpu_model", ""))
     named = re.match(r"(\d+) x ", model)
-    is_clear = 1 <= count <= 1024 and (named is None or int(named[1]) == count)
-    gpus = (
-        [f"gpu_energy:{i}" for i in range(int(count))] if is_clear and count > 1 else ["gpu_energy"]
-    )
+    is_clear = 1 < count <= 1024 and (named is None or int(named[1]) == count)
+    gpus = [f"gpu_energy:{i}" for i in range(int(count))] if is_clear else ["gpu_energy"]
     joules |= dict.fromkeys(gpus, joules["gpu_energy"] / len(gpus))
     has_gpus = bool(count) or not np.isnan(joules["gpu_energy"])
     origin = terms.ESTIMATED if "apple" in model.lower() else terms.MEASURED
-    gpu = {"kind": "gpu", "origin": origin}
     cpu, ram = (
         {"name": f"{kind}_energy", "kind": kind, "origin": terms.ESTIMATED}
         for kind in ("cpu", "ram")
@@ -186,6 +182,7 @@ def _read_run(
         detail = f"a sum of several devices: {how}"
         flags.append({**flag("assumed", None, detail), "kind": "gpu"})
     total = {"window": name, "begin_s": end_s - length_s, "end_s": end_s, **joules}
+    gpu = {"kind": "gpu", "origin": origin}
     sensors = [{**gpu, "name": column, "index": i} for i, column in enumerate(gpus)]
     return pd.DataFrame([total]), [cpu, *sensors * has_gpus, ram]
 
@@ -203,8 +200,8 @@ def _read_windows(
     columns = [name for name in map(str, rows) if re.fullmatch(r"gpu\d{1,4}_energy", name)]
     if not columns:
         raise InputError("expected columns gpu0_energy, …")
-    joules = {column: _numbers(rows, column) for column in columns}
-    totals = pd.DataFrame({column: each.where(each > 0) for column, each in joules.items()})
+    totals = pd.DataFrame({column: _numbers(rows, column) for column in columns})
+    totals = totals.where(totals > 0)
     totals["window_name"], totals["begin_s"] = rows["window_name"], _numbers(rows, "start_time")
     totals["end_s"] = totals["begin_s"] + _numbers(rows, "elapsed_time")
     begin_s, end_s = totals["begin_s"], totals["end_s"]
