@@ -77,9 +77,7 @@ def unknown_format(path: Path) -> str:
     if not head.strip():
         return f"{path}: is empty or no text; expected a recording"
     first = head.partition("\n")[0]
-    known = ", ".join(
-        ["perun", *(str(preset["name"]) for preset in (PROMETHEUS, *tables.presets()))]
-    )
+    known = ", ".join(["perun", *(preset["name"] for preset in (PROMETHEUS, *tables.presets()))])
     what = "JSON" if re.match(r"\s*(\{|\[\s*[\[{\"])", first) else "text"
     return (
         f"{path}: has no known format ({what}: {first[:80]!r}); allowed: {known}; any other table needs "
@@ -99,11 +97,10 @@ def files_in(
     """
     files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
     files = [f for f in files if stages is None or f.resolve() != stages.resolve()]
-    given = [(file, options_for(file)) for file in files]
     return [
         (file, options)
-        for file, options in given
-        if options.columns is None or file.suffix in DATA_SUFFIXES
+        for file in files
+        if (options := options_for(file)).columns is None or file.suffix in DATA_SUFFIXES
         if find_format(file, options) is not None
     ]
 
@@ -206,19 +203,19 @@ def join_recordings(records: Sequence[Recording]) -> Recording:
 
 def _sensors(record: Recording) -> Iterator[dict[str, Any]]:
     """Rows for `make_blocks` of a recording's sensors, with their file and the ends of their time."""
-    for node, blocks in record.nodes.items():
+    for block in chain.from_iterable(record.nodes.values()):
         facts = {
-            "node": node,
+            "node": block.node,
             "file": record.source,
-            "is_named": node not in record.named_by_file,
+            "is_named": block.node not in record.named_by_file,
             "clock_known": record.clock_known,
+            "time_s": block.time_s,
+            "begin_s": block.time_s.min(initial=np.inf),
+            "end_s": block.time_s.max(initial=-np.inf),
         }
-        for block in blocks:
-            ends = {"begin_s": block.time_s.min(initial=np.inf)}
-            ends |= {"end_s": block.time_s.max(initial=-np.inf), "time_s": block.time_s}
-            for sensor, values in zip(block.rows, block.values.T, strict=True):
-                flags = [each for each in block.flags if each["device"] == sensor.name]
-                yield {**sensor._asdict(), **facts, **ends, "values": values, "flags": flags}
+        for sensor, values in zip(block.rows, block.values.T, strict=True):
+            flags = [each for each in block.flags if each["device"] == sensor.name]
+            yield {**sensor._asdict(), **facts, "values": values, "flags": flags}
 
 
 def _check_nodes(sensors: pd.DataFrame) -> list[Flag]:
