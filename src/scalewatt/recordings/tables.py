@@ -322,7 +322,7 @@ def _edited(lines: Iterable[str], rules: Preset) -> list[str]:
     return ["\t".join(line.split()) for line in kept] if rules.get("delimiter") == "space" else kept
 
 
-def delimiter_of(line: str, rules: Preset) -> str:
+def _delimiter(line: str, rules: Preset) -> str:
     """Delimiter of cells: as described, else the sign that a line has most of."""
     given = rules.get("delimiter") or max((",", ";", "\t"), key=line.count)
     return "\t" if given in ("tab", "space") else str(given)
@@ -330,19 +330,19 @@ def delimiter_of(line: str, rules: Preset) -> str:
 
 def _cells(line: str, rules: Preset) -> list[str]:
     """Cells of a line, without blanks and quotes around."""
-    row = csv.reader([line], delimiter=delimiter_of(line, rules), skipinitialspace=True)
+    row = csv.reader([line], delimiter=_delimiter(line, rules), skipinitialspace=True)
     return [cell.strip() for cell in next(row, [])]
 
 
-def _heading(lines: list[str], rules: Preset) -> tuple[list[str], str, list[str]]:
-    """Cells of the heading, what stands between cells, and the rows below. The heading may come again.
+def find_heading(lines: list[str], rules: Preset) -> tuple[list[str], str, list[str]]:
+    """Find the cells of the heading, what stands between cells, and the rows below; it may come again.
 
     Raises InputError where it is missing, changes, or lacks a column that is described.
     """
     named = _named_columns(rules)
     needed = rules.get("heading") or [*named]
     if header := rules.get("header"):
-        lines = [delimiter_of(lines[0], rules).join(header), *lines]
+        lines = [_delimiter(lines[0], rules).join(header), *lines]
         needed = [*map(re.escape, header)]
     mark = re.compile(needed[0], re.IGNORECASE)
     marked = {i: _cells(line, rules) for i, line in enumerate(lines) if mark.search(line)}
@@ -358,17 +358,18 @@ def _heading(lines: list[str], rules: Preset) -> tuple[list[str], str, list[str]
     if any(other != cells for other in heads.values()):
         raise InputError("has two headings that differ; expected a file for each")
     below = [line for i, line in enumerate(lines) if i > first and i not in heads]
-    return cells, delimiter_of(lines[first], rules), below
+    return cells, _delimiter(lines[first], rules), below
 
 
 def _named_columns(rules: Preset) -> dict[str, str]:
     """Patterns of the columns that a description names, with or without a unit, and their names."""
     named = [name for key in ("column", "duration") for name in _names(rules["time"].get(key))]
-    for rule in rules["sensors"]:
+    sensors = rules.get("sensors", ())
+    for rule in sensors:
         named += [rule[key] for key in ("column", *LABELS) if key in rule] + [
             *rule.get("where", ())
         ]
-    patterns = {rule["pattern"]: rule["pattern"] for rule in rules["sensors"] if "pattern" in rule}
+    patterns = {rule["pattern"]: rule["pattern"] for rule in sensors if "pattern" in rule}
     return {_name_pattern(names): _names(names)[0] for names in named} | patterns
 
 
@@ -434,7 +435,7 @@ def read_table(path: Path, preset: Preset, options: Options = NO_OPTIONS) -> Rec
     for_all = {key: preset[key] for key in (*LABELS, "where") if key in preset}
     preset = {**preset, "sensors": [{**for_all, **sensor} for sensor in preset["sensors"]]}
     lines, torn = read_lines(path, preset.get("skip_lines", 0))
-    heading, delimiter, below = _heading(_edited(lines, preset) or lines, preset)
+    heading, delimiter, below = find_heading(_edited(lines, preset) or lines, preset)
     node = name_node(path, options)
     columns = [{"node": node, **column} for column in _find_columns(heading, preset)]
     frame = _parse(below, len(heading), delimiter)

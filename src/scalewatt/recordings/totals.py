@@ -35,8 +35,8 @@ def read_totals(path: Path, preset: tables.Preset, options: tables.Options) -> R
     """Read totals of `runs` or `windows`. Raises InputError if there is none, or none of the name asked."""
     lines, torn = tables.read_lines(path)
     of_runs = preset["totals"] == "runs"
-    delimiter = tables.delimiter_of(lines[0], preset)
-    rows, damaged = _read_rows(lines, delimiter, None if of_runs else "window_name")
+    heading, delimiter, below = tables.find_heading(lines, preset)
+    rows, damaged = _read_rows(heading, below, delimiter, None if of_runs else "window_name")
     flags = tables.damage_flags(damaged, torn)
     totals, sensors = (_read_run if of_runs else _read_windows)(rows, options, flags)
     for kind in dict.fromkeys(sensor["kind"] for sensor in sensors):
@@ -75,14 +75,13 @@ def read_totals(path: Path, preset: tables.Preset, options: tables.Options) -> R
 
 
 def _read_rows(
-    lines: Sequence[str], delimiter: str, with_commas: str | None
+    heading: Sequence[str], lines: Sequence[str], delimiter: str, with_commas: str | None
 ) -> tuple[pd.DataFrame, int]:
     """Rows as texts by column in lower case, and the number of lines that do not fit.
 
     The texts of one column may hold commas that nothing quotes.
     """
-    header, *cells = csv.reader(lines, delimiter=delimiter)
-    header = [name.strip().lower() for name in header]
+    cells, header = [*csv.reader(lines, delimiter=delimiter)], [name.lower() for name in heading]
     if twice := [name for name in header if name.endswith("_energy") and header.count(name) > 1]:
         raise InputError(f"has column {shown(twice[0])} twice; expected each energy once")
     if with_commas:
