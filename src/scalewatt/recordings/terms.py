@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -103,6 +103,6 @@ def gpu_fact(device_name: str, column: str) -> str:
     return next((r[column] for r in rows if re.search(pattern.format(**r), device_name)), "")
 
 
-def _table(name: str) -> Iterator[dict[str, str]]:
-    text = files("scalewatt.recordings").joinpath(name).read_text(encoding="utf-8")
-    return iter(csv.DictReader(text.splitlines()))
+def _table(name: str) -> list[dict[str, str]]:
+    with Path(__file__).with_name(name).open(encoding="utf-8") as file:
+        return [*csv.DictReader(file)]
