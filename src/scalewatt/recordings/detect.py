@@ -259,9 +259,8 @@ def _is_alike(a: Any, b: Any) -> bool:
     means_w, errors_w = [], []
     for each in (a, b):
         inside = (each.time_s >= begin_s) & (each.time_s <= end_s) | each.totals
-        time_s, values = (
-            of[inside & np.isfinite(each.values)] for of in (each.time_s, each.values)
-        )
+        inside &= np.isfinite(each.values)
+        time_s, values = each.time_s[inside], each.values[inside]
         if values.size < 2:
             return False
         is_counter = each.quantity == "counter"
