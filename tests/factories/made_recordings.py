@@ -15,8 +15,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from scalewatt.energies.integrate import Validated, validate
+from scalewatt.recordings import perun_file
 from scalewatt.recordings.block import Block, Recording
-from scalewatt.recordings.perun_file import open_perun_file
 from scalewatt.recordings.terms import Flag
 
 ZONES = ("UTC", "Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe")
@@ -140,8 +140,8 @@ def of_gpu(recording: Recording, gpu: int, quantity: str = "power") -> Sensor:
 
 def read_perun_file(path: Path, run: str | None = None, round: str | None = None) -> Recording:
     """Read all hosts of a round of a perun file at once."""
-    with open_perun_file(path, run, round) as recording:
-        return replace(recording, nodes=dict(recording.nodes))
+    recording = perun_file.read_perun_file(path, run, round)
+    return replace(recording, nodes=dict(recording.nodes))
 
 
 def check_powers(recording: Recording, made: Made) -> None:

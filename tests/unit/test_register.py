@@ -29,7 +29,7 @@ from scalewatt.campaign.run_spec import read_spec
 from scalewatt.cli import main
 from scalewatt.common.files import file_sha256, read_json, write_json
 from scalewatt.common.settings import json_schema
-from scalewatt.energies.account import open_segment, write_energy
+from scalewatt.energies.account import read_segment, write_energy
 from scalewatt.recordings.journal import beside
 from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.registration.run_descriptions import RunDescription
@@ -405,8 +405,8 @@ def test_the_zone_of_a_perun_file_is_kept_and_another_is_refused(bench: Bench) -
     file = bench.describe(bench.perun("a.hdf5"), time_zone="Asia/Tokyo")
     bench.done(file)
     copy = bench.results / "runs" / ONE / "1" / "perun"
-    with open_segment(copy, 0) as segment:
-        assert str(segment.recordings[0].started).endswith("+09:00")
+    (recording,) = read_segment(copy, 0).recordings
+    assert str(recording.started).endswith("+09:00")
     message = bench.refused(bench.describe(file, time_zone="Europe/Berlin"))
     assert "time_zone Asia/Tokyo, not Europe/Berlin" in message
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -52,7 +51,7 @@ from scalewatt.provenance.rank_placement import held_gpus
 from scalewatt.recordings.block import Block, Recording
 from scalewatt.recordings.detect import join_recordings, list_copies, read_foreign
 from scalewatt.recordings.journal import journal_files, read_journal
-from scalewatt.recordings.perun_file import open_perun_file
+from scalewatt.recordings.perun_file import read_perun_file
 from scalewatt.recordings.stage_log import EVALUATIONS
 from scalewatt.recordings.stages import read_stages
 from scalewatt.recordings.telemetry import read_telemetry
@@ -192,32 +191,30 @@ def segment_numbers(folder: Path) -> set[int]:
     return {int(match.group(1)) for match in matches if match}
 
 
-@contextmanager
-def open_segment(folder: Path, number: int) -> Iterator[Segment]:
-    """Open what a segment left in `folder`; what cannot be read is a flag."""
+def read_segment(folder: Path, number: int) -> Segment:
+    """Read what a segment left in `folder`; what cannot be read is a flag."""
     stem = f"segment-{number:03d}"
     readers: list[Callable[[], Recording]] = []
-    with ExitStack() as files:
-        if journals := journal_files(folder).get(number):
-            readers.append(partial(read_journal, [*journals.values()]))
-        # perun renames the file of a program that failed.
-        named = (folder / f"{stem}.hdf5", folder / f"failed_{stem}.hdf5")
-        if path := next((path for path in named if path.exists()), None):
-            asked = path.with_name(f"{path.name}.json")  # of a registered file
-            part = read_json_object(asked) if asked.exists() else {}
-            names = [part.get(key) for key in ("run", "round", "time_zone")]
-            readers.append(lambda: files.enter_context(open_perun_file(path, *names)))
-        if not readers and (copies := list_copies(folder, number)):
-            readers.append(lambda: join_recordings([read_foreign(*copy) for copy in copies]))
-        recordings: list[Recording] = []
-        telemetry, flags = read_telemetry(sorted(folder.glob(f"{stem}.*.telemetry.csv")))
-        for read in readers:
-            try:
-                recordings.append(read())
-                flags += recordings[-1].flags
-            except InputError as error:
-                flags.append(flag("unreadable", None, str(error)))
-        yield Segment(number, recordings, telemetry, tuple(flags))
+    if journals := journal_files(folder).get(number):
+        readers.append(partial(read_journal, [*journals.values()]))
+    # perun renames the file of a program that failed.
+    named = (folder / f"{stem}.hdf5", folder / f"failed_{stem}.hdf5")
+    if path := next((path for path in named if path.exists()), None):
+        asked = path.with_name(f"{path.name}.json")  # of a registered file
+        part = read_json_object(asked) if asked.exists() else {}
+        names = [part.get(key) for key in ("run", "round", "time_zone")]
+        readers.append(partial(read_perun_file, path, *names))
+    if not readers and (copies := list_copies(folder, number)):
+        readers.append(lambda: join_recordings([read_foreign(*copy) for copy in copies]))
+    recordings: list[Recording] = []
+    telemetry, flags = read_telemetry(sorted(folder.glob(f"{stem}.*.telemetry.csv")))
+    for read in readers:
+        try:
+            recordings.append(read())
+            flags += recordings[-1].flags
+        except InputError as error:
+            flags.append(flag("unreadable", None, str(error)))
+    return Segment(number, recordings, telemetry, tuple(flags))
 
 
 def find_recordings(folder: Path) -> Path:
@@ -243,8 +240,8 @@ def account(run: Run, traces: Traces | None = None) -> Accounts:
         detail = f"segment {number} ended during start-up; nothing was recorded of it and nothing is counted"
         rows.flag([flag("segment_lost", None, detail)], number)
     for number in sorted(started or numbers or {0}):
-        with open_segment(run.recordings, number) as segment:
-            _add_segment(rows, run, segment, segment_events(run.events, number), traces)
+        segment = read_segment(run.recordings, number)
+        _add_segment(rows, run, segment, segment_events(run.events, number), traces)
     return tables(rows, run.spec.get("configuration"), run.spec.get("repeat"))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -32,7 +31,7 @@ from scalewatt.energies.traces import Traces
 from scalewatt.recordings import detect
 from scalewatt.recordings.block import Block, Recording
 from scalewatt.recordings.journal import TELEMETRY, beside, is_journal, read_journal
-from scalewatt.recordings.perun_file import open_perun_file
+from scalewatt.recordings.perun_file import read_perun_file
 from scalewatt.recordings.stages import read_stages
 from scalewatt.recordings.tables import Options
 from scalewatt.recordings.telemetry import read_telemetry
@@ -147,10 +146,10 @@ def read_account(
     if events is not None and number is None:  # stages of any segment are this file's
         events = events.set_column(0, "segment", pa.nulls(len(events), pa.int32()))
     stages = segment_events(events, int(number[1]) if number else 0)
-    with only_segment(path, files, reading) as segment:
-        recording = segment.recordings[0]
-        run = Run(path.parent, {"nodes": len(segment.hosts)}, {}, {}, events)
-        accounts = account_segment(run, segment, stages, traces)
+    segment = read_only_segment(path, files, reading)
+    recording = segment.recordings[0]
+    run = Run(path.parent, {"nodes": len(segment.hosts)}, {}, {}, events)
+    accounts = account_segment(run, segment, stages, traces)
     return _account(path, accounts, events is not None, recording)
 
 
@@ -184,31 +183,25 @@ def _account_for_run(
     return _account(path, account(run, traces), run.events is not None)
 
 
-@contextmanager
-def only_segment(
-    path: Path, files: list[tuple[Path, Options]], reading: Reading
-) -> Iterator[Segment]:
-    """Open a file, or other tools' `files` in a folder, as the only segment of a run."""
+def read_only_segment(path: Path, files: list[tuple[Path, Options]], reading: Reading) -> Segment:
+    """Read a file, or other tools' `files` in a folder, as the only segment of a run."""
     options, flags = reading.options(path), []
     telemetry: list[Block] = []
-    with ExitStack() as stack:
-        if files:
-            stages = [Path(reading.stages)] if reading.stages else []
-            recording = detect.join_recordings([detect.read_foreign(*file) for file in files])
-            flags = detect.flag_unread(path, [*(file for file, _ in files), *stages])
-        elif is_journal(path):
-            recording = read_journal([path])
-            recorded = beside(path, TELEMETRY)
-            telemetry, flags = read_telemetry([recorded] if recorded.exists() else [])
-        elif reading.columns or not (path.suffix in (".hdf5", ".h5") or h5py.is_hdf5(path)):
-            recording = detect.read_foreign(path, options)
-        else:
-            recording = stack.enter_context(
-                open_perun_file(path, reading.run, reading.round, reading.time_zone)
-            )
-        _refuse_choice(path, reading, recording)
-        flags = [*recording.flags, *flags]
-        yield Segment(0, [recording], telemetry, flags=tuple(flags), alone=True)
+    if files:
+        stages = [Path(reading.stages)] if reading.stages else []
+        recording = detect.join_recordings([detect.read_foreign(*file) for file in files])
+        flags = detect.flag_unread(path, [*(file for file, _ in files), *stages])
+    elif is_journal(path):
+        recording = read_journal([path])
+        recorded = beside(path, TELEMETRY)
+        telemetry, flags = read_telemetry([recorded] if recorded.exists() else [])
+    elif reading.columns or not (path.suffix in (".hdf5", ".h5") or h5py.is_hdf5(path)):
+        recording = detect.read_foreign(path, options)
+    else:
+        recording = read_perun_file(path, reading.run, reading.round, reading.time_zone)
+    _refuse_choice(path, reading, recording)
+    flags = [*recording.flags, *flags]
+    return Segment(0, [recording], telemetry, flags=tuple(flags), alone=True)
 
 
 # --- frames ---------------------------------------------------------------------------------------

@@ -102,6 +102,8 @@ class Recording:
     """perun's naive local start time."""
     run: str | None = None
     round: str | None = None
+    is_part: bool = False
+    """Whether its file holds more runs, or more rounds of which it was asked for."""
     format: str = "perun"
     named_by_file: tuple[str, ...] = ()
     """Nodes that nothing but the name of their file names."""

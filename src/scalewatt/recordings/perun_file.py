@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from datetime import datetime, tzinfo
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import h5py
 import numpy as np
@@ -49,132 +49,89 @@ PREFIXES = {
 NO_LIMIT_W = 1e5
 
 
-# --- runs and rounds ------------------------------------------------------------------------------
+# --- one round of one run ---------------------------------------------------------------------------
 
 
-class RunInfo(NamedTuple):
-    """A run in a file.
-
-    `round_ids` are in the order of their numbers, "failed" last; `execution_dt` is perun's naive local
-    start time.
-    """
-
-    app: str
-    run_id: str
-    round_ids: tuple[str, ...]
-    execution_dt: str | None
-
-
-def list_runs(path: Path | str) -> list[RunInfo]:
-    """List the runs of a perun file in the order of their start; InputError if it is not HDF5."""
-    with _reading(Path(path)), h5py.File(path, "r", locking=False) as handle:
-        return _runs(handle)
-
-
-def _runs(handle: h5py.File) -> list[RunInfo]:
-    infos = []
-    for app, node in handle.items():
-        for run_id, run in _children(node).items():
-            rounds = sorted(_children(run), key=lambda r: (not r.isdecimal(), len(r), r))
-            infos.append(RunInfo(app, run_id, tuple(rounds), _attribute(run, "execution_dt")))
-    return sorted(infos, key=lambda info: info.execution_dt or "")
-
-
-def choose_run(runs: Sequence[RunInfo], run_id: str | None) -> RunInfo:
-    """Choose the run called `run_id`, or the only one of a file.
-
-    Raises InputError (without the path) for no such run, and for several.
-    """
-    chosen = [run for run in runs if run_id in (None, run.run_id)]
-    if len(chosen) == 1:
-        return chosen[0]
-    if not runs:
-        raise InputError(f"holds no run; {EXPECTED}")
-    asked = f"not one run {run_id!r}" if run_id else "not one run"
-    raise InputError(f"holds {asked}; name one (run) of {', '.join(run.run_id for run in runs)}")
-
-
-@contextmanager
-def open_perun_file(
-    path: Path | str,
+def read_perun_file(
+    path: Path,
     run_id: str | None = None,
     round_id: str | None = None,
     time_zone: str | None = None,
-) -> Iterator[Recording]:
-    """Give one round of one run, whose hosts are read from the open file when asked for.
+) -> Recording:
+    """Read one round of one run; its hosts are read from the file when asked for.
 
     A file of several runs, or a run of several rounds, needs their names. Times are seconds from each
     host's first sample; the start is local time of `time_zone`, by default this machine's. Raises
     InputError for a file that is missing, damaged or not perun's.
     """
-    path = Path(path)
     zone = zone_named(time_zone, f"{path}: time zone")
-    with _reading(path):
-        handle = h5py.File(path, "r", locking=False)
-    with handle:
-        with _reading(path):
-            run = choose_run(_runs(handle), run_id)
-            group = _children(handle[run.app])[run.run_id]
-            # A failed program's round, `failed`, is taken if no other is there
-            rounds = [name for name in run.round_ids if name.isdecimal()] or run.round_ids
-            rounds = [name for name in run.round_ids if name == round_id] if round_id else rounds
-            if not run.round_ids:
-                raise InputError(f"run {run.run_id} holds no host; {EXPECTED}")
-            if len(rounds) != 1:
-                names = ", ".join(run.round_ids)
-                raise InputError(
-                    f"run {run.run_id} holds not one round; name one (round) of {names}"
-                )
-            (name,) = rounds
-            failed = flag("segment_lost", None, "perun recorded that the program failed")
-            flags = [failed] if "failed" in run.round_ids else []
-            hosts = dict(sorted(_children(_children(group)[name]).items()))
-            if not hosts:
-                raise InputError(f"run {run.run_id} holds no host; {EXPECTED}")
-            # Of ranks without a host the recording is not in the file. They are stated as numbers in
-            # older files, as their text "[0, 1]" in newer ones.
-            stated = " ".join(str(node.attrs.get("mpi_ranks", "")) for node in hosts.values())
-            ranks = {int(number) for number in re.findall(r"\d+", stated)}
-            if lost := sorted(set(range(max(ranks, default=0))) - ranks):
-                of_ranks = f"the hosts of ranks {', '.join(map(str, lost))}"
-                detail = f"the file holds no recording of {of_ranks}"
-                flags.append(flag("not_recorded", None, detail))
-            origin = terms.origin_stated(group.attrs)
-            periods = (_number(_attribute(group, key)) for key in PERIOD_KEYS)
-            totals = {host: _stated_totals(node) for host, node in hosts.items()}
-            read = {h: partial(_read_host, path, h, hosts[h], origin, totals[h]) for h in hosts}
-            recording = Recording(
-                nodes=LazyNodes(read),
-                clock_known=False,
-                period_s=next((p for p in periods if 0 < p < math.inf), None),
-                source=str(path),
-                flags=tuple(flags),
-                started=_in_zone(run.execution_dt, zone),
-                run=run.run_id,
-                round=name,
-                perun_j={(h, kind): j for h, kinds in totals.items() for kind, j in kinds.items()},
+    with _opened(path) as handle:
+        runs = [run for app in handle.values() for run in _children(app).items()]
+        runs.sort(key=lambda run: _attribute(run[1], "execution_dt") or "")
+        if not runs:
+            raise InputError(f"holds no run; {EXPECTED}")
+        chosen = [run for run in runs if run_id in (None, run[0])]
+        if len(chosen) != 1:
+            asked = f"not one run {run_id!r}" if run_id else "not one run"
+            raise InputError(
+                f"holds {asked}; name one (run) of {', '.join(name for name, _ in runs)}"
             )
-        yield recording
+        ((run, group),) = chosen
+        rounds = _children(group)
+        names = sorted(rounds, key=lambda name: (not name.isdecimal(), len(name), name))
+        # A failed program's round, `failed`, is taken if no other is there
+        possible = [name for name in names if name.isdecimal()] or names
+        possible = [name for name in names if name == round_id] if round_id else possible
+        if names and len(possible) != 1:
+            what = f"run {run} holds not one round; name one (round) of"
+            raise InputError(f"{what} {', '.join(names)}")
+        hosts = _children(rounds[possible[0]]) if names else {}
+        if not hosts:
+            raise InputError(f"run {run} holds no host; {EXPECTED}")
 
-
-def _in_zone(started: str | None, zone: tzinfo | None) -> str | None:
-    """Start of a run with the zone of its local time; as it is without a zone, or if it is no time."""
-    if started is None or zone is None:
-        return started
-    try:
-        return datetime.fromisoformat(started).replace(tzinfo=zone).isoformat()
-    except ValueError:
-        return started
+        flags = []
+        if "failed" in rounds:
+            flags.append(flag("segment_lost", None, "perun recorded that the program failed"))
+        # Of ranks without a host the recording is not in the file. They are stated as numbers in older
+        # files, as their text "[0, 1]" in newer ones.
+        stated = " ".join(str(node.attrs.get("mpi_ranks", "")) for node in hosts.values())
+        ranks = {int(number) for number in re.findall(r"\d+", stated)}
+        if lost := sorted(set(range(max(ranks, default=0))) - ranks):
+            of_ranks = f"the hosts of ranks {', '.join(map(str, lost))}"
+            flags.append(flag("not_recorded", None, f"the file holds no recording of {of_ranks}"))
+        origin = terms.origin_stated(group.attrs)
+        periods = (_number(_attribute(group, key)) for key in PERIOD_KEYS)
+        totals = {host: _stated_totals(node) for host, node in hosts.items()}
+        started = _attribute(group, "execution_dt")
+        if started and zone:
+            with suppress(ValueError):  # no time
+                started = datetime.fromisoformat(started).replace(tzinfo=zone).isoformat()
+        read = {
+            h: partial(_read_host, path, hosts[h].name, origin, totals[h]) for h in sorted(hosts)
+        }
+        return Recording(
+            nodes=LazyNodes(read),
+            clock_known=False,
+            period_s=next((p for p in periods if 0 < p < math.inf), None),
+            source=str(path),
+            flags=tuple(flags),
+            started=started,
+            run=run,
+            round=possible[0],
+            is_part=len(runs) > 1 or (round_id is not None and len(names) > 1),
+            perun_j={(h, kind): j for h, kinds in totals.items() for kind, j in kinds.items()},
+        )
 
 
 # --- HDF5 -----------------------------------------------------------------------------------------
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Make InputErrors with the file's path of all that h5py raises for a file."""
+def _opened(path: Path) -> Iterator[h5py.File]:
+    """Open a file, and make InputErrors with its path of all that h5py raises for it."""
     try:
-        yield
+        with h5py.File(path, "r", locking=False) as handle:
+            yield handle
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     except (OSError, LookupError, ValueError, TypeError, RuntimeError, MemoryError) as error:
@@ -234,15 +191,14 @@ Row = dict[str, Any]
 """A row of the frame of sensors, and its samples (`time_s`, `values`) and `flags`."""
 
 
-def _read_host(
-    path: Path, host: str, group: h5py.Group, origin: str, totals: Mapping[str, float]
-) -> list[Block]:
+def _read_host(path: Path, host: str, origin: str, totals: Mapping[str, float]) -> list[Block]:
     """Read a host's blocks, one for each set of times; sensors are sorted by kind, index and name.
 
-    `totals`: perun's own energy in J by device kind.
+    `host` is the path of its group, `totals` perun's own energy in J by device kind.
     """
-    kinds, rows = _children(group), list[Row]()
-    with _reading(path):
+    rows = list[Row]()
+    with _opened(path) as handle:
+        kinds = _children(handle[host])
         for kind in terms.ALL_KINDS:
             sensors = _children(kinds.get(kind)).items()
             read = [_read_sensor(sensor, name, kind) for name, sensor in sensors]
@@ -253,18 +209,13 @@ def _read_host(
             numbers = terms.number_devices({row["name"]: row["index"] for row in of_kind})
             of_kind = [row | {"index": numbers[row["name"]], "origin": origin} for row in of_kind]
             rows += sorted(of_kind, key=lambda row: (row["index"], row["name"]))
-    return make_node_blocks(host, rows)
+    return make_node_blocks(host.rpartition("/")[2], rows)
 
 
 def _row(name: str, kind: str) -> Row:
     """Row of a sensor without samples."""
-    row = {
-        "name": name,
-        "kind": kind,
-        "index": terms.index_in_name(name, kind),
-        "quantity": "power",
-    }
-    return {**row, "time_s": np.zeros(0), "values": np.zeros(0), "flags": []}
+    facts = {"name": name, "kind": kind, "index": terms.index_in_name(name, kind)}
+    return {**facts, "quantity": "power", "time_s": np.zeros(0), "values": np.zeros(0), "flags": []}
 
 
 def _read_sensor(sensor: h5py.Group, name: str, kind: str) -> Row | None:

@@ -6,7 +6,6 @@ import hashlib
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,12 @@ import pandas as pd
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256, write_json
-from scalewatt.energies.account import Segment, find_recordings, open_segment, segment_numbers
+from scalewatt.energies.account import Segment, find_recordings, read_segment, segment_numbers
 from scalewatt.energies.node import node_window
-from scalewatt.energies.read import Reading, only_segment
+from scalewatt.energies.read import read_only_segment
 from scalewatt.recordings.block import Recording
 from scalewatt.recordings.detect import files_in, options_content, recording_name
 from scalewatt.recordings.journal import SENSORS, TELEMETRY, beside, is_journal
-from scalewatt.recordings.perun_file import choose_run, list_runs
 from scalewatt.recordings.tables import Options, name_node
 from scalewatt.recordings.terms import PERUN
 from scalewatt.registration.run_descriptions import Description
@@ -106,9 +104,7 @@ def read_recording(about: Description) -> Recorded:
         _refuse_facts(about, _OF_FILES)
         named = sorted(p for p in folder.iterdir() if p.is_file() and _NAMED.match(p.name))
         files = [RecordedFile(p, file_sha256(p), p.name) for p in named]
-        with ExitStack() as stack:
-            opened = [stack.enter_context(open_segment(folder, n)) for n in sorted(numbers)]
-            return _recorded(opened, files)
+        return _recorded([read_segment(folder, n) for n in sorted(numbers)], files)
 
     tools = [(path, reading.options(path))]
     stages = about.folder / about.given.events if about.given.events else None
@@ -119,17 +115,17 @@ def read_recording(about: Description) -> Recorded:
         )
     if len(tools) > 1 and (reading.node or reading.run):
         raise InputError(f"{path}: holds {len(tools)} recordings; host and run are of one file")
-    with only_segment(path, tools if path.is_dir() else [], reading) as segment:
-        source = segment.recordings[0]
-        if is_journal(path):
-            _refuse_facts(about, _OF_FILES)
-            files = _journal_files(path, segment.hosts[0])
-        elif source.format == PERUN:
-            _refuse_facts(about, ("host", "columns"))
-            files = [_perun_file(path, source, reading)]
-        else:
-            files = [*_tools_files(tools)]
-        return _recorded([segment], files)
+    segment = read_only_segment(path, tools if path.is_dir() else [], reading)
+    source = segment.recordings[0]
+    if is_journal(path):
+        _refuse_facts(about, _OF_FILES)
+        files = _journal_files(path, segment.hosts[0])
+    elif source.format == PERUN:
+        _refuse_facts(about, ("host", "columns"))
+        files = [_perun_file(path, source, reading.time_zone)]
+    else:
+        files = [*_tools_files(tools)]
+    return _recorded([segment], files)
 
 
 def _refuse_facts(about: Description, keys: Sequence[str]) -> None:
@@ -183,12 +179,9 @@ def _journal_files(path: Path, host: str) -> list[RecordedFile]:
     return [RecordedFile(p, file_sha256(p), name) for p, name in names.items() if p.exists()]
 
 
-def _perun_file(path: Path, source: Recording, reading: Reading) -> RecordedFile:
+def _perun_file(path: Path, source: Recording, zone: str | None) -> RecordedFile:
     """A perun file; of one with several runs, or rounds of which one is asked for, with their names."""
-    round_, zone = reading.round, reading.time_zone
-    runs = list_runs(path)
-    is_part = len(runs) > 1 or (round_ and len(choose_run(runs, source.run).round_ids) > 1)
-    options = {"run": source.run or "", "round": source.round or ""} if is_part else {}
+    options = {"run": source.run or "", "round": source.round or ""} if source.is_part else {}
     options |= {"time_zone": zone} if zone else {}
     return RecordedFile(path, file_sha256(path), "segment-000.hdf5", options)
 

@@ -18,7 +18,7 @@ import pandas as pd
 import pyarrow as pa
 
 from scalewatt.common.files import read_json_object
-from scalewatt.energies.account import open_segment
+from scalewatt.energies.account import read_segment
 from scalewatt.energies.checks import GPU_LOAD, as_sensors
 from scalewatt.energies.node import KindEnergy, Node, node_kinds, node_utilisation
 from scalewatt.energies.stages import Window
@@ -78,16 +78,17 @@ def probe_powers(folder: Path, powers: Row) -> ProbePowers:
     probe = read_json_object(folder / "probe.json", "window", "gpus", "torch_device")
     window = float(probe["window"]["start_s"]), float(probe["window"]["end_s"])
     gpus = probe["gpus"] or {}
-    with open_segment(folder / "perun", max(journal_files(folder / "perun"), default=0)) as segment:
-        flags = list(segment.flags)
-        if not segment.hosts:
-            flags.append(flag("not_recorded", None, "neither a readable HDF5 nor a journal"))
-            return ProbePowers(probe, {}, flags)
-        host = segment.hosts[0]
-        if len(segment.hosts) > 1:
-            detail = f"{', '.join(segment.hosts)} recorded, one expected: {host} is taken"
-            flags.append(flag("not_recorded", None, detail))
-        node = replace(segment.node(host), window=window, powers=powers)
+    recorded = folder / "perun"
+    segment = read_segment(recorded, max(journal_files(recorded), default=0))
+    flags = list(segment.flags)
+    if not segment.hosts:
+        flags.append(flag("not_recorded", None, "neither a readable HDF5 nor a journal"))
+        return ProbePowers(probe, {}, flags)
+    host = segment.hosts[0]
+    if len(segment.hosts) > 1:
+        detail = f"{', '.join(segment.hosts)} recorded, one expected: {host} is taken"
+        flags.append(flag("not_recorded", None, detail))
+    node = replace(segment.node(host), window=window, powers=powers)
     on_gpu = probe["torch_device"] != "cpu"
     held = gpus.get(host) if on_gpu else []
     flags += [*node.flags, *_busy(node, window)]
