@@ -11,7 +11,7 @@ import csv
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from types import SimpleNamespace
 
 import pyarrow as pa
 
@@ -26,31 +26,18 @@ TYPES = {
 }
 
 
-class Column(NamedTuple):
-    """A column of a table, as `columns.csv` has it."""
-
-    table: str
-    name: str
-    type: str
-    unit: str
-    label: str
-    tags: str
-    meaning: str
-    null: str
-
-
 @cache
-def _tables() -> dict[str, dict[str, Column]]:
+def _tables() -> dict[str, dict[str, SimpleNamespace]]:
     """Columns of all tables by name: the file is read once, as modules make their schemas at import."""
-    tables: dict[str, dict[str, Column]] = {}
+    tables: dict[str, dict[str, SimpleNamespace]] = {}
     with Path(__file__).with_name("columns.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            tables.setdefault(row["table"], {})[row["name"]] = Column(**row)
+            tables.setdefault(row["table"], {})[row["name"]] = SimpleNamespace(**row)
     return tables
 
 
-def columns(table: str) -> dict[str, Column]:
-    """Map the names of a table's columns to what the file says of them, in the table's order."""
+def columns(table: str) -> dict[str, SimpleNamespace]:
+    """Rows of the file of a table's columns by their names, in the table's order: `unit`, `label`, …"""
     return _tables().get(table, {})
 
 

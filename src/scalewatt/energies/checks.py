@@ -205,9 +205,9 @@ def setting_flags(
                 below[:] = False  # CPUs that wait run slower, whatever was asked for
             elif name == "gpu_clock_mhz":
                 others = {
-                    r.sensor.quantity: r.values
-                    for r in readings([block], "gpu_utilisation", "throttle_reasons")
-                    if r.sensor.index == sensor.index
+                    row.quantity: column
+                    for _, row, column in readings([block], "gpu_utilisation", "throttle_reasons")
+                    if row.index == sensor.index
                 }
                 at_work &= (
                     others.get("gpu_utilisation", values) != 0

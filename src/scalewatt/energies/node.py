@@ -94,7 +94,7 @@ class Node:
     def shared_s(self) -> float:
         """Seconds of the window for which another run was measured on the node."""
         counts = readings(self.telemetry, "concurrent_samplers")
-        seconds = (seconds_where(c.block.time_s, c.values > 0, self.window) for c in counts)
+        seconds = (seconds_where(b.time_s, others > 0, self.window) for b, _, others in counts)
         return max(seconds, default=0.0)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 import psutil
-from perun.backend import available_backends
 from perun.backend.backend import Backend
 from perun.data_model.measurement_type import Magnitude, MetricMetaData, Unit
 from perun.data_model.sensor import DeviceType, Sensor
@@ -43,8 +42,3 @@ class CpuBusyBackend(Backend):
         read = lambda: np.float32(psutil.cpu_percent())  # noqa: E731
         sensor = Sensor(SENSOR, DeviceType.CPU, dict(self._metadata), _PERCENT, read)
         return [sensor] if SENSOR in deviceList else []
-
-
-def register() -> None:
-    """Make perun know the backend; to be called before perun lists its sensors."""
-    available_backends["CpuBusyBackend"] = CpuBusyBackend

@@ -52,11 +52,11 @@ def monitored(
     """
     import perun
     from perun import core
-    from perun.backend import hwmon_grace, powercap_rapl
+    from perun.backend import available_backends, hwmon_grace, powercap_rapl
     from perun.configuration import config
     from perun.monitoring.monitor import PerunMonitor
 
-    from scalewatt.monitoring import cpu_utilisation as cpu_busy
+    from scalewatt.monitoring.cpu_utilisation import CpuBusyBackend
     from scalewatt.monitoring.sampler import JournalWriter, describe_sensors
     from scalewatt.provenance.node_description import cpu_name
 
@@ -64,7 +64,7 @@ def monitored(
     facts = {"brand_raw": cpu_name(), "arch": platform.machine()}
     for module in (core, hwmon_grace, powercap_rapl):
         vars(module)["cpuinfo"] = SimpleNamespace(get_cpu_info=lambda: dict(facts))
-    cpu_busy.register()
+    available_backends[CpuBusyBackend.__name__] = CpuBusyBackend
     # The callback is registered with the one object that Perun(config) always gives.
     sensors = describe_sensors(core.Perun(config).backends.values())
     journal = JournalWriter(folder, stem, period_s, os.getpid(), sensors)
@@ -81,23 +81,18 @@ def monitored(
     return result
 
 
-_PERSONAL = ("data_out", "log_file", "starttime")
-"""Options of perun that name a path, and one that it adds itself."""
-
-
 def settings_in_effect() -> dict[str, Any]:
     """perun's version and options, but paths, by section; to be called while it measures."""
     from importlib.metadata import version
 
     from perun.configuration import config
 
-    return {
-        "version": version("perun"),
-        "settings": {
-            section: {k: v for k, v in config.items(section) if k not in _PERSONAL}
-            for section in config.sections()
-        },
+    left_out = {"data_out", "log_file", "starttime"}  # the last perun adds itself
+    settings = {
+        section: {name: value for name, value in config.items(section) if name not in left_out}
+        for section in config.sections()
     }
+    return {"version": version("perun"), "settings": settings}
 
 
 def pin(config: ConfigParser, folder: Path, stem: str, period_s: float) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -18,6 +17,7 @@ import numpy as np
 
 from scalewatt.common.files import read_content, replace_json, write_json
 from scalewatt.common.processes import die_with, ignore_stop_signals
+from scalewatt.common.termination import say
 from scalewatt.energies.integrate import EnergyCurve, validate
 from scalewatt.recordings.block import Block
 from scalewatt.recordings.journal import SENSORS, LineWriter, beside, described_sensors, is_of_use
@@ -101,35 +101,37 @@ class JournalWriter:
     def callback(self, host: str) -> Callable[[dict[str, Any]], None]:
         """Give what records the samples of a host, which come as {"<host>_<sensor>": raw value}."""
         self._host, self._path = host, self._folder / f"{self._stem}.{host}.csv"
-        self._mark = announce_sampler(host)
-        self._telemetry = TelemetryWriter(self._path, working_sources(self._count_others))
+        mark = announce_sampler(host)
+
+        def count_others() -> float | None:
+            count = count_samplers(host)
+            return None if count is None or mark is None else count - 1
+
+        self._telemetry = TelemetryWriter(self._path, working_sources(count_others))
         return self._sample
 
     def _sample(self, values: dict[str, Any]) -> None:
         if os.getppid() != self._training_pid:
             os._exit(0)
-        stamps = time.time(), time.monotonic()
-        self._guarded("a sample", lambda: self._record(values, *stamps))
+        self._guarded("a sample", self._record, values, time.time(), time.monotonic())
         if self._keys is not None:
             self._guarded("telemetry", self._telemetry.sample)
 
-    def _guarded(self, what: str, record: Callable[[], None]) -> None:
+    def _guarded(self, what: str, record: Callable[..., None], *args: Any) -> None:
         """Report the first trouble of a kind; the files show how long it lasts."""
         try:
-            record()
+            record(*args)
         except Exception as error:  # it would end perun's sampler; a lost sample shows as a gap
             if what not in self._reported:
                 self._reported.add(what)
-                text = f"scalewatt: {self._host}: {what} could not be recorded: {error!r}"
-                with suppress(OSError, ValueError):
-                    print(text, file=sys.stderr, flush=True)
+                say(f"scalewatt: {self._host}: {what} could not be recorded: {error!r}")
 
     def _record(self, values: dict[str, Any], t: float, mono: float) -> None:
         if self._keys is None:
             self._start(values)
         row = [values.get(key) for key in self._keys or ()]
         self._journal.append(t, mono, row)
-        self._guarded("the energy so far", lambda: self._total.add(t, mono, row))
+        self._guarded("the energy so far", self._total.add, t, mono, row)
 
     def _start(self, values: dict[str, Any]) -> None:
         """Describe the sensors that perun reads, and begin their journal."""
@@ -147,11 +149,6 @@ class JournalWriter:
         self._journal = LineWriter(self._path, sensors)
         self._total = RunningTotal(beside(self._path, ".total.json"), about)
         self._keys = [keys[name] for name in sensors]
-
-    def _count_others(self) -> float | None:
-        """Count the other samplers of this node; None if they are not seen."""
-        count = count_samplers(self._host)
-        return None if count is None or self._mark is None else count - 1
 
 
 # --- the energy so far ----------------------------------------------------------------------------

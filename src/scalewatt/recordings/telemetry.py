@@ -10,11 +10,11 @@ import hashlib
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -150,8 +150,9 @@ class TelemetryWriter:
         """Description of its columns for `.sensors.json`."""
         for column in sources:
             quantity, _, index = column.partition(":")
-            facts = {"quantity": quantity, "kind": QUANTITIES[quantity][0], "index": int(index)}
-            self.sensors[column] = {**facts, "unit": QUANTITIES[quantity][1]}
+            kind, unit = QUANTITIES[quantity]
+            facts = {"quantity": quantity, "kind": kind, "index": int(index), "unit": unit}
+            self.sensors[column] = facts
         self._lines = LineWriter(beside(path, TELEMETRY), self.sensors)
         self._last_s = -np.inf
 
@@ -191,22 +192,15 @@ def read_telemetry(paths: Iterable[Path]) -> tuple[list[Block], list[Flag]]:
     return blocks, flags
 
 
-class Reading(NamedTuple):
-    """Readings of one quantity of one device: a column of telemetry."""
-
-    block: Block
-    sensor: Any
-    """Row of the block's sensors; `quantity` is that of telemetry."""
-    values: Floats
-
-
 def readings(
     telemetry: Iterable[Block], *quantities: str, gpus: Sequence[int] | None = None
-) -> list[Reading]:
-    """Columns of telemetry of some quantities; of GPUs only those of some indices (None: all)."""
-    return [
-        Reading(block, row, block.values[:, i])
-        for block in telemetry
-        for i, row in enumerate(block.rows)
-        if row.quantity in quantities and (gpus is None or row.kind != "gpu" or row.index in gpus)
-    ]
+) -> Iterator[tuple[Block, Any, Floats]]:
+    """Yield block, row of its sensors and values, (n,), of each column of telemetry of some quantities.
+
+    Of GPUs only those of some indices (None: all).
+    """
+    for block in telemetry:
+        for row, values in zip(block.rows, block.values.T, strict=True):
+            is_held = gpus is None or row.kind != "gpu" or row.index in gpus
+            if row.quantity in quantities and is_held:
+                yield block, row, values
