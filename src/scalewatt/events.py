@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from scalewatt.common.termination import StopRequest, say
 from scalewatt.recordings.stage_log import STAGES, append_line
 
 FOLDER_VARIABLE = "SCALEWATT_MARKS"
@@ -32,10 +33,8 @@ _RANKS_OF_MPI = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 _OTHER_WAYS = ("jax", "tensorflow", "horovod", "mpi4py", "paddle")
 """Modules by which ranks may train together without torch.distributed, though torch is loaded as well."""
 EVENTS_FILE, HISTORY_FILE = "script-events.jsonl", "script-history.jsonl"
-_LOOK_S = 0.5
 
-_asked = False
-_next_look_s: float | None = None
+_stop = StopRequest()
 _joined: bool | None = None
 """True if all ranks have been seen in one world; None if nothing tells."""
 
@@ -100,21 +99,17 @@ def stop_requested() -> bool:
     From the first call on, the signals USR1 and TERM no longer end this process (unless the script
     has handlers of its own, which stay). Ranks may learn of it at different steps.
     """
-    global _asked, _next_look_s
-    path = os.environ.get(STOP_VARIABLE)
-    if path is None:
+    if not is_in_run():
         return False
-    if _next_look_s is None:
+    if _stop.stop_file is None:
+        _stop.stop_file = Path(os.environ[STOP_VARIABLE])
         for number in (signal.SIGUSR1, signal.SIGTERM):
             with suppress(ValueError):  # not the main thread, whose first call sets none either
                 if signal.getsignal(number) is signal.SIG_DFL:
                     signal.signal(number, note_request)
-    now_s = time.monotonic()
-    if not _asked and (_next_look_s is None or now_s >= _next_look_s):
-        _next_look_s = now_s + _LOOK_S
-        if os.path.exists(path):
-            note_request()
-    return _asked
+    if _stop.requested():
+        note_request()
+    return _stop.asked()
 
 
 def note_request(*_: object) -> None:
@@ -123,8 +118,7 @@ def note_request(*_: object) -> None:
     An interpreter that ends takes its handlers down, and a request that another rank passed on would then
     end a process that has stopped at its checkpoint.
     """
-    global _asked
-    _asked = True
+    _stop.ask()
     with suppress(ValueError):  # not the main thread
         if signal.getsignal(signal.SIGUSR1) is note_request:
             signal.signal(signal.SIGUSR1, signal.SIG_IGN)
@@ -175,5 +169,4 @@ def _append(name: str, row: dict[str, Any]) -> None:
     try:
         append_line(path, row)
     except OSError as error:
-        with suppress(OSError, ValueError, AttributeError):  # stderr may be closed, full, or none
-            print(f"scalewatt: {path}: cannot be written ({error})", file=sys.stderr, flush=True)
+        say(f"scalewatt: {path}: cannot be written ({error})")

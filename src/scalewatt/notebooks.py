@@ -22,7 +22,6 @@ from scalewatt.results.tables.frames import metadata, opened_parquet
 
 AnyPath = str | PathLike[str]
 _RUN = ("configuration", "repeat")
-_PARTS = ("devices", "epochs", "flags")
 
 
 def energy(path: AnyPath, stages: AnyPath | None = None, **options: Any) -> Account:
@@ -87,7 +86,7 @@ def load_campaign_results(folder: AnyPath) -> CampaignResults:
     energy = [folder / "energy" / str(name) / f"{repeat}.parquet" for name, repeat in runs]
     parts = {
         part: _concatenated(path.with_suffix(f".{part}.parquet") for path in energy)
-        for part in _PARTS
+        for part in ("devices", "epochs", "flags")
     }
     return CampaignResults(folder, tables, stages=_concatenated(energy), **parts)
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from scalewatt import events
+from scalewatt.common.termination import StopRequest
 from scalewatt.recordings.stage_log import read_json_lines
 
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a new process is: not asked to stop."""
-    monkeypatch.setattr(events, "_asked", False)
-    monkeypatch.setattr(events, "_next_look_s", None)
+    monkeypatch.setattr(events, "_stop", StopRequest())
 
 
 def history(folder: Path) -> list[dict[str, Any]]:

@@ -191,16 +191,14 @@ def waiting_lock(path: Path, text: str) -> Iterator[None]:
     lock = FileLock(path)
     try:
         try:
-            lock.acquire(blocking=False)
+            held = lock.acquire(blocking=False)
         except Timeout:
             say(text)
-            lock.acquire()
+            held = lock.acquire()
     except OSError as error:
         raise InputError(f"{path}: cannot be locked ({error.strerror})") from error
-    try:
+    with held:
         yield
-    finally:
-        lock.release()
 
 
 # --- free space -----------------------------------------------------------------------------------

@@ -8,18 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import core_schema
 
 from scalewatt.common.errors import InputError, nearest, one_of, shown
@@ -36,7 +28,6 @@ STRICT = ConfigDict(
     defer_build=True,
 )
 """No key that is not declared, no number for a text, no 4.0 for a whole number."""
-_QUOTED = r"'([^']+)'"
 _UNKNOWN = ("extra_forbidden", "invalid_key", "unexpected_keyword_argument")
 
 
@@ -57,19 +48,15 @@ def _each_once(values: list[Any]) -> list[Any]:
     return values
 
 
-@dataclass(frozen=True)
 class Bounds:
-    """Bounds of a number that stays as it is written: 4 is not made 4.0, nor is what is derived from it."""
+    """Bounds (ge, gt, le, lt) of a number that stays as it is written: 4 is not made 4.0."""
 
-    ge: float | None = None
-    gt: float | None = None
-    le: float | None = None
-    lt: float | None = None
+    def __init__(self, **bounds: Any) -> None:
+        self.bounds = bounds
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
         """Schema of a number within these bounds."""
-        bounds = {name: bound for name, bound in vars(self).items() if bound is not None}
-        number = core_schema.float_schema(strict=True, allow_inf_nan=False, **bounds)
+        number = core_schema.float_schema(strict=True, allow_inf_nan=False, **self.bounds)
         return core_schema.no_info_wrap_validator_function(_as_written, number)
 
 
@@ -144,7 +131,7 @@ def _problem(kind: Any, error: Any) -> str:
         return f"missing key {context['discriminator']}"
     if words := context.get("expected_tags") or context.get("expected"):
         word = context.get("tag", value)
-        allowed = re.findall(_QUOTED, words) or re.findall(r"\d+", words)
+        allowed = re.findall(r"'([^']+)'", words) or re.findall(r"\d+", words)
         return f"{shown(word)} is not known; {one_of(word, allowed)}"
     message = error["msg"]
     return f"{shown(value)} does not fit: {message[:1].lower()}{message[1:]}"

@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 ABORT_S = 10.0
 """Seconds that a rank may take to end itself through MPI."""
@@ -20,7 +20,6 @@ FORWARDING_S = 0.5
 """Seconds that a launcher may need to pass on a rank's last words; after an abort it drops the rest."""
 _FILE_CHECK_INTERVAL_S = 0.5
 STOP_FILE = "stop"
-_NOWHERE: list[Any] = []
 
 
 class ExitCode(IntEnum):
@@ -51,8 +50,8 @@ def end_within(seconds: float) -> None:
     try:
         faulthandler.dump_traceback_later(seconds, exit=True)
     except (RuntimeError, ValueError, OSError):  # no stderr that can be written to
-        _NOWHERE.append(open(os.devnull, "w"))  # noqa: SIM115 (open until the end)
-        faulthandler.dump_traceback_later(seconds, exit=True, file=_NOWHERE[-1])
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        faulthandler.dump_traceback_later(seconds, exit=True, file=nowhere)
 
 
 def abort(code: int, text: str | None = None) -> NoReturn:

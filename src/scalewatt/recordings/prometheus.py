@@ -36,7 +36,7 @@ UUID_LABELS = ("UUID", "uuid", "gpu_uuid")
 MODEL_LABELS = ("modelName", "gpu_name", "name")
 PART_LABEL = "GPU_I_ID"
 
-_JSON = re.compile(r'\s*\{\s*["}]')
+_BEGIN = re.compile(r'(?s)\s*\{\s*(?:"metric"\s*:\s*\{|(?=["}]).*"(?:resultType|errorType)")')
 _LOCAL = r"localhost|127\..*|\[?::1\]?"
 _CONTRADICTING = 0.05
 """Share of samples with another value at the same time above which they are of two nodes."""
@@ -50,14 +50,13 @@ _Result = tuple[Mapping[str, str], Sequence[Any]]
 @cache
 def metrics() -> pd.DataFrame:
     """Table of metrics, a row for each kind of device that a metric is of."""
-    table = pd.read_csv(Path(__file__).with_name("prometheus_metrics.csv"), na_filter=False)
-    return table.assign(range_j=pd.to_numeric(table["range_j"]))
+    path = Path(__file__).with_name("prometheus_metrics.csv")
+    return pd.read_csv(path, keep_default_na=False, na_values={"range_j": [""]})
 
 
 def recognises(head: str) -> bool:
     """Recognise JSON of Prometheus by a file's beginning."""
-    pattern = r'"resultType"|"errorType"|^\s*\{\s*"metric"\s*:\s*\{'
-    return _JSON.match(head) is not None and re.search(pattern, head) is not None
+    return _BEGIN.match(head) is not None
 
 
 def read_prometheus(path: Path, options: Options) -> Recording:
