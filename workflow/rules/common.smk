@@ -14,7 +14,7 @@ from pathlib import Path
 from scalewatt.campaign.cluster import parse_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.common.errors import InputError
-from scalewatt.common.project_files import PACKAGE, shipped
+from scalewatt.common.project_files import PACKAGE, find_file
 from scalewatt.common.python_variables import shell_setup
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.run_files.record import STARTED_BY

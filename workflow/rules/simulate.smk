@@ -6,7 +6,7 @@ rule simulate:
     input:
         spec=f"{RUN}/spec.json",
         model=RESULT_SET.model_files,
-        published=str(shipped("reference/published_results.csv")),
+        published=str(find_file("reference/published_results.csv")),
     output:
         **FILES_OF_RUN,
     log:

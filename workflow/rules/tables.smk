@@ -82,7 +82,7 @@ rule claims_table:
         TABLES,
         [f"{RESULTS}/tables/figure5.parquet"] if "figure5" in FIGURES else [],
         RESULT_SET.files(ALL_RUNS, PROVENANCE),
-        [str(shipped(f"reference/{name}")) for name in CLAIMS_TABLES],
+        [str(find_file(f"reference/{name}")) for name in CLAIMS_TABLES],
     output:
         CLAIMS,
     log:

@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 from scalewatt.campaign.command_text import placeholders, words_with
 from scalewatt.campaign.operating_points import Levers
 from scalewatt.common.errors import InputError, one_of
-from scalewatt.common.project_files import PROJECT_ROOT, given_file, shipped
+from scalewatt.common.project_files import PROJECT_ROOT, find_file
 from scalewatt.common.settings import STRICT, Bounds, EachOnce, Settings, matching, validated
 from scalewatt.common.yaml_files import read_yaml
 
@@ -335,8 +335,8 @@ def site_files() -> list[Path]:
 
 def site_file(site: str) -> Path:
     """Cluster file of an option `--site`: `local` is config.yaml, NAME config/NAME.yaml, else a path."""
-    named = shipped("config.yaml" if site == "local" else f"config/{site}.yaml")
-    for path in (named, shipped(site)):
+    named = find_file("config.yaml" if site == "local" else f"config/{site}.yaml")
+    for path in (named, find_file(site)):
         if os.path.exists(path) and not os.path.isdir(path):  # os.path: it takes any name
             return path
     names = [path.stem for path in site_files() if path.name != "config.yaml"]
@@ -416,7 +416,7 @@ def _text(values: Mapping[str, Any]) -> str:
 
 def campaign_path(cluster: Cluster) -> Path:
     """Path of a cluster file's campaign."""
-    return given_file(cluster.campaign)
+    return find_file(cluster.campaign)
 
 
 def powers(device: Device) -> dict[str, Any]:

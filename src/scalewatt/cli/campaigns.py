@@ -17,7 +17,7 @@ from scalewatt.cli.command import (
     print_json,
     site,
 )
-from scalewatt.common.project_files import given_file
+from scalewatt.common.project_files import find_file
 
 if TYPE_CHECKING:
     from scalewatt.tracking.remeasure import CampaignFolders
@@ -44,7 +44,7 @@ def doctor(args: argparse.Namespace) -> int:
         "file",
         "FILE",
         "campaign file; default: campaigns/paper.yaml",
-        given_file,
+        find_file,
         nargs="?",
         default="campaigns/paper.yaml",
     ),

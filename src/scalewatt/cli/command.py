@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scalewatt.common.project_files import given_file
+from scalewatt.common.project_files import find_file
 from scalewatt.common.redaction import without_logins
 
 Handler = Callable[[argparse.Namespace], int | None]
@@ -94,7 +94,7 @@ MAX_GPUS = option(
 )
 CAMPAIGN = (
     site(),
-    option("--campaign", "FILE", "default: what the cluster file names", given_file),
+    option("--campaign", "FILE", "default: what the cluster file names", find_file),
 )
 FOLDERS = (
     *CAMPAIGN,

@@ -17,13 +17,6 @@ import pyarrow as pa
 
 QUANTITY = "<quantity>"
 """Stands in a name for each quantity that a table sums up."""
-TYPES = {
-    "string": pa.string(),
-    "int32": pa.int32(),
-    "int64": pa.int64(),
-    "float64": pa.float64(),
-    "bool": pa.bool_(),
-}
 
 
 @cache
@@ -44,11 +37,8 @@ def columns(table: str) -> dict[str, SimpleNamespace]:
 def schema(table: str, quantities: Iterable[str] = ()) -> pa.Schema:
     """Arrow schema of a table, with the columns of each of `quantities` at its end."""
     rows = columns(table).values()
-    fields = [(row.name, TYPES[row.type]) for row in rows if QUANTITY not in row.name]
-    summed = [row for row in rows if QUANTITY in row.name]
-    fields += [
-        (row.name.replace(QUANTITY, quantity), TYPES[row.type])
-        for quantity in quantities
-        for row in summed
-    ]
+    types = {row.name: pa.type_for_alias(row.type) for row in rows}
+    summed = [name for name in types if QUANTITY in name]
+    fields = [(name, types[name]) for name in types if name not in summed]
+    fields += [(s.replace(QUANTITY, quantity), types[s]) for quantity in quantities for s in summed]
     return pa.schema(fields)

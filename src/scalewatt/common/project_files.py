@@ -12,16 +12,11 @@ PROJECT_ROOT = PACKAGE / "project" if INSTALLED else PACKAGE.parents[1]
 """The folder of config.yaml, config, profiles, campaigns and reference."""
 
 
-def shipped(name: str) -> Path:
-    """Path of a project's file or folder: in the working directory, else what came along."""
-    # os.path: a name that no file can have is answered too.
-    return Path(name) if os.path.exists(name) else PROJECT_ROOT / name
-
-
-def given_file(name: str | Path) -> Path:
+def find_file(name: str | Path) -> Path:
     """Path of a file as a user names it: here, else what came along; as it is where neither exists."""
-    path = shipped(str(name))
-    return path if os.path.exists(path) else Path(name)
+    # os.path: a name that no file can have is answered too.
+    came_along = not os.path.exists(name) and os.path.exists(PROJECT_ROOT / name)
+    return PROJECT_ROOT / name if came_along else Path(name)
 
 
 def project_path(path: Path) -> Path:

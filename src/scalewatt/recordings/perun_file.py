@@ -257,11 +257,8 @@ def _read_sensor(sensor: h5py.Group, name: str, kind: str) -> Row | None:
         source = _attribute(sensor, "source") or "not stated"
         detail = f"counted as a {kind}: of no backend that perun ships (source: {source})"
         row["flags"] = [flag("assumed", name, detail)]
-    has_range, has_limit = 0 < top < math.inf, 0 < top < NO_LIMIT_W
-    return row | {
-        "quantity": quantity,
-        "range_j": top if quantity == "counter" and has_range else math.nan,
-        "limit_w": top if quantity == "power" and has_limit else math.nan,
-        "time_s": time_s,
-        "values": scaled,
-    }
+    if quantity == "counter" and 0 < top < math.inf:
+        row["range_j"] = top
+    elif quantity == "power" and 0 < top < NO_LIMIT_W:
+        row["limit_w"] = top
+    return row | {"quantity": quantity, "time_s": time_s, "values": scaled}

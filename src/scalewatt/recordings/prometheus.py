@@ -43,10 +43,6 @@ _CONTRADICTING = 0.05
 DEVICE = ["node", "kind", "index"]
 
 
-_Result = tuple[Mapping[str, str], Sequence[Any]]
-"""Labels of a series, and pairs of unix time in s and value."""
-
-
 @cache
 def metrics() -> pd.DataFrame:
     """Table of metrics, a row for each kind of device that a metric is of."""
@@ -90,12 +86,16 @@ def read_prometheus(path: Path, options: Options) -> Recording:
 # --- forms of files -----------------------------------------------------------------------------------
 
 
-def _read_results(text: str) -> list[_Result]:
-    """Read an answer of Prometheus' API or lines of an export, each of which is a whole series."""
-    results: list[_Result] = []
+def _read_results(text: str) -> list[tuple[Mapping[str, str], Sequence[Any]]]:
+    """Read the labels of each series, and its pairs of unix time in s and value.
+
+    The text is an answer of Prometheus' API, or lines of an export, each of which is a whole series.
+    """
+    results: list[tuple[Mapping[str, str], Sequence[Any]]] = []
     if '"timestamps"' in text.partition("\n")[0]:
-        lines = {number: line for number, line in enumerate(text.split("\n"), 1) if line.strip()}
-        for number, line in lines.items():
+        for number, line in enumerate(text.split("\n"), 1):
+            if not line.strip():
+                continue
             try:
                 row = json.loads(line)
                 times_s = [time_ms / 1e3 for time_ms in row["timestamps"]]

@@ -43,10 +43,7 @@ def read_stages(
     own events, stages may never have ended (`end_s` null), and there may be none. InputError names
     file, row and key.
     """
-    rows = {
-        f"{path}: {name}": validated(Stage, row, f"{path}: {name}")
-        for name, row in _rows(path).items()
-    }
+    rows = {where: validated(Stage, row, where) for where, row in _rows(path).items()}
     if not rows and not unended:
         raise InputError(f"{path}: has no row; expected one for each stage")
     needed = {"segment"} if any("segment" in row for row in rows.values()) else set()
@@ -79,6 +76,8 @@ def _rows(path: Path) -> dict[str, Mapping[str, Any]]:
     else:
         raise InputError(f"{path}: not a table of stages; allowed: .parquet, .csv, .jsonl")
     return {
-        name: {key: cell for key, cell in row.items() if cell is not None and cell != ""}
+        f"{path}: {name}": {
+            key: cell for key, cell in row.items() if cell is not None and cell != ""
+        }
         for name, row in rows.items()
     }

@@ -20,13 +20,7 @@ import numpy as np
 
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.block import Block, sensor_frame
-from scalewatt.recordings.journal import (
-    TELEMETRY,
-    LineWriter,
-    beside,
-    even_clock,
-    read_table,
-)
+from scalewatt.recordings.journal import TELEMETRY, LineWriter, beside, even_clock, read_table
 from scalewatt.recordings.terms import Flag, Floats, flag
 
 TELEMETRY_PERIOD_S = 5.0

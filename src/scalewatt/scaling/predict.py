@@ -23,7 +23,7 @@ from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_text
-from scalewatt.common.project_files import given_file, project_path
+from scalewatt.common.project_files import find_file, project_path
 from scalewatt.scaling.model import (
     LEAST_FACTOR,
     Array,
@@ -266,7 +266,7 @@ def write_model(path: Path, model: ScalingModel, provenance: Mapping[str, Any]) 
 
 def read_model(path: str | Path) -> ScalingModel:
     """Read a model, a relative path from here or from the project; InputError for another file."""
-    path = given_file(path)
+    path = find_file(path)
     content = read_json(path)
     try:
         return replace(_CONTENT.validate_python(content), path=str(path))

@@ -16,7 +16,7 @@ from scalewatt.campaign.load import is_results_only
 from scalewatt.campaign.registered_campaign import facility_cluster, registered_devices
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.campaign.table_definitions import runs_definition, table_definition
-from scalewatt.common.project_files import given_file, shipped
+from scalewatt.common.project_files import find_file
 from scalewatt.figures.draw_figure import SUFFIXES
 from scalewatt.run_files.inventory import is_of_campaign, missed_by_notes
 from scalewatt.targets.changes import note_change
@@ -108,7 +108,7 @@ class ResultSet:
     def model_files(self) -> list[str]:
         """The file of the cluster's scaling model; none if the cluster file names none."""
         name = self.cluster.scaling_model
-        return [str(given_file(name))] if name else []
+        return [str(find_file(name))] if name else []
 
     @cached_property
     def model(self) -> ScalingModel | None:
@@ -195,7 +195,7 @@ class ResultSet:
         traces = (TRACES,) if figure == "figure5" else ()
         files = self.files(self.figure_runs(figure), ROW, *traces)
         if self.campaign.figures[figure].get("overlay") == "published":
-            files.append(str(shipped("reference/published_results.csv")))
+            files.append(str(find_file("reference/published_results.csv")))
         if figure == "breakdown":
             files += self.idle_table[:1]
         return files
