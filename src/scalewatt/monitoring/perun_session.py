@@ -10,7 +10,6 @@ import math
 import os
 import platform
 from collections.abc import Callable
-from configparser import ConfigParser
 from functools import partialmethod
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +23,7 @@ EXCLUDED_SENSORS = (
 SAMPLER_S = 60
 """Seconds that perun waits after a run for its sampler's data, if `monitored` gets no others."""
 SETTINGS: dict[str, dict[str, Any]] = {
-    "monitor": {"queue_timeout": SAMPLER_S, "exclude_sensors": EXCLUDED_SENSORS},
+    "monitor": {"exclude_sensors": EXCLUDED_SENSORS},
     "output": {"format": "hdf5"},
     "benchmarking": {
         "metrics": "runtime,energy",
@@ -33,7 +32,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
     "post-processing": {"emissions_factor": 0.0, "price_factor": 0.0},
 }
-"""Settings that differ from perun's defaults."""
+"""Settings of all runs that differ from perun's defaults."""
 
 
 def monitored(
@@ -53,7 +52,7 @@ def monitored(
     import perun
     from perun import core
     from perun.backend import available_backends, hwmon_grace, powercap_rapl
-    from perun.configuration import config
+    from perun.configuration import _default_config, config
     from perun.monitoring.monitor import PerunMonitor
 
     from scalewatt.monitoring.cpu_utilisation import CpuBusyBackend
@@ -69,13 +68,26 @@ def monitored(
     sensors = describe_sensors(core.Perun(config).backends.values())
     journal = JournalWriter(folder, stem, period_s, os.getpid(), sensors)
     perun.register_live_callback(journal, "scalewatt-journal")
-    pin(config, folder, stem, period_s)
-    # perun 1.0.0 takes `queue_timeout` for runs that failed, and 60 s for all others: a sampler that had
-    # recorded for days on many sensors lost its data for taking longer to put them together.
+
+    # A user's own settings of perun are not in effect: when it was imported it has read ~/.config/perun.ini
+    # and ./.perun.ini, and it is about to read PERUN_* from the environment
+    for name in [name for name in os.environ if name.startswith("PERUN_")]:
+        del os.environ[name]
+    config[config.default_section].clear()
+    config.clear()
     whole_s = max(1, math.ceil(closing_s))
-    config.set("monitor", "queue_timeout", str(whole_s))
-    monitor: Any = PerunMonitor
-    monitor._process_single_run = partialmethod(monitor._process_single_run, queue_timeout=whole_s)
+    data_out = str(folder).replace("%", "%%")
+    output = {"app_name": stem, "run_id": stem, "data_out": data_out}
+    monitor = {"sampling_period": period_s, "queue_timeout": whole_s}
+    config.read_dict(_default_config)
+    config.read_dict(SETTINGS)
+    config.read_dict({"output": output, "monitor": monitor})
+
+    # perun 1.0.0 takes `queue_timeout` for runs that failed, and 60 s for all others: a sampler that had
+    # recorded for days on many sensors lost its data for taking longer to put them together
+    perun_monitor: Any = PerunMonitor
+    process_run = partialmethod(perun_monitor._process_single_run, queue_timeout=whole_s)
+    perun_monitor._process_single_run = process_run
     decorate = perun.perun(configuration_file=os.devnull)
     _, result = decorate(function)(*args)
     return result
@@ -93,22 +105,3 @@ def settings_in_effect() -> dict[str, Any]:
         for section in config.sections()
     }
     return {"version": version("perun"), "settings": settings}
-
-
-def pin(config: ConfigParser, folder: Path, stem: str, period_s: float) -> None:
-    """Have perun measure what this project needs, whatever a user's own settings of it are.
-
-    perun has read `~/.config/perun.ini` and `./.perun.ini` when it was imported, and is about to
-    read PERUN_* from the environment.
-    """
-    from perun.configuration import _default_config
-
-    for name in [name for name in os.environ if name.startswith("PERUN_")]:
-        del os.environ[name]
-    config[config.default_section].clear()
-    config.clear()
-    data_out = str(folder).replace("%", "%%")
-    output = {"app_name": stem, "run_id": stem, "data_out": data_out}
-    config.read_dict(_default_config)
-    config.read_dict(SETTINGS)
-    config.read_dict({"output": output, "monitor": {"sampling_period": period_s}})
