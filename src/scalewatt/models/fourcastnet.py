@@ -67,12 +67,15 @@ class FourCastNetWorkload(Workload):
         return Rollout(FourCastNet(grid, **sizes, fast=not self.paper), self.lead_steps)
 
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
-        """Make Adam, on a GPU fused as in the original code: it does not wait for the scaler's check."""
+        """Make Adam, on a GPU fused as in the original code: it does not wait for the scaler's check.
+
+        Of protocol corrected it is fused on a CPU too.
+        """
         return torch.optim.Adam(
             model.parameters(),
             lr=self.settings["learning_rate"],
             weight_decay=self.settings["weight_decay"],
-            fused=True if self.device.type == "cuda" else None,
+            fused=self.device.type == "cuda" or not self.paper,
         )
 
     def schedule(self, optimizer: torch.optim.Optimizer) -> CosinePerEpoch:
