@@ -5,12 +5,10 @@
 - A job that sbatch refuses because there are too many, or because slurmctld is away, is offered again
   and uses up no retry (issue 320 there). What was accepted without an answer is not submitted twice.
 - A job has not ended as long as it is in the queue (Slurm puts jobs back after NODE_FAIL), and has ended
-  when it left it, whatever its state: the parent waits forever for PREEMPTED.
-- NODE_FAIL excludes no nodes: the parent excludes all nodes of the job from then on.
+  when it left it, whatever its state. The parent waits forever for PREEMPTED, excludes all nodes of a job
+  that ended by NODE_FAIL, and polls less and less often, every 180 s in the end.
 - Ctrl-C also cancels the jobs that are just being polled: the parent's list is empty then (issue 397).
-- Jobs are asked for at most MOST_TIMES the first interval apart: the parent's grows to 180 s whatever is set.
 - The workflow's `end_of_retries(job)` may give a reason why a job is not submitted again.
-- Variables such as SQUEUE_FORMAT and SACCT_FORMAT, a user's own, are not in effect.
 """
 
 from __future__ import annotations
@@ -20,6 +18,7 @@ import threading
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from snakemake_interface_common.exceptions import WorkflowError
@@ -36,25 +35,18 @@ from scalewatt.slurm.slurm_commands import (
 
 try:
     import snakemake_executor_plugin_slurm as slurm
-    from snakemake_executor_plugin_slurm import ExecutorSettings, common_settings
+    from snakemake_executor_plugin_slurm import ExecutorSettings
     from snakemake_executor_plugin_slurm.utils import get_job_wildcards
 except ImportError:  # Snakemake imports every plugin at each call, whichever it uses
     from snakemake.executors import dryrun as slurm
-    from snakemake.executors.dryrun import common_settings
 
     get_job_wildcards = None
 
 __all__ = ["Executor", "ExecutorSettings", "common_settings"]
+common_settings = slurm.common_settings
 
 WAIT_S, MOST_WAIT_S = 5.0, 60.0
 """Time before a job is offered again; each further one is twice as long, up to the second."""
-MOST_TIMES = 4
-
-
-class _Constant(set[str]):
-    """A set that ignores what the parent adds."""
-
-    def add(self, node: str) -> None: ...
 
 
 class Executor(slurm.Executor):
@@ -62,19 +54,15 @@ class Executor(slurm.Executor):
 
     def __init__(self, workflow: Any, logger: Any) -> None:
         if get_job_wildcards is None:
-            raise WorkflowError(
-                "the executor scalewatt-slurm needs snakemake-executor-plugin-slurm: "
-                "pip install 'scalewatt[workflow]'"
-            )
+            needed = "snakemake-executor-plugin-slurm: pip install 'scalewatt[workflow]'"
+            raise WorkflowError(f"the executor scalewatt-slurm needs {needed}")
         for name in [name for name in os.environ if name.startswith(USERS_VARIABLES)]:
-            # The parent would ask with them
-            del os.environ[name]
+            del os.environ[name]  # SQUEUE_FORMAT, …: the parent would ask with them
         self._live: dict[str, SubmittedJobInfo] = {}
         self._offers: Counter[JobExecutorInterface] = Counter()
         self._is_cancelled = False
         self._end_of_retries = workflow.globals.get("end_of_retries", lambda _: None)
         super().__init__(workflow, logger)
-        self._failed_nodes = _Constant(self._failed_nodes)
 
     def report_job_submission(self, job_info: SubmittedJobInfo, *args: Any, **kwargs: Any) -> None:
         """Remember the job until it has ended."""
@@ -112,49 +100,39 @@ class Executor(slurm.Executor):
     async def check_active_jobs(
         self, active_jobs: list[SubmittedJobInfo]
     ) -> AsyncGenerator[SubmittedJobInfo, None]:
-        """Yield the jobs of which neither success nor error was reported."""
-        async for _ in super().check_active_jobs(active_jobs):
-            pass
-        first_s = self.workflow.executor_settings.init_seconds_before_status_checks
-        next_s = min(self.next_seconds_between_status_checks, MOST_TIMES * first_s)
-        self.next_seconds_between_status_checks = next_s
-        ids = {str(info.external_jobid): info for info in active_jobs}
-        live = {id_: info for id_, info in ids.items() if id_ in self._live}
-        with suppress(NoAnswerError):  # the parent takes some for running that have left the queue
-            queue = queued_jobs() if live else {}
-            for id_, state in ended_states([id_ for id_ in live if id_ not in queue]).items():
-                if state == "COMPLETED":
-                    self.report_job_success(live[id_])
-                else:
-                    self.report_job_error(live[id_], f"SLURM-job '{id_}' ended: {state}.")
-        for id_, info in live.items():
-            if id_ in self._live:
-                yield info
-
-    def report_job_success(self, job_info: SubmittedJobInfo) -> None:
-        """Forget the job."""
-        self._live.pop(str(job_info.external_jobid), None)
-        super().report_job_success(job_info)
+        """Report the jobs that have ended, and yield the others."""
+        live = {str(info.external_jobid): info for info in active_jobs}
+        settings, ended = self.workflow.executor_settings, dict[str, str]()
+        async with self.status_rate_limiter:
+            with suppress(NoAnswerError):
+                queue = queued_jobs() if live else {}
+                ended = ended_states([id_ for id_ in live if id_ not in queue])
+        self.next_seconds_between_status_checks = settings.init_seconds_before_status_checks
+        for id_, state in ended.items():
+            info, log = self._live.pop(id_), Path(live.pop(id_).aux["slurm_logfile"])
+            if state != "COMPLETED":
+                message = f"SLURM-job '{id_}' ended: {state}."
+                self.report_job_error(info, message, aux_logs=[str(log)])
+                continue
+            self.report_job_success(info)
+            if not settings.keep_successful_logs:
+                log.unlink(missing_ok=True)
+        for info in live.values():
+            yield info
 
     def report_job_error(
         self, job_info: SubmittedJobInfo, msg: str | None = None, **kwargs: Any
     ) -> None:
-        """Report the end of a job, unless Slurm takes it later, or may still put it back into its queue."""
-        job, job_id, message = job_info.job, job_info.external_jobid, msg or ""
-        if job_id is None:
+        """Report the end of a job, or offer it again, if Slurm may take later what it refused."""
+        job, message = job_info.job, msg or ""
+        if job_info.external_jobid is None:
             if may_pass(message):
                 said, _, _ = message.partition("sbatch call")
                 return self._offer_later(job, " ".join(said.split()).rstrip("."))
             job.attempt = job.restart_times + 1  # what Slurm refuses it refuses again
-        else:
-            with suppress(NoAnswerError):
-                if str(job_id) not in queued_jobs():
-                    self._live.pop(str(job_id), None)
-            if str(job_id) in self._live:
-                return None
-            if reason := self._end_of_retries(job):
-                job.attempt = job.restart_times + 1
-                message += f" Not submitted again: {reason}."
+        elif reason := self._end_of_retries(job):
+            job.attempt = job.restart_times + 1
+            message += f" Not submitted again: {reason}."
         if job.attempt > job.restart_times:
             return super().report_job_error(job_info, message, **kwargs)
         ended, log = message.partition(". ")[0].rstrip("."), job_info.aux.get("slurm_logfile")

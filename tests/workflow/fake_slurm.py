@@ -56,26 +56,23 @@ with open(root / "lock", "a") as lock:
         if "refuse" not in does or "accepted" in does:
             states = does.get("states", ["COMPLETED"])
             jobs[job] = {{"name": after("--job-name"), "comment": comment(), "folder": after("-D"),
-                         "states": states, "queue": does.get("queue", ""), "left": len(states)}}
+                         "state": states[0], "states": states, "queue": does.get("queue", ""),
+                         "left": len(states)}}
         if "refuse" not in does:
             print(job)
     elif name == "scancel":
         for job in words:
-            jobs[job] |= {{"states": ["CANCELLED"], "queue": ""}}
+            jobs[job] |= {{"state": "CANCELLED", "states": ["CANCELLED"], "queue": ""}}
+    elif "-j" in words:  # sacct, or squeue of jobs that slurmctld has not yet forgotten
+        for job in after("-j").split(","):
+            print(f"{{job}}|{{jobs[job]['state']}}")
     elif name == "squeue":
         for job, entry in jobs.items():
-            state = entry["queue"] if entry["left"] > 0 else ""
-            if state:
+            if entry["queue"] and entry["left"] > 0:
                 said = [entry.get(key, "(null)") for key in ("name", "folder", "comment")]
-                print(job, state, "", "None", *said, sep="|")
-    elif name == "sacct" and "nodelist%-256" in words:
-        print("n1")
-    elif name == "sacct":
-        asked = (after("-j") or "").split(",")
-        for job, entry in jobs.items():
-            if entry["name"] == after("--name") or job in asked:
-                print(f"{{job}}|{{turn(entry['states'])}}")
-                entry["left"] -= 1
+                print(job, entry["queue"], "", "None", *said, sep="|")
+            entry["left"] -= 1
+            entry["state"] = turn(entry["states"])
     (root / "plan.json").write_text(json.dumps(plan))
     (root / "jobs.json").write_text(json.dumps(jobs))
     if name == "sbatch" and not asks and "refuse" in does:
@@ -107,8 +104,8 @@ class FakeSlurm:
     def plan(self, turns: dict[str, list[dict[str, Any]]]) -> None:
         """What the jobs of a comment do, one after another; the last is repeated.
 
-        refuse: sbatch's error. accepted: all the same. do: shell command. states: what sacct says, time after
-        time; queue: what squeue says until sacct has said the last.
+        refuse: sbatch's error. accepted: all the same. do: shell command. states: what sacct says from one
+        look at the queue to the next; queue: what squeue says until the last.
         """
         (self.root / "plan.json").write_text(json.dumps(turns))
 
@@ -131,14 +128,20 @@ class FakeSlurm:
     def holds(self, job: str, state: str, comment: str = "(null)", folder: str = "/") -> None:
         """Put another's job into the queue."""
         jobs = json.loads((self.root / "jobs.json").read_text())
-        entry = {"name": "nobody's", "states": [state], "queue": state, "left": 9**9}
+        entry = {
+            "name": "nobody's",
+            "state": state,
+            "states": [state],
+            "queue": state,
+            "left": 9**9,
+        }
         jobs[job] = entry | {"comment": comment, "folder": folder}
         (self.root / "jobs.json").write_text(json.dumps(jobs))
 
     def states(self) -> dict[str, str]:
         """What sacct says of each job."""
         jobs = json.loads((self.root / "jobs.json").read_text())
-        return {job: entry["states"][0] for job, entry in jobs.items()}
+        return {job: entry["state"] for job, entry in jobs.items()}
 
     def calls(self, program: str) -> list[str]:
         """Arguments of each call of a program."""

@@ -112,7 +112,9 @@ RUNS: dict[str, list[dict[str, Any]]] = {
     "finishes": [finishes("finishes")],
     "silent": [{"refuse": SILENT}, {"refuse": SILENT}, finishes("silent")],
     "unheard": [
-        finishes("unheard") | {"refuse": SILENT, "accepted": True, "queue": "RUNNING"},
+        finishes("unheard")
+        | {"refuse": SILENT, "accepted": True, "states": [*["RUNNING"] * 9, "COMPLETED"]}
+        | {"queue": "RUNNING"},
     ],
     "full": [*({"refuse": FULL} for _ in range(4)), finishes("full")],
     "wrong": [{"refuse": INVALID}],
@@ -134,7 +136,7 @@ RUNS: dict[str, list[dict[str, Any]]] = {
 def campaign(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     """All kinds of ends, side by side."""
     project = Project(tmp_path_factory.mktemp("campaign"), RUNS)
-    project.slurm.fails({"sacct -X --parsable2": 7, "JobIDRaw,State": 2})
+    project.slurm.fails({"squeue -h -u": 2, "JobID,State": 2})
     return project.run()
 
 
@@ -181,6 +183,16 @@ def test_what_a_user_has_slurm_print_for_people_changes_no_answer(campaign: Ende
     assert not (campaign.slurm.root / "blinded").exists()
 
 
+def test_without_accounting_slurmctld_tells_how_jobs_ended(tmp_path: Path) -> None:
+    project = Project(
+        tmp_path, {"a": [finishes("a")], "b": [{"states": ["TIMEOUT"]}, finishes("b")]}
+    )
+    project.slurm.fails({"sacct -X": 10**6})
+    ended = project.run()
+    assert ended.code == 0 and ended.submitted == {"a": 1, "b": 2}, ended.output
+    assert "TIMEOUT; submitted again" in "".join(ended.lines("b"))
+
+
 def test_a_limit_that_slurm_does_not_name_holds_up_no_other_job(tmp_path: Path) -> None:
     turns = {"a": [{"refuse": POLICY}], "b": [{"refuse": POLICY}, finishes("b")]}
     project = Project(tmp_path, turns, wait_s=0.3)
@@ -198,6 +210,6 @@ def test_what_waits_for_its_submission_is_not_submitted_after_ctrl_c(tmp_path: P
 
 def test_ctrl_c_cancels_the_jobs_that_were_submitted(tmp_path: Path) -> None:
     project = Project(tmp_path, {"a": [{"states": ["RUNNING"], "queue": "RUNNING"}]})
-    ended = project.run(until=lambda: bool(project.slurm.calls("sacct")))
+    ended = project.run(until=lambda: bool(project.slurm.calls("squeue")))
     assert ended.code != 0
     assert project.slurm.states() == {"1000": "CANCELLED"}, ended.output

@@ -65,9 +65,16 @@ def ask(*command: str, timeout_s: float = TIMEOUT_S) -> list[str]:
 
 
 def ended_states(jobs: list[str]) -> dict[str, str]:
-    """Final state, such as CANCELLED, of the jobs that have ended by Slurm's accounting; NoAnswerError."""
-    format_ = ("-X", "-n", "-P", "-o", "JobIDRaw,State")
-    lines = ask("sacct", *format_, "-j", ",".join(jobs)) if jobs else []
+    """Final state, such as CANCELLED, of the jobs that have ended; NoAnswerError.
+
+    By Slurm's accounting; without it by slurmctld, which knows them for some minutes.
+    """
+    if not jobs:
+        return {}
+    try:
+        lines = ask("sacct", "-X", "-n", "-P", "-o", "JobID,State", "-j", ",".join(jobs))
+    except NoAnswerError:
+        lines = ask("squeue", "-h", "-t", "all", "-o", "%i|%T", "-j", ",".join(jobs))
     rows = (line.split("|", 1) for line in lines if "|" in line)
     states = {job.strip(): state.partition(" ")[0].strip() for job, state in rows}
     return {job: state for job, state in states.items() if state in _ENDED}
