@@ -232,6 +232,19 @@ class MiniSlurm:
             self._start_controller()
             wait_for(lambda: self._up(self.squeue) is not False, "slurmctld")
 
+    @contextmanager
+    def configured(self, line: str) -> Iterator[None]:
+        """Let slurm.conf have one more line, until the end."""
+        path = self.base / "slurm.conf"
+        before = path.read_text()
+        try:
+            path.write_text(f"{before}{line}\n")
+            self.command("scontrol", "reconfigure")
+            yield
+        finally:
+            path.write_text(before)
+            self.command("scontrol", "reconfigure")
+
     def _start_controller(self) -> None:
         self._daemon("slurmctld", "-D", "-f", f"{self.base}/slurm.conf")
 

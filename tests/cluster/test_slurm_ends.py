@@ -84,39 +84,41 @@ OUT_OF_MEMORY = [("stopped", "OUT_OF_MEMORY"), ("finished", "COMPLETED")]
 
 
 @pytest.mark.parametrize(
-    "happens",
+    ("happens", "line"),
     [
-        {
-            "h100": (scancel, CANCELLED),
-            "a100": (end_out_of_memory, OUT_OF_MEMORY),
-        },
+        ({"h100": (scancel, CANCELLED), "a100": (end_out_of_memory, OUT_OF_MEMORY)}, ""),
         pytest.param(
-            # The sites of these tests have JobRequeue=1, Slurm's default.
             {"low": (preempt, PREEMPTED), "scavenge": (preempt, PREEMPTED), "a100": (crash, LOST)},
+            "JobRequeue=1",
             marks=pytest.mark.nightly,
         ),
-        pytest.param({"a100": (orphan, ORPHANED)}, marks=pytest.mark.nightly),
+        pytest.param({"a100": (crash, LOST)}, "JobRequeue=0", marks=pytest.mark.nightly),
+        pytest.param({"a100": (orphan, ORPHANED)}, "", marks=pytest.mark.nightly),
     ],
-    ids=["scancel-memory", "preemption-node", "orphan"],
+    ids=["scancel-memory", "preemption-node", "node-never-requeued", "orphan"],
 )
 def test_a_job_that_slurm_ends_is_followed_by_another(
-    slurm: MiniSlurm, tmp_path: Path, happens: dict[str, tuple[Happens, list[tuple[str, str]]]]
+    slurm: MiniSlurm,
+    tmp_path: Path,
+    happens: dict[str, tuple[Happens, list[tuple[str, str]]]],
+    line: str,
 ) -> None:
     slurm.cancel_all()
-    project = counted_project(slurm, tmp_path, {device: {} for device in happens})
-    runs = {device: CountedRun(project, device) for device in happens}
-    for run in runs.values():
-        run.pause()
-    snakemake = project.start(*(run.target for run in runs.values()))
-    try:
-        disturb(snakemake, [(runs[device], what) for device, (what, _) in happens.items()])
-        output, _ = snakemake.communicate(timeout=2 * PATIENCE_S)
-    finally:
-        snakemake.kill()
-    assert snakemake.returncode == 0, output
-    for device, (_, ends) in happens.items():
-        assert runs[device].ends() == ends
-        runs[device].assert_truly_recorded()
+    with slurm.configured(line):
+        project = counted_project(slurm, tmp_path, {device: {} for device in happens})
+        runs = {device: CountedRun(project, device) for device in happens}
+        for run in runs.values():
+            run.pause()
+        snakemake = project.start(*(run.target for run in runs.values()))
+        try:
+            disturb(snakemake, [(runs[device], what) for device, (what, _) in happens.items()])
+            output, _ = snakemake.communicate(timeout=2 * PATIENCE_S)
+        finally:
+            snakemake.kill()
+        assert snakemake.returncode == 0, output
+        for device, (_, ends) in happens.items():
+            assert runs[device].ends() == ends
+            runs[device].assert_truly_recorded()
 
 
 @pytest.mark.nightly
