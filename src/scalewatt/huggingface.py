@@ -14,14 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.common.termination import ExitCode
-from scalewatt.events import (
-    WORK_VARIABLE,
-    is_in_run,
-    note_request,
-    report,
-    stage,
-    stop_requested,
-)
+from scalewatt.events import WORK_VARIABLE, is_in_run, note_request, report, stage, stop_requested
 
 stop_requested()  # before the imports that take seconds
 

@@ -17,14 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.common.termination import ExitCode
-from scalewatt.events import (
-    WORK_VARIABLE,
-    is_in_run,
-    note_request,
-    report,
-    stage,
-    stop_requested,
-)
+from scalewatt.events import WORK_VARIABLE, is_in_run, note_request, report, stage, stop_requested
 
 stop_requested()  # before the imports that take seconds
 
@@ -72,8 +65,8 @@ class ScalewattCallback(*_CALLBACKS):  # type: ignore[misc]  # a Trainer takes i
         validation_loss: str = "val_loss",
         train_metric: str | None = None,
     ) -> None:
-        names = {"metric": metric, "train_loss": train_loss, "train_metric": train_metric}
-        names |= {"validation_loss": validation_loss}
+        losses = {"train_loss": train_loss, "validation_loss": validation_loss}
+        names = {"metric": metric, "train_metric": train_metric, **losses}
         self._names = {key: name for key, name in names.items() if name}
         self._stage: tuple[str, int | None] = ("startup", None)
         self._stage_start_s = 0.0
