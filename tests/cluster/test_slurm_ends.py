@@ -76,6 +76,8 @@ def preempt(run: CountedRun) -> None:
 
 
 Happens = Callable[[CountedRun], None]
+Happenings = dict[str, tuple[Happens, list[tuple[str, str]]]]
+"""What happens to the run of each device, and how its segments and jobs end."""
 PREEMPTED = [("stopped", "PREEMPTED"), ("finished", "COMPLETED")]
 CANCELLED = [("stopped", "CANCELLED"), ("finished", "COMPLETED")]
 LOST = [("killed", "NODE_FAIL"), ("finished", "COMPLETED")]
@@ -83,42 +85,41 @@ ORPHANED = [("finished", "NODE_FAIL")]
 OUT_OF_MEMORY = [("stopped", "OUT_OF_MEMORY"), ("finished", "COMPLETED")]
 
 
+def check_ends(slurm: MiniSlurm, folder: Path, happens: Happenings) -> None:
+    """Let something happen to each run, and compare how it ended, and what was recorded."""
+    project = counted_project(slurm, folder, {device: {} for device in happens})
+    runs = {device: CountedRun(project, device) for device in happens}
+    for run in runs.values():
+        run.pause()
+    snakemake = project.start(*(run.target for run in runs.values()))
+    try:
+        disturb(snakemake, [(runs[device], what) for device, (what, _) in happens.items()])
+        output, _ = snakemake.communicate(timeout=2 * PATIENCE_S)
+    finally:
+        snakemake.kill()
+    assert snakemake.returncode == 0, output
+    for device, (_, ends) in happens.items():
+        assert runs[device].ends() == ends
+        runs[device].assert_truly_recorded()
+
+
 @pytest.mark.parametrize(
-    ("happens", "line"),
+    "happens",
     [
-        ({"h100": (scancel, CANCELLED), "a100": (end_out_of_memory, OUT_OF_MEMORY)}, ""),
+        {"h100": (scancel, CANCELLED), "a100": (end_out_of_memory, OUT_OF_MEMORY)},
         pytest.param(
             {"low": (preempt, PREEMPTED), "scavenge": (preempt, PREEMPTED), "a100": (crash, LOST)},
-            "JobRequeue=1",
             marks=pytest.mark.nightly,
         ),
-        pytest.param({"a100": (crash, LOST)}, "JobRequeue=0", marks=pytest.mark.nightly),
-        pytest.param({"a100": (orphan, ORPHANED)}, "", marks=pytest.mark.nightly),
+        pytest.param({"a100": (orphan, ORPHANED)}, marks=pytest.mark.nightly),
     ],
-    ids=["scancel-memory", "preemption-node", "node-never-requeued", "orphan"],
+    ids=["scancel-memory", "preemption-node", "orphan"],
 )
 def test_a_job_that_slurm_ends_is_followed_by_another(
-    slurm: MiniSlurm,
-    tmp_path: Path,
-    happens: dict[str, tuple[Happens, list[tuple[str, str]]]],
-    line: str,
+    slurm: MiniSlurm, tmp_path: Path, happens: Happenings
 ) -> None:
     slurm.cancel_all()
-    with slurm.configured(line):
-        project = counted_project(slurm, tmp_path, {device: {} for device in happens})
-        runs = {device: CountedRun(project, device) for device in happens}
-        for run in runs.values():
-            run.pause()
-        snakemake = project.start(*(run.target for run in runs.values()))
-        try:
-            disturb(snakemake, [(runs[device], what) for device, (what, _) in happens.items()])
-            output, _ = snakemake.communicate(timeout=2 * PATIENCE_S)
-        finally:
-            snakemake.kill()
-        assert snakemake.returncode == 0, output
-        for device, (_, ends) in happens.items():
-            assert runs[device].ends() == ends
-            runs[device].assert_truly_recorded()
+    check_ends(slurm, tmp_path, happens)
 
 
 @pytest.mark.nightly
@@ -218,3 +219,12 @@ def test_a_minute_without_slurmctld_costs_no_job(slurm: MiniSlurm, tmp_path: Pat
     for run in runs:
         assert run.ends() == [("finished", "COMPLETED")]
         run.assert_truly_recorded()
+
+
+@pytest.mark.nightly
+def test_a_lost_job_of_a_slurm_that_requeues_none_is_followed_by_another(
+    slurm: MiniSlurm, tmp_path: Path
+) -> None:
+    slurm.cancel_all()
+    with slurm.configured("JobRequeue=0"):  # 1 is Slurm's default
+        check_ends(slurm, tmp_path, {"a100": (crash, LOST)})

@@ -54,6 +54,17 @@ def test_a_window_is_chosen_by_its_name(tmp_path: Path) -> None:
         scalewatt.energy(path, run="epoch 3")
 
 
+def test_lines_before_the_heading_and_a_heading_that_comes_again_are_no_windows(
+    tmp_path: Path,
+) -> None:
+    path = write_windows(tmp_path / "n1.csv", (0.0, "a", 10.0, 500.0), (20.0, "b", 10.0, 700.0))
+    heading, first, second = path.read_text().splitlines()
+    path.write_text("\n".join(["# a note", heading, first, heading, second, ""]))
+    account = scalewatt.energy(path)
+    assert account.joules("gpu") == pytest.approx(3600)
+    assert "damaged" not in codes(account.flags)
+
+
 def test_a_column_of_energies_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "n1.csv"
     path.write_text(f"{HEAD},gpu0_energy\n{T0},a,10.0,1000,2000\n")
