@@ -57,7 +57,7 @@ def test_a_window_is_chosen_by_its_name(tmp_path: Path) -> None:
 def test_lines_before_the_heading_and_a_heading_that_comes_again_are_no_windows(
     tmp_path: Path,
 ) -> None:
-    path = write_windows(tmp_path / "n1.csv", (0.0, "a", 10.0, 500.0), (20.0, "b", 10.0, 700.0))
+    path = write_windows(tmp_path / "n1.csv", (0.0, "a", 10.0, 500.0), (10.0, "b", 10.0, 700.0))
     heading, first, second = path.read_text().splitlines()
     path.write_text("\n".join(["# a note", heading, first, heading, second, ""]))
     account = scalewatt.energy(path)
