@@ -26,13 +26,9 @@ from scalewatt.common.errors import InputError
 def prepare(args: argparse.Namespace) -> None:
     """Prepare a dataset and describe it."""
     from scalewatt.common.files import write_json
-    from scalewatt.data.prepared import (
-        definition_of_prepared,
-        prepare_dataset,
-        prepare_dataset_year,
-    )
+    from scalewatt.data.prepared import prepare_dataset, prepare_dataset_year, read_manifest
 
-    definition = args.definition or definition_of_prepared(args.folder)
+    definition = args.definition or read_manifest(args.folder)["definition"]
     if args.pack and definition["format"] != "imagenet":
         raise InputError(
             f"--pack: is for images, dataset {definition['name']} is of format "

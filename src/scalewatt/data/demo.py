@@ -11,16 +11,14 @@ from __future__ import annotations
 import math
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import xarray as xr
 
 from scalewatt.data.era5 import year_times
 from scalewatt.data.imagenet import SPLITS, stratified_subset
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 SCAN_SIZE = 40
 """Pixels; the model crops to the size that it needs."""
@@ -61,8 +59,6 @@ TILT = 0.5
 
 def year_dataset(definition: dict[str, Any], year: int) -> xr.Dataset:
     """Make a year of the fields that `definition` describes, as float32 with ERA5's names and units."""
-    import xarray as xr
-
     rows, columns = definition["grid"]
     latitude = np.linspace(90, -90, rows + 1)
     longitude = np.linspace(0, 360, columns, endpoint=False)
@@ -103,8 +99,8 @@ def travelling_waves(
     nodes = every_year.uniform(-1, 1, count)
     north, east = np.deg2rad(latitude), np.deg2rad(longitude)
     waves = np.zeros((seconds.size, latitude.size, longitude.size), complex)
-    for number, speed in enumerate(SPEEDS, start=1):
-        phase, node, amplitude = (values[number - 1] for values in (phases, nodes, amplitudes))
+    each = zip(SPEEDS, amplitudes, phases, nodes, strict=True)
+    for number, (speed, amplitude, phase, node) in enumerate(each, start=1):
         turned = phase - number * np.deg2rad(speed) * seconds / 86_400
         along = np.exp(1j * (turned[:, None] + number * east))
         across = np.cos(north) ** 2 * np.cos(3 * north + node)

@@ -29,7 +29,6 @@ def prepare_dataset(definition: dict[str, Any], folder: Path, source: str | None
     path nor time, so that the same data have the same marker anywhere.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    definition = json.loads(json.dumps(definition))  # as it reads in the manifest
     if marker := _finished(definition, folder, source):  # of a folder that may be read-only
         return marker
     with waiting_lock(folder / ".lock", f"{folder}: another process prepares it; waiting"):
@@ -47,56 +46,49 @@ def prepare_dataset_year(
     if year not in (years := all_years(definition)):
         raise InputError(f"--year: dataset {definition['name']} has {years[0]} to {years[-1]}")
     folder.mkdir(parents=True, exist_ok=True)
-    _check_definition(definition, folder)
+    _known_manifest(definition, folder)
     return {"name": definition["name"], **make_year(definition, folder, source, year)}
 
 
-def _finished(
-    definition: dict[str, Any], folder: Path, source: str | None
-) -> dict[str, Any] | None:
-    """Marker of a folder that has the data of this definition and source; else None.
-
-    InputError if it was prepared for another definition.
-    """
+def _known_manifest(definition: dict[str, Any], folder: Path) -> dict[str, Any] | None:
+    """Manifest of a folder, if it has one; InputError if it was prepared for another definition."""
     if not (folder / MANIFEST).exists():
         return None
-    _check_definition(definition, folder)
-    manifest = _manifest(folder)
-    is_same = is_made_here(definition) or source in (None, manifest["source"])
-    return manifest["marker"] if is_same and manifest["files"] == _sizes(folder) else None
-
-
-def _check_definition(definition: dict[str, Any], folder: Path) -> None:
-    """Raise InputError if a folder was prepared for another definition."""
-    if not (folder / MANIFEST).exists():
-        return
-    known = _manifest(folder)["definition"]
-    if known != json.loads(json.dumps(definition)):
+    manifest = read_manifest(folder)
+    if (known := manifest["definition"]) != json.loads(json.dumps(definition)):
         remedy = "name another folder, or delete this one"
         if definition["format"] == "era5":
             remedy = f"name another folder, or delete {MANIFEST} in it: years that fit are kept"
         both = f"{json.dumps(known)}, not {json.dumps(definition)}"
         raise InputError(f"{folder}: was prepared for {both}; {remedy}")
+    return manifest
+
+
+def _finished(
+    definition: dict[str, Any], folder: Path, source: str | None
+) -> dict[str, Any] | None:
+    """Marker of a folder that has the data of this definition and source; else None."""
+    if (manifest := _known_manifest(definition, folder)) is None:
+        return None
+    is_same = is_made_here(definition) or source in (None, manifest["source"])
+    return manifest["marker"] if is_same and manifest["files"] == _sizes(folder) else None
 
 
 def _prepare(definition: dict[str, Any], folder: Path, source: str | None) -> dict[str, Any]:
     """Prepare the data, and write the manifest when all are there."""
-    makers = {"imagenet": _prepare_images, "era5": _prepare_era5}
-    is_made = definition["source"] != "none"
-    make = makers[definition["format"]] if is_made else _prepare_nothing
     if source is None and not is_made_here(definition) and (folder / MANIFEST).exists():
-        source = _manifest(folder)["source"]
-    (train, validation), content_sha256 = make(definition, folder, source)
+        source = read_manifest(folder)["source"]
+    if definition["source"] == "none":
+        samples, content_sha256 = sample_counts(definition), hashlib.sha256().hexdigest()
+    else:
+        make = _prepare_era5 if definition["format"] == "era5" else _prepare_images
+        samples, content_sha256 = make(definition, folder, source)
     marker = {key: definition[key] for key in ("name", "format", "source")}
-    marker |= {"train_samples": train, "validation_samples": validation}
-    marker |= {"content_sha256": content_sha256}
+    marker |= zip(("train_samples", "validation_samples"), samples, strict=True)
+    marker["content_sha256"] = content_sha256
     made = {"definition": definition, "source": source, "files": _sizes(folder), "marker": marker}
     write_json(folder / MANIFEST, made)
     return marker
-
-
-def _prepare_nothing(definition: dict[str, Any], *_: object) -> Prepared:
-    return sample_counts(definition), hashlib.sha256().hexdigest()
 
 
 def _sizes(folder: Path) -> dict[str, int]:
@@ -107,10 +99,11 @@ def _sizes(folder: Path) -> dict[str, int]:
 
 def _prepare_images(definition: dict[str, Any], folder: Path, source: str | None) -> Prepared:
     """Index the images, which are too many to be hashed and may be elsewhere."""
-    from scalewatt.data.demo import write_scans
     from scalewatt.data.imagenet import prepare_images
 
     if definition["source"] == "embedded":
+        from scalewatt.data.demo import write_scans
+
         source = None
         write_scans(folder, definition)
     indices, digest = prepare_images(definition, folder, source), hashlib.sha256()
@@ -134,15 +127,11 @@ def _prepare_era5(definition: dict[str, Any], folder: Path, source: str | None) 
 
 def content_of_prepared(folder: Path) -> str:
     """SHA-256 of a prepared dataset's content; InputError if it is not prepared."""
-    return str(_manifest(folder)["marker"]["content_sha256"])
+    return str(read_manifest(folder)["marker"]["content_sha256"])
 
 
-def definition_of_prepared(folder: Path) -> dict[str, Any]:
-    """Definition that a folder was prepared for; InputError if it is not prepared."""
-    return _manifest(folder)["definition"]
-
-
-def _manifest(folder: Path) -> dict[str, Any]:
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Read what a folder was prepared for and from; InputError if it is not prepared."""
     if not (folder / MANIFEST).exists():
         again = "snakemake --profile PROFILE prepare_imagenet prepare_era5 -R dataset"
         raise InputError(
