@@ -69,8 +69,8 @@ def fields(path: Path) -> np.ndarray:
 def expected_fields(store: xr.Dataset, times: np.ndarray) -> np.ndarray:
     """What a prepared year of the store must hold."""
     channels = [
-        store[variable].sel(time=times, **({} if level is None else {"level": level})).values
-        for variable, level, *_ in CHANNEL_OF.values()
+        store[c.variable].sel(time=times, **({} if c.level is None else {"level": c.level})).values
+        for c in CHANNEL_OF.values()
     ]
     return np.stack(channels, axis=1)
 

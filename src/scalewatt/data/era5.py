@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import h5py
 import numpy as np
@@ -22,33 +22,14 @@ from scalewatt.campaign.campaign_file import TARGET_STEPS, all_years, part_years
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json_object
 
-
-class Channel(NamedTuple):
-    """A field that FourCastNet reads, its lowest and highest plausible value anywhere, and their unit."""
-
-    variable: str
-    """WeatherBench 2's and ARCO-ERA5's name."""
-    level: int | None
-    """Pressure in hPa; None at the surface."""
-    low: float
-    high: float
-    unit: str
-
-    def __str__(self) -> str:
-        return self.variable if self.level is None else f"{self.variable} at {self.level} hPa"
-
-
-_TABLE = pd.read_csv(Path(__file__).with_name("channels.csv"))
-CHANNEL_OF: dict[str, Channel] = {
-    row["channel"]: Channel(
-        row["variable"],
-        None if pd.isna(row["level"]) else int(row["level"]),
-        *(row["low"], row["high"], row["unit"]),
-    )
-    for row in _TABLE.to_dict("records")
-}
-"""The channels in their order. The ranges hold every analysis of the atmosphere; another unit, another
-level of geopotential, or normalised values fall outside of several."""
+_TABLE = pd.read_csv(Path(__file__).with_name("channels.csv"), dtype={"level": "Int64"})
+_ALOFT = _TABLE["variable"] + " at " + _TABLE["level"].astype("string") + " hPa"
+_TABLE["text"] = _ALOFT.fillna(_TABLE["variable"])
+_TABLE["level"] = _TABLE["level"].astype(object).where(_TABLE["level"].notna(), None)
+CHANNEL_OF: dict[str, Any] = {str(row.channel): row for row in _TABLE.itertuples(index=False)}
+"""The channels in their order: `variable` as WeatherBench 2 and ARCO-ERA5 name it, its `level` in hPa (None
+at the surface), `text` for both, and the range `low` to `high` in `unit`, which holds every analysis of the
+atmosphere; another unit, another level of geopotential, or normalised values fall outside of several."""
 
 SHORT_NAMES = dict(zip(_TABLE["grib"], _TABLE["variable"], strict=True)) | {
     name: channel.variable for name, channel in CHANNEL_OF.items() if channel.level is None
@@ -140,22 +121,17 @@ class Era5Dataset(Dataset[tuple[torch.Tensor, ...]]):
         _, position = key
         fields = torch.empty(len(self._samples[position]), *self.shape)
         for field, (path, step) in zip(fields.numpy(), self._samples[position], strict=True):
-            self._read(path, step, field)
+            try:
+                # HDF5 handles do not survive a fork: each process opens its files.
+                if (file := (os.getpid(), path)) not in self._open:
+                    self._open[file] = h5py.File(path, "r")["fields"]
+                self._open[file].read_direct(field, np.s_[step, : field.shape[0], : field.shape[1]])
+            except (OSError, KeyError) as error:
+                raise InputError(f"{path}: step {step} cannot be read ({error})") from error
         if self.scale:
             mean, sd = self.scale
             fields = (fields - mean) / sd
         return fields[0], fields[1:]
-
-    def _read(self, path: Path, step: int, out: np.ndarray) -> None:
-        """Read a step's first channels and rows straight into `out`, float32 (channels, H, W)."""
-        # HDF5 handles do not survive a fork: each process opens its files.
-        key = os.getpid(), path
-        try:
-            if key not in self._open:
-                self._open[key] = h5py.File(path, "r")["fields"]
-            self._open[key].read_direct(out, np.s_[step, : out.shape[0], : out.shape[1]])
-        except (OSError, KeyError) as error:
-            raise InputError(f"{path}: step {step} cannot be read ({error})") from error
 
 
 def load_statistics(folder: Path | str) -> tuple[np.ndarray, np.ndarray]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +29,7 @@ from scalewatt.data.era5 import (
     read_layout,
     year_times,
 )
-from scalewatt.data.era5_sources import (
-    Field,
-    Part,
-    Source,
-    find_fields,
-    normalise,
-    open_source,
-    read_blocks,
-)
+from scalewatt.data.era5_sources import Source, find_fields, normalise, open_source, read_fields
 
 # --- a dataset ------------------------------------------------------------------------------------
 
@@ -99,9 +90,6 @@ def prepare_year(source: Source, path: Path, times: np.ndarray, grid: Sequence[i
     Missing variables, levels or times and values that are not finite or not plausible are refused by name and
     date (InputError); so is a source whose grid is not `grid` (rows and columns used).
     """
-    parts, globe = find_fields(source, times), orient(source, grid)
-    if source.link:
-        check_unlabelled(source, times)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.partial")
     waiting = f"scalewatt: waiting for another preparation of {path}"
@@ -110,7 +98,7 @@ def prepare_year(source: Source, path: Path, times: np.ndarray, grid: Sequence[i
             return
         try:
             with h5py.File(partial, "w") as file:
-                _write(file, source, parts, times, globe)
+                _write(file, source, times, grid)
             with partial.open("rb") as written:
                 os.fsync(written.fileno())
         except BaseException:
@@ -119,11 +107,12 @@ def prepare_year(source: Source, path: Path, times: np.ndarray, grid: Sequence[i
         os.replace(partial, path)
 
 
-def _write(
-    file: h5py.File, source: Source, parts: list[Part], times: np.ndarray, globe: Globe
-) -> None:
+def _write(file: h5py.File, source: Source, times: np.ndarray, grid: Sequence[int]) -> None:
     """Check all fields and write them, unless they are linked, with their labels and moments."""
-    latitude, longitude, where = globe
+    parts = find_fields(source, times)
+    latitude, longitude, where = orient(source, grid)
+    if source.link:
+        check_unlabelled(source, times)
     shape = (len(times), len(CHANNELS), len(latitude), len(longitude))
     steps, fields = times, None
     if source.link is None:
@@ -165,16 +154,6 @@ def _write(
     statistics["squares"] = (squares + size * (means - mean[:, None]) ** 2).sum(axis=1)
 
 
-def read_fields(parts: list[Part]) -> Iterator[Field]:
-    """Yield the fields of all parts, reading the next block meanwhile."""
-    blocks = read_blocks(parts)
-    with ThreadPoolExecutor(1, thread_name_prefix="era5") as reader:
-        coming = reader.submit(next, blocks, None)
-        while (block := coming.result()) is not None:
-            coming = reader.submit(next, blocks, None)
-            yield from block
-
-
 # --- checks ---------------------------------------------------------------------------------------
 
 FRACTION = 2.0
@@ -184,7 +163,7 @@ FRACTION = 2.0
 def check_field(number: int, values: np.ndarray, time: np.datetime64, source: str) -> None:
     """Raise InputError unless the global field of a channel is finite and plausible."""
     channel, low, high = CHANNEL_OF[CHANNELS[number]], float(values.min()), float(values.max())
-    field = f"{source}: {channel} on {str(time)[:16]}"
+    field = f"{source}: {channel.text} on {str(time)[:16]}"
     if not (np.isfinite(low) and np.isfinite(high)):
         raise InputError(f"{field} has missing values")
     if low == high:
@@ -198,15 +177,11 @@ def check_field(number: int, values: np.ndarray, time: np.datetime64, source: st
         )
 
 
-Globe = tuple[np.ndarray, np.ndarray, Any]
-"""Latitudes north to south and longitudes from 0° eastward in degrees, float64, and the index of a stored
-field that gives it on them."""
-
-
-def orient(source: Source, grid: Sequence[int]) -> Globe:
+def orient(source: Source, grid: Sequence[int]) -> tuple[np.ndarray, np.ndarray, Any]:
     """Find the global regular grid of a source; InputError on any other, or if it is not `grid`.
 
-    `grid` is rows and columns used: a row less than the latitudes.
+    `grid` is rows and columns used: a row less than the latitudes. Latitudes north to south and longitudes
+    from 0° eastward in degrees, float64, and the index that gives a stored field on them.
     """
     labels = source.arrays[0]
     latitude, stored = (labels[axis].values.astype(float) for axis in ("latitude", "longitude"))
@@ -271,9 +246,8 @@ def write_statistics(folder: Path, years: Sequence[int], samples_per_year: int) 
     with atomic_path(folder / CLIMATOLOGY) as temporary, h5py.File(temporary, "w") as file:
         file["z500"] = (z500_sum.sum(axis=0) / sum(steps)).astype(np.float32)
         file.attrs["units"] = "m**2 s**-2"
-    statistics = {"channels": list(CHANNELS), "years": list(years)}
-    statistics |= {"mean": mean.tolist(), "sd": sd.tolist()}
-    write_json(folder / STATISTICS, statistics)
+    names = {"channels": list(CHANNELS), "years": list(years)}
+    write_json(folder / STATISTICS, {**names, "mean": mean.tolist(), "sd": sd.tolist()})
 
 
 def stored_moments(path: Path, steps: int) -> dict[str, np.ndarray]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import glob
 import warnings
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
@@ -21,7 +22,7 @@ from xarray.backends import BackendArray
 from xarray.core import indexing
 
 from scalewatt.common.errors import InputError
-from scalewatt.data.era5 import CHANNEL_COUNTS, CHANNEL_OF, SHORT_NAMES, year_times
+from scalewatt.data.era5 import CHANNEL_COUNTS, CHANNEL_OF, CHANNELS, SHORT_NAMES, year_times
 
 DIMENSIONS = {"valid_time": "time", "pressure_level": "level", "isobaricInhPa": "level"}
 COORDINATES = ("time", "level", "latitude", "longitude", "expver", "number")
@@ -41,9 +42,6 @@ ECMWF_HUMIDITY = "water above 0 °C, ice below -23 °C, both between (ECMWF)"
 FILES = (".nc", ".nc4", ".grib", ".grib2", ".grb", ".grb2")
 BLOCK_BYTES = 64 * 2**20
 """Read and decoded at once: several chunks, because a request takes long at a remote store."""
-
-Field = tuple[int, int, np.ndarray]
-"""Channel, step, and values float32 (latitude, longitude)."""
 
 
 @dataclass
@@ -106,40 +104,44 @@ def find_fields(source: Source, times: np.ndarray) -> list[Part]:
 
     for wrong, text in ((count > 1, "more than once:"), (count == 0, "missing")):
         for number in np.flatnonzero(wrong.any(axis=1)):
-            channel, at = [*CHANNEL_OF.values()][number], times[wrong[number]]
-            shown = f"{', '.join(map(_minute, at[:5]))} (times: {len(at)})"
-            raise InputError(f"{source.name}: {text} {channel} on {shown}")
+            channel, at = CHANNEL_OF[CHANNELS[number]], times[wrong[number]]
+            shown = f"{', '.join(np.datetime_as_string(at[:5], 'm'))} (times: {len(at)})"
+            raise InputError(f"{source.name}: {text} {channel.text} on {shown}")
     return parts
 
 
-def read_blocks(parts: list[Part]) -> Iterator[list[Field]]:
-    """Read all fields, as stored, a block of times of a part after another."""
+def read_fields(parts: list[Part]) -> Iterator[tuple[int, int, np.ndarray]]:
+    """Yield channel, step and values as stored, float32 (latitude, longitude), of all fields.
+
+    While the fields of a block of times of a part are used, the next block is read.
+    """
+    blocks = _read_blocks(parts)
+    with ThreadPoolExecutor(1, thread_name_prefix="era5") as reader:
+        coming = reader.submit(next, blocks, None)
+        while (block := coming.result()) is not None:
+            coming = reader.submit(next, blocks, None)
+            for channel, fields, steps in block:
+                for step, values in zip(steps, fields, strict=True):
+                    yield channel, step, values
+
+
+def _read_blocks(parts: list[Part]) -> Iterator[list[tuple[int, np.ndarray, np.ndarray]]]:
     for part in parts:
-        length = _block_length(part)
+        # About BLOCK_BYTES, or a chunk if that is not much larger.
+        sizes, chunks = part.array.sizes, part.array.encoding.get("preferred_chunks") or {}
+        chunk = chunks.get("time", chunks.get("valid_time", 1))
+        times = BLOCK_BYTES // (4 * sizes["latitude"] * sizes["longitude"] * len(part.channels))
+        length = max(1, times, min(chunk, 2 * times))
         for first in range(0, len(part.steps), length):
             block = slice(first, first + length)
             fields = _read(part.array.isel({"time": block}, missing_dims="ignore"))
-            stacks = zip(part.channels, fields, strict=True)
-            yield [
-                (channel, step, values)
-                for channel, stack in stacks
-                for step, values in zip(part.steps[block], stack, strict=True)
-            ]
-
-
-def _block_length(part: Part) -> int:
-    """Times of a block: of about BLOCK_BYTES, or of a chunk if that is not much larger."""
-    sizes, chunks = part.array.sizes, part.array.encoding.get("preferred_chunks") or {}
-    chunk = chunks.get("time", chunks.get("valid_time", 1))
-    times = BLOCK_BYTES // (4 * sizes["latitude"] * sizes["longitude"] * len(part.channels))
-    return max(1, times, min(chunk, 2 * times))
+            yield [(*each, part.steps[block]) for each in zip(part.channels, fields, strict=True)]
 
 
 def _read(block: xr.DataArray) -> np.ndarray:
     """Read float32 (level, time, latitude, longitude), NaN where missing."""
-    times = np.atleast_1d(block["time"].values)
-    span = f"{_minute(times[0])} to {_minute(times[-1])}"
-    with _reading(f"{block.attrs['file']}: {block.name} from {span}"):
+    times = np.datetime_as_string(np.atleast_1d(block["time"].values), "m")
+    with _reading(f"{block.attrs['file']}: {block.name} from {times[0]} to {times[-1]}"):
         block = block.load()
     if "expver" in block.dims:  # final values (1) come before preliminary ones (5)
         order = np.argsort(block["expver"].values.astype(int))
@@ -156,10 +158,6 @@ def _levels(array: xr.DataArray) -> list[int | None]:
         return [None]
     factor = 0.01 if array["level"].attrs.get("units") == "Pa" else 1
     return [round(level * factor) for level in np.atleast_1d(array["level"].values).astype(float)]
-
-
-def _minute(time: Any) -> str:
-    return str(np.datetime64(time, "ns"))[:16]
 
 
 # --- labels ---------------------------------------------------------------------------------------
