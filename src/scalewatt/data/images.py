@@ -63,8 +63,7 @@ class ImageNetDataset(Dataset[tuple[torch.Tensor, int]]):
 
     def __getitem__(self, key: tuple[int, int]) -> tuple[torch.Tensor, int]:
         path = os.path.join(self.folder, os.fsdecode(self.paths[key[1]]))
-        # What is random in an item.
-        words = [self.seed, key[0], int(self.indices[key[1]])]
+        words = [self.seed, key[0], int(self.indices[key[1]])]  # of what is random in an item
         return self.view(path, words), int(self.labels[key[1]])
 
     def view(self, path: str, words: list[int]) -> torch.Tensor:

@@ -74,10 +74,8 @@ class ResNet50(Workload):
 
     def _images(self, split: str, augment: bool) -> ImageNetDataset | SyntheticSamples:
         if self.synthetic:
-            spec = self.spec
-            return SyntheticSamples(
-                spec.dataset_samples if split == "train" else spec.validation_samples
-            )
+            samples = {"train": self.spec.dataset_samples, "val": self.spec.validation_samples}
+            return SyntheticSamples(samples[split])
         return (AuthorsImages if self.paper else ImageNetDataset)(
             self.folder,
             split,
@@ -103,17 +101,14 @@ class ResNet50(Workload):
             for name, images in data.items()
         }
 
-    def loss(self, model: nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Cross entropy in fp32, and the sums of the batch."""
-        return self._loss(model, batch, one_by_one=False)
-
     def evaluate(self, name: str, model: nn.Module, batch: Batch) -> torch.Tensor:
         """Sums of cross entropy and hits, which the paper's protocol counts as the authors do."""
-        return self._loss(model, batch, one_by_one=self.paper)[1]
+        return self.loss(model, batch, one_by_one=self.paper)[1]
 
-    def _loss(
-        self, model: nn.Module, batch: Batch, one_by_one: bool
+    def loss(
+        self, model: nn.Module, batch: Batch, one_by_one: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Cross entropy in fp32, and the sums of the batch; hits counted as in `top_hits`."""
         if self.synthetic:
             labels = batch[0] % self.spec.dataset["classes"]
             pixels = self._pixels[: len(labels)]

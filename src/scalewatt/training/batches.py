@@ -5,11 +5,9 @@ The order is a function of seed, epoch and rank alone, so that a training resume
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator, Sequence
 
-import numpy as np
 import torch
 from torch.utils.data import Sampler
 
@@ -53,11 +51,6 @@ class Batches(Sampler[list[Key]]):
         of_rank, size = positions[self.share], self.batch_size
         for first in range(self.first_step * size, len(of_rank), size):
             yield [(self.epoch, position) for position in of_rank[first : first + size]]
-
-
-def indices_sha256(positions: np.ndarray) -> str:
-    """SHA-256 of a list of positions, as little-endian int64."""
-    return hashlib.sha256(positions.astype("<i8").tobytes()).hexdigest()
 
 
 def worker_count(setting: int | str, ranks_per_node: int) -> int:

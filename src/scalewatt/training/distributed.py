@@ -54,18 +54,15 @@ def choose_device(torch_device: str, ranks: Ranks) -> torch.device:
     import torch
 
     available = 0 if torch_device == "cpu" else torch.cuda.device_count()
-    if not available:
-        device = torch.device("cpu")
-    else:  # a launcher may show each rank all GPUs of the node, or its own alone
+    device = torch.device("cpu")
+    if available:  # a launcher may show each rank all GPUs of the node, or its own alone
         device = torch.device("cuda", ranks.local_rank % available)
         torch.cuda.set_device(device)
     if torch_device == "cuda":
         gpus = _gathered_gpus(ranks, device)
-        gpu = gpus[ranks.rank][1]
-        if gpu is None:
+        if (gpu := gpus[ranks.rank][1]) is None:
             raise InputError(f"{ranks.host}: rank {ranks.rank} needs a GPU, but sees none")
-        first = gpus.index(gpus[ranks.rank])
-        if first < ranks.rank:
+        if (first := gpus.index(gpus[ranks.rank])) < ranks.rank:
             ours = f"{ranks.host}: rank {ranks.rank} has the GPU of rank {first} ({gpu})"
             raise InputError(f"{ours}; the cluster file's launcher must ask for one for each")
     return device
@@ -83,12 +80,11 @@ def start_process_group(ranks: Ranks, device: torch.device) -> None:
 
     if ranks.nodes == 1:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    host, port, is_first = "127.0.0.1" if ranks.nodes == 1 else ranks.host, 0, ranks.rank == 0
-    if is_first:
-        store = dist.TCPStore(host, port, is_master=True, wait_for_workers=False)
-        port = store.port
-    host, port = ranks.comm.bcast((host, port))
-    if not is_first:
+    host = ranks.comm.bcast("127.0.0.1" if ranks.nodes == 1 else ranks.host)
+    if ranks.rank == 0:
+        store = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False)
+    port = ranks.comm.bcast(store.port if ranks.rank == 0 else None)
+    if ranks.rank > 0:
         store = dist.TCPStore(host, port, is_master=False)
     # NCCL refuses two ranks on one GPU; gloo does not.
     gpus = _gathered_gpus(ranks, device)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
-
-if TYPE_CHECKING:
-    from scalewatt.campaign.run_spec import RunSpec
 
 PHASES = ("data", "copy", "forward", "backward", "optimizer")
 """What a training step's time divides into."""
@@ -54,10 +51,3 @@ def history_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
 def finite(value: float | None) -> float | None:
     """Number of a result; None for NaN or infinity: a diverged training has no loss."""
     return float(value) if value is not None and math.isfinite(value) else None
-
-
-def epoch_line(spec: RunSpec, row: Mapping[str, Any]) -> str:
-    """Line of an epoch for the log."""
-    shown = {name: row[name] for name in ("train_loss", "validation_loss", "metric", "epoch_s")}
-    values = [f"{name} {'-' if v is None else format(v, '.4g')}" for name, v in shown.items()]
-    return f"{spec.configuration} epoch {row['epoch'] + 1}/{spec.epochs}: {', '.join(values)}"

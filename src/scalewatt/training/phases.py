@@ -63,15 +63,15 @@ class PhaseTimer:
 
         Steps begin anew with the next batch.
         """
-        seconds = np.zeros((len(PHASES), self._steps))
-        is_timed = np.zeros_like(seconds, dtype=bool)
+        seconds = np.full((len(PHASES), self._steps), np.nan)
         for name, step, began, ended in self._marks:
             at = PHASES.index(name), step
-            seconds[at] += began.elapsed_time(ended) / 1000 if self._on_gpu else ended - began
-            is_timed[at] = True
+            before_s = 0.0 if np.isnan(seconds[at]) else seconds[at]
+            took_s = began.elapsed_time(ended) / 1000 if self._on_gpu else ended - began
+            seconds[at] = before_s + took_s
         self._marks.clear()
         self._steps = 0
-        return np.where(is_timed, seconds, np.nan)
+        return seconds
 
 
 def phase_statistics(seconds: np.ndarray) -> dict[str, float | None]:
@@ -84,11 +84,8 @@ def phase_statistics(seconds: np.ndarray) -> dict[str, float | None]:
     for phase, ranks in zip(PHASES, seconds.transpose(1, 0, 2), strict=True):
         timed = ranks[:, ~np.isnan(ranks[0])]
         if timed.size:
-            values = (
-                timed.mean(),
-                *np.quantile(timed, (0.25, 0.5, 0.75)),
-                timed.mean(axis=1).max(),
-            )
+            quartiles = np.quantile(timed, (0.25, 0.5, 0.75))
+            values = timed.mean(), *quartiles, timed.mean(axis=1).max()
             names = (phase_column(phase, statistic) for statistic in PHASE_STATISTICS)
             statistics |= zip(names, map(float, values), strict=True)
     return statistics

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import torch
 
 from scalewatt.data.node_copy import copy_images
 from scalewatt.data.prepared import is_staged
@@ -17,9 +18,6 @@ from scalewatt.provenance.rank_placement import Ranks
 from scalewatt.recordings.stage_log import EventLog
 from scalewatt.run_files.record import Job
 from scalewatt.training.distributed import wait_for_ranks
-
-if TYPE_CHECKING:
-    import torch
 
 
 @contextmanager

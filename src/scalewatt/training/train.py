@@ -6,11 +6,13 @@ the paper's authors; under `corrected` they are as PyTorch is fastest (docs/pape
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import nullcontext, suppress
 from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -29,9 +31,9 @@ from scalewatt.recordings.stage_log import EventLog
 from scalewatt.run_files.record import FINISHED, STOPPED, Job, note_position, note_progress
 from scalewatt.training import checkpoint
 from scalewatt.training.agreement import Agreement
-from scalewatt.training.batches import Batches, indices_sha256, worker_count
+from scalewatt.training.batches import Batches, worker_count
 from scalewatt.training.device import peak_memory_bytes, set_precision, synchronize
-from scalewatt.training.history import epoch_line, finite
+from scalewatt.training.history import finite
 from scalewatt.training.phases import PhaseTimer, phase_statistics
 
 PROGRESS_S = 5.0
@@ -58,8 +60,8 @@ class Trainer:
         self._make_loaders()
 
         self.epoch = self.step = self.updates_here = 0
-        self.sums: torch.Tensor | None = None
-        """What the epoch's updates added up, as `Workload.loss` gives it."""
+        self.no_sums = self.sums = torch.zeros((), dtype=torch.float64, device=device)
+        """What the epoch's updates added up, as `Workload.loss` gives it; before the first a zero."""
         self.history: list[dict[str, Any]] = []
         self.stage, self.entered_s = "startup", time.monotonic()
         self.seconds: dict[str, float] = defaultdict(float)
@@ -160,7 +162,7 @@ class Trainer:
                 with phase("backward"):
                     weight = len(part[0]) / samples
                     self.scaler.scale(loss if weight == 1 else loss * weight).backward()
-            self.sums = sums if self.sums is None else self.sums + sums
+            self.sums = self.sums + sums
         with phase("optimizer"):
             self.scaler.step(self.optimizer)
             self.scaler.update()
@@ -226,7 +228,6 @@ class Trainer:
 
         What was evaluated until then is evaluated again after the checkpoint.
         """
-        assert self.sums is not None
         self._count("exchange")  # waiting for the slowest rank is no training
         sums = {"train": self._gather(self.sums)}
         for buffer in self.network.buffers():  # running statistics: rank 0's are the model's
@@ -240,10 +241,13 @@ class Trainer:
         results = self.workload.results(sums)
         self.history.append(self._row(results, samples=round(sums["train"][:, 0].sum())))
         self.schedule.end_epoch(self.epoch, results)
-        self.epoch, self.step, self.sums = self.epoch + 1, 0, None
+        self.epoch, self.step, self.sums = self.epoch + 1, 0, self.no_sums
         self.seconds.clear()
         if self.is_first:
-            print(epoch_line(self.spec, self.history[-1]), flush=True)
+            names, row = ("train_loss", "validation_loss", "metric", "epoch_s"), self.history[-1]
+            shown = [f"{n} {'-' if row[n] is None else format(row[n], '.4g')}" for n in names]
+            at = f"{self.spec.configuration} epoch {self.epoch}/{self.spec.epochs}"
+            print(f"{at}: {', '.join(shown)}", flush=True)
         if self.epoch < self.spec.epochs:
             if self._has_enough():
                 return False
@@ -261,15 +265,13 @@ class Trainer:
         # The authors evaluate through DDP, whose ranks must then have equally many batches.
         through_ddp = self.as_authors and not batches.whole
         network = self.trained if through_ddp else self.evaluated
-        total: torch.Tensor | None = None
-        loading = iter(loader)
-        for _ in range(batches.steps):
-            if (batch := next(loading, None)) is not None:
-                sums = self.workload.evaluate(name, network, self.inputs(batch))
-                total = sums if total is None else total + sums
+        total = self.no_sums
+        for _, batch in zip_longest(range(batches.steps), loader):
+            if batch is not None:  # some ranks may have a batch less
+                total = total + self.workload.evaluate(name, network, self.inputs(batch))
             if any(self.agreement.reached(self.stop.asked())):
                 return None
-        return torch.zeros(0) if total is None else total
+        return total
 
     def _row(self, results: dict[str, float | None], samples: int) -> dict[str, Any]:
         """History of the epoch; memory is the largest of a rank."""
@@ -294,7 +296,7 @@ class Trainer:
     def _gather(self, sums: torch.Tensor) -> np.ndarray:
         """Sums of the ranks that had any, float64 (ranks, k), in the ranks' order."""
         rows = self.ranks.comm.allgather(sums.cpu().numpy().astype(np.float64))
-        return np.stack([row for row in rows if row.size])
+        return np.stack([row for row in rows if row.ndim])
 
     def _count(self, stage: str) -> None:
         """Add the time since the last call to the stage that was counted, and count another."""
@@ -329,8 +331,8 @@ class Trainer:
 
     def _note_checkpoint(self) -> None:
         """Note on rank 0 the position of the checkpoint."""
-        work, require_lock = self.job.work, self.job.require_lock
-        note_position(work, self._updates(), self.epoch, self.step, require_lock)
+        job, updates = self.job, self._updates()
+        note_position(job.work, updates, self.epoch, self.step, job.require_lock)
 
     def _updates(self) -> int:
         """Updates of the run so far."""
@@ -347,10 +349,8 @@ class Trainer:
     def checkpoint(self) -> None:
         """Write the checkpoint on rank 0; all ranks take part."""
         self._enter("checkpoint")
-        of_rank = {
-            "sums": None if self.sums is None else self.sums.cpu(),
-            "random_states": checkpoint.random_state(self.device),
-        }
+        random_states = checkpoint.random_state(self.device)
+        of_rank = {"sums": self.sums.cpu(), "random_states": random_states}
         ranks = self.ranks.comm.gather(of_rank, root=0)
         if self.is_first:
             state = {
@@ -377,8 +377,7 @@ class Trainer:
         self.epoch, self.step = state["epoch"], state["step"]
         self.history, self.seconds["train"] = state["history"], state["train_s"]
         of_rank = state["ranks"][self.ranks.rank]
-        sums = of_rank["sums"]
-        self.sums = None if sums is None else sums.to(self.device)
+        self.sums = of_rank["sums"].to(self.device)
         checkpoint.restore_random_state(of_rank["random_states"], self.device)
         if self.is_first:  # a killed rank may not have written it
             self._note_checkpoint()
@@ -391,8 +390,8 @@ class Trainer:
             "optimizer": type(self.optimizer).__name__,
             "schedule": type(self.schedule).__name__,
             **{
-                f"{split}_indices_sha256": indices_sha256(positions)
-                for split, positions in self.workload.index_lists().items()
+                f"{split}_indices_sha256": hashlib.sha256(rows.astype("<i8").tobytes()).hexdigest()
+                for split, rows in self.workload.index_lists().items()
             },
         }
 
