@@ -209,7 +209,7 @@ def _read_description(path: Path) -> dict[str, Any]:
 def read_table(path: Path) -> tuple[dict[str, Any], pd.DataFrame, list[Flag]]:
     """Read the description and the cells of a journal or of telemetry, as float64, and flag its damage."""
     about, content = _read_description(path), path.read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
+    whole = memoryview(content)[: content.rfind(b"\n") + 1]
     heading = content[: content.find(b"\n")].decode(errors="replace").rstrip("\r")
     columns = heading.split(",")
     if columns[:2] != [*STAMPS] or "\ufffd" in heading:
@@ -219,7 +219,7 @@ def read_table(path: Path) -> tuple[dict[str, Any], pd.DataFrame, list[Flag]]:
         table = pc.read_csv(pa.BufferReader(whole), convert_options=options)
         return about, table.to_pandas(split_blocks=True), []
     except pa.ArrowInvalid:  # some cells are no numbers, or some lines are not whole
-        lines = [line.split(b",") for line in whole.splitlines()[1:]]
+        lines = [line.split(b",") for line in bytes(whole).splitlines()[1:]]
     cells = [row for row in lines if len(row) == len(columns) and all(map(_is_cell, row))]
     detail = f"{path.name}: {len(lines) - len(cells)} lines that are not numbers are left out"
     numbers = pd.DataFrame(cells, columns=columns).replace(b"", np.nan).astype(np.float64)
