@@ -102,7 +102,7 @@ def stop_requested() -> bool:
     if not is_in_run():
         return False
     if _stop.stop_file is None:
-        _stop.stop_file = Path(os.environ[STOP_VARIABLE])
+        _stop.stop_file = os.environ[STOP_VARIABLE]
         for number in (signal.SIGUSR1, signal.SIGTERM):
             with suppress(ValueError):  # not the main thread, whose first call sets none either
                 if signal.getsignal(number) is signal.SIG_DFL:

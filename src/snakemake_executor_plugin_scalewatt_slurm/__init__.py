@@ -5,8 +5,8 @@
 - A job that sbatch refuses because there are too many, or because slurmctld is away, is offered again
   and uses up no retry (issue 320 there). What was accepted without an answer is not submitted twice.
 - A job has not ended as long as it is in the queue (Slurm puts jobs back after NODE_FAIL), and has ended
-  when it left it, whatever its state. The parent waits forever for PREEMPTED, excludes all nodes of a job
-  that ended by NODE_FAIL, and polls less and less often, every 180 s in the end.
+  when it left it, whatever its state: the parent waits forever for PREEMPTED, and excludes all nodes of a
+  job that ended by NODE_FAIL. Between polls there is always the first interval, and not up to 180 s.
 - Ctrl-C also cancels the jobs that are just being polled: the parent's list is empty then (issue 397).
 - The workflow's `end_of_retries(job)` may give a reason why a job is not submitted again.
 """
@@ -102,11 +102,10 @@ class Executor(slurm.Executor):
     ) -> AsyncGenerator[SubmittedJobInfo, None]:
         """Report the jobs that have ended, and yield the others."""
         live = {str(info.external_jobid): info for info in active_jobs}
-        settings, ended = self.workflow.executor_settings, dict[str, str]()
-        async with self.status_rate_limiter:
-            with suppress(NoAnswerError):
-                queue = queued_jobs() if live else {}
-                ended = ended_states([id_ for id_ in live if id_ not in queue])
+        ended, settings = dict[str, str](), self.workflow.executor_settings
+        with suppress(NoAnswerError):
+            left = live.keys() - (queued_jobs() if live else {})
+            ended = ended_states([*left], self.run_uuid)
         self.next_seconds_between_status_checks = settings.init_seconds_before_status_checks
         for id_, state in ended.items():
             info, log = self._live.pop(id_), Path(live.pop(id_).aux["slurm_logfile"])
@@ -116,7 +115,8 @@ class Executor(slurm.Executor):
                 continue
             self.report_job_success(info)
             if not settings.keep_successful_logs:
-                log.unlink(missing_ok=True)
+                with suppress(OSError):
+                    log.unlink()
         for info in live.values():
             yield info
 

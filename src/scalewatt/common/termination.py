@@ -36,8 +36,8 @@ class ExitCode(IntEnum):
 
 
 def say(text: str) -> None:
-    """Print to stderr. One that is closed, full or read by nobody any more is no reason to fail."""
-    with suppress(OSError, ValueError):
+    """Print to stderr. One that is closed, full, none, or read by nobody is no reason to fail."""
+    with suppress(OSError, ValueError, AttributeError):
         print(text, file=sys.stderr, flush=True)
 
 
@@ -75,7 +75,7 @@ class StopRequest:
     """
 
     def __init__(self) -> None:
-        self.stop_file: Path | None = None
+        self.stop_file: Path | str | None = None
         self.requests: set[str] = set()
         """Requests from outside: names of signals, and STOP_FILE."""
         self._asked = False

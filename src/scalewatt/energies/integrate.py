@@ -245,9 +245,7 @@ def _powers(sensor: _Samples) -> Validated:
         words = "samples of less than a hundredth of the usual power, counted"
         sensor.mark("constant", words, knots[power_w < LEAST_OF_NODE * np.median(power_w)])
 
-    energy_j = power_w[1:] + power_w[:-1]
-    energy_j *= 0.5
-    energy_j *= step_s
+    energy_j = 0.5 * (power_w[1:] + power_w[:-1]) * step_s
     state = np.where(step_s <= sensor.bridge_s, _BRIDGED, _UNCOVERED)
     shown_w = values
     if knots.size < values.size:

@@ -173,7 +173,8 @@ class KindEnergy:
     def pieces(
         self, intervals: pd.DataFrame, lost: Window = (0.0, 0.0), unrecorded_s: float = 0.0
     ) -> dict[str, NDArray[Any]]:
-        """Energy in J of each device in each stage of each epoch, and its bounds: columns, a row an interval.
+        """Energy in J of each device in each stage of each epoch, and its bounds: columns of a table with
+        a row for each device and interval.
 
         `stage` numbers STAGES, `device` the devices, -1 for those without a series. The bounds are what an
         estimate leaves open; in uncovered time a device used at least nothing, and at most `most_w`. Sums
@@ -221,7 +222,7 @@ class KindEnergy:
             "short_epoch": is_named & np.isfinite(epoch_s),
         }
         shape = recorded_j.shape
-        return {name: np.broadcast_to(rows, shape).ravel() for name, rows in columns.items()}
+        return {name: np.broadcast_to(values, shape).ravel() for name, values in columns.items()}
 
 
 def physical_kind(kind: str) -> str:

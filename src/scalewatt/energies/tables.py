@@ -166,9 +166,8 @@ def tables(collected: Collected, configuration: str | None, repeat: int | None) 
     each = collected.pieces
     columns: Row = {name: np.concatenate([rows[name] for rows in each]) for name in each[0]}
     columns["stage"] = pd.Categorical.from_codes(columns["stage"], dtype=STAGE_TYPE)
-    columns["part"] = (
-        parts["order"].reindex(columns["part"]).array
-    )  # null of parts left out: in no sum
+    # Parts by their order; of those left out it is null, so that no sum has them
+    columns["part"] = parts["order"].reindex(columns["part"]).array
     parts = parts.set_index("order")
     added = ["duration_s", "covered_s", *SUMS, "samples"]
     of_stage = ["part", "device", "epoch", "stage"]

@@ -69,7 +69,7 @@ class FourCastNetWorkload(Workload):
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
         """Make Adam, on a GPU fused as in the original code: it does not wait for the scaler's check.
 
-        Of protocol corrected it is fused on a CPU too.
+        For protocol corrected it is fused on a CPU, too.
         """
         return torch.optim.Adam(
             model.parameters(),

@@ -232,9 +232,9 @@ def even_clock(wall: Floats, mono: Floats) -> tuple[Floats, float]:
     The monotonic stamps are shifted to the wall clock by the median difference, so a clock that is
     set during the run makes no energy.
     """
-    if wall.size == 0 or not np.isfinite(mono).all() or np.any(np.diff(mono) <= 0):
+    shift = (wall - mono)[np.isfinite(wall)]
+    if shift.size == 0 or not np.isfinite(mono).all() or np.any(np.diff(mono) <= 0):
         return wall, 0.0
-    shift = wall - mono
     return mono + median(shift), float(np.ptp(shift))
 
 

@@ -265,7 +265,8 @@ def fits(preset: Preset, lines: Sequence[str]) -> bool:
     if "line" in preset and any(re.fullmatch(preset["line"], line) for line in lines):
         return True
     heading = preset.get("heading", ["(?!)"])
-    return any(_is_heading(_cells(line, preset), heading) for line in _edited(lines, preset))
+    short = (line for line in _edited(lines, preset) if len(line) < 1 << 16)
+    return any(_is_heading(_cells(line, preset), heading) for line in short)
 
 
 def _is_heading(cells: Sequence[str], patterns: Iterable[str]) -> bool:
@@ -330,7 +331,9 @@ def _delimiter(line: str, rules: Preset) -> str:
 
 def _cells(line: str, rules: Preset) -> list[str]:
     """Cells of a line, without blanks and quotes around."""
-    row = csv.reader([line], delimiter=_delimiter(line, rules), skipinitialspace=True)
+    row = csv.reader(
+        [line.replace("\r", "")], delimiter=_delimiter(line, rules), skipinitialspace=True
+    )
     return [cell.strip() for cell in next(row, [])]
 
 
@@ -366,9 +369,8 @@ def _named_columns(rules: Preset) -> dict[str, str]:
     named = [name for key in ("column", "duration") for name in _names(rules["time"].get(key))]
     sensors = rules.get("sensors", ())
     for rule in sensors:
-        named += [rule[key] for key in ("column", *LABELS) if key in rule] + [
-            *rule.get("where", ())
-        ]
+        named += [rule[key] for key in ("column", *LABELS) if key in rule]
+        named += rule.get("where", ())
     patterns = {rule["pattern"]: rule["pattern"] for rule in sensors if "pattern" in rule}
     return {_name_pattern(names): _names(names)[0] for names in named} | patterns
 
@@ -545,14 +547,14 @@ def _read_column(
     rows = rows.join(frame.filter(["time_s", "duration_s"]))[selected]
     rows = rows.dropna(subset=[key for key in ("node_column", "index_column") if key in labels])
     rows["node"] = rows.get("node_column", column["node"])
-    rows["device"], is_unsure = float(column.get("index", 0)), "index_column" in column
+    rows["device"], may_be_several = float(column.get("index", 0)), "index_column" in column
+    is_uuid = column.get("index_column") == column.get("uuid_column")
     if "index_column" in labels:
         rows["device"] = rows.groupby("node")["index_column"].transform(_device_numbers)
         rows = rows.dropna(subset="device")
         # A name that is neither a number nor a UUID may be that of several devices
-        is_uuid = column["index_column"] == column.get("uuid_column")
-        is_unsure = not is_uuid and not rows["index_column"].str.isdigit().any()
-    elif is_unsure:
+        may_be_several = not is_uuid and not rows["index_column"].str.isdigit().any()
+    elif may_be_several:
         detail = "its rows name no GPU and are taken as those of one; record the index"
         flags.append(flag("assumed", None, detail))
     frame["is_lost"] |= selected & ~frame.index.isin(rows.index)
@@ -567,16 +569,21 @@ def _read_column(
     name = column.get("name", header + ":{index}" * ("index_column" in labels))
     for group, of_device in rows.groupby(["node", "device"]):
         node, device = cast(tuple[str, float], group)
-        if is_unsure:
+        if may_be_several:
             _refuse_interleaved(of_device["time_s"])
         names = {key: of_device[key].dropna() for key in labels}
         # An index of several nodes' rows is several GPUs; of a damaged text there is one row
         uuid = names.get("uuid_column", pd.Series(dtype="str"))
         counts = uuid.value_counts()
-        if len(uuids := sorted(counts[counts > 1].index)) > 1:
+        uuids = sorted(counts[counts > 1].index)
+        if len(uuids) > 1 and "index_column" in labels and not is_uuid:
             what = f"index {device:.0f} is {len(uuids)} GPUs ({', '.join(uuids[:2])[:90]})"
             expected = "expected a column that tells them (hostname), or a file for each"
             raise InputError(f"{what}: rows of several nodes; {expected}")
+        is_gpu = column["kind"] == "gpu" and "column" in column
+        if len(uuids) > 1 and is_gpu and "index_column" not in labels:
+            what = f"column {shown(header)} is of {len(uuids)} GPUs"
+            raise InputError(f"{what}; name the column of their UUIDs as index_column, too")
         row: Row = {
             "uuid": next(iter(uuid), ""),
             "device": next(iter(names.get("device_column", ())), ""),

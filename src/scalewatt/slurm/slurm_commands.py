@@ -64,20 +64,22 @@ def ask(*command: str, timeout_s: float = TIMEOUT_S) -> list[str]:
     return [line for line in done.stdout.splitlines() if line.strip()]
 
 
-def ended_states(jobs: list[str]) -> dict[str, str]:
-    """Final state, such as CANCELLED, of the jobs that have ended; NoAnswerError.
+def ended_states(jobs: list[str], name: str) -> dict[str, str]:
+    """Final state, such as CANCELLED, of those of some jobs of a name that have ended; NoAnswerError.
 
-    By Slurm's accounting; without it by slurmctld, which knows them for some minutes.
+    From Slurm's accounting of all clusters, or if that gives no answer from slurmctld, which forgets
+    jobs some minutes after their end.
     """
     if not jobs:
         return {}
     try:
-        lines = ask("sacct", "-X", "-n", "-P", "-o", "JobID,State", "-j", ",".join(jobs))
+        of_jobs = ("-M", "all", "--name", name, "-j", ",".join(jobs))
+        lines = ask("sacct", "-X", "-n", "-P", "-o", "JobID,State", *of_jobs)
     except NoAnswerError:
         lines = ask("squeue", "-h", "-t", "all", "-o", "%i|%T", "-j", ",".join(jobs))
     rows = (line.split("|", 1) for line in lines if "|" in line)
     states = {job.strip(): state.partition(" ")[0].strip() for job, state in rows}
-    return {job: state for job, state in states.items() if state in _ENDED}
+    return {job: states[job] for job in jobs if states.get(job) in _ENDED}
 
 
 def may_pass(message: str) -> bool:
