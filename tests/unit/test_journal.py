@@ -100,10 +100,14 @@ def test_a_damaged_line_is_left_out_and_counted(tmp_path: Path, damage: bytes) -
     assert flag["code"] == "damaged" and "1 lines" in flag["detail"]
 
 
-def test_a_clock_that_is_set_makes_no_energy_and_is_flagged(tmp_path: Path) -> None:
+@pytest.mark.parametrize("missing", [[], [3]])
+def test_a_clock_that_is_set_makes_no_energy_and_is_flagged(
+    tmp_path: Path, missing: list[int]
+) -> None:
     path = write(tmp_path, {"CUDA:0_POWER": gpu(10)})
     rows = pd.read_csv(path)
     rows.loc[7:, "t"] += 3600
+    rows.loc[missing, "t"] = np.nan
     rows.to_csv(path, index=False)
     assert codes(block(path).flags) == {"clock"}
     assert block(path).time_s == pytest.approx(T0 + np.arange(10))

@@ -133,6 +133,15 @@ def test_rows_of_cards_are_numbered_by_their_names_and_uuids_are_not(tmp_path: P
     assert samples(uuids) == {("n1", 0): [[0, 61]], ("n1", 1): [[0, 62]]}
 
 
+def test_beside_gpus_with_uuids_a_column_may_be_of_their_node(tmp_path: Path) -> None:
+    lines = (f"{T0 + n},{g},GPU-{g},{100 + g},900" for n in range(3) for g in (0, 1))
+    columns = [{**POWER, "index_column": "card"}, {"column": "q", "kind": "node", "unit": "W"}]
+    rules = {"time": {"column": "t"}, "uuid_column": "uuid", "sensors": columns}
+    recording = read(tmp_path, table("t,card,uuid,p,q", lines), rules)
+    powers = {(s.kind, s.index): s.values.tolist() for s in sensors(recording)}
+    assert powers == {("gpu", 0): [100] * 3, ("gpu", 1): [101] * 3, ("node", 0): [900] * 3}
+
+
 def test_a_damaged_index_is_no_gpu(tmp_path: Path) -> None:
     rows = [f"{T0 + n},61,{card}" for n in range(9) for card in (0, 1)]
     recording = read(tmp_path, table("t,p,card", [*rows, f"{T0 + 9},61,i1"]), BY_CARD)
@@ -274,6 +283,11 @@ REFUSED: dict[str, Case] = {
         table("t,p,card", (f"{T0 + n}.{g},{60 + g},A100" for n, g in PAIRS)),
         BY_CARD,
         "rows of several GPUs, and nothing tells whose",
+    ),
+    "two GPUs by their UUIDs alone": (
+        table("t,p,card", (f"{T0 + n}.{g},{60 + g},GPU-{g}" for n, g in PAIRS)),
+        by_time(uuid_column="card"),
+        'column "p" is of 2 GPUs; name the column of their UUIDs as index_column',
     ),
     "hosts": (
         table("t,host,p", (f"{T0 + n / 2},n{n % 2},60" for n in range(9))),
