@@ -18,7 +18,6 @@ import threading
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from snakemake_interface_common.exceptions import WorkflowError
@@ -101,24 +100,25 @@ class Executor(slurm.Executor):
         self, active_jobs: list[SubmittedJobInfo]
     ) -> AsyncGenerator[SubmittedJobInfo, None]:
         """Report the jobs that have ended, and yield the others."""
-        live = {str(info.external_jobid): info for info in active_jobs}
-        ended, settings = dict[str, str](), self.workflow.executor_settings
-        with suppress(NoAnswerError):
-            left = live.keys() - (queued_jobs() if live else {})
-            ended = ended_states([*left], self.run_uuid)
+        settings, ended = self.workflow.executor_settings, dict[str, str]()
         self.next_seconds_between_status_checks = settings.init_seconds_before_status_checks
+        if not active_jobs:  # perhaps before __post_init__: the thread that polls starts first
+            return
+        live = {str(info.external_jobid): info for info in active_jobs}
+        with suppress(NoAnswerError):
+            ended = ended_states([*(live.keys() - queued_jobs())], self.run_uuid)
         for id_, state in ended.items():
-            info, log = self._live.pop(id_), Path(live.pop(id_).aux["slurm_logfile"])
+            info = self._live.pop(id_)
+            log = str(info.aux["slurm_logfile"])
             if state != "COMPLETED":
-                message = f"SLURM-job '{id_}' ended: {state}."
-                self.report_job_error(info, message, aux_logs=[str(log)])
+                self.report_job_error(info, f"SLURM-job '{id_}' ended: {state}.", aux_logs=[log])
                 continue
             self.report_job_success(info)
             if not settings.keep_successful_logs:
                 with suppress(OSError):
-                    log.unlink()
-        for info in live.values():
-            yield info
+                    os.remove(log)
+        for id_ in live.keys() - ended.keys():
+            yield live[id_]
 
     def report_job_error(
         self, job_info: SubmittedJobInfo, msg: str | None = None, **kwargs: Any

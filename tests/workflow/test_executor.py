@@ -21,6 +21,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 SNAKEFILE = """
 import snakemake_executor_plugin_scalewatt_slurm as executor
 executor.WAIT_S = executor.MOST_WAIT_S = float(config.get("wait_s", 0.5))
+made_ready = executor.slurm.Executor.__post_init__
+def __post_init__(self, **settings):
+    import time
+    time.sleep(float(config.get("start_s", 0.0)))
+    made_ready(self, **settings)
+executor.slurm.Executor.__post_init__ = __post_init__
 rule train:
     output: "{run}/done"
     message: "train {wildcards.run} (in pieces)"
@@ -191,6 +197,11 @@ def test_without_accounting_slurmctld_tells_how_jobs_ended(tmp_path: Path) -> No
     ended = project.run()
     assert ended.code == 0 and ended.submitted == {"a": 1, "b": 2}, ended.output
     assert "TIMEOUT; submitted again" in "".join(ended.lines("b"))
+
+
+def test_an_executor_that_starts_slowly_is_not_asked_for_jobs_before(tmp_path: Path) -> None:
+    ended = Project(tmp_path, {"a": [finishes("a")]}, start_s=2).run()
+    assert ended.code == 0 and "no attribute" not in ended.output, ended.output
 
 
 def test_a_limit_that_slurm_does_not_name_holds_up_no_other_job(tmp_path: Path) -> None:
