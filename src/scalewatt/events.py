@@ -107,9 +107,9 @@ def stop_requested() -> bool:
             with suppress(ValueError):  # not the main thread, whose first call sets none either
                 if signal.getsignal(number) is signal.SIG_DFL:
                     signal.signal(number, note_request)
-    if _stop.requested():
-        note_request()
-    return _stop.asked()
+    if is_asked := _stop.asked():
+        note_request()  # from now on USR1 is ignored
+    return is_asked
 
 
 def note_request(*_: object) -> None:

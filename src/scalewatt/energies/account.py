@@ -37,6 +37,7 @@ from scalewatt.energies.node import (
     node_window,
 )
 from scalewatt.energies.stages import (
+    STAGE_TYPE,
     STAGES,
     UNATTRIBUTED,
     Window,
@@ -463,7 +464,7 @@ def _add_node(
 
     with_outside = intervals
     if outside_s:  # it belongs to a first interval without length
-        stage = pd.Categorical([UNATTRIBUTED], STAGES)
+        stage = pd.Categorical([UNATTRIBUTED], dtype=STAGE_TYPE)
         outside = intervals[:1].assign(stage=stage, epoch=-1, end_s=intervals["start_s"])
         with_outside = pd.concat([outside, intervals], ignore_index=True)
     for kind in kinds:

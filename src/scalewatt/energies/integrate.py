@@ -243,7 +243,7 @@ def _powers(sensor: _Samples) -> Validated:
         sensor.mark("constant", words, knots[_standing_still(power_w, step_s)])
     if row.kind == terms.NODE and knots.size:
         words = "samples of less than a hundredth of the usual power, counted"
-        sensor.mark("constant", words, knots[power_w < LEAST_OF_NODE * np.median(power_w)])
+        sensor.mark("constant", words, knots[power_w < LEAST_OF_NODE * median(power_w)])
 
     energy_j = 0.5 * (power_w[1:] + power_w[:-1]) * step_s
     state = np.where(step_s <= sensor.bridge_s, _BRIDGED, _UNCOVERED)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scalewatt.common.columns import schema
 from scalewatt.common.files import write_table
 from scalewatt.energies.node import MAX_UNCOVERED, KindEnergy
-from scalewatt.energies.stages import STAGE_TYPE, STAGES, Window
+from scalewatt.energies.stages import STAGE_TYPE, Window
 from scalewatt.recordings.terms import DEVICE_KINDS, NODE, Flag, flag
 
 LEAST_OF_A_NODE = 0.5
@@ -306,7 +306,7 @@ def _flags(
     frame = pd.DataFrame(rows, columns=FLAGS_SCHEMA.names)
     is_missing = pd.MultiIndex.from_frame(frame[PLACE]).isin(pd.MultiIndex.from_frame(missing))
     frame = frame[~(is_missing & (frame["code"] == "absent"))]
-    stages = pd.Categorical(frame["stage"], STAGES)
+    stages = pd.Categorical(frame["stage"], dtype=STAGE_TYPE)
     return frame.assign(stage=stages).sort_values([*PLACE, "stage"], na_position="first")
 
 

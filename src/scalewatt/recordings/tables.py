@@ -331,9 +331,8 @@ def _delimiter(line: str, rules: Preset) -> str:
 
 def _cells(line: str, rules: Preset) -> list[str]:
     """Cells of a line, without blanks and quotes around."""
-    row = csv.reader(
-        [line.replace("\r", "")], delimiter=_delimiter(line, rules), skipinitialspace=True
-    )
+    text = line.replace("\r", "")  # of a file that is not text
+    row = csv.reader([text], delimiter=_delimiter(line, rules), skipinitialspace=True)
     return [cell.strip() for cell in next(row, [])]
 
 
@@ -549,6 +548,7 @@ def _read_column(
     rows["node"] = rows.get("node_column", column["node"])
     rows["device"], may_be_several = float(column.get("index", 0)), "index_column" in column
     is_uuid = column.get("index_column") == column.get("uuid_column")
+    is_gpu = column["kind"] == "gpu" and "column" in column
     if "index_column" in labels:
         rows["device"] = rows.groupby("node")["index_column"].transform(_device_numbers)
         rows = rows.dropna(subset="device")
@@ -580,7 +580,6 @@ def _read_column(
             what = f"index {device:.0f} is {len(uuids)} GPUs ({', '.join(uuids[:2])[:90]})"
             expected = "expected a column that tells them (hostname), or a file for each"
             raise InputError(f"{what}: rows of several nodes; {expected}")
-        is_gpu = column["kind"] == "gpu" and "column" in column
         if len(uuids) > 1 and is_gpu and "index_column" not in labels:
             what = f"column {shown(header)} is of {len(uuids)} GPUs"
             raise InputError(f"{what}; name the column of their UUIDs as index_column, too")
