@@ -40,14 +40,13 @@ def last_checkpoint() -> str | None:
     """
     if WORK_VARIABLE not in os.environ:
         return None
-    paths = Path(os.environ[WORK_VARIABLE]).rglob("*.ckpt")
-    complete = [path for path in paths if zipfile.is_zipfile(path) or _is_whole_folder(path)]
-    return str(max(complete, key=lambda path: path.stat().st_mtime)) if complete else None
-
-
-def _is_whole_folder(path: Path) -> bool:
-    """True if a checkpoint in parts has what FSDP or DeepSpeed writes last."""
-    return any((path / name).is_file() for name in ("meta.pt", "latest"))
+    written_last = ("meta.pt", "latest")  # by FSDP and DeepSpeed, whose checkpoints are folders
+    complete = [
+        path
+        for path in Path(os.environ[WORK_VARIABLE]).rglob("*.ckpt")
+        if zipfile.is_zipfile(path) or any((path / name).is_file() for name in written_last)
+    ]
+    return str(max(complete, key=os.path.getmtime)) if complete else None
 
 
 class ScalewattCallback(*_CALLBACKS):  # type: ignore[misc]  # a Trainer takes its package's alone
@@ -73,8 +72,6 @@ class ScalewattCallback(*_CALLBACKS):  # type: ignore[misc]  # a Trainer takes i
         self._row: dict[str, Any] = {"epoch": None}
         """Report of the epoch so far; its samples are this rank's."""
         self._logged_before: dict[str, Any] = {}
-        self._step = 0
-        self._on_term: Any = None
 
     def state_dict(self) -> dict[str, Any]:
         """The epoch so far, for a checkpoint: rank 0's, as only that is written."""
@@ -123,13 +120,13 @@ class ScalewattCallback(*_CALLBACKS):  # type: ignore[misc]  # a Trainer takes i
         """Begin an epoch, or resume the checkpoint's."""
         self._enter("train", trainer)
         if trainer.current_epoch != self._row["epoch"]:
-            counts = {"samples": 0, "updates": 0, "train_s": 0.0}
-            self._row = {"epoch": trainer.current_epoch, **counts}
+            self._row = {"epoch": trainer.current_epoch, "samples": 0, "updates": 0, "train_s": 0.0}
         self._logged_before = dict(trainer.callback_metrics)
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, *_: Any) -> None:
-        """Continue to train after a validation or a checkpoint."""
+        """Continue to train after a validation or a checkpoint; note the first optimizer's learning rate."""
         self._enter("train", trainer)
+        self._row["learning_rate"] = trainer.optimizers[0].param_groups[0]["lr"]
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin a validation; the sanity check belongs to `startup`."""
@@ -146,10 +143,6 @@ class ScalewattCallback(*_CALLBACKS):  # type: ignore[misc]  # a Trainer takes i
         self._enter("shutdown", trainer)
 
     # --- results --------------------------------------------------------------------------------------
-
-    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
-        """Note the first optimizer's learning rate before a schedule changes it."""
-        self._row["learning_rate"] = trainer.optimizers[0].param_groups[0]["lr"]
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, _: int
