@@ -1,7 +1,7 @@
 """What is made of frozen runs: the paper's campaign in small, and small trainings, from run folders.
 
-The run folders are inputs that never change. Their energies are made here, one after the other, as jobs of
-their own would import for minutes; all else is made by Snakemake, as a user makes it.
+The run folders are inputs that never change. Their energies and the figures are made here, one after the
+other, as jobs of their own would import for minutes; all else is made by Snakemake, as a user makes it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from golden_tables import FOLDER, Golden
 from scalewatt.campaign.cluster import Cluster, load_cluster, powers
 from scalewatt.common.files import read_json
 from scalewatt.energies.account import write_energy
+from scalewatt.figures.draw_figure import draw_figure
 from scalewatt.results.tables.run_row import RunFiles, write_row
 
 INPUTS = FOLDER / "paper"
 CAMPAIGN, TRAINED = "golden", "trained-corrected"
-TARGETS = ("tables", "figures", "table1", "claims", "prediction", "idle_probe")
+TARGETS = ("tables", "table1", "claims", "prediction", "idle_probe")
 RUN = ("configuration", "repeat")
 PART = (*RUN, "device_kind", "stage")
 POINT = ("panel", "series", "gpus", "energy_origin", "y_name")
@@ -80,7 +81,12 @@ def make_results(folder: Path) -> Path:
         archive.extractall(folder / "results", filter="data")
     account(folder / "results", load_cluster(folder / "cluster.yaml"))
     options = ("--configfile", "cluster.yaml", "--cores", "2", "--quiet", "all", "--config")
-    snakemake(folder, *options, "results_only=true", "--", *TARGETS)
+    results = folder / "results" / CAMPAIGN
+    points = {name: results / "tables" / f"{name}.parquet" for name in FIGURES}
+    targets = (*TARGETS, *(str(table.relative_to(folder)) for table in points.values()))
+    snakemake(folder, *options, "results_only=true", "--", *targets)
+    for name, table in points.items():
+        draw_figure(name, table, results / "figures" / name)
     snakemake(
         folder, *options, "campaign=campaigns/corrected.yaml", "results_only=true", "--", "tables"
     )
