@@ -86,7 +86,7 @@ def test_trainings_run_in_the_environment_with_torch_and_their_tables_in_the_oth
     tmp_path: Path,
 ) -> None:
     workspace = Workspace.create(tmp_path / "project")
-    run = "resnet50-local-n002-lbs0016-full/1"
+    run = "fourcastnet.pretrain-local-n001-lbs0002-full/1"
     workspace.done(f"results/tiny/energy/{run}.parquet", *CONDA)
     made = environments(workspace)
     assert " train " in ran(made["training"]) and " prepare " in ran(made["training"])

@@ -68,7 +68,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return wheel
 
 
-@pytest.fixture(scope="module", params=["3.11", "3.12", "3.13"])
+@pytest.fixture(
+    scope="module", params=["3.11", pytest.param("3.12", marks=pytest.mark.nightly), "3.13"]
+)
 def base(
     request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Installed:
