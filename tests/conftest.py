@@ -190,8 +190,8 @@ def finished_workspace(
     pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 ) -> Workspace:
     """The tiny campaign run to its end, for tests that read it; to change it, `.copy(…)` it."""
-    shared = Path(pytestconfig.cache.mkdir("finished"))
-    return Workspace.finished(shared).copy(tmp_path_factory.mktemp("finished") / "project")
+    kept = Workspace.kept(Path(pytestconfig.cache.mkdir("finished")), Workspace.finished)
+    return kept.copy(tmp_path_factory.mktemp("finished") / "project")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

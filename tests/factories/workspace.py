@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,18 +118,31 @@ class Workspace:
         return workspace
 
     @classmethod
-    def finished(cls, shared: Path) -> Workspace:
-        """The tiny campaign run by one snakemake, once for a state of the project, kept in `shared`."""
+    def kept(cls, shared: Path, make: Callable[[Path], Workspace]) -> Workspace:
+        """What `make` makes, once for a state of the project, kept in `shared` for all workers."""
         with open(shared / "lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             original = shared / project_hash()
             if not original.exists():
                 for other in shared.glob("*/"):
                     shutil.rmtree(other)
-                made = cls.create(shared / "unfinished")
-                made.done("all")
-                made.path.rename(original)
+                make(shared / "unfinished").path.rename(original)
             return cls(original)
+
+    @classmethod
+    def finished(cls, path: Path) -> Workspace:
+        """The tiny campaign, run to its end by one snakemake."""
+        made = cls.create(path)
+        made.done("all")
+        return made
+
+    @classmethod
+    def simulated(cls, path: Path) -> Workspace:
+        """The small campaign, simulated to its end."""
+        made = cls.create(path)
+        (made.path / "campaigns" / "small.yaml").write_text(SIMULATED)
+        made.done("all", *CHOSEN, profile="simulate")
+        return made
 
     def copy(self, path: Path) -> Workspace:
         """A second workspace with the same results, times included."""
@@ -174,9 +188,9 @@ class Workspace:
         logs = sorted((self.path / ".snakemake" / "log").glob("*.log"))
         return f"Snakemake:\n{logs[-1].read_text(errors='replace')[-4000:] if logs else ''}"
 
-    def done(self, *arguments: str) -> str:
+    def done(self, *arguments: str, profile: str | None = "local") -> str:
         """Run snakemake, which must succeed."""
-        code, output = self.snakemake(*arguments)
+        code, output = self.snakemake(*arguments, profile=profile)
         assert code == 0, output
         return output
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from training import prepare
-from workspace import CHOSEN, SIMULATED, Workspace
+from workspace import SIMULATED, Workspace
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -41,9 +41,6 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 
 
 @pytest.fixture(scope="session")
-def played(planned: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """The small campaign, simulated to its end."""
-    workspace = planned.copy(tmp_path_factory.mktemp("played") / "project")
-    code, output = workspace.snakemake("all", *CHOSEN, profile="simulate")
-    assert code == 0, output
-    return workspace
+def played(pytestconfig: pytest.Config) -> Workspace:
+    """The small campaign, simulated to its end, for tests that read it."""
+    return Workspace.kept(Path(pytestconfig.cache.mkdir("simulated")), Workspace.simulated)
