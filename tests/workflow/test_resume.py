@@ -51,10 +51,9 @@ def assert_same_training(first: Training, other: Training) -> None:
         pytest.param(
             WAVES,
             {"gpus": 4, "ranks_per_node": 4, "local_batch_size": 1},
-            4,
+            6,
             id="fourcastnet-four-ranks",
         ),
-        pytest.param(IMAGES, {}, 2, id="resnet50"),
     ],
 )
 def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from test_resume import IMAGES, assert_same_training
+from test_resume import IMAGES, assert_same_training, run_in_segments
 from training import Training
 
 from scalewatt.data.node_copy import pack
@@ -32,21 +32,26 @@ def scratch(tmp_path: Path) -> Path:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("configuration", [IMAGES, pytest.param(SUBSET, marks=pytest.mark.nightly)])
-def test_a_staged_run_learns_the_same_from_the_nodes_disk(
-    tmp_path: Path, data: Path, own_data: Path, scratch: Path, configuration: str
+@pytest.mark.parametrize(
+    ("configuration", "updates"),
+    [(IMAGES, 2), pytest.param(SUBSET, 1, marks=pytest.mark.nightly)],
+)
+def test_a_run_in_segments_on_the_nodes_disk_learns_what_an_uninterrupted_one_does_elsewhere(
+    tmp_path: Path, data: Path, own_data: Path, scratch: Path, configuration: str, updates: int
 ) -> None:
     pack(own_data / "scans")
     for split in ("train", "val"):
         shutil.rmtree(own_data / "scans" / split)  # so that nothing can be read from there
     plain = Training.of(tmp_path / "plain", data, configuration)
     staged = replace(Training.of(tmp_path / "staged", own_data, configuration), scratch=scratch)
-    for training in (plain, staged):
-        code, output = training.run()
-        assert code == 0, output
+    code, output = plain.run()
+    assert code == 0, output
+    segments = run_in_segments(staged, updates)
+    assert segments >= 2
     assert_same_training(staged, plain)
     assert list(scratch.iterdir()) == []
     events = pq.read_table(staged.out / "events.parquet").to_pylist()
+    assert [e["stage"] for e in events].count("stage_data") == 2 * segments
     assert [e["stage"] for e in events][:4] == ["startup", "stage_data", "startup", "train"]
     assert [e["stage"] for e in events][-2:] == ["shutdown", "stage_data"]
     assert all(event["end_s"] <= other["start_s"] for event, other in pairwise(events))

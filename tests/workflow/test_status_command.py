@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from scalewatt.energies.account import write_energy
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
 LONG = "fourcastnet.pretrain-local-n002-lbs0002-full"
-SHORT = "resnet50-local-n002-lbs0016-full"
+SHORT = "resnet50-local-n001-lbs0016-full"
 POWERS = {"cpu": {"sockets": 1, "idle_w": 50, "rated_w": 150}, "gpu": None, "ram": None}
 
 
@@ -63,8 +65,9 @@ class Story:
 
     def print_status(self, *options: str) -> str:
         """What the command prints."""
-        command = [sys.executable, "-m", "scalewatt.cli", *self.command(*options)]
-        return subprocess.check_output(command, env=environment(), text=True)
+        with redirect_stdout(StringIO()) as printed:
+            assert main(self.command(*options)) == 0
+        return printed.getvalue()
 
     def look(self, when: str = "now") -> dict[str, Any]:
         self.at[when] = json.loads(self.print_status("--json"))
