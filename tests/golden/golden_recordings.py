@@ -5,14 +5,15 @@ Power logs of MLPerf are read as examples/mlperf/convert.py writes them.
 
 from __future__ import annotations
 
-import importlib.util
 import os
+import runpy
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -154,12 +155,7 @@ def _scratch() -> tempfile.TemporaryDirectory[str]:
 
 @cache
 def _converter() -> Any:
-    path = PROJECT / "examples" / "mlperf" / "convert.py"
-    spec = importlib.util.spec_from_file_location("mlperf_convert", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return SimpleNamespace(**runpy.run_path(str(PROJECT / "examples" / "mlperf" / "convert.py")))
 
 
 def _read(path: Path, columns: Path | None) -> tuple[Account, pd.DataFrame, bool]:

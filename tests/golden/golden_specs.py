@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pandas as pd
-from golden_project import PROJECT, run
+from golden_project import PROJECT
 from golden_tables import Golden
+
+from scalewatt.cli import main
 
 SPECS = Golden("spec_hashes.csv", ("campaign", "configuration", "repeat"))
 BESIDE = ("campaign", "series")
@@ -23,8 +27,9 @@ def made(_: Path | None = None) -> dict[Golden, pd.DataFrame]:
 
 def _rows() -> Iterator[dict[str, str]]:
     for file in sorted((PROJECT / "campaigns").glob("*.yaml")):
-        listed = run("scalewatt", "campaign", "--json", str(file.relative_to(PROJECT)))
-        for known in json.loads(listed)["runs"]:
+        with redirect_stdout(io.StringIO()) as listed:
+            assert main(["campaign", "--json", str(file)]) == 0
+        for known in json.loads(listed.getvalue())["runs"]:
             spec = {name: value for name, value in known.items() if name not in BESIDE}
             text = json.dumps(spec, indent=1, sort_keys=True)  # as spec.json has it
             yield {

@@ -11,7 +11,7 @@ import io
 import lzma
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ class Golden:
     file: str
     keys: tuple[str, ...]
     rel: float = REL
+    abs: float = ABS
 
     @property
     def path(self) -> Path:
@@ -64,7 +65,7 @@ class Golden:
         for key, row in stored.items():
             for name, value in row.items():
                 now = made.get(key, row).get(name)
-                if now is None or same(value, now, self.rel):
+                if now is None or self._same(value, now):
                     continue
                 changed[name] += 1
                 if changed[name] <= SHOWN:
@@ -77,6 +78,14 @@ class Golden:
         return differences + [
             f"{name}: {n} cells differ" for name, n in changed.items() if n > SHOWN
         ]
+
+    def _same(self, value: str, other: str) -> bool:
+        if value == other:
+            return True
+        try:
+            return math.isclose(float(value), float(other), rel_tol=self.rel, abs_tol=self.abs)
+        except ValueError:
+            return False
 
     def _sorted(self, table: pd.DataFrame) -> pd.DataFrame:
         return table.sort_values(list(self.keys), kind="stable") if self.keys else table
@@ -94,16 +103,6 @@ class Golden:
         return rows
 
 
-def same(value: str, other: str, rel: float = REL) -> bool:
-    """Tell whether two cells are the same."""
-    if value == other:
-        return True
-    try:
-        return math.isclose(float(value), float(other), rel_tol=rel, abs_tol=ABS)
-    except ValueError:
-        return False
-
-
 def renew(goldens: Mapping[Golden, pd.DataFrame]) -> Iterable[str]:
     """Store tables; say what is other than it was."""
     for golden, table in goldens.items():
@@ -111,12 +110,6 @@ def renew(goldens: Mapping[Golden, pd.DataFrame]) -> Iterable[str]:
         golden.write(table)
         yield f"{golden.file}: {len(table)} rows, {'the same' if not differences else ''}"
         yield from (f"  {difference}" for difference in differences)
-
-
-def summed(table: pd.DataFrame, keys: Sequence[str], columns: Sequence[str]) -> pd.DataFrame:
-    """The sums of columns by keys; null where a part is null."""
-    groups = table.groupby(list(keys), dropna=False, observed=True)
-    return groups[list(columns)].agg(lambda part: part.sum(skipna=False)).reset_index()
 
 
 def _only(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import pandas as pd
 from golden_tables import FOLDER, Golden
 
+from scalewatt.common.files import file_sha256
 from scalewatt.targets import versions
 
 VERSIONS = Golden("versions.csv", ("step", "golden"))
@@ -37,17 +37,12 @@ def made(_: Path | None = None) -> dict[Golden, pd.DataFrame]:
 def today() -> pd.DataFrame:
     """Today's versions and goldens."""
     rows = [
-        (step, str(getattr(versions, step)), str(path.relative_to(FOLDER)), sha256(path))
+        (step, str(getattr(versions, step)), str(path.relative_to(FOLDER)), file_sha256(path))
         for step, patterns in GOLDENS.items()
         for pattern in patterns
         for path in sorted(FOLDER.glob(pattern))
     ]
     return pd.DataFrame(rows, columns=["step", "version", "golden", "sha256"])
-
-
-def sha256(path: Path) -> str:
-    """SHA-256 of a file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def unraised(table: pd.DataFrame) -> list[str]:

@@ -1,6 +1,6 @@
 """Make all goldens by today's code, and say what is other than it was: `python tests/golden/make.py`.
 
-Names make some of them alone: specs, targets, paper, recordings, trainings, versions.
+Names make some of them alone: specs, targets, claims, paper, recordings, trainings, versions.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import golden_claims
 import golden_paper
 import golden_recordings
 import golden_specs
@@ -23,6 +24,7 @@ from golden_tables import Golden, renew
 MAKERS: dict[str, Callable[[Path], Mapping[Golden, pd.DataFrame]]] = {
     "specs": golden_specs.made,
     "targets": golden_targets.made,
+    "claims": golden_claims.made,
     "paper": golden_paper.made,
     "recordings": golden_recordings.made,
     "trainings": golden_trainings.made,

@@ -15,8 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(1800)]
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Mapping[Golden, pd.DataFrame]:
     """The tables that today's code makes of the frozen runs."""
-    folder = tmp_path_factory.mktemp("frozen") / "project"
-    return golden_paper.tables_of(golden_paper.make_results(folder))
+    return golden_paper.made(tmp_path_factory.mktemp("frozen") / "project")
 
 
 @pytest.mark.parametrize("name", golden_paper.goldens())
