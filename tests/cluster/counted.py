@@ -1,6 +1,6 @@
 """Runs of a script that notes each update as it trains: what was trained, and used, in truth.
 
-The script waits rather than computes, on GPUs whose power follows a law; where a test says so it pauses in
+The script waits rather than computes, on stand-in GPUs of a known power; where a test says so it pauses in
 the middle of an epoch until something has happened to it.
 """
 
@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 import yaml
-from governed import environment_of, power_w
 from mini_node import Node, wait_for
 from mini_project import DEVICES, MiniProject
 from minislurm import MiniSlurm
-from workspace import environment
+from workspace import PROJECT, environment, first_on_path
 
-POWER_W = power_w(1410.0)
+POWER_W = 300.0
+"""Of each GPU of failing_nvml before its fault."""
 PATIENCE_S = 240.0
 """For a job to come to its pause, or to its end, on a machine with much to do."""
 UPDATES, EPOCHS, UPDATE_S = 20, 3, 0.2
@@ -99,8 +99,11 @@ def counted_project(
         "scavenge": {**node, "partition": "scavenge"},
     }
     project.change("cluster", devices=devices, stop_warning_s=5)
-    project.variables.update(environment_of(4))
-    project.variables["COUNTED_PAUSES"] = str(folder / "pauses")
+    project.variables |= {
+        "PYTHONPATH": first_on_path(PROJECT / "tests" / "workflow" / "failing_nvml"),
+        "SCALEWATT_FAULTS": ",,,",  # four GPUs without a fault
+        "COUNTED_PAUSES": str(folder / "pauses"),
+    }
     return project
 
 
@@ -205,7 +208,7 @@ class CountedRun:
         return ended
 
     def assert_truly_recorded(self) -> None:
-        """Each update was trained once but for what a kill lost; all energy is that of the stand-in's law."""
+        """Each update was trained once but for what a kill lost; all energy is that of the stand-ins."""
         stints = {key: [*rows] for key, rows in groupby(self.trained, lambda row: row[:2])}
         whole = {key: rows for key, rows in stints.items() if rows[-1][2] == UPDATES}
         assert [epoch for _, epoch in whole] == list(range(self.epochs)), stints.keys()

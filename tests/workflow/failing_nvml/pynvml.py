@@ -1,13 +1,13 @@
-"""The stand-in GPUs, as many as SCALEWATT_FAULTS names faults, which begin to fail as a driver reports it.
+"""Stand-in GPUs of 300 W, as many as SCALEWATT_FAULTS names faults, which fail as a driver reports it.
 
-SCALEWATT_FAULTS names each GPU's fault, as `unknown_error,zero_power`; they begin once the file
+SCALEWATT_FAULTS names each GPU's fault, as `unknown_error,zero_power`, or nothing; they begin once the file
 SCALEWATT_FAULTS_BEGIN exists.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
+import runpy
 import time
 from collections.abc import Callable
 from functools import wraps
@@ -21,13 +21,8 @@ _MILLIWATTS = 300_000
 _OLD = ("nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetFieldValues")
 """What these GPUs do not have."""
 
-_spec = importlib.util.spec_from_file_location(
-    "sound_nvml", Path(__file__).parents[1] / "stand_in_nvml" / "pynvml.py"
-)
-assert _spec is not None and _spec.loader is not None
-_sound = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_sound)
-NVMLError = _sound.NVMLError
+_sound = runpy.run_path(str(Path(__file__).parents[1] / "stand_in_nvml" / "pynvml.py"))
+NVMLError = _sound["NVMLError"]
 
 
 class NVMLError_Unknown(NVMLError):
@@ -57,13 +52,13 @@ def _power(index: int) -> int:
     if fault == UNKNOWN_ERROR:
         raise NVMLError_Unknown("Unknown Error")
     # Never twice the same: a power that stands still is a fault of its own.
-    return 0 if fault == ZERO_POWER else _MILLIWATTS + time.monotonic_ns() // 1000 % 5000
+    return 0 if fault == ZERO_POWER else _MILLIWATTS - 500 + time.monotonic_ns() // 1000 % 1000
 
 
 globals().update(
     {
         name: _unless_lost(value) if name.startswith("nvmlDeviceGet") else value
-        for name, value in vars(_sound).items()
+        for name, value in _sound.items()
         if name.lower().startswith("nvml") and name not in _OLD
     }
 )
