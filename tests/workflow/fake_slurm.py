@@ -13,7 +13,7 @@ from typing import Any
 
 PROGRAMS = ("sbatch", "squeue", "sacct", "sacctmgr", "sinfo", "scontrol", "scancel")
 _PROGRAM = """#!{python} -ISs
-import fcntl, json, os, subprocess, sys, time
+import fcntl, json, os, subprocess, sys
 from pathlib import Path
 root, name, words = Path({root!r}), Path(sys.argv[0]).name, sys.argv[1:]
 def after(option):
@@ -31,16 +31,14 @@ with open(root / "lock", "a") as lock:
     with open(root / "calls", "a") as calls:
         print("asked" if asks else name, *words, file=calls)
     plan, jobs = (json.loads((root / f).read_text()) for f in ("plan.json", "jobs.json"))
-    failing, answer = json.loads((root / "fails.json").read_text()), root / name
+    failing = json.loads((root / "fails.json").read_text())
     for call in [call for call, left in failing.items() if call in " ".join((name, *words)) and left]:
         (root / "fails.json").write_text(json.dumps(failing | {{call: failing[call] - 1}}))
         fails("no connection")
-    if (root / f"{{name}}.hangs").exists():
-        time.sleep(60)
     if any(v.startswith((name.upper() + "_", "SLURM_TIME_FORMAT")) for v in os.environ):
         (root / "blinded").touch()  # what a user has chosen to see: nothing of these jobs
-    elif answer.exists():
-        print(answer.read_text(), end="")
+    elif name == "sacctmgr":
+        print("test\\nother")  # the plugin asks for the user's accounts
     elif asks:
         for text, refusal in json.loads((root / "refuses.json").read_text()).items():
             if text in words:
@@ -90,7 +88,6 @@ class FakeSlurm:
         (root / "jobs.json").write_text("{}")
         self.fails({})
         self.refuses({})
-        self.answers("sacctmgr", "test\nother\n")  # the plugin asks for the user's accounts
         for name in PROGRAMS:
             program = self.bin / name
             program.write_text(_PROGRAM.format(python=sys.executable, root=str(root)))
@@ -109,10 +106,6 @@ class FakeSlurm:
         """
         (self.root / "plan.json").write_text(json.dumps(turns))
 
-    def answers(self, program: str, text: str) -> None:
-        """What a program always prints."""
-        (self.root / program).write_text(text)
-
     def refuses(self, options: dict[str, str]) -> None:
         """Let `sbatch --test-only` refuse an option, with these words."""
         (self.root / "refuses.json").write_text(json.dumps(options))
@@ -120,23 +113,6 @@ class FakeSlurm:
     def fails(self, calls: dict[str, int]) -> None:
         """Let calls that contain a text fail so many times."""
         (self.root / "fails.json").write_text(json.dumps(calls))
-
-    def hangs(self, program: str) -> None:
-        """Let a program give no answer."""
-        (self.root / f"{program}.hangs").touch()
-
-    def holds(self, job: str, state: str, comment: str = "(null)", folder: str = "/") -> None:
-        """Put another's job into the queue."""
-        jobs = json.loads((self.root / "jobs.json").read_text())
-        entry = {
-            "name": "nobody's",
-            "state": state,
-            "states": [state],
-            "queue": state,
-            "left": 9**9,
-        }
-        jobs[job] = entry | {"comment": comment, "folder": folder}
-        (self.root / "jobs.json").write_text(json.dumps(jobs))
 
     def states(self) -> dict[str, str]:
         """What sacct says of each job."""
