@@ -38,31 +38,29 @@ if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
 # --- the checkout's own results, work and campaigns -------------------------------------------------
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-OF_THE_USER = tuple(f"{CHECKOUT / name}" for name in ("results", "work", "campaigns"))
-_READS = ("open", "os.listdir", "os.scandir")
-_CHANGES = ("os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.link", "os.utime")
+OF_THE_USER = tuple(f"{CHECKOUT / name}{os.sep}" for name in ("results", "work", "campaigns"))
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _touched: list[str] = []
 
 
 def _note_touched(event: str, arguments: tuple[Any, ...]) -> None:
-    """Note what this process reads or writes of the user's; the campaigns that ship may be read."""
+    """Note what this process opens of the user's; the campaigns that ship may be read."""
     if event == "subprocess.Popen":
         _note_process(*arguments[1:3])
-    if event not in _READS and event not in _CHANGES:
+    if event not in ("open", "os.listdir", "os.scandir"):
         return
     if sys._getframe(1).f_globals.get("__name__") == "pkgutil":
         return  # Snakemake looks for its plugins on sys.path, where the checkout may be
-    writes = event in _CHANGES
-    if event == "open":
-        writes = bool((arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
-    # Relative to an open folder, as rmtree asks: os.open does not even say that it is.
-    in_folder = arguments[1] is None if event == "open" else writes and arguments[-1] != -1
-    for path in arguments[: 2 if event in ("os.rename", "os.link") else 1]:
-        if isinstance(path, str | bytes | os.PathLike):
-            if in_folder and not os.path.isabs(path):
-                continue
-            with suppress(OSError, ValueError):  # there may be no working directory
-                _note_path(os.path.abspath(os.fsdecode(path)), event, writes)
+    path, mode, flags = arguments if event == "open" else (arguments[0], "r", 0)
+    if not isinstance(path, str | bytes | os.PathLike):
+        return
+    if mode is None and not os.path.isabs(path):
+        return  # of os.open: it may be relative to an open folder, as rmtree asks
+    with suppress(OSError, ValueError):  # there may be no working directory
+        whole = f"{os.path.abspath(os.fsdecode(path))}{os.sep}"
+        touches = OF_THE_USER if (flags or 0) & WRITES else OF_THE_USER[:2]
+        if whole.startswith(touches):
+            _touched.append(f"{event} {os.path.relpath(whole, CHECKOUT)}")
 
 
 def _note_process(arguments: Any, folder: Any) -> None:
@@ -71,19 +69,6 @@ def _note_process(arguments: Any, folder: Any) -> None:
     runs = {"snakemake", "rules_of_workflow.py"} & {Path(word).name for word in words}
     if runs and Path(os.fsdecode(folder or os.getcwd())).resolve() == CHECKOUT:
         _touched.append(f"started {' '.join(words)}")
-
-
-def _note_path(path: str, event: str, writes: bool) -> None:
-    folder = next(
-        (
-            folder_of_user
-            for folder_of_user in OF_THE_USER
-            if f"{path}/".startswith(f"{folder_of_user}/")
-        ),
-        None,
-    )
-    if folder is not None and (writes or folder != OF_THE_USER[2]):
-        _touched.append(f"{event} {os.path.relpath(path, CHECKOUT)}")
 
 
 sys.addaudithook(_note_touched)
@@ -112,12 +97,12 @@ def users_files_stay_as_they_are() -> Iterator[None]:
 
 def _users_files() -> dict[str, tuple[int, int]]:
     paths = (path for folder in OF_THE_USER for path in [Path(folder), *Path(folder).rglob("*")])
-    settings = {}
+    states = {}
     for path in paths:
         with suppress(OSError):
             state = path.stat()
-            settings[str(path.relative_to(CHECKOUT))] = state.st_size, state.st_mtime_ns
-    return settings
+            states[str(path.relative_to(CHECKOUT))] = state.st_size, state.st_mtime_ns
+    return states
 
 
 @pytest.fixture(autouse=True)
