@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from accessibility import serious_findings
 from browser import Browser, chromium, headless
 from workspace import PROJECT
 
@@ -84,10 +83,3 @@ def test_what_is_typed_is_answered_at_once(page: Browser) -> None:
 def test_the_page_asks_nobody_and_complains_of_nothing(page: Browser) -> None:
     assert page.complaints() == []
     assert page.requests() == []
-
-
-@pytest.mark.parametrize("scheme", ("light", "dark"))
-def test_axe_finds_nothing_serious(page: Browser, scheme: str) -> None:
-    media = [{"name": "prefers-color-scheme", "value": scheme}]
-    page.call("Emulation.setEmulatedMedia", features=media)
-    assert serious_findings(page) == []
