@@ -85,14 +85,11 @@ class Browser:
             width=width, height=height, deviceScaleFactor=1, mobile=mobile,
         )  # fmt: skip
 
-    def press(self, key: str, text: str = "") -> None:
-        """Press a key and let it go: Tab, Enter, a space, a sign."""
-        codes = {"Tab": 9, "Enter": 13, " ": 32, "ArrowRight": 39}
-        code = codes.get(key, ord(key[0]))
-        typed = {"Enter": "\r"}.get(key, key if len(key) == 1 else text)
-        for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code,
-                      **({"text": typed} if typed and kind == "keyDown" else {}))  # fmt: skip
+    def press_enter(self) -> None:
+        """Press Enter and let it go."""
+        key = {"key": "Enter", "windowsVirtualKeyCode": 13}
+        self.call("Input.dispatchKeyEvent", type="keyDown", text="\r", **key)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **key)
 
     def complaints(self) -> list[str]:
         """Errors and warnings of the console, and exceptions."""

@@ -41,6 +41,15 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def small(
+    finished_workspace: Workspace, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Browser]:
+    """The report of a finished campaign, opened."""
+    with headless(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened.open((finished_workspace.results / "report.html").as_uri())
+
+
+@pytest.fixture(scope="module")
 def browser(large: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """The large report, opened."""
     with headless(tmp_path_factory.mktemp("profile")) as opened:
@@ -67,15 +76,10 @@ def looked_at(page: Browser) -> None:
         assert page.evaluate(HORIZON) <= width
 
 
-def test_the_report_of_a_finished_campaign_works_by_itself(
-    finished_workspace: Workspace, tmp_path: Path
-) -> None:
-    report = finished_workspace.path / "results" / "tiny" / "report.html"
-    with headless(tmp_path) as page:
-        looked_at(page.open(report.as_uri()))
-        assert page.evaluate("document.querySelectorAll('#claims tbody tr').length") == len(
-            listed_claims()
-        )
+def test_the_report_of_a_finished_campaign_works_by_itself(small: Browser) -> None:
+    looked_at(small)
+    claims = small.evaluate("document.querySelectorAll('#claims tbody tr').length")
+    assert claims == len(listed_claims())
 
 
 @pytest.mark.long
@@ -83,22 +87,17 @@ def test_the_report_of_the_papers_size_works_by_itself(browser: Browser) -> None
     looked_at(browser)
 
 
-def test_a_series_is_hidden_and_shown_by_its_button(
-    finished_workspace: Workspace, tmp_path: Path
-) -> None:
-    report = finished_workspace.path / "results" / "tiny" / "report.html"
+def test_a_series_is_hidden_and_shown_by_its_button(small: Browser) -> None:
     shown = "Array.from(document.querySelectorAll('#figure6 [data-series=images-full] use')"
     shown += ", u => u.getBoundingClientRect().width > 0)"
     toggle = "document.querySelector('#figure6 .legend button')"
-    with headless(tmp_path) as page:
-        page.open(report.as_uri())
-        assert all(page.evaluate(shown)) and page.evaluate(shown)
-        page.evaluate(f"{toggle}.focus()")
-        page.press("Enter")
-        assert not any(page.evaluate(shown))
-        assert page.evaluate(f"{toggle}.getAttribute('aria-pressed')") == "false"
-        page.press("Enter")
-        assert all(page.evaluate(shown))
+    assert all(small.evaluate(shown)) and small.evaluate(shown)
+    small.evaluate(f"{toggle}.focus()")
+    small.press_enter()
+    assert not any(small.evaluate(shown))
+    assert small.evaluate(f"{toggle}.getAttribute('aria-pressed')") == "false"
+    small.press_enter()
+    assert all(small.evaluate(shown))
 
 
 def test_every_point_of_a_figure_says_what_it_is(finished_workspace: Workspace) -> None:
