@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from workspace import PROJECT, Workspace
+from documents import blocks
+from workspace import Workspace
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-PAGE = PROJECT / "docs" / "guide" / "add-a-model.md"
-
-
-def blocks(language: str) -> list[str]:
-    """The page's blocks in a language."""
-    text = PAGE.read_text(encoding="utf-8")
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+PAGE = "docs/guide/add-a-model.md"
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +20,8 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     """A copy of the workflow and the package with the page's file and campaign."""
     workspace = Workspace.create(tmp_path_factory.mktemp("third") / "project")
     source = workspace.path / "src"
-    (source / "scalewatt" / "models" / "smallcnn.py").write_text(blocks("python")[0])
-    (workspace.path / "campaigns" / "mine.yaml").write_text(blocks("yml")[0])
+    (source / "scalewatt" / "models" / "smallcnn.py").write_text(blocks(PAGE, "python")[0])
+    (workspace.path / "campaigns" / "mine.yaml").write_text(blocks(PAGE, "yml")[0])
     workspace.edit("config.yaml", "campaigns/tiny.yaml", "campaigns/mine.yaml")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(source))  # the copy, not the project's own package
