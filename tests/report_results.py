@@ -121,15 +121,12 @@ def _run(campaign: Campaign, configuration: Configuration, repeat: int) -> Row:
 
 def write_results(folder: Path, campaign: Campaign, runs: Sequence[Row]) -> Path:
     """Write tables, drawings and provenance of these runs below `folder`, and return it."""
-    counting = [run for run in runs if run["excluded"] is None]
     made = frame_of(runs, RUNS)
+    counting = made[made["excluded"].isna()]
     configurations = configurations_of(made)
-    excluded = [
-        {"configuration": r["configuration"], "repeat": r["repeat"], "reason": r["excluded"]}
-        for r in runs
-        if r["excluded"] is not None
-    ]
-    names = [[run["configuration"], run["repeat"]] for run in runs]
+    left_out = made.loc[made["excluded"].notna(), ["configuration", "repeat", "excluded"]]
+    excluded = left_out.rename(columns={"excluded": "reason"}).to_dict("records")
+    names = made[["configuration", "repeat"]].to_numpy().tolist()
     words = {"gpu_word": "processes" if any(r["torch_device"] == "cpu" for r in runs) else "GPUs"}
     whole = runs_definition(campaign, names, excluded)
     tables = {
@@ -141,9 +138,9 @@ def write_results(folder: Path, campaign: Campaign, runs: Sequence[Row]) -> Path
     }
     metadata = dict.fromkeys(tables, words)
     for figure in (name for name in _DRAWN if name in campaign.figures):
-        ids = campaign.figure_configurations(figure)
-        runs_of = [[r["configuration"], r["repeat"]] for r in counting if r["configuration"] in ids]
-        definition = table_definition(campaign, figure, runs_of, excluded)
+        of_figure = counting["configuration"].isin(campaign.figure_configurations(figure))
+        drawn = counting.loc[of_figure, ["configuration", "repeat"]].to_numpy().tolist()
+        definition = table_definition(campaign, figure, drawn, excluded)
         built = BUILDERS[figure](definition, configurations, folder)
         tables[figure] = to_table(built, SCHEMAS[figure])
         metadata[figure] = words | {
@@ -151,22 +148,17 @@ def write_results(folder: Path, campaign: Campaign, runs: Sequence[Row]) -> Path
             "excluded": definition["excluded"],
             "notes": [],
         }
+    for kind in ("tables", "figures"):
+        (folder / kind).mkdir(parents=True, exist_ok=True)
     for name, built in tables.items():
-        _write(folder / "tables" / f"{name}.parquet", lambda path, t=built, n=name: pq.write_table(
-            with_metadata(t, metadata[n]), path
-        ))  # fmt: skip
+        described = with_metadata(built, metadata[name])
+        pq.write_table(described, folder / "tables" / f"{name}.parquet")
         if name.startswith("figure"):
-            svg = SVG.format(name)
-            _write(folder / "figures" / f"{name}.svg", lambda path, s=svg: path.write_text(s))
+            (folder / "figures" / f"{name}.svg").write_text(SVG.format(name))
             write_captions([f"The notes of {name} * 2."], folder / "figures" / name)
     for run in runs:
         write_provenance(folder, run)
     return folder
-
-
-def _write(path: Path, write: Callable[[Path], Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write(path)
 
 
 def write_provenance(folder: Path, run: Row, **more: Any) -> None:
@@ -179,11 +171,12 @@ def write_provenance(folder: Path, run: Row, **more: Any) -> None:
         "cudnn_benchmark": False,
     }
     path = folder / "runs" / run["configuration"] / str(run["repeat"]) / "provenance.json"
-    _write(path, lambda file: file.write_text(json.dumps(record | more)))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record | more))
 
 
-def claims_table(verdicts: Iterable[Sequence[str]]) -> pa.Table:
-    """The table of claims with these ids and verdicts, or reasons of no test, and values where given."""
+def write_claims(folder: Path, verdicts: Iterable[Sequence[str]]) -> None:
+    """Write a table of claims: ids with a verdict, or why nothing was tested, and a value where given."""
     of_id = {claim.id: claim for claim in listed_claims()}
     rows = [
         {"id": id_, "value": value[0] if value else "1"}
@@ -193,9 +186,5 @@ def claims_table(verdicts: Iterable[Sequence[str]]) -> pa.Table:
         for id_, verdict, *value in verdicts
     ]
     notes = ["Checked on campaign demo.", "3 claims; by results 1; by specs 1."]
-    return with_metadata(pa.Table.from_pylist(rows, schema=CLAIMS), {"notes": notes})
-
-
-def write_claims(folder: Path, verdicts: Iterable[Sequence[str]]) -> None:
-    """Write the table of claims."""
-    pq.write_table(claims_table(verdicts), folder / "tables" / "claims.parquet")
+    claims = with_metadata(pa.Table.from_pylist(rows, schema=CLAIMS), {"notes": notes})
+    pq.write_table(claims, folder / "tables" / "claims.parquet")

@@ -18,14 +18,11 @@ import pytest
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.files import write_json, write_table
 from scalewatt.energies.account import Run, account
-from scalewatt.energies.tables import (
-    Accounts,
-    EnergyTotals,
-    records,
-)
+from scalewatt.energies.tables import Accounts, EnergyTotals, records
 from scalewatt.energies.traces import SAMPLES_SCHEMA, read_samples, write_traces
 from scalewatt.recordings import journal
 from scalewatt.recordings.block import Block, sensor_frame
+from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.recordings.telemetry import QUANTITIES
 from scalewatt.recordings.terms import index_in_name
 
@@ -188,16 +185,7 @@ def make_run(
         {"segment": s, "stage": name, "epoch": None, "start_s": T0 + a, "end_s": T0 + b}
         for s, name, a, b in stages
     ]
-    schema = pa.schema(
-        [
-            ("segment", pa.int32()),
-            ("stage", pa.string()),
-            ("epoch", pa.int32()),
-            ("start_s", pa.float64()),
-            ("end_s", pa.float64()),
-        ]
-    )
-    write_table(pa.Table.from_pylist(rows, schema=schema), folder / "events.parquet")
+    write_table(pa.Table.from_pylist(rows, EVENTS_SCHEMA), folder / "events.parquet")
     return folder
 
 
