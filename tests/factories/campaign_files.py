@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -27,21 +26,6 @@ T = TypeVar("T", bound=BaseModel)
 DELETE = object()
 Key = tuple[str, ...]
 Edits = Mapping[Key, Any]
-
-
-def workflow_in(folder: Path) -> Path:
-    """A copy of the workflow in a folder, without the checkout's results, work and exclusions."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in ("workflow", "profiles", "config"):
-        shutil.copytree(ROOT / name, folder / name)
-    for name in ("Snakefile", "config.yaml"):
-        shutil.copy2(ROOT / name, folder / name)
-    (folder / "campaigns").mkdir()
-    for path in (ROOT / "campaigns").glob("*.yaml"):
-        shutil.copy2(path, folder / "campaigns" / path.name)
-    for name in ("src", "envs", "reference"):
-        (folder / name).symlink_to(ROOT / name)
-    return folder
 
 
 @cache
@@ -113,21 +97,20 @@ class Refused:
     def campaign(self, edits: Edits) -> str:
         """The message about an edited demo; it names the file."""
         path = write_yaml(self.folder / "mine.yaml", edited(edits))
-        message = self.message(path)
-        assert str(path) in message
-        return message
+        return self._message_about(path, path)
 
     def cluster(self, edits: Edits) -> str:
         """The message about an edited cluster file; it names that file."""
         path = write_yaml(self.folder / "cluster.yaml", edited(edits, LOCAL))
-        message = self.message(DEMO, "--site", path)
-        assert str(path) in message
-        return message
+        return self._message_about(path, DEMO, "--site", path)
 
     def text(self, text: str | bytes) -> str:
         """The message about a campaign file of this text; it names the file."""
         path = self.folder / "mine.yaml"
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        message = self.message(path)
+        return self._message_about(path, path)
+
+    def _message_about(self, path: Path, *arguments: str | Path) -> str:
+        message = self.message(*arguments)
         assert str(path) in message
         return message

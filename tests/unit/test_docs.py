@@ -17,8 +17,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import yaml
-from campaign_files import LOCAL, ROOT, edited, workflow_in
+from campaign_files import LOCAL, ROOT, edited
 from snakemake.cli import get_argument_parser
+from workspace import copy_workflow
 
 from scalewatt.campaign.cluster import known_devices, parse_cluster
 from scalewatt.campaign.expansion import expand
@@ -174,9 +175,10 @@ def workflow_rules() -> dict[str, bool]:
     """The workflow's rules on all profiles, and whether they have outputs of their own."""
     clusters = ["config.yaml", "config/horeka.yaml", "config/simulate.yaml"]
     with TemporaryDirectory() as folder:
+        copy_workflow(Path(folder, "project"))
         done = subprocess.run(
             [sys.executable, Path(__file__).with_name("rules_of_workflow.py"), *clusters],
-            cwd=workflow_in(Path(folder)),
+            cwd=Path(folder, "project"),
             capture_output=True,
             text=True,
             check=True,
