@@ -10,10 +10,11 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from scalewatt.common.files import file_sha256
 from scalewatt.provenance.versions import installed_versions, source_commit
@@ -32,33 +33,27 @@ COPIED = (
     "envs",
 )
 TINY = Path(__file__).parent / "tiny.yaml"
-SIMULATED = """
-name: small
-protocol: paper
-sampling_period_s: 1
-idle_probe: {seconds: 10, repeats: 1}
-datasets:
-  imagenet:
-    {format: imagenet, source: data_root, train_samples: 1281167, validation_samples: 50000, classes: 1000}
-models:
-  resnet50: {dataset: imagenet, epochs: 100}
-series:
-  lbs256:
-    {model: resnet50, device: a100, gpus: [2, 4], local_batch_size: 256, dataset_fraction: n/256, repeats: 3}
-figures:
-  figure2: {overlay: published, series: [lbs256]}
-  figure5: {points: [{series: lbs256, gpus: 4}]}
-  breakdown: {series: [lbs256]}
-  learning: {series: [lbs256]}
-  pareto: {series: [lbs256]}
-"""
-"""A campaign on the paper's devices, which is simulated."""
+SIMULATED = TINY.with_name("simulated.yaml").read_text(encoding="utf-8")
 CHOSEN = ("--config", "campaign=campaigns/small.yaml")
 
 
 def environment() -> dict[str, str]:
     """The environment with this Python's commands first."""
     return {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+
+
+def start_process(command: Sequence[str | Path], **options: Any) -> subprocess.Popen[str]:
+    """Start a command without input, whose output and errors are one text; options are those of Popen."""
+    usual = {"env": environment(), "stdin": subprocess.DEVNULL, "text": True}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    return subprocess.Popen(command, **(usual | pipes | options))
+
+
+def run_process(command: Sequence[str | Path], **options: Any) -> tuple[int, str]:
+    """Run such a command to its end: exit code and all it printed."""
+    process = start_process(command, **options)
+    output, _ = process.communicate()
+    return process.returncode, output
 
 
 def first_on_path(folder: Path) -> str:
@@ -98,6 +93,22 @@ def _end(process: subprocess.Popen[str]) -> None:
         with suppress(subprocess.TimeoutExpired):
             process.wait(patience_s)
             return
+
+
+def job_counts(output: str) -> dict[str, int]:
+    """How many jobs of each rule Snakemake executes, or would, by its output."""
+    if "Job stats:" not in output:
+        assert "Nothing to be done" in output, output
+        return {}
+    table = output.rsplit("Job stats:", 1)[1].partition("\n\n")[0]
+    counts = re.findall(r"^(\w+)\s+(\d+)$", table, flags=re.MULTILINE)
+    return {rule: int(count) for rule, count in counts if rule not in ("total", "all")}
+
+
+def trained_runs(output: str) -> set[tuple[str, int]]:
+    """The runs (configuration, repeat) that a dry run would train, by what it prints with `-p`."""
+    trained = re.findall(r": train (\S+) repeat (\d+)", output)
+    return {(configuration, int(repeat)) for configuration, repeat in trained}
 
 
 @dataclass(frozen=True)
@@ -159,16 +170,8 @@ class Workspace:
     def start(self, *arguments: str, profile: str | None = "local") -> subprocess.Popen[str]:
         """Start snakemake in a process group of its own."""
         chosen = ("--profile", f"profiles/{profile}") if profile else ()
-        return subprocess.Popen(
-            [sys.executable, "-m", "snakemake", *chosen, *arguments],
-            cwd=self.path,
-            env=environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+        command = [sys.executable, "-m", "snakemake", *chosen, *arguments]
+        return start_process(command, cwd=self.path, start_new_session=True)
 
     def snakemake(self, *arguments: str, profile: str | None = "local") -> tuple[int, str]:
         """Run snakemake; exit code and all it printed."""
@@ -210,25 +213,15 @@ class Workspace:
         """How many jobs of each rule a dry run would execute."""
         code, output = self.snakemake("-n", *arguments, profile=profile)
         assert code == 0, output
-        if "Job stats:" not in output:
-            assert "Nothing to be done" in output, output
-            return {}
-        table = output.rsplit("Job stats:", 1)[1]
-        counts = re.findall(r"^(\w+)\s+(\d+)$", table, flags=re.MULTILINE)
-        return {rule: int(count) for rule, count in counts if rule not in ("total", "all")}
+        return job_counts(output)
 
     def trainings(self, *arguments: str) -> set[tuple[str, int]]:
         """The runs (configuration, repeat) that a dry run would train."""
-        code, output = self.snakemake("-np", *arguments)
-        assert code == 0, output
-        trained = re.findall(r": train (\S+) repeat (\d+)", output)
-        return {(configuration, int(repeat)) for configuration, repeat in trained}
+        return trained_runs(self.done("-np", *arguments))
 
     def drawn(self, *arguments: str) -> set[str]:
         """The figures that a dry run would draw."""
-        code, output = self.snakemake("-np", *arguments)
-        assert code == 0, output
-        return set(re.findall(r": draw (\w+)", output))
+        return set(re.findall(r": draw (\w+)", self.done("-np", *arguments)))
 
     @property
     def results(self) -> Path:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from training import CLUSTER
-from workspace import environment
+from workspace import environment, start_process
 
 from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.expansion import expand
@@ -21,7 +21,8 @@ from scalewatt.campaign.run_spec import run_spec
 
 PATIENCE_S = 120
 
-PLAIN = """
+SCRIPTS = {
+    "plain": """
 import time
 begun = time.time()
 import argparse, os
@@ -49,8 +50,8 @@ def say(*words):
 say("rank", dist.get_rank(), "of", dist.get_world_size(), *local, given.batch_size)
 say("rank", dist.get_rank(), "ran from", begun, "to", time.time())
 dist.destroy_process_group()
-"""
-MARKED = """
+""",
+    "marked": """
 import time
 from scalewatt.events import report, stage
 
@@ -61,8 +62,8 @@ for epoch in range(3):
     stage("validate", epoch)
     time.sleep(0.2)
     report(epoch=epoch, metric=50.0 + epoch % 2, samples=90, updates=9, train_loss=1.0 / (1 + epoch))
-"""
-EARLY = """
+""",
+    "early": """
 import time
 from scalewatt.events import report, stage
 
@@ -70,8 +71,8 @@ for epoch in range(2):
     stage("train", epoch=epoch)
     time.sleep(0.6)
     report(epoch=epoch, metric=50.0 - epoch, samples=1000)
-"""
-STOPPED = """
+""",
+    "stopped": """
 import os, signal, sys, time
 from pathlib import Path
 from scalewatt.events import report, stage, stop_requested
@@ -89,14 +90,14 @@ for epoch in range(first, 4):
     if epoch == 1 and os.environ["RANK"] == "0" and os.environ["SCALEWATT_SEGMENT"] == "0":
         os.kill(os.getppid(), signal.SIGUSR1)  # as a scheduler does before the limit
     time.sleep(2 if epoch == 1 and first == 0 else 0.1)
-"""
-FAILING = """
+""",
+    "failing": """
 import os, sys, time
 if os.environ["RANK"] == "1":
     sys.exit("no such optimiser")
 time.sleep(600)
-"""
-SPAWNING = """
+""",
+    "spawning": """
 import os, sys
 import torch.distributed as dist, torch.multiprocessing as mp
 from scalewatt.events import report
@@ -110,23 +111,23 @@ def train(rank, size):
 
 if __name__ == "__main__":
     mp.spawn(train, args=(3,), nprocs=3)
-"""
-LINGERING = """
+""",
+    "lingering": """
 import os, time
 from scalewatt.events import report
 if os.environ["RANK"] == "1":
     time.sleep(600)
 for epoch in range(4):
     report(epoch=epoch, metric=1.0)
-"""
-WAITING = """
+""",
+    "waiting": """
 import os, subprocess, time
 from pathlib import Path
 child = subprocess.Popen(["sleep", "600"])
 Path(os.environ["SCALEWATT_WORK"], os.environ["RANK"]).write_text(f"{os.getpid()} {child.pid}")
 time.sleep(600)
-"""
-LISTENING = """
+""",
+    "listening": """
 import os, signal, sys, time
 from pathlib import Path
 
@@ -138,26 +139,16 @@ for number in (signal.SIGUSR1, signal.SIGTERM):
     signal.signal(number, leave)
 (work / f"{rank}-ready").touch()
 time.sleep(600)
-"""
-WHOSE = """
+""",
+    "whose": """
 import sys
 from scalewatt.events import report
 
 sys.stdout.write(f"mine is {sys.prefix}\\n")
 report(epoch=0, metric=1.0)
-"""
-SCRIPTS = {
-    "plain": PLAIN,
-    "marked": MARKED,
-    "early": EARLY,
-    "stopped": STOPPED,
-    "failing": FAILING,
-    "lingering": LINGERING,
-    "spawning": SPAWNING,
-    "waiting": WAITING,
-    "listening": LISTENING,
-    "whose": WHOSE,
+""",
 }
+"""Training scripts of users, by what is special about them."""
 ALONE = """
 name: own
 protocol: corrected
@@ -199,18 +190,17 @@ class Direct:
         """Start one segment, with another launcher or other variables if given."""
         cluster = {**CLUSTER, "launcher": launcher or CLUSTER["launcher"], **self.cluster}
         (self.path / "cluster.json").write_text(json.dumps(cluster))
-        return subprocess.Popen(
-            [
-                *(sys.executable, "-m", "scalewatt.cli", "train", "spec.json"),
-                *("--site", "cluster.json", "--work", "work", "--out", "out"),
-            ],
-            cwd=self.path,
-            env={**environment(), **variables},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        command = [
+            *(sys.executable, "-m", "scalewatt.cli", "train", "spec.json"),
+            *("--site", "cluster.json", "--work", "work", "--out", "out"),
+        ]
+        return start_process(command, cwd=self.path, env=environment() | variables)
+
+    def run(self, launcher: str = "", **variables: str) -> tuple[int, str]:
+        """Run one segment to its end: exit code and all it printed."""
+        process = self.start(launcher, **variables)
+        output, _ = process.communicate(timeout=PATIENCE_S)
+        return process.returncode, output
 
     def process_ids(self) -> list[int]:
         """Ids of the waiting commands and of what they started."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from workspace import PROJECT, environment
+from workspace import PROJECT, run_process
 
 
 @dataclass(frozen=True)
@@ -63,16 +63,6 @@ def _is_whole(text: str) -> bool:
 
 def run(command: Command, folder: Path) -> str:
     """Run a command as a reader does, in `folder`; what it printed. It must succeed."""
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", command.text],
-        cwd=folder,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    where = f"{command.document}:{command.line}"
-    assert done.returncode == 0, f"{where}: {command.text}\n{done.stdout[-4000:]}"
-    return done.stdout
+    code, output = run_process(["bash", "-euo", "pipefail", "-c", command.text], cwd=folder)
+    assert code == 0, f"{command.document}:{command.line}: {command.text}\n{output[-4000:]}"
+    return output

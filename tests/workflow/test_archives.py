@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -16,19 +15,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 THEIRS = ("--configfile=campaigns/theirs.cluster.yaml",)
 
 
-@pytest.fixture(scope="module")
-def archive(finished_workspace: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The archive of the finished tiny campaign, without its traces."""
-    out = tmp_path_factory.mktemp("archive") / "tiny.crate.zip"
-    finished_workspace.scalewatt("export", "campaigns/tiny.yaml", "--out", str(out))
-    return out
-
-
-@pytest.fixture
-def fresh(archive: Path, tmp_path: Path) -> Workspace:
-    """A new copy of the workflow, whose files are newer than the archive, with it imported."""
-    workspace = Workspace.create(tmp_path / "fresh")
-    workspace.scalewatt("import", str(archive), "--name", "theirs")
+def exported_and_imported(finished: Workspace, folder: Path, *options: str) -> Workspace:
+    """A new copy of the workflow, whose files are newer than the archive that is imported there."""
+    archive = folder / "tiny.crate.zip"
+    finished.scalewatt("export", "campaigns/tiny.yaml", *options, "--out", archive)
+    workspace = Workspace.create(folder / "fresh")
+    workspace.scalewatt("import", archive, "--name", "theirs")
     return workspace
 
 
@@ -41,8 +33,9 @@ def drawn(workspace: Workspace, campaign: str, name: str) -> dict[str, bytes]:
 
 
 def test_a_figure_is_drawn_from_an_archive_as_it_was_drawn_from_the_runs(
-    finished_workspace: Workspace, fresh: Workspace
+    finished_workspace: Workspace, tmp_path: Path
 ) -> None:
+    fresh = exported_and_imported(finished_workspace, tmp_path)
     results = fresh.path / "results" / "theirs"
     assert not list(results.rglob("perun")) and not (results / "traces").exists()
     assert fresh.jobs("all", *THEIRS) == {}
@@ -59,13 +52,9 @@ def test_a_figure_is_drawn_from_an_archive_as_it_was_drawn_from_the_runs(
 def test_with_traces_figure_5_and_pages_are_made_again(
     finished_workspace: Workspace, tmp_path: Path
 ) -> None:
-    out = tmp_path / "tiny.crate.zip"
-    finished_workspace.scalewatt("export", "campaigns/tiny.yaml", "--traces", "--out", str(out))
-    with zipfile.ZipFile(out) as packed:
-        assert any("/traces/" in name for name in packed.namelist())
-    fresh = Workspace.create(tmp_path / "fresh")
-    fresh.scalewatt("import", str(out), "--name", "theirs")
+    fresh = exported_and_imported(finished_workspace, tmp_path, "--traces")
     results = fresh.path / "results" / "theirs"
+    assert any((results / "traces").rglob("*.parquet"))
     shutil.rmtree(results / "figures" / "runs")
     for path in results.glob("*/figure5.*"):
         path.unlink()

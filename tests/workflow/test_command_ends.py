@@ -18,30 +18,31 @@ pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 def test_a_failing_rank_ends_the_run_with_its_exit_code_and_its_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    process = Direct(tmp_path, "failing", monkeypatch).start()
-    output, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 70, output
+    code, output = Direct(tmp_path, "failing", monkeypatch).run()
+    assert code == 70, output
     assert "no such optimiser" in output
     assert "the command of rank 1" in output and "exit code 1" in output
     assert "Traceback" not in output
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("way", ["launcher", "spawn"])
+@pytest.mark.parametrize(
+    ("name", "line", "words"),
+    [
+        (  # as hidden from the campaign's check as in a script
+            "whose",
+            "$(which torchrun) --standalone --nproc_per_node=2 whose.py",
+            "another launcher started this process",
+        ),
+        ("spawning", "python spawning.py", "rank [01] of 2 is rank 0 of 3"),
+    ],
+    ids=["launcher", "spawn"],
+)
 def test_a_script_that_reports_from_a_world_of_its_own_fails(
-    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, line: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if way == "launcher":  # as hidden from the campaign's check as in a script
-        name, line = "whose", "$(which torchrun) --standalone --nproc_per_node=2 whose.py"
-    else:
-        name, line = "spawning", "python spawning.py"
-    run = Direct(tmp_path, name, monkeypatch, command=line, shell=True)
-    output, _ = run.start().communicate(timeout=PATIENCE_S)
-    words = {
-        "launcher": "another launcher started this process",
-        "spawn": "rank [01] of 2 is rank 0 of 3",
-    }
-    assert re.search(rf"training failed \(exit code 70\): {words[way]}", output)
+    _, output = Direct(tmp_path, name, monkeypatch, command=line, shell=True).run()
+    assert re.search(rf"training failed \(exit code 70\): {words}", output)
     assert not (tmp_path / "out").exists()
 
 
@@ -50,9 +51,8 @@ def test_a_rank_that_runs_on_after_rank_0_is_ended_and_the_trained_run_counts(
 ) -> None:
     run = Direct(tmp_path, "lingering", monkeypatch)
     run.cluster = {"closing_s": 8}
-    process = run.start()
-    output, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 0, output
+    code, output = run.run()
+    assert code == 0, output
     log = (tmp_path / "out" / "train.log").read_text()
     assert re.search(r"the command of rank 1 on \S+ ran on after rank 0's and was ended", log), log
     assert pq.read_table(tmp_path / "out" / "history.parquet").num_rows == 4

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from commands import PATIENCE_S, Direct
+from commands import Direct
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -19,9 +19,8 @@ def test_a_command_runs_in_the_python_that_was_active_where_the_run_was_started(
 ) -> None:
     other = tmp_path / "other"
     venv.create(other)
-    process = Direct(tmp_path, "whose", monkeypatch).start(PATH=f"{other}/bin:/usr/bin:/bin")
-    output, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 0, output
+    code, output = Direct(tmp_path, "whose", monkeypatch).run(PATH=f"{other}/bin:/usr/bin:/bin")
+    assert code == 0, output
     assert (tmp_path / "out/train.log").read_text().count(f"mine is {other}\n") == 2
     (row,) = pq.read_table(tmp_path / "out/history.parquet").to_pylist()
     assert row["metric"] == 1.0
@@ -45,9 +44,8 @@ def test_a_command_that_is_not_there_is_named_and_not_tried_again(
     for name in ("sh", "env"):
         (tmp_path / "bin" / name).symlink_to(f"/bin/{name}")
     run = Direct(tmp_path, "waiting", monkeypatch, command=line, shell=shell)
-    process = run.start(PATH=str(tmp_path / "bin"))
-    output, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 64, output
+    code, output = run.run(PATH=str(tmp_path / "bin"))
+    assert code == 64, output
     assert f"the command '{program}' cannot be started (No such file or directory)" in output
 
 
@@ -56,13 +54,11 @@ def test_a_run_that_is_asked_to_stop_before_its_commands_start_is_no_failed_one(
 ) -> None:
     run = Direct(tmp_path, "marked", monkeypatch)
     asked = """sh -c 'cd work/*-*/ && touch stop && cd ../.. && exec mpiexec -n {gpus} "$@"' sh"""
-    process = run.start(launcher=asked)
-    output, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 75, output
+    code, output = run.run(launcher=asked)
+    assert code == 75, output
     assert not list(tmp_path.glob("work/*/script-*.jsonl"))
-    process = run.start()
-    output, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 0, output
+    code, output = run.run()
+    assert code == 0, output
     segments = json.loads((tmp_path / "out/provenance.json").read_text())["segments"]
     assert [segment["outcome"] for segment in segments] == ["stopped", "finished"]
     history = pq.read_table(tmp_path / "out/history.parquet").to_pylist()
@@ -77,28 +73,19 @@ def test_a_script_that_changed_since_its_run_stopped_is_refused_and_loses_nothin
     run = Direct(tmp_path, "stopped", monkeypatch)
     script = tmp_path / "scripts" / "stopped.py"
     text = script.read_text()
-
-    def start() -> tuple[int, str]:
-        process = run.start()
-        output, _ = process.communicate(timeout=PATIENCE_S)
-        return process.returncode, output
-
-    code, output = start()
+    code, output = run.run()
     assert code == 75, output
     (begun,) = tmp_path.glob("work/*/run.json")
     script.write_text(text + "# a comment\n")
-    code, output = start()
+    code, output = run.run()
     assert code == 1, output
-    assert (
-        "its files have changed since it stopped at a checkpoint; restore them to go on" in output
-    )
+    said = "its files have changed since it stopped at a checkpoint; restore them to go on"
+    assert said in output
     assert f"or remove work/{begun.parent.name} to begin afresh" in output
-    assert (
-        len(json.loads(begun.read_text())["segments"]) == 1
-        and len(list(tmp_path.glob("work/*/spec.json"))) == 1
-    )
+    assert len(json.loads(begun.read_text())["segments"]) == 1
+    assert len(list(tmp_path.glob("work/*/spec.json"))) == 1
     script.write_text(text)
-    code, output = start()
+    code, output = run.run()
     assert code == 0, output
     history = pq.read_table(tmp_path / "out/history.parquet").to_pylist()
     assert [(row["epoch"], row["segment"]) for row in history] == [(0, 0), (1, 0), (2, 1), (3, 1)]

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from workspace import PROJECT, environment
+from workspace import PROJECT, run_process
 
 pytestmark = [
     pytest.mark.slow,
@@ -25,12 +25,8 @@ def build(folder: Path, broken: str = "") -> tuple[int, str]:
     subprocess.run([sys.executable, PROJECT / ".ci" / "site" / "lay_out.py", pages], check=True)
     with open(pages / "numbers.md", "a") as page:
         page.write(broken)
-    done = subprocess.run(
-        [sys.executable, "-m", "zensical", "build", "--clean", "--strict"],
-        cwd=folder, env=environment(), text=True, check=False,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
-    return done.returncode, done.stdout
+    command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict"]
+    return run_process(command, cwd=folder)
 
 
 def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from commands import PLAIN
+from commands import SCRIPTS
 from documents import blocks, commands, run
 from workspace import PROJECT, Workspace
 
@@ -67,36 +67,26 @@ def campaign_of(document: str, file: str) -> Callable[[Path], None]:
 
 
 def for_recordings(folder: Path) -> None:
+    runs = folder / "runs"
+    runs.mkdir()
     recorded = {
         "segment-000": "perun-0.9.1-node",
         "job": "perun-0.9.1-runs",
         "a": "perun-1.0.0-amd",
         "b": "perun-1.0.0-grace",
+        "runs/vit_1gpu": "perun-0.8.10-node",
+        "runs/vit_1gpu_again": "perun-0.8.10-unreadable",
+        "runs/vit_2gpus": "perun-0.9.1-node",
     }
     for name, recording in recorded.items():
         shutil.copy2(RECORDINGS / f"{recording}.hdf5", folder / f"{name}.hdf5")
     (folder / "events.csv").write_text("stage,start_s,end_s\ntrain,0,4000000000\n")
-    runs = folder / "runs"
-    runs.mkdir()
-    recorded = {
-        "vit_1gpu": "perun-0.8.10-node",
-        "vit_1gpu_again": "perun-0.8.10-unreadable",
-        "vit_2gpus": "perun-0.9.1-node",
-    }
-    for name, recording in recorded.items():
-        shutil.copy2(RECORDINGS / f"{recording}.hdf5", runs / f"{name}.hdf5")
     (runs / "vit_2gpus.yaml").write_text(blocks("docs/recordings.md", "yaml")[0])
     (runs / "runs.csv").write_text(blocks("docs/recordings.md", "csv")[0])
 
 
-def for_first_campaign(folder: Path) -> None:
-    campaign_of("docs/first-campaign.md", "campaigns/first-study.yaml")(folder)
-
-
 def for_horeka(folder: Path) -> None:
-    (campaign,) = [
-        text for text in blocks("docs/paper/horeka.md", "yaml") if text.startswith("name:")
-    ]
+    (campaign,) = [b for b in blocks("docs/paper/horeka.md", "yaml") if b.startswith("name:")]
     (folder / "campaigns" / "first.yaml").write_text(campaign)
 
 
@@ -104,7 +94,7 @@ def for_readme(folder: Path) -> None:
     campaign_of("README.md", "campaigns/my-study.yaml")(folder)
     shutil.copytree(PROJECT / "examples/nvidia-smi", folder / "examples/nvidia-smi")
     (folder / "mynet").mkdir()
-    (folder / "mynet" / "train.py").write_text(PLAIN)
+    (folder / "mynet" / "train.py").write_text(SCRIPTS["plain"])
 
 
 def for_planning(folder: Path) -> None:
@@ -121,7 +111,7 @@ def nothing(folder: Path) -> None:
 PAGES: dict[str, Callable[[Path], None]] = {
     "README.md": for_readme,
     "docs/figures.md": nothing,
-    "docs/first-campaign.md": for_first_campaign,
+    "docs/first-campaign.md": campaign_of("docs/first-campaign.md", "campaigns/first-study.yaml"),
     "docs/planning.md": for_planning,
     "docs/recordings.md": for_recordings,
     "docs/your-cluster.md": nothing,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 from fake_slurm import FakeSlurm
+from workspace import start_process
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -83,19 +83,11 @@ class Project:
             *("--", *self.targets),
         ]
 
-    def run(
-        self,
-        until: Callable[[], bool] | None = None,
-    ) -> Ended:
+    def run(self, until: Callable[[], bool] | None = None) -> Ended:
         """Run Snakemake, and end it by Ctrl-C once something holds."""
-        process = subprocess.Popen(
-            self.command,
-            cwd=self.folder,
-            env={**self.slurm.environment(), "SACCT_FORMAT": "JobName", "SQUEUE_STATES": "PENDING"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+        chosen = {"SACCT_FORMAT": "JobName", "SQUEUE_STATES": "PENDING"}
+        process = start_process(
+            self.command, cwd=self.folder, env=self.slurm.environment() | chosen
         )
         try:
             while until is not None and not until():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,28 +15,19 @@ import pytest
 from commands import wait_for
 from stand_in_rapl import WATTS
 from training import CLUSTER
-from workspace import Workspace, environment, first_on_path
+from workspace import Workspace, environment, first_on_path, start_process
 
-from scalewatt.recordings.telemetry import GROUP_VARIABLE
 from scalewatt.results.tables.idle import ProbePowers, probe_powers
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
 
 HERE = Path(__file__).parent
-RATED = {"cpu": {"sockets": 1, "idle_w": 50, "rated_w": 150}, "gpu": None, "ram": None}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def among_themselves(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The probes of these tests do not see what else is measured on this machine."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(GROUP_VARIABLE, str(tmp_path_factory.mktemp("samplers")))
-        yield
+RATED = {"cpu": CLUSTER["devices"]["local"]["cpu"], "gpu": None, "ram": None}
 
 
 def command(out: Path, period_s: float = 0.5, **device: Any) -> list[str]:
     """A probe of ten seconds; `device` changes the cluster's."""
-    devices = {"local": {**CLUSTER["devices"]["local"], **device}}  # type: ignore[index]
+    devices = {"local": {**CLUSTER["devices"]["local"], **device}}
     out.parent.mkdir(parents=True, exist_ok=True)
     cluster = out.with_name(f"{out.name}.cluster.json")
     cluster.write_text(json.dumps({**CLUSTER, "devices": devices}))
@@ -45,17 +35,6 @@ def command(out: Path, period_s: float = 0.5, **device: Any) -> list[str]:
         *(sys.executable, "-m", "scalewatt.cli", "probe", "local", "--site", str(cluster)),
         *("--seconds", "10", "--sampling-period", str(period_s), "--out", str(out)),
     ]
-
-
-def start(arguments: list[str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        arguments,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
 
 
 def ranks_and_sampler(out: Path) -> list[psutil.Process]:
@@ -67,15 +46,6 @@ def ranks_and_sampler(out: Path) -> list[psutil.Process]:
             if "-m" in words[:2] and words[-1].startswith(str(out / ".work")):
                 held.append(process)
     return held
-
-
-def recording(out: Path) -> Callable[[], Any]:
-    """Whether a probe has begun to record."""
-    return lambda: list(out.glob(".work/idle-*/perun/*.sensors.json"))
-
-
-def nothing_is_left(out: Path) -> bool:
-    return not ranks_and_sampler(out)
 
 
 @pytest.fixture(scope="module")
@@ -109,8 +79,8 @@ def test_a_probe_on_a_cpu_holds_no_gpu(measured: ProbePowers) -> None:
 
 def test_a_probe_whose_sampler_is_lost_fails(tmp_path: Path) -> None:
     out = tmp_path / "probe"
-    process = start(command(out))
-    wait_for(recording(out))
+    process = start_process(command(out))
+    wait_for(lambda: list(out.glob(".work/idle-*/perun/*.sensors.json")))
     ranks = ranks_and_sampler(out)
     (sampler,) = (p for p in ranks if p.ppid() in {rank.pid for rank in ranks})
     sampler.kill()
@@ -118,7 +88,7 @@ def test_a_probe_whose_sampler_is_lost_fails(tmp_path: Path) -> None:
     assert process.returncode == 70, output
     assert "the sampler (process" in output
     assert not (out / "probe.json").exists()
-    assert nothing_is_left(out)
+    assert not ranks_and_sampler(out)
 
 
 # --- in the workflow ----------------------------------------------------------------------------

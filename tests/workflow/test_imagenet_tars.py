@@ -24,11 +24,11 @@ def test_the_official_files_are_prepared_and_trained_on(tmp_path: Path) -> None:
     workspace = Workspace.create(tmp_path / "project")
     (workspace.path / "campaigns" / "photos.yaml").write_text(CAMPAIGN.read_text())
     cluster = workspace.path / "config.yaml"
-    refusals = {
+    places = {
         "sources": {"photos": str(tars)},
         "data_roots": {"photos": str(tmp_path / "data")},
     }
-    cluster.write_text(cluster.read_text() + yaml.safe_dump(refusals))
+    cluster.write_text(cluster.read_text() + yaml.safe_dump(places))
     campaign = ("--config", "campaign=campaigns/photos.yaml")
 
     workspace.done("prepare_imagenet", *campaign)

@@ -11,9 +11,7 @@ from workspace import Workspace
 
 from scalewatt.campaign.cluster import Cluster
 from scalewatt.common.errors import InputError
-from scalewatt.scheduling.preflight import (
-    check_before_submission,
-)
+from scalewatt.scheduling.preflight import check_before_submission
 
 FITS = {
     **{"slurm_partition": "accelerated", "nodes": 2, "tasks_per_node": 4, "cpus_per_task": 2},
@@ -92,10 +90,8 @@ def test_without_jobs_for_the_scheduler_slurm_is_not_asked(fake: FakeSlurm, tmp_
 @pytest.mark.slow
 def test_only_what_trains_or_prepares_needs_the_work_folder(tmp_path: Path) -> None:
     workspace = Workspace.create(tmp_path / "project")
-    cluster_file = "config.yaml"
-    workspace.edit(
-        cluster_file, "work_root: work", "work_root: file/work\nmin_free_gib: 1000000000"
-    )
+    settings = "work_root: file/work\nmin_free_gib: 1000000000"
+    workspace.edit("config.yaml", "work_root: work", settings)
     (workspace.path / "file").touch()
     workspace.done("figure1")
     code, output = workspace.snakemake("prepare_imagenet")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import sysconfig
 from pathlib import Path
 
 import pytest
-from workspace import PROJECT
+from workspace import PROJECT, run_process
 
 pytestmark = [pytest.mark.timeout(300)]
 
@@ -34,31 +33,24 @@ def packages(tmp_path: Path) -> Path:
     return folder
 
 
-def snakemake(packages: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def snakemake(packages: Path, *arguments: str) -> tuple[int, str]:
     """Run Snakemake on another workflow, with these packages alone."""
     folder = packages.parent
     (folder / "Snakefile").write_text(OTHERS)
-    return subprocess.run(
-        [sys.executable, "-S", "-m", "snakemake", *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(packages)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    command = [sys.executable, "-S", "-m", "snakemake", *arguments]
+    return run_process(command, cwd=folder, env={**os.environ, "PYTHONPATH": str(packages)})
 
 
 def test_other_workflows_run(packages: Path) -> None:
-    done = snakemake(packages, "--cores", "1")
-    assert done.returncode == 0, done.stdout
+    code, output = snakemake(packages, "--cores", "1")
+    assert code == 0, output
     assert (packages.parent / "made.txt").read_text() == "other\n"
 
 
 def test_the_executor_for_slurm_is_refused_in_one_sentence(packages: Path) -> None:
-    done = snakemake(packages, "--executor", "scalewatt-slurm", "--jobs", "1")
-    assert done.returncode == 1, done.stdout
-    assert "executor scalewatt-slurm needs snakemake-executor-plugin-slurm" in done.stdout
-    assert "pip install 'scalewatt[workflow]'" in done.stdout
-    assert "Traceback" not in done.stdout
+    code, output = snakemake(packages, "--executor", "scalewatt-slurm", "--jobs", "1")
+    assert code == 1, output
+    assert "executor scalewatt-slurm needs snakemake-executor-plugin-slurm" in output
+    assert "pip install 'scalewatt[workflow]'" in output
+    assert "Traceback" not in output
     assert not (packages.parent / "made.txt").exists()
