@@ -73,6 +73,7 @@ figures/figure2/series: [resnet50-full-lbs61] | did you mean 'resnet50-full-lbs1
 figures/figure5/points: [{series: resnet50-full-lbs16, gpus: 8}] | 8 GPUs.*allowed: 1, 2, 4
 # values
 protocol: DELETE | missing key 'protocol'
+protocol: correct | did you mean 'corrected'
 name: ../demo | lower-case letters, digits and hyphens
 name: demo-simulated | not ending in -simulated
 series/resnet50-full-lbs16/gpus: 4 | valid list

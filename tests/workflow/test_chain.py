@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from workspace import PROJECT, Workspace
+from workspace import PROJECT, Workspace, job_counts, trained_runs
 
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.files import file_sha256
@@ -31,9 +31,8 @@ def rows(path: Path) -> list[dict]:
 def test_every_promised_file_is_there(finished_workspace: Workspace) -> None:
     for figure in FIGURES:
         for suffix in ("pdf", "svg", "png", "csv"):
-            assert (
-                finished_workspace.results / "figures" / f"{figure}.{suffix}"
-            ).stat().st_size > 0
+            path = finished_workspace.results / "figures" / f"{figure}.{suffix}"
+            assert path.stat().st_size > 0
     for name in ("runs", "configurations", "table1", *FIGURES):
         parquet = pq.read_table(finished_workspace.results / "tables" / f"{name}.parquet")
         with open(finished_workspace.results / "tables" / f"{name}.csv", newline="") as file:
@@ -111,23 +110,14 @@ def test_energy_says_that_it_is_estimated_and_adds_up(finished_workspace: Worksp
         assert run["gpu_energy_kwh"] is None
         assert run["energy_kwh"] == pytest.approx(run["cpu_energy_kwh"])
         watts = run["energy_kwh"] * 3.6e6 / run["runtime_s"]
-        assert (
-            11.1 <= watts <= 111.001
-        )  # 0.74 times a tenth of the cluster file's 150 W, and all of it
+        # 0.74 times a tenth of the cluster file's 150 W, and all of it
+        assert 11.1 <= watts <= 111.001
         assert run["energy_low_kwh"] == pytest.approx(run["energy_kwh"] / 5.4)
         assert run["energy_high_kwh"] == pytest.approx(run["energy_kwh"] * 5.4)
-        stages = rows(
-            finished_workspace.results
-            / "energy"
-            / run["configuration"]
-            / f"{run['repeat']}.parquet"
-        )
+        energy = finished_workspace.results / "energy" / run["configuration"]
+        stages = rows(energy / f"{run['repeat']}.parquet")
         total = sum(s["energy_j"] for s in stages if s["device_kind"] == "cpu")
         assert total / 3.6e6 == pytest.approx(run["energy_kwh"])
-
-
-def test_a_second_call_has_nothing_to_do(finished_workspace: Workspace) -> None:
-    assert finished_workspace.jobs("all") == {}
 
 
 def test_a_comment_in_the_campaign_or_the_workflow_runs_nothing(again: Workspace) -> None:
@@ -138,11 +128,8 @@ def test_a_comment_in_the_campaign_or_the_workflow_runs_nothing(again: Workspace
 
 
 def test_other_plans_and_places_train_nothing(again: Workspace) -> None:
-    again.edit(
-        "config.yaml",
-        "work_root: work\n",
-        "work_root: elsewhere\ndata_roots: {waves: moved}\n",
-    )
+    elsewhere = "work_root: elsewhere\ndata_roots: {waves: moved}\n"
+    again.edit("config.yaml", "work_root: work\n", elsewhere)
     (waves,) = (again.path / "data").glob("waves-*")
     waves.rename(again.path / "moved")
     assert again.trainings("all") == set()
@@ -171,8 +158,7 @@ def test_a_deleted_figure_is_redrawn_alone_and_with_the_same_bytes(again: Worksp
     figure = again.results / "figures" / "figure2.svg"
     before = figure.read_bytes()
     figure.unlink()
-    assert again.jobs("figure2") == {"draw_figure": 1, "figure2": 1}
-    again.done("figure2")
+    assert job_counts(again.done("figure2")) == {"draw_figure": 1, "figure2": 1}
     assert figure.read_bytes() == before
     assert set(again.jobs("all")) <= {"manifest", "report"}
 
@@ -182,17 +168,15 @@ def test_a_figure_needs_its_own_runs_only(again: Workspace) -> None:
         for path in folder.rglob("*.parquet"):
             path.unlink()
     (again.results / "figures" / "figure4.pdf").unlink()
-    assert again.trainings("figure4") == set()
-    again.done("figure4")
+    assert job_counts(again.done("figure4")) == {"draw_figure": 1, "figure4": 1}
 
 
 def test_finished_runs_suffice_for_a_figure_and_missing_points_are_named(again: Workspace) -> None:
     missing = "fourcastnet.pretrain-local-n001-lbs0002-full"
     for repeat in ("1", "2"):
         (again.results / "runs" / missing / repeat / "provenance.json").unlink()
-    options = ("--config", "results_only=true")
-    assert again.trainings("figure4", *options) == set()
-    again.done("figure4", *options)
+    output = again.done("figure4", "--config", "results_only=true")
+    assert "train" not in job_counts(output)
     points = pq.read_table(again.results / "tables" / "figure4.parquet")
     rows = points.to_pandas()
     assert rows.loc[rows["configuration"] == missing, "y"].isna().all()
@@ -202,8 +186,7 @@ def test_finished_runs_suffice_for_a_figure_and_missing_points_are_named(again: 
 
 
 def test_a_campaign_of_other_devices_is_never_trained_here(again: Workspace) -> None:
-    chosen = ("--config", "campaign=campaigns/paper.yaml")
-    assert again.trainings("figures", *chosen) == set()
-    _, output = again.snakemake("-n", "figures", *chosen)
+    output = again.done("-np", "figures", "--config", "campaign=campaigns/paper.yaml")
+    assert trained_runs(output) == set()
     assert "has no device of campaigns/paper.yaml, so nothing is trained" in output
     assert "finished runs: 0 of 175" in output

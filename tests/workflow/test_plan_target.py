@@ -67,9 +67,8 @@ def test_of_no_finished_run_there_is_an_empty_prediction_that_another_version_ma
         number = getattr(versions, step)
         file = "src/scalewatt/targets/versions.py"
         workspace.edit(file, f"{step} = {number}", f"{step} = {number + 1}")
-    assert workspace.jobs("plan", *HERE, profile="horeka")["plan_table"] == 1
-    jobs = workspace.jobs("prediction", *HERE, *only, profile="horeka")
-    assert jobs == {"draw_figure": 1, "prediction": 1}
+    jobs = workspace.jobs("plan", "prediction", *HERE, *only, profile="horeka")
+    assert jobs == {"plan_table": 1, "plan": 1, "draw_figure": 1, "prediction": 1}
 
 
 @pytest.mark.parametrize("target", ["plan", "prediction"])
