@@ -8,11 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 from mini_project import MiniProject
 from minislurm import MiniSlurm
-from training import AHEAD_S, wrong_clock
+from training import changed_python
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(300), pytest.mark.nightly]
 
 APART = "fourcastnet.pretrain-a100-apart-n002-lbs0002-full"
+AHEAD_S = 2.0
 
 
 def test_stages_are_corrected_by_a_nodes_wrong_clock_and_its_run_is_flagged(
@@ -20,7 +21,7 @@ def test_stages_are_corrected_by_a_nodes_wrong_clock_and_its_run_is_flagged(
 ) -> None:
     slurm.cancel_all()
     project = MiniProject.on(slurm, tmp_path / "project")
-    project.variables.update(wrong_clock("a2"))
+    project.variables.update(changed_python("wrong_clock", WRONG_HOST="a2", AHEAD_S=AHEAD_S))
     project.done(f"results/mini/energy/{APART}/1.parquet")
     (segment,) = project.provenance(APART)["segments"]
     assert [rank["host"] for rank in segment["ranks"]] == ["a1", "a2"]

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from mini_project import DEVICES, HERE, MiniProject
 from minislurm import MiniSlurm, wait_for
-from training import slowed
+from training import changed_python
 
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.energies.traces import read_samples
@@ -42,7 +42,7 @@ def project(slurm: MiniSlurm, tmp_path_factory: pytest.TempPathFactory) -> MiniP
     short = {**DEVICES["a100-apart"], "time_limit_min": LIMIT_MIN}
     devices = {**DEVICES, "a100-apart": short}
     project.change("cluster", devices=devices, stop_warning_s=WARNING_S)
-    project.variables.update(slowed(UPDATE_S))
+    project.variables.update(changed_python("slow_updates", UPDATE_S=UPDATE_S))
     snakemake = project.start("all")
     try:
         warn(project, WARNED)

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from mini_project import HERE, MiniProject
 from minislurm import MiniSlurm
-from training import slow_removal
+from training import changed_python
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(600), pytest.mark.nightly]
 
@@ -24,7 +24,7 @@ def test_a_removal_longer_than_the_time_for_closing_costs_no_job_and_no_file_of_
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     project.change("cluster", scratch=str(scratch), closing_s=CLOSING_S)
-    project.variables.update(slow_removal(REMOVAL_S))
+    project.variables.update(changed_python("slow_removal", REMOVAL_S=REMOVAL_S))
     project.done(f"results/mini/runs/{IMAGES}/1/provenance.json")
     assert list(scratch.iterdir()) == []
     (segment,) = project.provenance(IMAGES)["segments"]

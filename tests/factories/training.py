@@ -6,18 +6,19 @@ import json
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow.parquet as pq
-from workspace import PROJECT, TINY, environment, first_on_path
+from workspace import PROJECT, TINY, first_on_path, run_process, start_process
 
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import RunSpec, run_spec
-from scalewatt.data.prepared import prepare_dataset
 
-CLUSTER = {
+CLUSTER: dict[str, Any] = {
     "cluster": "local",
     "launcher": "mpiexec -n {gpus}",
     "checkpoint_every_s": 0,
@@ -30,26 +31,15 @@ CLUSTER = {
         }
     },
 }
-SLOW_UPDATES = PROJECT / "tests" / "workflow" / "slow_updates"
-SLOW_REMOVAL = PROJECT / "tests" / "workflow" / "slow_removal"
 UPDATE_S = 0.05
 """How long each update of a training waits to which something is to happen meanwhile."""
 NOT_LEARNT = ("segment", "peak_memory_bytes")
 
 
-def slowed(update_s: float) -> dict[str, str]:
-    """The environment in which each update of a training waits so long, without using a processor."""
-    return {"PYTHONPATH": first_on_path(SLOW_UPDATES), "UPDATE_S": str(update_s)}
-
-
-def slow_launcher(launcher: str, update_s: float) -> str:
-    """The launcher of such a training."""
-    return launcher_in(slowed(update_s), launcher)
-
-
-def slow_removal(removal_s: float) -> dict[str, str]:
-    """The environment in which removing a node's copy of the images takes so long."""
-    return {"PYTHONPATH": first_on_path(SLOW_REMOVAL), "REMOVAL_S": str(removal_s)}
+def changed_python(folder: str, **variables: object) -> dict[str, str]:
+    """The environment in which Python runs tests/workflow/FOLDER/sitecustomize.py, with its variables."""
+    path = first_on_path(PROJECT / "tests" / "workflow" / folder)
+    return {"PYTHONPATH": path, **{name: str(value) for name, value in variables.items()}}
 
 
 def launcher_in(environment: dict[str, str], launcher: str) -> str:
@@ -57,19 +47,21 @@ def launcher_in(environment: dict[str, str], launcher: str) -> str:
     return f"env {shlex.join(f'{k}={v}' for k, v in environment.items())} {launcher}"
 
 
-WRONG_CLOCK = PROJECT / "tests" / "workflow" / "wrong_clock"
-AHEAD_S = 2.0
+def slow_launcher(launcher: str) -> str:
+    """The launcher of a training whose updates wait."""
+    return launcher_in(changed_python("slow_updates", UPDATE_S=UPDATE_S), launcher)
 
 
-def wrong_clock(host: str) -> dict[str, str]:
-    """The environment in which the clock of Python's processes on a host is AHEAD_S ahead."""
-    return {"PYTHONPATH": first_on_path(WRONG_CLOCK), "WRONG_HOST": host, "AHEAD_S": str(AHEAD_S)}
-
-
-def prepare(folder: Path) -> None:
-    """Prepare the tiny campaign's datasets below `folder`."""
-    for name, definition in load_campaign(TINY).datasets().items():
-        prepare_dataset(definition, folder / name, None)
+def rank_processes(pid: int) -> list[psutil.Process]:
+    """The ranks below a process, without their samplers and loaders, which have the same command."""
+    ranks = []
+    for process in psutil.Process(pid).children(recursive=True):
+        with suppress(psutil.Error):  # it has ended
+            words, parent = process.cmdline(), process.parent()
+            is_rank = words[1:3] == ["-m", "scalewatt.execution.rank"]
+            if is_rank and parent is not None and parent.cmdline() != words:
+                ranks.append(process)
+    return ranks
 
 
 @dataclass(frozen=True)
@@ -79,7 +71,7 @@ class Training:
     folder: Path
     data: Path
     spec: RunSpec
-    launcher: str = CLUSTER["launcher"]  # type: ignore[assignment]
+    launcher: str = CLUSTER["launcher"]
     scratch: Path | None = None
     closing_s: float | None = None
     torch_device: str = "cpu"
@@ -101,7 +93,7 @@ class Training:
             "launcher": self.launcher,
             "devices": {
                 "local": {**CLUSTER["devices"]["local"], "torch_device": self.torch_device}
-            },  # type: ignore[index]
+            },
             **({"scratch": str(self.scratch)} if self.scratch else {}),
             **({"closing_s": self.closing_s} if self.closing_s else {}),
             "data_roots": {name: str(self.data / name) for name in ("scans", "waves")},
@@ -116,24 +108,15 @@ class Training:
 
     def start(self, *options: str) -> subprocess.Popen[str]:
         """Start one segment."""
-        return subprocess.Popen(
-            self.command(*options),
-            env=environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        return start_process(self.command(*options))
 
     def start_slowly(self) -> subprocess.Popen[str]:
         """Start one segment that is long enough for something to happen to it."""
-        return replace(self, launcher=slow_launcher(self.launcher, UPDATE_S)).start()
+        return replace(self, launcher=slow_launcher(self.launcher)).start()
 
     def run(self, *options: str) -> tuple[int, str]:
         """Run one segment to its end."""
-        process = self.start(*options)
-        output, _ = process.communicate()
-        return process.returncode, output
+        return run_process(self.command(*options))
 
     @property
     def out(self) -> Path:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 import torch
 from small_trainings import (
@@ -19,7 +17,7 @@ from small_trainings import (
     run_updates,
     small_spec,
 )
-from training import Training
+from training import Training, rank_processes
 
 from scalewatt.run_files.record import read_position, read_progress, read_segments
 
@@ -62,7 +60,8 @@ def test_after_a_killed_rank_the_next_start_resumes_and_lost_energy_is_known(
     while not is_within_second_epoch(training):
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
-    rank_of(training).send_signal(signal.SIGKILL)
+    (rank,) = rank_processes(process.pid)
+    rank.kill()
     output, _ = process.communicate()
     assert process.returncode not in (0, 75), output
     (killed,) = read_segments(training.work)
@@ -88,17 +87,3 @@ def is_within_second_epoch(training: Training) -> bool:
     ):
         return False
     return time.time() - position["written_s"] > INTO_EPOCH_S
-
-
-def rank_of(training: Training) -> psutil.Process:
-    """Return the process of a training's rank; its sampler has the same command, and it as its parent."""
-    work = str(training.work.resolve())
-    for process in psutil.process_iter():
-        try:
-            words, parent = process.cmdline(), process.parent()
-            is_sampler = parent is not None and parent.cmdline() == words
-        except psutil.Error:
-            continue
-        if words[1:] == ["-m", "scalewatt.execution.rank", work] and not is_sampler:
-            return process
-    raise AssertionError("the training was over before it could be killed")

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from training import prepare
-from workspace import SIMULATED, Workspace
+from workspace import SIMULATED, TINY, Workspace
+
+from scalewatt.campaign.load import load_campaign
+from scalewatt.data.prepared import prepare_dataset
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -22,7 +24,8 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tiny campaign's datasets, prepared."""
     folder = tmp_path_factory.mktemp("data")
-    prepare(folder)
+    for name, definition in load_campaign(TINY).datasets().items():
+        prepare_dataset(definition, folder / name, None)
     return folder
 
 

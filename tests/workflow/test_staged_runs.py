@@ -19,12 +19,6 @@ SUBSET = "resnet50-local-n001-lbs0032-s0000051"
 
 
 @pytest.fixture
-def own_data(tmp_path: Path, data: Path) -> Path:
-    """The scans in a folder of this test's own."""
-    return Path(shutil.copytree(data, tmp_path / "data"))
-
-
-@pytest.fixture
 def scratch(tmp_path: Path) -> Path:
     folder = tmp_path / "scratch"
     folder.mkdir()
@@ -37,8 +31,9 @@ def scratch(tmp_path: Path) -> Path:
     [(IMAGES, 2), pytest.param(SUBSET, 1, marks=pytest.mark.nightly)],
 )
 def test_a_run_in_segments_on_the_nodes_disk_learns_what_an_uninterrupted_one_does_elsewhere(
-    tmp_path: Path, data: Path, own_data: Path, scratch: Path, configuration: str, updates: int
+    tmp_path: Path, data: Path, scratch: Path, configuration: str, updates: int
 ) -> None:
+    own_data = Path(shutil.copytree(data, tmp_path / "data"))
     pack(own_data / "scans")
     for split in ("train", "val"):
         shutil.rmtree(own_data / "scans" / split)  # so that nothing can be read from there
