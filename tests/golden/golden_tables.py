@@ -10,6 +10,7 @@ import csv
 import io
 import lzma
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -54,10 +55,10 @@ class Golden:
     def differences(self, table: pd.DataFrame, only: str = "") -> list[str]:
         """What a table has other than the stored one, in sentences; none where they are the same.
 
-        `only`: a text in the keys of the rows that are compared.
+        `only`: a pattern in the keys of the rows that are compared.
         """
         stored, made = (
-            {key: row for key, row in self._rows(rows).items() if only in ", ".join(key)}
+            {key: row for key, row in self._rows(rows).items() if re.search(only, ", ".join(key))}
             for rows in (self.read(), _frame(_content(table)))
         )
         differences = _only(stored, made, "gone") + _only(made, stored, "new")
