@@ -7,13 +7,14 @@ files of a run have. Rows of `axes` say how figures show a quantity.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow as pa
+
+from scalewatt.common.files import csv_rows
 
 QUANTITY = "<quantity>"
 """Stands in a name for each quantity that a table sums up."""
@@ -23,9 +24,8 @@ QUANTITY = "<quantity>"
 def _tables() -> dict[str, dict[str, SimpleNamespace]]:
     """Columns of all tables by name: the file is read once, as modules make their schemas at import."""
     tables: dict[str, dict[str, SimpleNamespace]] = {}
-    with Path(__file__).with_name("columns.csv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            tables.setdefault(row["table"], {})[row["name"]] = SimpleNamespace(**row)
+    for row in csv_rows(Path(__file__).with_name("columns.csv")).values():
+        tables.setdefault(row["table"], {})[row["name"]] = SimpleNamespace(**row)
     return tables
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from scalewatt.common.files import csv_rows
 from scalewatt.common.project_files import PROJECT_ROOT
 
 HOME, PATH, NAME, HIDDEN = "$HOME", "<path>", "<name>", "<secret>"
@@ -54,8 +54,8 @@ def without_secrets(words: Sequence[str]) -> list[str]:
 
 # --- keys in text ---------------------------------------------------------------------------------
 
-with (Path(__file__).parent / "keys.csv").open(encoding="utf-8", newline="") as _file:
-    _KEYS = {row["kind"]: row["pattern"] for row in csv.DictReader(_file)}
+_rows = csv_rows(Path(__file__).with_name("keys.csv")).values()
+_KEYS = {row["kind"]: row["pattern"] for row in _rows}
 """Forms of keys by their kind: each is its provider's own and means nothing else."""
 
 

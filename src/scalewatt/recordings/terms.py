@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -11,6 +10,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from scalewatt.common.files import csv_rows
 
 Floats = NDArray[np.float64]
 Flag = dict[str, Any]
@@ -64,7 +65,8 @@ def flag(code: str, device: str | None, detail: str) -> Flag:
 @cache
 def flag_table() -> dict[str, dict[str, str]]:
     """Table of flags by code: `severity` and `sentence` each."""
-    return {row.pop("code"): row for row in _table("flags.csv")}
+    rows = csv_rows(Path(__file__).with_name("flags.csv")).values()
+    return {row.pop("code"): row for row in rows}
 
 
 def origin_stated(metadata: Mapping[str, Any]) -> str:
@@ -98,11 +100,7 @@ def gpu_fact(device_name: str, column: str) -> str:
 
     `samples` is the kind of its power, `limit_w` the largest power limit that it is sold with.
     """
-    rows = (row for row in _table("gpus.csv") if row[column])
+    rows = csv_rows(Path(__file__).with_name("gpus.csv")).values()
+    stated = (row for row in rows if row[column])
     pattern = r"(?i)\b(?:{name})\b"
-    return next((r[column] for r in rows if re.search(pattern.format(**r), device_name)), "")
-
-
-def _table(name: str) -> list[dict[str, str]]:
-    with Path(__file__).with_name(name).open(encoding="utf-8") as file:
-        return [*csv.DictReader(file)]
+    return next((r[column] for r in stated if re.search(pattern.format(**r), device_name)), "")
