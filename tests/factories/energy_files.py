@@ -190,12 +190,12 @@ def make_run(
 
 
 def telemetry_block(
-    quantity: str, time_s: Any, values: Any, index: int = 0, kind: str = "gpu", unit: str = ""
+    quantity: str, time_s: Any, values: Any, index: int = 0, kind: str = "gpu"
 ) -> Block:
     """Telemetry of one quantity of a device of node n1."""
     row = {"name": f"{quantity}:{index}", "kind": kind, "index": index, "quantity": quantity}
-    sensors = sensor_frame([row]).assign(unit=unit)
-    return Block("n1", np.asarray(time_s), np.asarray(values, dtype=np.float64)[:, None], sensors)
+    numbers = np.asarray(values, dtype=np.float64)[:, None]
+    return Block("n1", np.asarray(time_s), numbers, sensor_frame([row]))
 
 
 def codes(flags: Any) -> set[str]:

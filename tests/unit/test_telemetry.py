@@ -52,9 +52,9 @@ def read(folder: Path) -> tuple[Floats, dict[str, Floats], dict[str, str]]:
     """Times, values and units of the telemetry of n1 by column."""
     (block,), flags = read_telemetry([folder / "s.n1.telemetry.csv"])
     assert flags == [] and block.node == "n1"
-    names = block.sensors["name"]
-    units = dict(zip(names, block.sensors["unit"], strict=True))
-    return block.time_s, dict(zip(names, block.values.T, strict=True)), units
+    about = json.loads((folder / "s.n1.sensors.json").read_text())
+    units = {name: facts["unit"] for name, facts in about["telemetry"].items()}
+    return block.time_s, dict(zip(block.sensors["name"], block.values.T, strict=True)), units
 
 
 def test_all_that_the_gpus_say_is_recorded_in_its_unit(nvml: ModuleType, tmp_path: Path) -> None:

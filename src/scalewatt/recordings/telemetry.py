@@ -164,7 +164,7 @@ class TelemetryWriter:
 
 
 def read_telemetry(paths: Iterable[Path]) -> tuple[list[Block], list[Flag]]:
-    """Read files of telemetry: a block each, whose frame of sensors has a column `unit` besides.
+    """Read files of telemetry: a block each.
 
     A file that cannot be read is left out with a flag: telemetry never withholds energy.
     """
@@ -180,7 +180,6 @@ def read_telemetry(paths: Iterable[Path]) -> tuple[list[Block], list[Flag]]:
         time_s, _ = even_clock(table["t"].to_numpy(), table["mono"].to_numpy())
         sensors: Mapping[str, Any] = about["telemetry"]
         frame = sensor_frame([{"name": name, **facts} for name, facts in sensors.items()])
-        frame["unit"] = [facts["unit"] for facts in sensors.values()]
         values = table.reindex(columns=[*sensors]).to_numpy()
         blocks.append(Block(about["host"], time_s, values, frame))
     return blocks, flags
