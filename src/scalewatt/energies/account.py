@@ -156,12 +156,12 @@ class Segment:
                 flags.append(flag("unreadable", None, str(error)))
             if node.blocks:
                 break
-        stated = ((r.perun_j or {}).items() for r in self.recordings)
+        stated = (recording.perun_j.get(host, {}) for recording in self.recordings)
         return replace(
             node,
             flags=(*flags, *node.flags),
             telemetry=[block for block in self.telemetry if block.node == host],
-            perun_j={kind: j for rows in stated for (name, kind), j in rows if name == host},
+            perun_j={kind: joules for kinds in stated for kind, joules in kinds.items()},
         )
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from scalewatt.energies.stages import (
     short_pieces_s,
 )
 from scalewatt.recordings import terms
-from scalewatt.recordings.block import Block, select, sensor_frame
+from scalewatt.recordings.block import Block, sensor_frame
 from scalewatt.recordings.telemetry import readings
 from scalewatt.recordings.terms import Flag, Floats, flag
 
@@ -306,24 +306,25 @@ def estimates(kind: str, blocks: Sequence[Block], rated: Mapping[str, Any]) -> l
     `rated` of CPUs: {"sockets", "rated_w"}, of GPUs {"idle_w", "rated_w"}, of memory {"power_w"}; and perhaps
     {"factor"}. NVML's utilisation states for how long any kernel ran, not how much of the GPU it used.
     """
+    loads: list[Block] = []
     if kind == "ram":  # whatever the load
         idle_w = full_w = float(rated["power_w"])
-        longest = max(blocks, key=lambda block: block.time_s.size, default=None)
         sensors = sensor_frame([{"name": "rated_power", "kind": "ram"}])
-        loads = [
-            longest and replace(longest, values=np.ones((longest.time_s.size, 1)), sensors=sensors)
-        ]
+        if blocks:
+            longest = max(blocks, key=lambda block: block.time_s.size)
+            full = np.ones((longest.time_s.size, 1))
+            loads.append(replace(longest, values=full, sensors=sensors))
     elif kind == "gpu":
         idle_w, full_w = float(rated["idle_w"]), float(rated["rated_w"])
-        loads = [*_loads_of(blocks, "gpu")]
+        loads += _loads_of(blocks, "gpu")
     else:
         full_w = int(rated["sockets"]) * TDP_SHARE * float(rated["rated_w"])
         idle_w = IDLE_SHARE * full_w
-        load = node_utilisation(blocks)
-        loads = [load and replace(load, sensors=load.sensors.assign(index=0))]
+        if load := node_utilisation(blocks):
+            loads.append(replace(load, sensors=load.sensors.assign(index=0)))
 
     factor, estimated = float(rated.get("factor") or FACTOR), []
-    for load in (load for load in loads if load is not None):
+    for load in loads:
         # Above 1 is rounding of the counters behind it, not more than the rated power. Below 0 it is not
         # idle but unknown.
         share = np.where(load.values < 0, np.nan, np.minimum(load.values, 1.0))
@@ -335,20 +336,19 @@ def estimates(kind: str, blocks: Sequence[Block], rated: Mapping[str, Any]) -> l
 
 def node_utilisation(blocks: Sequence[Block]) -> Block | None:
     """Utilisation (0..1) of all cores of a node: the sampler's CPU_BUSY, or else perun's CPU_USAGE."""
-    for name in ("CPU_BUSY", "CPU_USAGE"):
-        for block in _loads_of(blocks, "cpu"):
-            if (is_whole := block.sensors["name"] == name).any():
-                return select(block, is_whole.to_numpy())
-    return None
+    loads = (_loads_of(blocks, "cpu", name) for name in ("CPU_BUSY", "CPU_USAGE"))
+    return next(chain.from_iterable(loads), None)
 
 
-def _loads_of(blocks: Sequence[Block], kind: str) -> Iterator[Block]:
-    """Select the utilisation of a kind's devices from the blocks that have it."""
+def _loads_of(blocks: Sequence[Block], kind: str, name: str = "") -> Iterator[Block]:
+    """Select the utilisation of a kind's devices, or a sensor of a name, from the blocks that have it."""
     for block in blocks:
         sensors = block.sensors
-        mask = ((sensors["kind"] == kind) & (sensors["quantity"] == "utilisation")).to_numpy()
-        if mask.any():
-            yield select(block, mask)
+        is_load = (sensors["kind"] == kind) & (sensors["quantity"] == "utilisation")
+        is_load &= sensors["name"] == (name or sensors["name"])
+        if is_load.any():
+            values = np.asfortranarray(block.values[:, is_load])
+            yield replace(block, values=values, sensors=sensors[is_load].reset_index(drop=True))
 
 
 # --- the sensor that counts -----------------------------------------------------------------------
@@ -456,7 +456,7 @@ def _kind_energy(
 
     # The time whose power should be known, and the share of it that is
     count = max(len(devices), expected or 0)
-    counted_s = node.window[1] - node.window[0] + node.lost_s
+    counted_s = node.length_s + node.lost_s
     covered_s = sum(float(device.curve.covered_s(*node.window)) for device in devices)
     coverage = min(covered_s / (count * counted_s), 1.0) if counted_s > 0 else 0.0
     flags += [each for device in devices for each in _sensor_flags(device, node)]

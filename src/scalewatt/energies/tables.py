@@ -395,5 +395,4 @@ def one_origin(origins: Iterable[str | None]) -> str | None:
 def flags_of_run(flags: pd.DataFrame) -> list[Flag]:
     """Different flags of a flag table, in order, but for those of stages."""
     rows = flags.loc[flags["stage"].isna(), ["code", "sensor", "detail"]].drop_duplicates()
-    rows = rows.astype(object).where(rows.notna(), None)
-    return [flag(*row) for row in rows.itertuples(index=False)]
+    return [flag(*row.values()) for row in records(rows)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import UserDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -107,8 +107,8 @@ class Recording:
     format: str = "perun"
     named_by_file: tuple[str, ...] = ()
     """Nodes that nothing but the name of their file names."""
-    perun_j: Mapping[tuple[str, str], float] | None = None
-    """Perun's own energies in J, by node and device kind."""
+    perun_j: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Perun's own energies in J, of each node by device kind."""
 
 
 class LazyNodes(UserDict[str, Any]):
@@ -118,15 +118,6 @@ class LazyNodes(UserDict[str, Any]):
 
     def __getitem__(self, node: str) -> list[Block]:
         return self.data[node]()
-
-
-def select(block: Block, columns: list[int] | NDArray[np.bool_]) -> Block:
-    """Block of some of the sensors, by their columns or a mask of these."""
-    return replace(
-        block,
-        values=np.asfortranarray(block.values[:, columns]),
-        sensors=block.sensors.iloc[columns].reset_index(drop=True),
-    )
 
 
 def sensor_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:

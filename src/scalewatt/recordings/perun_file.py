@@ -119,7 +119,7 @@ def read_perun_file(
             run=run,
             round=possible[0],
             is_part=len(runs) > 1 or bool(round_id and len(names) > 1),
-            perun_j={(h, kind): j for h, kinds in totals.items() for kind, j in kinds.items()},
+            perun_j=totals,
         )
 
 
