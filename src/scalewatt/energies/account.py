@@ -107,21 +107,18 @@ class Run:
         return list(dict.fromkeys(hosts))
 
     def used_gpus(
-        self,
-        node: str,
-        gpus: Iterable[tuple[int, str]],
-        segment: int | None = None,
+        self, node: str, gpus: Iterable[tuple[int, str]], segment: int
     ) -> list[int] | None:
-        """Indices of the GPUs that the run held on a node; None if not recorded.
+        """Indices of the GPUs that a segment held on a node; None if not recorded.
 
-        Those of `segment`, None if it ended before it noted them while others did; of a run whose segments
-        note no ranks, those that it noted as a whole. They are identified by uuid where the `gpus` (index,
-        uuid) have one, else by index.
+        None, too, if it ended before it noted them while others did; of a run whose segments note no ranks,
+        those that it noted as a whole. They are identified by uuid where the `gpus` (index, uuid) have one,
+        else by index.
         """
         if self.provenance.get("torch_device") == "cpu":
             return []
         held = self.provenance
-        if segment is not None and any(row.get("ranks") for row in self.segments.values()):
+        if any(row.get("ranks") for row in self.segments.values()):
             held = held_gpus(self.segments.get(segment, {}).get("ranks") or [])
         indices, uuids = ((held.get(key) or {}).get(node) for key in ("gpus", "gpu_uuids"))
         known = sorted({index for index, uuid in gpus if uuid and uuid in (uuids or ())})
