@@ -345,7 +345,7 @@ def test_files_of_a_folder_that_are_not_read_are_flagged(tmp_path: Path) -> None
     written(tmp_path, "when,pdu\nnoon,12\n", "rack.csv")
     stages = written(tmp_path, f"stage,start_s,end_s\ntrain,{T0},{T0 + 9}\n", "stages.csv")
     written(tmp_path, "Notes, of the day\n", "README.md")
-    account = account_of(tmp_path, stages=stages)
+    account = account_of(tmp_path, stages=tmp_path / ".." / tmp_path.name / stages.name)
     unread = account.flags[account.flags["code"] == "unreadable"]
     assert unread["detail"].tolist() == ["not read, as of no known format: rack.csv"]
     assert account.hosts == ["gpus"]

@@ -107,8 +107,9 @@ def files_in(
 
 def flag_unread(folder: Path, known: Iterable[Path]) -> list[Flag]:
     """Flag the files of a folder that may be recordings, and are none of the known files."""
-    others = {p for p in folder.iterdir() if p.suffix in DATA_SUFFIXES and p.is_file()}
-    names = sorted(path.name for path in others - set(known))
+    read = {path.resolve() for path in known}
+    others = (p for p in folder.iterdir() if p.suffix in DATA_SUFFIXES and p.is_file())
+    names = sorted(path.name for path in others if path.resolve() not in read)
     detail = f"not read, as of no known format: {', '.join(names)}"
     return [flag("unreadable", None, detail)] if names else []
 
