@@ -35,34 +35,20 @@ from scalewatt.recordings.perun_file import read_perun_file
 from scalewatt.recordings.stages import read_stages
 from scalewatt.recordings.tables import Options
 from scalewatt.recordings.telemetry import read_telemetry
-from scalewatt.recordings.terms import ALL_KINDS, DEVICE_KINDS, J_PER_KWH, NODE, PERUN
+from scalewatt.recordings.terms import ALL_KINDS, DEVICE_KINDS, J_PER_KWH, NODE, PERUN, Flag
 
 _NOTHING = Recording({}, True, None, "")
 _NUMBER = re.compile(r"segment-(\d+)")
 
 
 @dataclass(frozen=True)
-class Reading:
+class Reading(Options):
     """Choice of a part of a recording, and facts that it does not state."""
 
-    run: str | None = None
-    """Run, window or row of a file that holds several; the last if None."""
     round: str | None = None
-    """Round of a run in a perun file; the last if None."""
+    """Round of a run in a perun file that holds several."""
     stages: str | PathLike[str] | None = None
     """File of stage events; a run folder has stages itself."""
-    node: str | Mapping[str, str] | None = None
-    """Node of a file that names none, or nodes by the names of a folder's files."""
-    time_zone: str | None = None
-    """IANA name of the zone of local times that name none."""
-    columns: str | PathLike[str] | None = None
-    """YAML file that says what the columns of a table are."""
-
-    def options(self, file: Path) -> Options:
-        """Facts that another tool's file does not state."""
-        node = self.node.get(file.name) if isinstance(self.node, Mapping) else self.node
-        columns = None if self.columns is None else Path(self.columns)
-        return Options(node, self.time_zone, columns, self.run)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,13 +112,13 @@ def read_account(
         expected = "expected a recording or a folder of one run"
         raise InputError(f"{path}: no such file or folder; {expected}")
     events = read_stages(Path(reading.stages)) if reading.stages else None
-    files: list[tuple[Path, Options]] = []
+    files: list[Path] = []
     if path.is_dir() and not _is_run(path):
         named = reading.node if isinstance(reading.node, Mapping) else {}
         if unknown := sorted(name for name in named if not (path / name).is_file()):
             raise InputError(f"{path}: holds no file {', '.join(unknown)}, as --node names it")
         stages_file = Path(reading.stages) if reading.stages else None
-        if not (files := detect.files_in(path, reading.options, stages_file)):
+        if not (files := detect.files_in(path, reading, stages_file)):
             perun = [p for p in path.glob("[!.]*.hdf5") if not p.name.startswith("failed_")]
             if len(perun) > 1:
                 raise InputError(
@@ -183,20 +169,20 @@ def _account_for_run(
     return _account(path, account(run, traces), run.events is not None)
 
 
-def read_only_segment(path: Path, files: list[tuple[Path, Options]], reading: Reading) -> Segment:
+def read_only_segment(path: Path, files: list[Path], reading: Reading) -> Segment:
     """Read a file, or other tools' `files` in a folder, as the only segment of a run."""
-    options, flags = reading.options(path), []
     telemetry: list[Block] = []
+    flags: list[Flag] = []
     if files:
         stages = [Path(reading.stages)] if reading.stages else []
-        recording = detect.join_recordings([detect.read_foreign(*file) for file in files])
-        flags = detect.flag_unread(path, [*(file for file, _ in files), *stages])
+        recording = detect.join_recordings([detect.read_foreign(file, reading) for file in files])
+        flags = detect.flag_unread(path, [*files, *stages])
     elif is_journal(path):
         recording = read_journal([path])
         recorded = beside(path, TELEMETRY)
         telemetry, flags = read_telemetry([recorded] if recorded.exists() else [])
     elif reading.columns or not (path.suffix in (".hdf5", ".h5") or h5py.is_hdf5(path)):
-        recording = detect.read_foreign(path, options)
+        recording = detect.read_foreign(path, reading)
     else:
         recording = read_perun_file(path, reading.run, reading.round, reading.time_zone)
     _refuse_choice(path, reading, recording)

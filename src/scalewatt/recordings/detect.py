@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
@@ -88,19 +88,17 @@ def unknown_format(path: Path) -> str:
 # --- files --------------------------------------------------------------------------------------------
 
 
-def files_in(
-    folder: Path, options_for: Callable[[Path], Options], stages: Path | None
-) -> list[tuple[Path, Options]]:
-    """List the other tools' files of a folder, with the options of each; the file of stages is none.
+def files_in(folder: Path, options: Options, stages: Path | None) -> list[Path]:
+    """List the other tools' files of a folder; the file of stages is none.
 
     Described columns are those of every file with a suffix of data.
     """
     files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
-    files = [f for f in files if stages is None or f.resolve() != stages.resolve()]
     return [
-        (file, options)
+        file
         for file in files
-        if (options := options_for(file)).columns is None or file.suffix in DATA_SUFFIXES
+        if stages is None or file.resolve() != stages.resolve()
+        if options.columns is None or file.suffix in DATA_SUFFIXES
         if find_format(file, options) is not None
     ]
 
@@ -133,19 +131,13 @@ def read_foreign(path: Path, options: Options = NO_OPTIONS) -> Recording:
         raise InputError(f"{path}: {error}") from error
     flags = tuple({**each, "detail": f"{path.name}: {each['detail']}"} for each in recording.flags)
     by_file = name_node(path, NO_OPTIONS)
-    is_named = options.node is not None or list(recording.nodes) != [by_file]
+    is_named = options.node_of(path) is not None or list(recording.nodes) != [by_file]
     return replace(recording, flags=flags, named_by_file=() if is_named else (by_file,))
 
 
 def recording_name(segment: int, node: str) -> str:
     """Name of the copy of a node's recording in a run folder."""
     return f"segment-{segment:03d}.{node}.recording"
-
-
-def options_content(options: Options) -> dict[str, str]:
-    """Options that were given, ready for JSON; the columns by the name of their file."""
-    given = {name: value for name, value in asdict(options).items() if value is not None}
-    return {name: value.name if isinstance(value, Path) else value for name, value in given.items()}
 
 
 def list_copies(folder: Path, segment: int) -> list[tuple[Path, Options]]:

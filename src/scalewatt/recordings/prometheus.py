@@ -76,7 +76,7 @@ def read_prometheus(path: Path, options: Options) -> Recording:
 
     begins = samples.groupby("series")["time_s"].min().rename("begin_s")
     sensors = sensors.merge(begins, on="series").sort_values(["begin_s", "series"])
-    sensors["sure"] = (sensors["node"] + sensors["uuid"] != "") | bool(options.node)
+    sensors["sure"] = (sensors["node"] + sensors["uuid"] != "") | bool(options.node_of(path))
     sensors["node"] = sensors["node"].replace("", name_node(path, options))
     flags = _number_devices(sensors)
     nodes = make_blocks(_join_series(sensors, samples, flags))

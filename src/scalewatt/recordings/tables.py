@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, cast
 
@@ -71,14 +72,20 @@ _SHORT, _MOST_SHORT = 0.2, 0.25
 class Options:
     """Facts that a file does not state, and its user may."""
 
-    node: str | None = None
-    """Name of the node, where the file names none; else the file's name without its suffixes."""
+    node: str | Mapping[str, str] | None = None
+    """Node of a file that names none, or nodes by the names of files; else the file's name up to its first
+    point."""
     time_zone: str | None = None
     """Zone of local times that name none: an IANA name such as Europe/Berlin, or UTC."""
-    columns: Path | None = None
+    columns: str | PathLike[str] | None = None
     """YAML file that describes the table's columns."""
     run: str | None = None
-    """Run or window of a file that holds several; None: the last run, or the outermost windows."""
+    """Run or window of a file that holds several; None: CodeCarbon's last run, Zeus's outermost windows, the
+    only run of perun's file."""
+
+    def node_of(self, file: Path) -> str | None:
+        """Name that the user gives to the node of a file; None without any."""
+        return self.node.get(file.name) if isinstance(self.node, Mapping) else self.node
 
 
 NO_OPTIONS = Options()
@@ -86,7 +93,7 @@ NO_OPTIONS = Options()
 
 def name_node(path: Path, options: Options) -> str:
     """Name the node of a file that names none: as the user does, or as the file up to its first point."""
-    return options.node or path.name.split(".")[0] or str(path)
+    return options.node_of(path) or path.name.split(".")[0] or str(path)
 
 
 # --- the form of a description --------------------------------------------------------------------
@@ -249,9 +256,10 @@ def find_preset(head: str, options: Options = NO_OPTIONS) -> Preset | None:
     adds to the preset that fits: `header` of a file without a heading, `gpus`. Raises InputError for a YAML
     that `TableDescription` does not allow.
     """
-    stated = read_yaml(options.columns) if options.columns else {}
+    stated: dict[str, Any] = {}
     if options.columns:
-        validated(TableDescription, stated, str(options.columns))
+        stated = read_yaml(path := Path(options.columns))
+        validated(TableDescription, stated, str(path))
     if "sensors" in stated:
         return {**stated, "name": DESCRIBED}
     lines = [",".join(stated.get("header", ())), *head.splitlines()[:_HEAD_LINES]]

@@ -18,7 +18,7 @@ from scalewatt.energies.account import Segment, find_recordings, read_segment, s
 from scalewatt.energies.node import node_window
 from scalewatt.energies.read import read_only_segment
 from scalewatt.recordings.block import Recording
-from scalewatt.recordings.detect import files_in, options_content, recording_name
+from scalewatt.recordings.detect import files_in, recording_name
 from scalewatt.recordings.journal import SENSORS, TELEMETRY, beside, is_journal
 from scalewatt.recordings.tables import Options, name_node
 from scalewatt.recordings.terms import PERUN
@@ -106,9 +106,9 @@ def read_recording(about: Description) -> Recorded:
         files = [RecordedFile(p, file_sha256(p), p.name) for p in named]
         return _recorded([read_segment(folder, n) for n in sorted(numbers)], files)
 
-    tools = [(path, reading.options(path))]
+    tools = [path]
     stages = about.folder / about.given.events if about.given.events else None
-    if path.is_dir() and not (tools := files_in(path, reading.options, stages)):
+    if path.is_dir() and not (tools := files_in(path, reading, stages)):
         raise InputError(
             f"{path}: holds neither a perun file nor a journal named by its segment; expected "
             "segment-000.hdf5, segment-000.<host>.csv, segment-001.hdf5, …"
@@ -124,7 +124,7 @@ def read_recording(about: Description) -> Recorded:
         _refuse_facts(about, ("host", "columns"))
         files = [_perun_file(path, source, reading.time_zone)]
     else:
-        files = [*_tools_files(tools)]
+        files = [*_tools_files(tools, reading)]
     return _recorded([segment], files)
 
 
@@ -186,15 +186,17 @@ def _perun_file(path: Path, source: Recording, zone: str | None) -> RecordedFile
     return RecordedFile(path, file_sha256(path), "segment-000.hdf5", options)
 
 
-def _tools_files(tools: Iterable[tuple[Path, Options]]) -> Iterator[RecordedFile]:
+def _tools_files(tools: Iterable[Path], options: Options) -> Iterator[RecordedFile]:
     """Copies of other tools' files by their nodes, what their user said of them, and their columns."""
-    for number, (path, options) in enumerate(tools):
+    for number, path in enumerate(tools):
         node = name_node(path, options)
         target = recording_name(0, _as_name(node) + (f".{number}" if number else ""))
-        content = {"node": node, **options_content(options)}
+        facts = {"node": node, "time_zone": options.time_zone, "run": options.run}
+        content = {name: value for name, value in facts.items() if value is not None}
         if options.columns is not None:
+            columns = Path(options.columns)
             content["columns"] = f"{target}{COLUMNS}"
-            yield RecordedFile(options.columns, file_sha256(options.columns), content["columns"])
+            yield RecordedFile(columns, file_sha256(columns), content["columns"])
         yield RecordedFile(path, file_sha256(path), target, content)
 
 

@@ -195,9 +195,8 @@ class Description:
         """What the recording does not say of itself."""
         given = self.given
         columns = self.folder / given.columns if given.columns else None
-        return Reading(
-            given.run, given.round, node=given.host, time_zone=given.time_zone, columns=columns
-        )
+        zone, run, round_id = given.time_zone, given.run, given.round
+        return Reading(node=given.host, time_zone=zone, columns=columns, run=run, round=round_id)
 
 
 # --- checks ---------------------------------------------------------------------------------------
