@@ -54,7 +54,7 @@ def demo() -> Campaign:
 
 def made_runs(campaign: Campaign, change: Change = dict) -> list[Row]:
     """A row of the table of runs for every run of the campaign; `change` alters each."""
-    rows = [change(_run(campaign, r.configuration, r.repeat)) for r in campaign.runs()]
+    rows = [change(_run(campaign, campaign.configurations[id_], n)) for id_, n in campaign.runs()]
     return records(with_model_energies(frame_of([row for row in rows if row], RUNS)))
 
 

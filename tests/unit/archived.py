@@ -111,13 +111,13 @@ def make_project(path: Path) -> Project:
     campaign = load_campaign(project.campaign, cluster)
     runs = []
     for run in campaign.runs():
-        spec = run_spec(campaign, run.configuration.id, run.repeat)
+        spec = run_spec(campaign, *run)
         files = simulate(project.results, spec, cluster).files
         rated = powers(cluster.devices["a100"])
         write_energy(files.folder, files.folder / "spec.json", rated, files.traces, files.energy)
         write_row(files)
         (files.folder / "train.log").write_text("/home/somebody/log\n")
-        runs.append([run.configuration.id, run.repeat])
+        runs.append([*run])
     tables = project.results / "tables"
     write_runs({**runs_definition(campaign, runs), "facility": {}}, project.results, tables)
     figure2 = {**table_definition(campaign, "figure2", runs), "facility": {}}

@@ -67,9 +67,9 @@ def made(
     `flags`: of runs by their name; `with_cpu`: clocks whose nodes have a sensor of their CPUs too.
     """
     for run in of.runs():
-        spec = run_spec(of, run.configuration.id, run.repeat)
+        spec = run_spec(of, *run)
         clock = (spec.operating_point or {}).get("gpu_clock_mhz", 1410.0)
-        factor = 1 + scatter * (run.repeat - 2)
+        factor = 1 + scatter * (spec.repeat - 2)
         seconds = train_s(clock, spec.gpus) * factor
         row = part(
             "gpu", "train", seconds, energy_j(clock, spec.gpus) * factor, devices=spec.gpus,
@@ -84,7 +84,7 @@ def made(
 
 def table(results: Path, of: Campaign, **facility: float) -> pd.DataFrame:
     """The figure's table, through its file, of the runs that are there."""
-    runs = [[run.configuration.id, run.repeat] for run in of.runs()]
+    runs = [[*run] for run in of.runs()]
     runs = [run for run in runs if Path(results, "runs", run[0], str(run[1])).is_dir()]
     definition = table_definition(of, FIGURE, runs) | ({"facility": facility} if facility else {})
     out = results / "tables" / f"{FIGURE}.parquet"

@@ -23,7 +23,7 @@ LINE = "resnet50-local-n001-lbs0016-full"
 def settings(folder: Path, clocks: tuple[int, ...] = CLOCKS) -> pd.DataFrame:
     of = campaign(clocks, repeats=3)
     made(folder, of, 0.004)
-    definition = runs_definition(of, [[run.configuration.id, run.repeat] for run in of.runs()])
+    definition = runs_definition(of, [[*run] for run in of.runs()])
     write_runs(definition, folder, folder / "tables")
     return read_settings(folder)
 

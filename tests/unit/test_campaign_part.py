@@ -28,7 +28,7 @@ def paper(**limits: object) -> Campaign:
 
 def runs_of(campaign: Campaign) -> list[tuple[str, int]]:
     """Its runs, as configuration and repeat."""
-    return [(run.configuration.id, run.repeat) for run in campaign.runs()]
+    return list(campaign.runs())
 
 
 # --- up to a number of GPUs -----------------------------------------------------------------------

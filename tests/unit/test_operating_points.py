@@ -231,7 +231,7 @@ def test_a_run_without_its_clock_is_left_out_of_every_figure(tmp_path: Path, fig
     of = replace(campaign(), figures={figure: {"series": list(campaign().series)}})
     id_ = "resnet50-local-n001-lbs0016-full-gpuclock705mhz"
     made(tmp_path, of, flags={f"{id_} repeat 1": "contradicts_spec"})
-    runs = [[run.configuration.id, run.repeat] for run in of.runs()]
+    runs = [[*run] for run in of.runs()]
     by_hand = {"configuration": id_, "repeat": 3, "reason": "by hand"}
     definition = table_definition(of, figure, [r for r in runs if r != [id_, 3]], [by_hand])
     out = tmp_path / "tables" / f"{figure}.parquet"

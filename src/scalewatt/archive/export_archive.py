@@ -70,7 +70,7 @@ def export_campaign(
             f"{folder / SUMS}: differs: {listed(different, 5)}; Snakemake makes deleted tables and figures "
             "again, and --forcerun manifest records files as they are"
         )
-    planned = [(run.configuration.id, run.repeat) for run in campaign.runs()]
+    planned = list(campaign.runs())
     runs = [run for run in planned if f"runs/{run[0]}/{run[1]}/{PROVENANCE}" in recorded]
     check_specs(campaign, folder, runs)
     files: dict[str, Source] = {

@@ -149,14 +149,6 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Run:
-    """Configuration × repeat: one row of the results. Repeats count from 1."""
-
-    configuration: Configuration
-    repeat: int
-
-
-@dataclass(frozen=True)
 class Campaign:
     """Everything that a campaign file asks for."""
 
@@ -197,11 +189,11 @@ class Campaign:
         """True if it has this run."""
         return configuration in self.configurations and repeat in self.repeats_of(configuration)
 
-    def runs(self) -> Iterator[Run]:
-        """Yield every run, ordered by configuration and repeat."""
-        for id_, configuration in self.configurations.items():
+    def runs(self) -> Iterator[tuple[str, int]]:
+        """Yield every run, its configuration's id and its repeat, in this order."""
+        for id_ in self.configurations:
             for repeat in self.repeats_of(id_):
-                yield Run(configuration, repeat)
+                yield id_, repeat
 
     def series_of(self, configuration: str) -> list[str]:
         """Names of the series that share a configuration."""

@@ -29,10 +29,10 @@ def runs_json(campaign: Campaign) -> list[dict[str, Any]]:
     return [
         {
             "campaign": campaign.name,
-            **run_spec(campaign, run.configuration.id, run.repeat).as_json(),
-            "series": campaign.series_of(run.configuration.id),
+            **run_spec(campaign, id_, repeat).as_json(),
+            "series": campaign.series_of(id_),
         }
-        for run in campaign.runs()
+        for id_, repeat in campaign.runs()
     ]
 
 

@@ -38,7 +38,7 @@ def report_definition(
     return Definition(
         campaign=campaign.name,
         figures=tuple(campaign.figures),
-        planned=tuple((run.configuration.id, run.repeat) for run in campaign.runs()),
+        planned=tuple(campaign.runs()),
         currency=cluster.currency,
         basis=tuple(basis),
         remeasured=tuple(remeasured),

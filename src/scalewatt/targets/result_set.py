@@ -136,8 +136,7 @@ class ResultSet:
     @cached_property
     def _finished(self) -> set[tuple[str, int]]:
         """Runs whose results are there, and of the campaign's present settings."""
-        every = [(run.configuration.id, run.repeat) for run in self.campaign.runs()]
-        there = [run for run in every if self._exists(PROVENANCE, [*run])]
+        there = [run for run in self.campaign.runs() if self._exists(PROVENANCE, [*run])]
         return {run for run in there if is_of_campaign(self.campaign, self.folder, run)}
 
     def _path(self, name: str, run: Run) -> str:

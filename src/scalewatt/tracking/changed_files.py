@@ -23,10 +23,10 @@ def changed_files(campaign: Campaign, results: Path) -> Iterator[str]:
     """
     finished = published_runs(results)
     for model in sorted(campaign.command_settings()):
-        runs = [r for r in campaign.runs() if r.configuration.model == model]
         specs = {
-            (r.configuration.id, r.repeat): run_spec(campaign, r.configuration.id, r.repeat)
-            for r in runs
+            run: run_spec(campaign, *run)
+            for run in campaign.runs()
+            if campaign.configurations[run[0]].model == model
         }
         try:
             files = command_files(next(iter(specs.values())))

@@ -98,7 +98,7 @@ def powers_of(devices: Mapping[str, Device]) -> Powers:
 
 def _current_keys(campaign: Campaign, published: Mapping[tuple[str, int], Published]) -> set[str]:
     """Run keys of all that the campaign asks for; registered runs are known by their results."""
-    runs = [(run.configuration.id, run.repeat) for run in campaign.whole.runs()]
+    runs = campaign.whole.runs()
     if campaign.registered:
         return {published[run].key for run in runs if run in published}
     return {run_spec(campaign.whole, *run).key for run in runs}

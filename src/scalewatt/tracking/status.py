@@ -162,8 +162,7 @@ def _rows(
     rated: Powers,
 ) -> Iterator[Row]:
     """Yield a row for each run; its `key` is that of the measurements that count for it."""
-    for run in campaign.runs():
-        name = run.configuration.id, run.repeat
+    for name in campaign.runs():
         spec = run_spec(campaign, *name)
         if campaign.registered:  # as far as it was written
             with suppress(InputError):
