@@ -40,7 +40,7 @@ def trainings():
     forced = {os.path.normpath(target) for target in (*settings.forcerun, *targets)}
     return [
         ToTrain(
-            (job.wildcards.configuration, int(job.wildcards.repeat)),
+            run_of(job.wildcards),
             job.rule in workflow.dag.forcerules or not forced.isdisjoint(job.output),
             spec_of(job.wildcards).dataset["name"] in prepared,
         )
@@ -66,11 +66,7 @@ def check_before_jobs():
     ]
     folders = [WORK, RESULTS, ".snakemake"] if demanding else [RESULTS]
     room_gib = CLUSTER.min_free_gib if demanding else 0
-    runs = [
-        (job.wildcards.configuration, int(job.wildcards.repeat))
-        for job in jobs
-        if job.rule.name in RULES
-    ]
+    runs = [run_of(job.wildcards) for job in jobs if job.rule.name in RULES]
     where = CLUSTER, CLUSTER_FILE, folders, room_gib
     checked(check_before_submission, scheduled, *where, runs, CAMPAIGN.name)
     write_json(Path(CLUSTER_JSON), dict(config))

@@ -47,9 +47,19 @@ def years_of_dataset(wildcards):
 # --- runs -----------------------------------------------------------------------------------------
 
 
+def run_of(wildcards):
+    """Return the configuration and the repeat of a run."""
+    return wildcards.configuration, int(wildcards.repeat)
+
+
+def finished_run(wildcards):
+    """Return a run as its folder has it; None if it is not finished."""
+    return published_run(Path(RUN.format(**wildcards)), *run_of(wildcards))
+
+
 def spec_of(wildcards):
     """Return a run's spec: in a job, or if a finished run is repeated, that of its spec.json."""
-    id_, repeat = wildcards.configuration, int(wildcards.repeat)
+    id_, repeat = run_of(wildcards)
     is_campaigns = wildcards.folder == RESULTS and id_ in CAMPAIGN.configurations
     if is_campaigns and not IN_JOB:
         return run_spec(CAMPAIGN, id_, repeat)
@@ -59,22 +69,20 @@ def spec_of(wildcards):
 def change_of_spec(wildcards):
     """Return a note newer than a run's spec.json if that is of other settings; none where Snakemake runs a job."""
     path = Path(RUN.format(**wildcards), "spec.json")
-    run = wildcards.configuration, int(wildcards.repeat)
     if IN_JOB or wildcards.folder != RESULTS or not path.exists():
         return []
-    if is_of_campaign(CAMPAIGN, RESULTS, run):
+    if is_of_campaign(CAMPAIGN, RESULTS, run_of(wildcards)):
         return []
     name = f"{wildcards.configuration}-{wildcards.repeat}"
-    stored = json_object(path)
-    return note_change(Path(RESULTS), name, stored, json.loads(spec_of(wildcards).text))
+    asked = spec_of(wildcards).as_json()
+    return note_change(Path(RESULTS), name, json_object(path), asked)
 
 
 def spec_of_training(wildcards):
     """Return a run's spec.json; its time alone, as of a copy, never re-trains a finished run of this spec."""
-    path = RUN.format(**wildcards)
-    run = published_run(Path(path), wildcards.configuration, int(wildcards.repeat))
+    path, run = f"{RUN}/spec.json".format(**wildcards), finished_run(wildcards)
     is_same = run is not None and run.spec_sha256 == spec_of(wildcards).sha256
-    return ancient(f"{path}/spec.json") if is_same else f"{path}/spec.json"
+    return ancient(path) if is_same else path
 
 
 PREPARING = {"dataset", "era5_year", "prepare_imagenet", "prepare_era5"}
@@ -89,18 +97,17 @@ def dataset_of_training(wildcards):
     spec = spec_of(wildcards)
     if is_command_spec(spec):
         return []
-    path = Path(wildcards.folder, "datasets", f"{spec.dataset['name']}.json")
+    path = f"{wildcards.folder}/datasets/{spec.dataset['name']}.json"
     settings = workflow.dag_settings
     if settings and (
-        settings.forceall or {*PREPARING, str(path)} & {*map(str, settings.forcerun)}
+        settings.forceall or {*PREPARING, path} & {*map(str, settings.forcerun)}
     ):
-        return str(path)
-    run = published_run(
-        Path(RUN.format(**wildcards)), wildcards.configuration, int(wildcards.repeat)
+        return path
+    run, content = finished_run(wildcards), json_object(Path(path)).get(
+        "content_sha256"
     )
-    content = json_object(path).get("content_sha256")
     is_same = run is not None and content is not None and run.dataset_sha256 == content
-    return ancient(str(path)) if is_same else str(path)
+    return ancient(path) if is_same else path
 
 
 def path_of_initial_weights(wildcards):
