@@ -103,9 +103,8 @@ def dataset_of_training(wildcards):
         settings.forceall or {*PREPARING, path} & {*map(str, settings.forcerun)}
     ):
         return path
-    run, content = finished_run(wildcards), json_object(Path(path)).get(
-        "content_sha256"
-    )
+    run = finished_run(wildcards)
+    content = json_object(Path(path)).get("content_sha256")
     is_same = run is not None and content is not None and run.dataset_sha256 == content
     return ancient(path) if is_same else path
 
