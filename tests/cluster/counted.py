@@ -99,11 +99,11 @@ def counted_project(
         "scavenge": {**node, "partition": "scavenge"},
     }
     project.change("cluster", devices=devices, stop_warning_s=5)
-    project.variables |= {
-        "PYTHONPATH": first_on_path(PROJECT / "tests" / "workflow" / "failing_nvml"),
-        "SCALEWATT_FAULTS": ",,,",  # four GPUs without a fault
-        "COUNTED_PAUSES": str(folder / "pauses"),
-    }
+    project.variables.update(
+        PYTHONPATH=first_on_path(PROJECT / "tests" / "workflow" / "failing_nvml"),
+        SCALEWATT_FAULTS=",,,",  # four GPUs without a fault
+        COUNTED_PAUSES=str(folder / "pauses"),
+    )
     return project
 
 
