@@ -28,7 +28,7 @@ from scalewatt.campaign.cluster import known_devices, load_cluster, parse_cluste
 from scalewatt.campaign.expansion import expand
 from scalewatt.campaign.load import check_devices, load_campaign
 from scalewatt.campaign.operating_points import launcher_options, lever_commands
-from scalewatt.campaign.run_spec import parse_spec, run_spec
+from scalewatt.campaign.run_spec import read_spec, run_spec
 from scalewatt.campaign.table_definitions import table_definition
 from scalewatt.common.errors import InputError
 from scalewatt.common.yaml_files import read_yaml
@@ -45,13 +45,14 @@ from scalewatt.results.build import write_figure_table
 # --- campaigns ------------------------------------------------------------------------------------
 
 
-def test_a_spec_without_levers_is_as_it_was_and_one_with_them_is_read_back() -> None:
+def test_a_spec_without_levers_is_as_it_was_and_one_with_them_is_read_back(tmp_path: Path) -> None:
     plain = run_spec(load_campaign(DEMO), "resnet50-local-n001-lbs0016-full", 1)
     assert "operating_point" not in plain.text
     group = run_spec(campaign(), "resnet50-local-n001-lbs0016-full-gpuclock705mhz", 1)
     assert '"gpu_clock_mhz": 705.0' in group.text
     for spec in (plain, group):
-        assert parse_spec(spec.as_json(), "spec.json") == spec
+        (tmp_path / "spec.json").write_text(spec.text)
+        assert read_spec(tmp_path / "spec.json") == spec
     assert group.sha256 != replace(group, operating_point={"gpu_clock_mhz": 930.0}).sha256
 
 

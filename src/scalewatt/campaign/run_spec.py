@@ -84,21 +84,15 @@ def run_spec(campaign: Campaign, configuration: str, repeat: int) -> RunSpec:
 
 
 def read_spec(path: Path | str) -> RunSpec:
-    """Read a spec.json; InputError if it is not JSON, or of another version."""
-    return parse_spec(read_json(path), str(path))
-
-
-def parse_spec(content: Any, where: str) -> RunSpec:
-    """Spec from the content of a spec.json; InputError names `where`."""
+    """Read a spec.json; InputError if it is damaged, or of another version."""
+    content = read_json(path)
     version = content.get("spec_version") if isinstance(content, dict) else None
     if version != SPEC_VERSION:
-        raise InputError(f"{where}: spec_version is {version}; this scalewatt reads {SPEC_VERSION}")
+        raise InputError(f"{path}: spec_version is {version}; this scalewatt reads {SPEC_VERSION}")
     given = {key: content[key] for key in content.keys() - {"spec_version", *_DERIVED}}
     try:
         if given["initial_weights"]:
             given["initial_weights"] = InitialWeights(**given["initial_weights"])
         return RunSpec(**given)
     except (KeyError, TypeError) as error:
-        raise InputError(
-            f"{where}: is damaged ({error}); expected a file of scalewatt's"
-        ) from error
+        raise InputError(f"{path}: is damaged ({error}); expected a file of scalewatt's") from error
