@@ -58,7 +58,7 @@ test-cluster: $(READY)
 
 # What takes too long to wait for after every change.
 test-nightly: $(READY)
-	@SCALEWATT_NIGHTLY=1 $(BIN)/python -m pytest -n 2 --dist loadfile tests -m "nightly or larger" --durations=15
+	@$(BIN)/python -m pytest -n 2 --dist loadfile tests -m nightly --durations=15
 
 # Each Python gets an environment of its own, with the newest packages in place of the lock's. Tests of
 # the lock itself have no meaning there.

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from scalewatt.common.termination import ExitCode
-from scalewatt.events import WORK_VARIABLE, is_in_run, note_request, report, stage, stop_requested
+from scalewatt.events import WORK_VARIABLE, is_in_run, note_request, report, stop_requested
 
 stop_requested()  # before the imports that take seconds
 
@@ -22,7 +21,7 @@ import torch  # noqa: E402
 from transformers import TrainerCallback  # noqa: E402
 
 from scalewatt.training.agreement import Agreement  # noqa: E402
-from scalewatt.training.device import synchronize  # noqa: E402
+from scalewatt.training.epoch_report import EpochReport  # noqa: E402
 
 
 def last_checkpoint() -> str | None:
@@ -53,15 +52,11 @@ class ScalewattCallback(TrainerCallback):
         validation_loss: str = "eval_loss",
         train_metric: str | None = None,
     ) -> None:
-        names = {"metric": metric, "validation_loss": validation_loss, "train_metric": train_metric}
-        self._names = {key: name for key, name in names.items() if name}
-        self._stage: tuple[str, int | None] = ("startup", None)
-        self._stage_start_s = 0.0
+        self._report = EpochReport(
+            metric=metric, validation_loss=validation_loss, train_metric=train_metric
+        )
         self._epoch, self._first_step, self._logged_step = -1, 0, 0
         self._is_resumed = False
-        self._row: dict[str, Any] = {}
-        """Results of the epoch so far."""
-        self._train_s: float | None = 0.0
         self._losses: list[tuple[int, float]] = []
         """Updates, and their mean loss, of each log of the epoch."""
         self._agreement: Agreement | None = None
@@ -71,15 +66,7 @@ class ScalewattCallback(TrainerCallback):
     # --- stages ---------------------------------------------------------------------------------------
 
     def _enter(self, name: str, args: Any, epoch: int | None = None) -> None:
-        """Begin a stage, once the GPU has done what belongs to the one before."""
-        if (name, epoch) == self._stage:
-            return
-        synchronize(args.device)
-        now_s = time.monotonic()
-        if self._stage[0] == "train" and self._train_s is not None:
-            self._train_s += now_s - self._stage_start_s
-        self._stage, self._stage_start_s = (name, epoch), now_s
-        stage(name, epoch)
+        self._report.enter(name, epoch, args.device)
 
     def _enter_next(self, args: Any, control: Any) -> None:
         """Begin what the Trainer does after an update, an epoch or an evaluation, if not to train."""
@@ -97,8 +84,8 @@ class ScalewattCallback(TrainerCallback):
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Begin an epoch, or resume one; how long it was trained before is not known then."""
         self._epoch += 1  # of a stream the Trainer's own number is a share of all updates
-        self._row, self._losses, self._first_step = {}, [], state.global_step
-        self._train_s = None if self._is_resumed else 0.0
+        self._losses, self._first_step = [], state.global_step
+        self._report.row = {"epoch": None, "train_s": None if self._is_resumed else 0.0}
         self._is_resumed = False
 
     def on_step_begin(
@@ -107,7 +94,7 @@ class ScalewattCallback(TrainerCallback):
         """Begin an update, after an evaluation or a checkpoint too; note the learning rate."""
         self._enter("train", args, self._epoch)
         if optimizer is not None:
-            self._row["learning_rate"] = optimizer.param_groups[0]["lr"]
+            self._report.row["learning_rate"] = optimizer.param_groups[0]["lr"]
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Ask for a checkpoint if any rank was asked to stop; an epoch's last update is reported first."""
@@ -145,9 +132,9 @@ class ScalewattCallback(TrainerCallback):
         self, args: Any, state: Any, control: Any, metrics: Any = None, **_: Any
     ) -> None:
         """Keep what was evaluated in the epoch, or at its end, after `on_epoch_end`."""
-        for key, name in self._names.items():
+        for key, name in self._report.names.items():
             if name in metrics:
-                self._row[key] = float(metrics[name])
+                self._report.row[key] = float(metrics[name])
             elif name not in self._missed:
                 self._missed.add(name)
                 print(f"scalewatt: {name} was not evaluated, but {', '.join(metrics)}", flush=True)
@@ -160,7 +147,7 @@ class ScalewattCallback(TrainerCallback):
     ) -> None:
         """Report the epoch: its samples over all ranks, all of which have batches of equal sizes."""
         self._enter_next(args, control)
-        if self._stage[0] == "train":
+        if self._report.stage[0] == "train":
             self._enter("train", args)  # its time is known from here on
         try:
             steps = len(train_dataloader)
@@ -170,15 +157,15 @@ class ScalewattCallback(TrainerCallback):
             batches = round((state.epoch - self._epoch) * steps)
             most = getattr(train_dataloader, "total_dataset_length", None) or float("inf")
             batch = args.train_batch_size * args.world_size
-            self._row["samples"] = int(min(batches * batch, most))
-            self._row["updates"] = -(-batches // args.gradient_accumulation_steps)
-        self._row["epoch"] = self._epoch
+            self._report.row["samples"] = int(min(batches * batch, most))
+            self._report.row["updates"] = -(-batches // args.gradient_accumulation_steps)
+        self._report.row["epoch"] = self._epoch
         self._report_again()
 
     def _report_again(self) -> None:
         """Report an epoch that has ended; the last report counts."""
-        if "epoch" in self._row and is_in_run():
+        if self._report.row["epoch"] is not None and is_in_run():
             updates = sum(count for count, _ in self._losses)
             total = sum(count * loss for count, loss in self._losses)
             loss = total / updates if updates else None
-            report(**self._row, train_loss=loss, train_s=self._train_s)
+            report(**self._report.row, train_loss=loss)

@@ -10,14 +10,13 @@ import importlib
 import math
 import os
 import signal
-import time
 import zipfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from scalewatt.common.termination import ExitCode
-from scalewatt.events import WORK_VARIABLE, is_in_run, note_request, report, stage, stop_requested
+from scalewatt.events import WORK_VARIABLE, is_in_run, note_request, report, stop_requested
 
 stop_requested()  # before the imports that take seconds
 
@@ -25,6 +24,7 @@ import torch  # noqa: E402
 
 from scalewatt.training.agreement import Agreement  # noqa: E402
 from scalewatt.training.device import synchronize  # noqa: E402
+from scalewatt.training.epoch_report import EpochReport  # noqa: E402
 
 PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 _INSTALLED = [name for name in PACKAGES if find_spec(name.partition(".")[0])] or PACKAGES[:1]
@@ -65,39 +65,25 @@ class ScalewattCallback(*_CALLBACKS):  # type: ignore[misc]  # a Trainer takes i
         train_metric: str | None = None,
     ) -> None:
         losses = {"train_loss": train_loss, "validation_loss": validation_loss}
-        names = {"metric": metric, "train_metric": train_metric, **losses}
-        self._names = {key: name for key, name in names.items() if name}
-        self._stage: tuple[str, int | None] = ("startup", None)
-        self._stage_start_s = 0.0
-        self._row: dict[str, Any] = {"epoch": None}
-        """Report of the epoch so far; its samples are this rank's."""
+        self._report = EpochReport(metric=metric, train_metric=train_metric, **losses)
+        """Of the epoch so far; its samples are this rank's."""
         self._logged_before: dict[str, Any] = {}
 
     def state_dict(self) -> dict[str, Any]:
         """The epoch so far, for a checkpoint: rank 0's, as only that is written."""
-        self._add_train_time()
-        return dict(self._row)
+        self._report.add_train_time()
+        return dict(self._report.row)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume an epoch from a checkpoint. Ranks have batches of equal sizes."""
-        self._row = dict(state)
+        self._report.row = dict(state)
 
     # --- stages ---------------------------------------------------------------------------------------
 
     def _enter(self, name: str, trainer: Any) -> None:
         is_of_epoch = trainer.state.fn == "fit" and name != "shutdown"
         epoch = trainer.current_epoch if is_of_epoch else None
-        if (name, epoch) != self._stage:
-            self._add_train_time()
-            self._stage = (name, epoch)
-            stage(name, epoch)
-
-    def _add_train_time(self) -> None:
-        """Add what the epoch has trained since the stage began or this was called."""
-        now_s = time.monotonic()
-        if self._stage[0] == "train":
-            self._row["train_s"] += now_s - self._stage_start_s
-        self._stage_start_s = now_s
+        self._report.enter(name, epoch, trainer.strategy.root_device)
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Remember who handles TERM, before the Trainer does."""
@@ -119,19 +105,18 @@ class ScalewattCallback(*_CALLBACKS):  # type: ignore[misc]  # a Trainer takes i
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin an epoch, or resume the checkpoint's."""
         self._enter("train", trainer)
-        if trainer.current_epoch != self._row["epoch"]:
-            self._row = {"epoch": trainer.current_epoch, "samples": 0, "updates": 0, "train_s": 0.0}
+        if (epoch := trainer.current_epoch) != self._report.row["epoch"]:
+            self._report.row = {"epoch": epoch, "samples": 0, "updates": 0, "train_s": 0.0}
         self._logged_before = dict(trainer.callback_metrics)
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, *_: Any) -> None:
         """Continue to train after a validation or a checkpoint; note the first optimizer's learning rate."""
         self._enter("train", trainer)
-        self._row["learning_rate"] = trainer.optimizers[0].param_groups[0]["lr"]
+        self._report.row["learning_rate"] = trainer.optimizers[0].param_groups[0]["lr"]
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin a validation; the sanity check belongs to `startup`."""
         if not trainer.sanity_checking:
-            synchronize(trainer.strategy.root_device)
             self._enter("validate", trainer)
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Any) -> None:
@@ -148,12 +133,12 @@ class ScalewattCallback(*_CALLBACKS):  # type: ignore[misc]  # a Trainer takes i
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, _: int
     ) -> None:
         """Count a batch; after an update, stop if any rank was asked to."""
-        self._row["samples"] += _batch_size(batch)
+        self._report.row["samples"] += _batch_size(batch)
         if trainer.global_step == self._step:  # gradients are being accumulated
             return
         # Once, however many optimizers stepped: global_step counts each.
         self._step = trainer.global_step
-        self._row["updates"] += 1
+        self._report.row["updates"] += 1
         # After an epoch's last batch its results would be lost.
         is_last = trainer.is_last_batch or trainer.global_step >= trainer.max_steps >= 0
         if is_in_run() and not is_last and any(self._agreement.reached(stop_requested())):
@@ -166,18 +151,18 @@ class ScalewattCallback(*_CALLBACKS):  # type: ignore[misc]  # a Trainer takes i
         """Keep what was logged since the epoch began; an earlier epoch's values remain the same objects."""
         if not trainer.sanity_checking:
             known, before = trainer.callback_metrics, self._logged_before
-            for key, name in self._names.items():
+            for key, name in self._report.names.items():
                 if name in known and known[name] is not before.get(name):
-                    self._row[key] = float(known[name])
+                    self._report.row[key] = float(known[name])
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Report the epoch."""
         if is_in_run():
             synchronize(trainer.strategy.root_device)
-            self._add_train_time()
+            self._report.add_train_time()
             self.on_validation_end(trainer, pl_module)
-            samples = _samples_of_all_ranks(trainer, self._row["samples"])
-            report(**{**self._row, "samples": samples})
+            samples = _samples_of_all_ranks(trainer, self._report.row["samples"])
+            report(**{**self._report.row, "samples": samples})
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Let a process that TERM ended fail: Lightning would end it as if it had finished."""
