@@ -20,8 +20,8 @@ stop_requested()  # before the imports that take seconds
 import torch  # noqa: E402
 from transformers import TrainerCallback  # noqa: E402
 
+from scalewatt.epoch_report import EpochReport  # noqa: E402
 from scalewatt.training.agreement import Agreement  # noqa: E402
-from scalewatt.training.epoch_report import EpochReport  # noqa: E402
 
 
 def last_checkpoint() -> str | None:

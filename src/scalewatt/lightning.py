@@ -22,9 +22,9 @@ stop_requested()  # before the imports that take seconds
 
 import torch  # noqa: E402
 
+from scalewatt.epoch_report import EpochReport  # noqa: E402
 from scalewatt.training.agreement import Agreement  # noqa: E402
 from scalewatt.training.device import synchronize  # noqa: E402
-from scalewatt.training.epoch_report import EpochReport  # noqa: E402
 
 PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 _INSTALLED = [name for name in PACKAGES if find_spec(name.partition(".")[0])] or PACKAGES[:1]
