@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from scalewatt.events import stage
-from scalewatt.training.device import synchronize
 
 
 class EpochReport:
@@ -21,10 +19,10 @@ class EpochReport:
         self.stage: tuple[str, int | None] = ("startup", None)
         self._since_s = 0.0
 
-    def enter(self, name: str, epoch: int | None, device: torch.device) -> None:
-        """Begin a stage, once the device has done what belongs to the one before."""
+    def enter(self, name: str, epoch: int | None, wait: Callable[[], None]) -> None:
+        """Begin a stage, after waiting for the GPU to do what belongs to the one before."""
         if (name, epoch) != self.stage:
-            synchronize(device)
+            wait()
             self.add_train_time()
             self.stage = (name, epoch)
             stage(name, epoch)

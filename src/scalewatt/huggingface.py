@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from transformers import TrainerCallback  # noqa: E402
 
 from scalewatt.epoch_report import EpochReport  # noqa: E402
 from scalewatt.training.agreement import Agreement  # noqa: E402
+from scalewatt.training.device import synchronize  # noqa: E402
 
 
 def last_checkpoint() -> str | None:
@@ -66,7 +68,7 @@ class ScalewattCallback(TrainerCallback):
     # --- stages ---------------------------------------------------------------------------------------
 
     def _enter(self, name: str, args: Any, epoch: int | None = None) -> None:
-        self._report.enter(name, epoch, args.device)
+        self._report.enter(name, epoch, partial(synchronize, args.device))
 
     def _enter_next(self, args: Any, control: Any) -> None:
         """Begin what the Trainer does after an update, an epoch or an evaluation, if not to train."""

@@ -11,6 +11,7 @@ import math
 import os
 import signal
 import zipfile
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,7 @@ class ScalewattCallback(*_CALLBACKS):  # type: ignore[misc]  # a Trainer takes i
     def _enter(self, name: str, trainer: Any) -> None:
         is_of_epoch = trainer.state.fn == "fit" and name != "shutdown"
         epoch = trainer.current_epoch if is_of_epoch else None
-        self._report.enter(name, epoch, trainer.strategy.root_device)
+        self._report.enter(name, epoch, partial(synchronize, trainer.strategy.root_device))
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Remember who handles TERM, before the Trainer does."""
