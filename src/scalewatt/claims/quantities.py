@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -182,17 +183,20 @@ def in_common(points: Points) -> tuple[Floats, str]:
     if len(set(scopes)) == 1:
         return np.ones(len(points)), ""
     kinds = [kind for kind in DEVICE_KINDS if all(kind in s.split("+") for s in scopes)]
-    parts = points[[f"{kind}_energy_kwh_mean" for kind in kinds]].sum(axis=1, skipna=False)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        shares = parts.to_numpy() / points["energy_kwh_mean"].to_numpy()
-    shares = np.where([scope == "+".join(kinds) for scope in scopes], 1.0, shares)
+    shares = _shares_of(points, kinds)
     if not kinds or not np.isfinite(shares).all():
         raise NotTestable(
             f"The energies are of unequal scope ({'; '.join(sorted(set(scopes)))}), and what all of them "
             "have is not known apart; memory is 4 to 6 % of the energy on A100 (B03), which such a "
             "comparison would take for a difference of the devices."
         )
-    return shares, f" (over {'+'.join(kinds)}, which all have)"
+    return shares.to_numpy(), f" (over {'+'.join(kinds)}, which all have)"
+
+
+def _shares_of(points: Points, kinds: Sequence[str]) -> pd.Series:
+    """The part of each point's energy that is of these device kinds; 1 if its energy is of them alone."""
+    parts = points[[f"{kind}_energy_kwh_mean" for kind in kinds]].sum(axis=1, skipna=False)
+    return (parts / points["energy_kwh_mean"]).mask(points["energy_scope"] == "+".join(kinds), 1.0)
 
 
 def in_papers_scope(points: Points) -> tuple[Points, str]:
@@ -206,8 +210,7 @@ def in_papers_scope(points: Points) -> tuple[Points, str]:
         return points, ""
     kinds = wanted.split("+")
     has_kinds = points["energy_scope"].map(lambda scope: {*kinds} <= {*str(scope).split("+")})
-    parts = points[[f"{kind}_energy_kwh_mean" for kind in kinds]].sum(axis=1, skipna=False)
-    factors = (parts / points["energy_kwh_mean"]).where(has_kinds).where(other, 1.0)
+    factors = _shares_of(points, kinds).where(has_kinds)
     for id_, scope in points.loc[factors.isna(), "energy_scope"].items():
         raise NotTestable(f"The energy of {id_} is of {scope}, the paper's of {wanted}.")
     columns = {f"{name}_{part}" for name in ("energy_kwh", P) for part in ("mean", "sd")}
