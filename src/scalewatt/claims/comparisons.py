@@ -59,24 +59,9 @@ Pair = tuple[str, Points]
 """A name, and the points whose quantities are divided: the first by the second."""
 
 
-def _regimes(evidence: Evidence, check: Check) -> list[tuple[str, Line, Line]]:
-    """Series of the two modes on the claim's device if that has both, else on every other, by device."""
-    model, phase, device = check.series
-
-    def has(device: str) -> bool:
-        return all(evidence.find(model, phase, device, mode) for mode in check.modes)
-
-    others = sorted({line.device for line in evidence.find(model, phase)} - {device})
-    chosen = [device] if has(device) else [other for other in others if has(other)] or [device]
-    small, large = (
-        [evidence.line(model, phase, each, mode) for each in chosen] for mode in check.modes
-    )
-    return list(zip(chosen, small, large, strict=True))
-
-
 def _large_over_small(evidence: Evidence, check: Check) -> Iterator[Pair]:
     """Yield every point of the large regime with every one of the small."""
-    for device, *lines in _regimes(evidence, check):
+    for lines in evidence.anywhere(*check.series, *check.modes):
         least = int(check.least or 3)
         smalls, larges = (
             known(line.points, line.title, check.quantity, min_points=least) for line in lines
@@ -84,7 +69,8 @@ def _large_over_small(evidence: Evidence, check: Check) -> Iterator[Pair]:
         for large in larges.index:
             for small in smalls.index:
                 counts = f"n = {larges['gpus'][large]} over n = {smalls['gpus'][small]}"
-                yield f"{device}, {counts}", pd.concat([larges.loc[[large]], smalls.loc[[small]]])
+                pair = pd.concat([larges.loc[[large]], smalls.loc[[small]]])
+                yield f"{lines[0].device}, {counts}", pair
 
 
 def _phases(evidence: Evidence) -> list[tuple[Line, Line]]:
@@ -223,7 +209,8 @@ def large_regime_is_worse(evidence: Evidence, check: Check) -> Outcome:
         within = Tests(label, more, *check.bounds, unit=check.unit)
         return decide(above(label, more, check.unit), within)
 
-    return combine(attempt(device, compare, *two) for device, *two in _regimes(evidence, check))
+    regimes = evidence.anywhere(*check.series, *check.modes)
+    return combine(attempt(lines[0].device, compare, *lines) for lines in regimes)
 
 
 @rule_in(COMPARISON_RULES)
@@ -263,7 +250,8 @@ def large_regime_steeper_with_data(evidence: Evidence, check: Check) -> Outcome:
             ),
         )
 
-    return combine(attempt(device, compare, *two) for device, *two in _regimes(evidence, check))
+    regimes = evidence.anywhere(*check.series, *check.modes)
+    return combine(attempt(lines[0].device, compare, *lines) for lines in regimes)
 
 
 @rule_in(COMPARISON_RULES)

@@ -281,14 +281,15 @@ class Evidence:
             alike.setdefault(key, []).append(line)
         return [max(lines, key=lambda line: line.closeness) for lines in alike.values()]
 
-    def anywhere(self, model: str, phase: str, device: str, mode: str) -> list[Line]:
-        """For a portable claim, the line on its own device, else one of each other device.
+    def anywhere(self, model: str, phase: str, device: str, *modes: str) -> list[list[Line]]:
+        """Lines of all these modes on the claim's device, else on each other device that has them.
 
-        NotTestable if no device has such a line.
+        NotTestable if no device does.
         """
-        devices = {line.device for line in self.find(model, phase, None, mode)}
+        having = [{ln.device for ln in self.find(model, phase, None, mode)} for mode in modes]
+        devices = set.intersection(*having)
         chosen = [device] if device in devices or not devices else sorted(devices)
-        return [self.line(model, phase, each, mode) for each in chosen]
+        return [[self.line(model, phase, each, mode) for mode in modes] for each in chosen]
 
     def node_sizes(self, rows: pd.DataFrame) -> pd.Series:
         """GPUs of a node of each row's device, float64 even without rows."""

@@ -102,7 +102,7 @@ def _lines(evidence: Evidence, check: Check, mode: str) -> Sequence[Line]:
     if check.scope in ("paper", "probe"):
         return [evidence.line(*check.series, mode, int(check.batch))]
     if check.scope == "series":
-        return evidence.anywhere(*check.series, mode)
+        return [line for (line,) in evidence.anywhere(*check.series, mode)]
     if check.scope == "all":
         lines = evidence.distinct(*check.series, mode)
         lines = lines if mode else [ln for ln in lines if ln.mode not in ("probe", "other")]
