@@ -46,11 +46,6 @@ def drawable(frame: pd.DataFrame) -> pd.DataFrame:
 # --- points ---------------------------------------------------------------------------------------
 
 
-def has_value(points: pd.DataFrame) -> pd.Series:
-    """True for points that are drawn: those with a place on both axes."""
-    return points["x"].notna() & points["y"].notna()
-
-
 def drawn_origins(points: pd.DataFrame) -> pd.Series:
     """Origin that each marker shows: of its energy or, where that is unknown, the only one of its series.
 

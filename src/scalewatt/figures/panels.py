@@ -16,8 +16,7 @@ from matplotlib.lines import Line2D
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, style
 from scalewatt.figures.axes import Quantity, quantity, room_for, scale_axis
-from scalewatt.results.figures.figure_schema import PANEL_FIGURES
-from scalewatt.results.figures.panel_points import SWEPT, prediction_points
+from scalewatt.results.figures.figure_schema import PANEL_FIGURES, POINTS, SWEPT
 from scalewatt.results.tables.frames import PUBLISHED
 from scalewatt.results.text.captions import (
     caption,
@@ -36,7 +35,8 @@ def draw(frame: pd.DataFrame) -> style.Drawing:
     """Draw a grid of panels for each block; panels without points are left out."""
     figure, width = PANEL_FIGURES[frame.attrs["figure"]], data.width_mm(frame)
     points = points_table(frame)
-    points = points.assign(valued=data.has_value(points), drawn_origin=data.drawn_origins(points))
+    valued = points[["x", "y"]].notna().all(axis=1)
+    points = points.assign(valued=valued, drawn_origin=data.drawn_origins(points))
     looks = layout.looks_of(points, width)
     shown = points[points["panel"].isin(points.loc[points["valued"], "panel"])]
     blocks = [block for _, block in shown.groupby(figure.blocks or "figure", sort=False)]
@@ -68,9 +68,26 @@ def points_table(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def plotted(frame: pd.DataFrame) -> pd.DataFrame:
-    """Rows of the points that are drawn."""
-    points = points_table(frame)
-    return points[data.has_value(points)]
+    """Rows of the points that are drawn: those with a place on both axes."""
+    return points_table(frame).dropna(subset=["x", "y"])
+
+
+def prediction_points(predictions: pd.DataFrame) -> pd.DataFrame:
+    """Points of the figure `prediction`, from its table: measured over predicted values, and the interval
+    that the prediction's leaves to the ratio."""
+    rows = []
+    for panel in PANEL_FIGURES["prediction"].panels:
+        known = predictions[predictions["quantity"] == panel.x_name.removeprefix("predicted_")]
+        phase = known["phase"].map(lambda name: "" if name == "train" else f" {name}")
+        series = known["model"] + phase + " on " + known["device"]
+        ends = {"y": "predicted", "y_low": "predicted_high", "y_high": "predicted_low"}
+        ratios = {name: known["found"] / known[end] for name, end in ends.items()}
+        names = {"x_name": panel.x_name, "y_name": panel.y_name, "panel": panel.letter}
+        points = known.assign(**names, **ratios, x=known["predicted"], series=series, label=series)
+        rows.append(points.reindex(columns=POINTS.names))
+    points = pd.concat(rows, ignore_index=True).assign(figure="prediction")
+    points.attrs = predictions.attrs
+    return points
 
 
 # --- one panel ------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import Any, NamedTuple
 
+from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.common.columns import schema
 from scalewatt.common.errors import InputError
 
@@ -67,6 +68,10 @@ with Path(__file__).with_name("figures.csv").open(encoding="utf-8", newline="") 
         for row in csv.DictReader(_file)
         for name in row["figures"].split()
     }
+
+
+SWEPT = ("local_batch_size", "dataset_samples", *LEVERS)
+"""Against these only lines of several values are drawn."""
 
 
 def check_panels(name: str, letters: Sequence[str], series: Iterable[Any]) -> None:

@@ -18,7 +18,13 @@ from scalewatt.common.errors import InputError
 from scalewatt.energies.tables import known_sum, one_origin
 from scalewatt.results.columns import SEVERAL
 from scalewatt.results.figures.breakdown_table import counted_repeats
-from scalewatt.results.figures.figure_schema import PANEL_FIGURES, POINTS, Panel, panel_letter
+from scalewatt.results.figures.figure_schema import (
+    PANEL_FIGURES,
+    POINTS,
+    SWEPT,
+    Panel,
+    panel_letter,
+)
 from scalewatt.results.figures.phase_times import with_phase_times
 from scalewatt.results.tables.derived_quantities import is_estimated
 from scalewatt.results.tables.frames import FLOAT, PUBLISHED, TEXT, column_of, to_frame, to_table
@@ -30,8 +36,6 @@ from scalewatt.results.tables.table_schema import SUMMARY
 from scalewatt.training.history import PHASE_COLUMNS
 
 LARGER_IS_BETTER = "throughput_samples_per_s"
-SWEPT = ("local_batch_size", "dataset_samples", *LEVERS)
-"""Against these only lines of several values are drawn."""
 PER_TRAINING = {"time_per_sample_s": "runtime_h", "energy_per_sample_j": "energy_kwh"}
 """What is compared where trainings end at a target: they may take other samples to get there."""
 
@@ -194,24 +198,6 @@ def _labels(block: pd.DataFrame, names: list[str]) -> list[Any]:
     if not names:
         return [None] * len(block)
     return [", ".join(map(str, row)) for row in block[names].itertuples(index=False)]
-
-
-def prediction_points(predictions: pd.DataFrame) -> pd.DataFrame:
-    """Points of the figure `prediction`, from its table: measured over predicted values, and the interval
-    that the prediction's leaves to the ratio."""
-    rows = []
-    for panel in PANEL_FIGURES["prediction"].panels:
-        known = predictions[predictions["quantity"] == panel.x_name.removeprefix("predicted_")]
-        phase = known["phase"].map(lambda name: "" if name == "train" else f" {name}")
-        series = known["model"] + phase + " on " + known["device"]
-        ends = {"y": "predicted", "y_low": "predicted_high", "y_high": "predicted_low"}
-        ratios = {name: known["found"] / known[end] for name, end in ends.items()}
-        names = {"x_name": panel.x_name, "y_name": panel.y_name, "panel": panel.letter}
-        points = known.assign(**names, **ratios, x=known["predicted"], series=series, label=series)
-        rows.append(points.reindex(columns=POINTS.names))
-    points = pd.concat(rows, ignore_index=True).assign(figure="prediction")
-    points.attrs = predictions.attrs
-    return points
 
 
 # --- the Pareto front -----------------------------------------------------------------------------

@@ -8,13 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from scalewatt.campaign.cluster import Cluster
 from scalewatt.recordings.terms import DEVICE_KINDS, ESTIMATED, J_PER_KWH
 from scalewatt.results.tables.frames import equal
+
+if TYPE_CHECKING:  # it takes a third of a second to import
+    from scalewatt.campaign.cluster import Cluster
 
 
 @dataclass(frozen=True)
