@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -35,8 +36,8 @@ SLOT_MM = (2.3, 3.5)
 _LABELS = list(dict.fromkeys(STAGES.values()))
 SHADES = dict(zip(_LABELS, np.linspace(0, 0.82, len(_LABELS)).tolist(), strict=True))
 """Share of white in the shade of each label."""
-BAR, IDLE_BAR = 0.78, 0.26
-"""Heights of a bar, and of the idle baseline in it, in slots."""
+BAR, IDLE_BAR, LOST_BAR = 0.78, 0.26, 0.16
+"""Heights of a bar, and of the idle baseline and the discarded energy in it, in slots."""
 LONGEST = 1.4
 """How far error bars may lengthen the axis, in parts of the longest bar."""
 TEXT_ROOM = 1.22
@@ -162,25 +163,30 @@ def _value_axis(axes: Axes, label: str, end: float) -> None:
 
 def _draw_bars(axes: Axes, bars: pd.DataFrame, drawn: pd.DataFrame, units: pd.Series) -> None:
     """Draw all bars of a panel; `units` multiply the kWh of each."""
-    for configuration, parts in drawn.groupby("configuration"):
-        bar: Any = bars.loc[configuration]
-        unit, y = units[configuration], float(bar["y"])
-        left = parts["start"] * unit
-        spans = list(zip(left, parts["energy_kwh"] * unit, strict=True))
-        box: Any = {"facecolors": parts["colour"].tolist(), "linewidth": 0, "gid": "pieces"}
-        axes.broken_barh(spans, (y - BAR / 2, BAR), **box)
-        first = parts["first"]
-        borders = left[first & (left > 0)]
-        axes.vlines(borders, y - 0.5, y + 0.5, colors=style.INK, linewidths=0.7)
-        idle = (parts["idle"] * unit)[first & (parts["idle"] > 0)]
-        spans = list(zip(left[idle.index], idle, strict=True))
-        axes.broken_barh(spans, (y - IDLE_BAR / 2, IDLE_BAR), gid="idle", **_IDLE)
-        if bar["discarded_kwh"] > 0:
-            lost = [(0.0, bar["discarded_kwh"] * unit)]
-            axes.broken_barh(lost, (y - BAR / 2, 0.16), facecolor="black", linewidth=0)
+    unit = drawn["configuration"].map(units)
+    boxes = drawn.assign(left=drawn["start"] * unit, width=drawn["energy_kwh"] * unit)
+    colours = {"facecolors": boxes["colour"].tolist(), "linewidth": 0}
+    _draw_boxes(axes, boxes, BAR, gid="pieces", **colours)
+    borders = boxes[boxes["first"] & (boxes["left"] > 0)]
+    ends = borders["y"] - 0.5, borders["y"] + 0.5
+    axes.vlines(borders["left"], *ends, colors=style.INK, linewidths=0.7)
+    idle = boxes.assign(width=boxes["idle"] * unit)[boxes["first"] & (boxes["idle"] > 0)]
+    _draw_boxes(axes, idle, IDLE_BAR, gid="idle", **_IDLE)
+    # Discarded energy lies along the lower edge of its bar.
+    lost = bars[bars["discarded_kwh"] > 0].assign(left=0.0)
+    lost = lost.assign(width=lost["discarded_kwh"] * units, y=lost["y"] + (LOST_BAR - BAR) / 2)
+    _draw_boxes(axes, lost, LOST_BAR, facecolor="black", linewidth=0)
     for total, y in bars.loc[~(bars["total_kwh"] > 0), ["total_kwh", "y"]].to_numpy():
         text = "0" if total == 0 else "energy not known"
         layout.write_beside(axes, 0.0, y, text, color=style.GREY)
+
+
+def _draw_boxes(axes: Axes, boxes: pd.DataFrame, height: float, **look: Any) -> None:
+    """Draw boxes (columns left, width, y) of a height around their y as one artist."""
+    left, right = boxes["left"], boxes["left"] + boxes["width"]
+    low, high = boxes["y"] - height / 2, boxes["y"] + height / 2
+    corners = np.array([[left, low], [left, high], [right, high], [right, low]], dtype=float)
+    axes.add_collection(PolyCollection([*corners.transpose(2, 0, 1)], **look), autolim=False)
 
 
 def _label_bars(axes: Axes, bars: pd.DataFrame, labels: dict[str, str]) -> None:
