@@ -21,6 +21,7 @@ from scalewatt.report.topics import parts, topics_file
 from scalewatt.results.columns import label
 from scalewatt.results.figures.figure_schema import PANEL_FIGURES
 from scalewatt.results.tables.derived_quantities import ORIGINS
+from scalewatt.results.tables.frames import RUN_KEY
 from scalewatt.results.text.captions import ASSUMED, caption, interval_words
 from scalewatt.results.text.number_format import MISSING, with_unit
 
@@ -79,8 +80,8 @@ def facts(results: Results) -> list[Fact]:
     # Runs.
     planned = len(results.definition.planned)
     done = f"{len(runs)} of {planned}" if len(results.missing) else str(len(runs))
-    again = {(each.configuration, each.repeat) for each in results.replaced}
-    n_again = len(again.intersection(zip(runs["configuration"], runs["repeat"], strict=True)))
+    again = results.replaced[RUN_KEY].drop_duplicates()
+    n_again = len(runs.merge(again, on=RUN_KEY))
     tiles = [
         ("Runs done", done, f"measured again: {n_again}" if n_again else ""),
         ("Configurations", str(counting["configuration"].nunique()), ""),

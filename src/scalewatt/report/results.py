@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from scalewatt.common.errors import InputError
 from scalewatt.figures import figure_data as data
 from scalewatt.report.definition import Definition
-from scalewatt.results.figures.superseded import Replaced, replaced_measurements
+from scalewatt.results.figures.superseded import replaced_measurements
 from scalewatt.results.tables.frames import records, to_frame
 from scalewatt.results.tables.run_row import read_provenances
 from scalewatt.results.tables.table_schema import RUNS
@@ -59,7 +59,7 @@ class Results:
         return pd.DataFrame(missing, columns=["configuration", "repeat"])
 
     @cached_property
-    def replaced(self) -> list[Replaced]:
+    def replaced(self) -> pd.DataFrame:
         """Measurements that were set aside to measure their runs again."""
         return replaced_measurements(self.folder, self.definition.remeasured)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import pandas as pd
@@ -11,7 +10,7 @@ from markupsafe import Markup
 
 from scalewatt.provenance.description import node_kind, recorder_of, software_of
 from scalewatt.report.results import Results
-from scalewatt.results.figures.superseded import Replaced
+from scalewatt.results.tables.frames import RUN_KEY
 from scalewatt.results.text.flag_labels import FLAG_WORDS, read_flags
 from scalewatt.results.text.number_format import MISSING, listed, percent
 
@@ -68,10 +67,8 @@ def missing_rows(results: Results) -> pd.DataFrame:
 
 def replaced_rows(results: Results) -> pd.DataFrame:
     """Replaced measurements, with the energy before and now."""
-    rows = pd.DataFrame(map(asdict, results.replaced), columns=list(Replaced.__annotations__))
-    keys = ["configuration", "repeat"]
-    now = results.runs[[*keys, "energy_kwh"]]
-    return rows.merge(now, how="left", on=keys, suffixes=("_before", "_now"))
+    now = results.runs[[*RUN_KEY, "energy_kwh"]]
+    return results.replaced.merge(now, "left", RUN_KEY, suffixes=("_before", "_now"))
 
 
 def flag_rows(results: Results) -> pd.DataFrame:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,45 +13,41 @@ from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.energies.tables import ENERGY_SCHEMA, EnergyTotals
 from scalewatt.recordings.terms import J_PER_KWH
-from scalewatt.results.tables.frames import read_checked
+from scalewatt.results.tables.frames import RUN_KEY, read_checked
 from scalewatt.run_files.inventory import RUN, json_object, set_aside_notes
 
-
-@dataclass(frozen=True)
-class Replaced:
-    """One measurement that counts no more; its energy is None if it is not known here."""
-
-    configuration: str
-    repeat: int
-    date: str
-    reason: str
-    measurement: str
-    energy_kwh: float | None = None
+_TEXTS = ("date", "reason", "measurement")
+_MEASUREMENT = [*RUN_KEY, "measurement"]
 
 
-_NAMES = ("configuration", "repeat", "date", "reason", "measurement")
-
-
-def replaced_measurements(results: Path, asked: Iterable[Mapping[str, Any]] = ()) -> list[Replaced]:
-    """List what was set aside, in the order of runs.
+def replaced_measurements(results: Path, asked: Iterable[Mapping[str, Any]] = ()) -> pd.DataFrame:
+    """List what was set aside, in the order of runs, with `energy_kwh` where it is known here.
 
     `results` is the campaign's own folder. `asked`: rows of the table of exclusions; one of
     `remeasure` counts where the run's present measurement is another, though what it names may lie on
     another machine.
     """
-    rows = [Replaced(**{name: row[name] for name in _NAMES}) for row in asked]
+    rows = [*asked]
     for (id_, repeat), notes in set_aside_notes(results).items():
         for note in notes:
             record = json_object(note)
-            texts = {name: str(record.get(name, "")) for name in _NAMES[2:]}
-            rows.append(Replaced(id_, repeat, **texts, energy_kwh=_energy_kwh(note.parent)))
+            texts = {name: str(record.get(name, "")) for name in _TEXTS}
+            rows.append(
+                {
+                    "configuration": id_,
+                    "repeat": repeat,
+                    **texts,
+                    "energy_kwh": _energy_kwh(note.parent),
+                }
+            )
     # A measurement that is the run's present one was published once more.
-    replaced = {
-        (row.configuration, row.repeat, row.measurement): row
+    replaced = [
+        row
         for row in rows
-        if measurement_of(results, row.configuration, row.repeat) != row.measurement
-    }
-    return sorted(replaced.values(), key=lambda row: (row.configuration, row.repeat, row.date))
+        if measurement_of(results, row["configuration"], row["repeat"]) != row["measurement"]
+    ]
+    table = pd.DataFrame(replaced, columns=[*RUN_KEY, *_TEXTS, "energy_kwh"])
+    return table.drop_duplicates(_MEASUREMENT, keep="last").sort_values([*RUN_KEY, "date"])
 
 
 def _energy_kwh(kept: Path) -> float | None:
