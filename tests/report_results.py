@@ -17,7 +17,7 @@ from scalewatt.campaign.table_definitions import runs_definition, table_definiti
 from scalewatt.claims.check_claims import TABLE as CLAIMS
 from scalewatt.claims.reference_tables import NO_TEST, listed_claims
 from scalewatt.figures.save_figure import write_captions
-from scalewatt.results.build import BUILDERS
+from scalewatt.results.build import figure_table
 from scalewatt.results.cross_checks import CROSS_CHECKS
 from scalewatt.results.figures.figure_schema import SCHEMAS
 from scalewatt.results.tables.comparisons import comparisons_of
@@ -141,7 +141,7 @@ def write_results(folder: Path, campaign: Campaign, runs: Sequence[Row]) -> Path
         of_figure = counting["configuration"].isin(campaign.figure_configurations(figure))
         drawn = counting.loc[of_figure, ["configuration", "repeat"]].to_numpy().tolist()
         definition = table_definition(campaign, figure, drawn, excluded)
-        built = BUILDERS[figure](definition, configurations, folder)
+        built = figure_table(definition, made)
         tables[figure] = to_table(built, SCHEMAS[figure])
         metadata[figure] = words | {
             "missing": definition["missing"],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -16,12 +15,11 @@ from scalewatt.campaign.cluster import parse_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.table_definitions import table_definition
 from scalewatt.common.yaml_files import read_yaml
-from scalewatt.results.figures.breakdown_table import counted_repeats
 from scalewatt.results.figures.figure_schema import BREAKDOWN, LEARNING, POINTS
 from scalewatt.results.figures.panel_points import panel_points
 from scalewatt.results.tables.frames import frame_of, records, to_table
 from scalewatt.results.tables.scaling import lines_of
-from scalewatt.results.tables.table_schema import CONFIGURATIONS, PARTS, QUANTITIES
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, PARTS, QUANTITIES, RUNS
 
 Row = dict[str, Any]
 HOREKA = PAPER.parents[1] / "config" / "horeka.yaml"
@@ -112,9 +110,8 @@ def learning_table(epochs: int = 90, **options: Any) -> pa.Table:
     """Curves that fall, of all runs of the paper."""
     made = definition("learning", **options)
     rows = []
-    repeats = counted_repeats(made)
     for group in _once(made):
-        for repeat in repeats[group["configuration"]]:
+        for repeat in range(1, campaign().repeats[group["configuration"]] + 1):
             spread = 1 + 0.01 * (repeat - 3)
             for epoch in range(epochs):
                 done = (epoch + 1) / epochs
@@ -131,7 +128,7 @@ def learning_table(epochs: int = 90, **options: Any) -> pa.Table:
 def pareto_table(**options: Any) -> pa.Table:
     """The metric against energy and time of all configurations."""
     made = definition("pareto", **options)
-    points = panel_points(made, frame_of(configurations(), CONFIGURATIONS), Path())
+    points = panel_points(made, frame_of(configurations(), CONFIGURATIONS), frame_of([], RUNS))
     return with_metadata(to_table(points, POINTS), made)
 
 

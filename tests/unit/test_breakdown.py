@@ -18,12 +18,11 @@ from scalewatt.common.files import write_table
 from scalewatt.figures import breakdown as figure_module
 from scalewatt.figures import style
 from scalewatt.figures.figure_data import drawable
-from scalewatt.results.figures.breakdown_table import breakdown
+from scalewatt.results.build import figure_table
 from scalewatt.results.figures.figure_schema import BREAKDOWN
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.frames import records, to_frame
 from scalewatt.results.tables.idle import IDLE
-from scalewatt.results.tables.repeat_statistics import configurations_of
 from scalewatt.results.tables.run_row import RunFiles, read_runs
 
 Row = dict[str, Any]
@@ -48,7 +47,7 @@ def built(results: Path, files: list[RunFiles], idle: bool = False, **more: Any)
         **({"idle": True} if idle else {}),
         **more,
     }
-    return records(breakdown(definition, configurations_of(runs), results))
+    return records(figure_table(definition, runs, path))
 
 
 def idle_table(results: Path, **watts: float) -> None:

@@ -48,9 +48,8 @@ def built(results: Path, files: list[RunFiles]) -> list[Row]:
     series = [{"name": name, "label": name, "points": points} for name in ("first", "second")]
     wanted = [[each.configuration, each.repeat] for each in files]
     runs = read_runs(results, wanted, "made")
-    made = {"figure": "cost_per_sample", "series": series, "runs": wanted}
     lines = planned_lines(series, configurations_of(runs)).drop_duplicates("configuration")
-    return records(training_costs(lines.reset_index(drop=True), made, results))
+    return records(training_costs(lines.reset_index(drop=True), runs))
 
 
 def test_a_sample_costs_what_training_used_divided_by_its_samples(tmp_path: Path) -> None:

@@ -25,9 +25,10 @@ from scalewatt.results.figures.figure_schema import POINTS
 from scalewatt.results.figures.panel_points import panel_points
 from scalewatt.results.tables.frames import frame_of, records
 from scalewatt.results.tables.run_row import RunFiles, write_row
-from scalewatt.results.tables.table_schema import CONFIGURATIONS, QUANTITIES
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, QUANTITIES, RUNS
 
 Row = dict[str, Any]
+NO_RUNS = frame_of([], RUNS)
 
 GPU_COUNTS = [1, 2, 4]
 
@@ -62,7 +63,9 @@ def definition(figure: str, counts: list[int] | None = None, **more: Any) -> Row
 
 
 def rows_of(figure: str, rows: list[Row], counts: list[int] | None = None) -> list[Row]:
-    return records(panel_points(definition(figure, counts), frame_of(rows, CONFIGURATIONS), Path()))
+    return records(
+        panel_points(definition(figure, counts), frame_of(rows, CONFIGURATIONS), NO_RUNS)
+    )
 
 
 # --- panels -------------------------------------------------------------------------------------
@@ -79,7 +82,7 @@ def test_a_planned_point_without_runs_has_a_row_without_a_value() -> None:
 def test_error_bars_are_what_the_campaign_asks_for(kind: str) -> None:
     source = configuration(4, repeats=3)
     asked = definition("figure6", [4], options={"error_bars": kind})
-    for row in records(panel_points(asked, frame_of([source], CONFIGURATIONS), Path())):
+    for row in records(panel_points(asked, frame_of([source], CONFIGURATIONS), NO_RUNS)):
         if kind == "none":
             assert row["y_low"] is row["y_high"] is None
         else:

@@ -22,7 +22,7 @@ from scalewatt.results.figures.learning_table import (
     run_epochs,
 )
 from scalewatt.results.tables.frames import records, to_frame
-from scalewatt.results.tables.run_row import RunFiles
+from scalewatt.results.tables.run_row import RunFiles, read_runs
 from scalewatt.results.text.captions import caption
 
 Row = dict[str, Any]
@@ -70,7 +70,8 @@ def simple(results: Path, **spec: Any) -> RunFiles:
 
 
 def epoch_rows(files: RunFiles) -> list[Row]:
-    return records(run_epochs(files))
+    run = files.configuration, files.repeat
+    return records(run_epochs(read_runs(files.results, [run], "made")))
 
 
 # --- the table ------------------------------------------------------------------------------------

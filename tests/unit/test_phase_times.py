@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 from run_files import NAME, epochs, make_run, make_spec
 
-from scalewatt.results.figures.panel_points import planned_lines, rows_of_panels
-from scalewatt.results.figures.phase_times import with_phase_times
+from scalewatt.results.figures.panel_points import (
+    planned_lines,
+    rows_of_panels,
+    with_phase_times,
+)
 from scalewatt.results.tables.repeat_statistics import configurations_of
 from scalewatt.results.tables.run_row import read_runs
 
@@ -30,7 +33,7 @@ def test_points_are_medians_between_quartiles_and_the_slowest_rank(tmp_path: Pat
     series = [{"name": "s", "label": "s", "points": [{"configuration": NAME}]}]
     lines = planned_lines(series, configurations_of(runs)).assign(published=False)
 
-    points = rows_of_panels("phases", with_phase_times(lines, {"runs": wanted}, tmp_path))
+    points = rows_of_panels("phases", with_phase_times(lines, runs))
 
     by_name = points.set_index("y_name")[["y", "y_low", "y_high"]]
     known = {name: row.dropna().tolist() for name, row in by_name.iterrows()}

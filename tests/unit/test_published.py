@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import math
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -158,7 +157,7 @@ NONE, NO_RUNS = frame_of([], CONFIGURATIONS), frame_of([], RUNS)
 
 def points(definition: Row, configurations: pd.DataFrame) -> pd.DataFrame:
     """The points of a figure that have a value."""
-    drawn = panel_points(definition, configurations, Path())
+    drawn = panel_points(definition, configurations, NO_RUNS)
     return drawn[drawn["y"].notna()]
 
 
@@ -241,12 +240,12 @@ def test_another_training_has_no_published_point(rows: dict[str, Row], changed: 
 
 def test_table1_has_the_published_row_under_each_of_ours(paper: Campaign) -> None:
     definition = table_definition(paper, "table1", [])
-    made = to_table(table1(definition, ours(paper, "table1"), Path()), TABLE1)
+    made = to_table(table1(definition, ours(paper, "table1")), TABLE1)
     assert made["energy_origin"].to_pylist() == ["measured", "published"] * 6
     ids = made["configuration"].to_pylist()
     assert ids[::2] == ids[1::2]
     assert made["energy_kwh"].to_pylist()[1::2] == [115.63, 120.7, 145.31, 144.87, 174.25, 175.72]
     text = format_table(to_frame(made), "table1")
     assert "published (gpu+cpu+ram)" in text and "115.63" in text
-    alone = table1({**definition, "options": {}}, ours(paper, "table1"), Path())
+    alone = table1({**definition, "options": {}}, ours(paper, "table1"))
     assert list(alone["energy_origin"]) == ["measured"] * 6

@@ -15,9 +15,9 @@ import scalewatt
 from scalewatt.energies.read import Account
 from scalewatt.energies.stages import UNATTRIBUTED
 from scalewatt.figures.breakdown import draw
-from scalewatt.results.figures.breakdown_table import BREAKDOWN, breakdown
+from scalewatt.results.build import figure_table
+from scalewatt.results.figures.breakdown_table import BREAKDOWN
 from scalewatt.results.tables.frames import frame_of, records
-from scalewatt.results.tables.repeat_statistics import configurations_of
 from scalewatt.results.tables.run_row import read_runs
 
 # --- in the tables --------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ def built(results: Path, *runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
         ],
         "runs": wanted,
     }
-    return records(breakdown(definition, configurations_of(runs), results))
+    return records(figure_table(definition, runs))
 
 
 def test_what_a_short_stage_spent_is_unattributed_in_the_breakdown(tmp_path: Path) -> None:

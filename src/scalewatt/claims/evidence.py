@@ -345,7 +345,7 @@ def campaign_evidence(campaign: Campaign, tables: Path) -> Evidence:
         traces=traces_of(traces),
         trace_metadata=traces.attrs,
         specs=specs_of(campaign),
-        provenance=read_provenances(records(runs[list(RUN_KEY)]), tables.parent),
+        provenance=read_provenances(records(runs[RUN_KEY]), tables.parent),
         campaign=campaign,
         table_metadata=configurations.attrs,
     )

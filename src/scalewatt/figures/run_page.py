@@ -28,7 +28,7 @@ from scalewatt.figures.save_figure import save
 from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.recordings.terms import ALL_KINDS, NODE
 from scalewatt.results.tables.frames import opened_parquet, read_checked, records
-from scalewatt.results.tables.run_row import RunFiles, read_runs
+from scalewatt.results.tables.run_row import read_runs
 from scalewatt.results.text.captions import ORIGIN_WORDS, interval_words
 from scalewatt.results.text.flag_labels import counts_processes
 from scalewatt.results.text.number_format import percent, with_unit
@@ -71,16 +71,13 @@ class RunPage:
     """Columns DEVICE, and as of `power_by_bin`; node is "" and device_index -1 of all devices."""
     bin_s: float
     """Length of the bins that samples were put together in."""
+    length_s: float
+    """Length of the run without waiting."""
 
     @property
     def nodes(self) -> int:
         """Number of nodes with a sensor."""
         return int(self.devices["node"].nunique())
-
-    @property
-    def length_s(self) -> float:
-        """Length of the run without waiting."""
-        return float(self.segments["end_s"].max()) if len(self.segments) else 0.0
 
 
 def save_pages(
@@ -105,10 +102,11 @@ def read_pages(
     runs = [(configuration, repeat) for repeat in repeats]
     why = {(configuration, int(repeat)): reason for repeat, reason in excluded.items()}
     for row in records(read_runs(results, runs, results.name, excluded=why)):
-        yield _read_page(RunFiles(results, configuration, row["repeat"]), row)
+        yield _read_page(row)
 
 
-def _read_page(files: RunFiles, row: dict[str, Any]) -> RunPage:
+def _read_page(row: dict[str, Any]) -> RunPage:
+    files = row["files"]
     events = read_checked(files.folder / "events.parquet", EVENTS_SCHEMA).to_pandas()
     with opened_parquet(files.traces, TRACES_SCHEMA.names) as file:
         times = file.read(columns=["segment", "time", "node", "block"]).to_pandas()
@@ -126,7 +124,7 @@ def _read_page(files: RunFiles, row: dict[str, Any]) -> RunPage:
     spans = events[["stage"]].assign(
         start_s=events["start_s"] + shift, end_s=events["end_s"] + shift
     )
-    return RunPage(row, devices, segments, spans, bands, bin_s)
+    return RunPage(row, devices, segments, spans, bands, bin_s, length_s)
 
 
 def _place_segments(times: pd.DataFrame, events: pd.DataFrame) -> pd.DataFrame:

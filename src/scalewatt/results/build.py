@@ -31,7 +31,7 @@ from scalewatt.results.tables.frames import frame_of, records, write_frame
 from scalewatt.results.tables.idle import without_baseline
 from scalewatt.results.tables.published import is_overlaid, published_lines
 from scalewatt.results.tables.repeat_statistics import configurations_of, quotients, unlike_energies
-from scalewatt.results.tables.run_row import RunFiles, read_runs
+from scalewatt.results.tables.run_row import read_runs
 from scalewatt.results.tables.scaling import ENDS, energy_quotients, lines_of, points_of, scaling_of
 from scalewatt.results.tables.table_schema import COMPARISONS, CONFIGURATIONS, RUNS, SCALING
 from scalewatt.results.text.captions import ASSUMED
@@ -54,13 +54,12 @@ def write_runs(definition: Row, results: Path, out: Path) -> None:
     runs = _read_runs(definition, results)
     configurations = configurations_of(runs)
     metadata = _metadata(definition, runs, results)
-    files = [RunFiles(results, *run) for run in definition["runs"]]
     tables = {
         "runs": (runs, RUNS),
         "configurations": (configurations, CONFIGURATIONS),
         "scaling": (scaling_of(definition["series"], configurations), SCALING),
         "comparisons": (comparisons_of(runs, metadata["no_energy"]), COMPARISONS),
-        "cross_checks": (cross_checks_of(runs, files), CROSS_CHECKS),
+        "cross_checks": (cross_checks_of(runs), CROSS_CHECKS),
     }
     for name, (frame, columns) in tables.items():
         write_frame(frame, out / f"{name}.parquet", columns, metadata)
@@ -68,11 +67,28 @@ def write_runs(definition: Row, results: Path, out: Path) -> None:
 
 def write_figure_table(definition: Row, results: Path, out: Path) -> None:
     """Write the table of one figure (or Table 1), from its own runs and no others."""
-    figure = definition["figure"]
     runs = _read_runs(definition, results)
-    complete = {**definition, "excluded": _list_excluded(definition, runs)}
-    frame = BUILDERS[figure](complete, configurations_of(runs), results)
-    write_frame(frame, out, SCHEMAS[figure], _metadata(definition, runs, results))
+    frame = figure_table(definition, runs, _idle(definition, results))
+    write_frame(frame, out, SCHEMAS[definition["figure"]], _metadata(definition, runs, results))
+
+
+def figure_table(definition: Row, runs: pd.DataFrame, idle: Path | None = None) -> pd.DataFrame:
+    """Table of a figure, from its runs and, if they count, the idle probes in a table."""
+    counted, configurations = runs[runs["excluded"].isna()], configurations_of(runs)
+    match definition["figure"]:
+        case "figure1":
+            return overview(definition)
+        case "figure5":
+            return power(definition, configurations, counted)
+        case "table1":
+            return table1(definition, configurations)
+        case "variants":
+            return variants(definition, configurations)
+        case "breakdown":
+            return breakdown(definition, configurations, counted, idle)
+        case "learning":
+            return learning(definition, configurations, counted)
+    return panel_points(definition, configurations, counted)
 
 
 def _read_runs(definition: Row, results: Path) -> pd.DataFrame:
@@ -126,7 +142,8 @@ def _metadata(definition: Row, runs: pd.DataFrame, results: Path) -> Row:
     if figure == "figure5":
         metadata["panels"] = panels(definition)
         # Whose times count from the start of the recording, as it has no stages.
-        without = {row["configuration"] for row in records(runs) if details_of(row, "no_events")}
+        rows = records(runs[["configuration", "flags"]])
+        without = {row["configuration"] for row in rows if details_of(row, "no_events")}
         metadata |= {"no_stages": sorted(without)} if without else {}
     return metadata
 
@@ -134,9 +151,7 @@ def _metadata(definition: Row, runs: pd.DataFrame, results: Path) -> Row:
 # --- the tables of Figure 1, Table 1 and variants --------------------------------------------------
 
 
-def overview(
-    definition: dict[str, Any], _configurations: pd.DataFrame, _results: Path
-) -> pd.DataFrame:
+def overview(definition: Row) -> pd.DataFrame:
     """Table of Figure 1: what happens to batch sizes, data and updates along each series."""
     rows = [
         {**point, **series, "figure": definition["figure"], "series": series["name"]}
@@ -146,9 +161,7 @@ def overview(
     return frame_of(rows, OVERVIEW)
 
 
-def table1(
-    definition: dict[str, Any], configurations: pd.DataFrame, _results: Path
-) -> pd.DataFrame:
+def table1(definition: Row, configurations: pd.DataFrame) -> pd.DataFrame:
     """Table 1: one row per chosen configuration, means over its repeats.
 
     With the option `overlay: published`, after each of them the published row of the same training.
@@ -165,9 +178,7 @@ def table1(
     return rows.rename(columns=names)[TABLE1.names]
 
 
-def variants(
-    definition: dict[str, Any], configurations: pd.DataFrame, _results: Path
-) -> pd.DataFrame:
+def variants(definition: Row, configurations: pd.DataFrame) -> pd.DataFrame:
     """One training done in several ways: a row per configuration that has runs, with ratios to its baseline.
 
     The interval of a ratio needs repeats of both, which are independent. Null if a mean is not known, or
@@ -182,14 +193,6 @@ def variants(
         ends = {name: "mean", f"{name}_low": "low", f"{name}_high": "high"}
         rows = rows.assign(**{column: ratios[part] for column, part in ends.items()})
     return rows[VARIANTS.names]
-
-
-BUILDERS = {
-    **dict.fromkeys(PANEL_FIGURES, panel_points),
-    **{"figure1": overview, "figure5": power, "breakdown": breakdown, "learning": learning},
-    **{"table1": table1, "variants": variants},
-}
-"""What builds the table of each figure, from its definition, configurations and the results' folder."""
 
 
 # --- notes for captions, what n counts, and why energies are not known ----------------------------
@@ -265,22 +268,26 @@ def what_n_counts(definition: Mapping[str, Any], runs: pd.DataFrame) -> str:
         words = {"cpu": "processes", "cuda": "GPUs"}
         names = {words.get(device, "ranks") for device in definition["torch_devices"]}
     else:
-        names = {"processes" if counts_processes(row) else "GPUs" for row in records(runs)}
+        rows = records(runs[["torch_device", "flags"]])
+        names = {"processes" if counts_processes(row) else "GPUs" for row in rows}
     return "ranks" if len(names) > 1 else next(iter(names), "GPUs")
 
 
 def unknown_energies(runs: pd.DataFrame) -> dict[str, str]:
     """Name why the energy of a configuration is not known, by the flags of its runs that count."""
     why: dict[str, str] = {}
-    for id_, counted in runs[runs["excluded"].isna()].groupby("configuration", sort=False):
+    counted = runs.loc[
+        runs["excluded"].isna(), ["configuration", "energy_kwh", "energy_scope", "flags"]
+    ]
+    counts = counted["configuration"].value_counts()
+    unknown = counted[counted["energy_kwh"].isna()]
+    for id_, rows in unknown.groupby("configuration", sort=False):
         words: dict[str, None] = {}
-        unknown = records(counted[counted["energy_kwh"].isna()])
-        for row in unknown:
+        for row in records(rows):
             codes = {flag["code"] for flag in read_flags(row["flags"])}
             usual = "absent" if row["energy_scope"] is None else "not_recorded"
             known = [code for code in NULL_ENERGY if code in codes] or [usual]
             words |= dict.fromkeys(FLAG_WORDS[code] for code in known)
-        if unknown:
-            some = f" in {len(unknown)} of {len(counted)} runs" * (len(unknown) < len(counted))
-            why[str(id_)] = "; ".join(words) + some
+        some = f" in {len(rows)} of {counts[id_]} runs" * (len(rows) < counts[id_])
+        why[str(id_)] = "; ".join(words) + some
     return why

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pandas as pd
 
 from scalewatt.common.columns import schema
@@ -11,7 +9,6 @@ from scalewatt.energies.checks import METERS, NODE_METER
 from scalewatt.energies.tables import CROSS_CHECKS_SCHEMA
 from scalewatt.recordings.terms import J_PER_KWH
 from scalewatt.results.tables.frames import read_frame, to_frame, to_table
-from scalewatt.results.tables.run_row import RunFiles
 
 CROSS_CHECKS = schema("cross_checks")
 """One row per run, source and device kind."""
@@ -19,9 +16,9 @@ _KEYS = ["configuration", "repeat", "source", "device_kind"]
 _RUN = ["campaign", "configuration", "model", "device", "gpus", "nodes", "repeat"]
 
 
-def cross_checks_of(runs: pd.DataFrame, files: Iterable[RunFiles]) -> pd.DataFrame:
+def cross_checks_of(runs: pd.DataFrame) -> pd.DataFrame:
     """Make the table CROSS_CHECKS of runs (a table RUNS) from their energy tables."""
-    paths = [run.cross_checks for run in files if run.cross_checks.is_file()]
+    paths = [path for files in runs["files"] if (path := files.cross_checks).is_file()]
     parts = [part for path in paths if len(part := read_frame(path, CROSS_CHECKS_SCHEMA))]
     if not parts:
         return to_frame(CROSS_CHECKS.empty_table())

@@ -8,22 +8,20 @@ all epochs although it has some comes before the first epoch.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from scalewatt.campaign.run_spec import read_spec
-from scalewatt.energies.tables import BOUNDS, EPOCHS_SCHEMA, EnergyTotals
+from scalewatt.energies.tables import BOUNDS, ENERGY_SCHEMA, EPOCHS_SCHEMA
 from scalewatt.recordings.terms import J_PER_KWH
 from scalewatt.results.columns import SEVERAL
-from scalewatt.results.figures.breakdown_table import counted_repeats
 from scalewatt.results.figures.figure_schema import LEARNING
-from scalewatt.results.tables.derived_quantities import ORIGINS
-from scalewatt.results.tables.frames import read_checked, to_frame, to_table
-from scalewatt.results.tables.run_row import RunFiles, read_history, read_totals
+from scalewatt.results.tables.derived_quantities import is_estimated
+from scalewatt.results.tables.frames import RUN_KEY, to_frame, to_table
+from scalewatt.results.tables.run_row import read_energies, read_of_runs
 from scalewatt.results.tables.scaling import lines_of
+from scalewatt.training.history import HISTORY_SCHEMA
 
 _JOULES = {
     "energy_kwh": "energy_j",
@@ -37,19 +35,12 @@ _FIRST = ("startup", "stage_data")
 
 
 def learning(
-    definition: dict[str, Any], configurations: pd.DataFrame, results: Path
+    definition: dict[str, Any], configurations: pd.DataFrame, runs: pd.DataFrame
 ) -> pd.DataFrame:
-    """Build one row per run and epoch, under the first series that has the configuration."""
-    repeats = counted_repeats(definition)
+    """Build one row per run (of `runs`, which count) and epoch, under the first series that has it."""
     chosen = lines_of(definition["series"], configurations).drop_duplicates("configuration")
-    epochs = [
-        run_epochs(RunFiles(results, id_, repeat)).assign(configuration=id_, repeat=repeat)
-        for id_ in chosen["configuration"]
-        for repeat in repeats[id_]
-    ]
-    if not epochs:
-        return to_frame(LEARNING.empty_table())
-    rows = chosen.merge(pd.concat(epochs), on="configuration").assign(figure=definition["figure"])
+    epochs = run_epochs(runs[runs["configuration"].isin(chosen["configuration"])])
+    rows = chosen.merge(epochs, on="configuration").assign(figure=definition["figure"])
     # A curve is the mean over repeats: energies of unlike origin or scope have none, and neither energy nor
     # time has where repeats ran on different kinds of devices.
     elsewhere = rows["torch_device"] == SEVERAL
@@ -59,58 +50,61 @@ def learning(
     return to_frame(to_table(rows, LEARNING))
 
 
-def run_epochs(files: RunFiles) -> pd.DataFrame:
-    """Read epoch, metric, and energy and time since the run's start at the end of each epoch of a run.
+def run_epochs(runs: pd.DataFrame) -> pd.DataFrame:
+    """Read epoch, metric, and energy and time since the run's start at the end of each epoch of runs.
 
-    Null throughout where it is not known, or the recording does not say which epoch was when. All
+    Null throughout a run where it is not known, or the recording does not say which epoch was when. All
     of it where the history has a single row and no epoch was marked, as of a registered run.
     """
-    spec = read_spec(files.folder / "spec.json")
-    totals = read_totals(files, spec.protocol)
-    history = pd.DataFrame(read_history(files.folder / "history.parquet"))
-    parts: pd.DataFrame = read_checked(files.epochs, EPOCHS_SCHEMA).to_pandas()
-    counted = parts["device_kind"].isin(totals.scope)
-    counted &= (spec.protocol != "paper") | (parts["stage"] != "stage_data")
-    used = _since_start(history, totals, parts[counted], spec.nodes)
-    if totals.origin not in ORIGINS:
-        used[list(BOUNDS)] = np.nan
-    return history[["epoch", "metric"]].assign(
-        **{name: used[joules] / J_PER_KWH for name, joules in _JOULES.items()},
-        time_h=used["time_s"] / 3600,
+    history = read_of_runs(runs, "history", HISTORY_SCHEMA, ["energy_origin", "energy_scope"])
+    used = _used(runs, history)
+    order = [*RUN_KEY, "segment", "order", "epoch"]
+    sums = used.groupby(order, dropna=False)[_USED].sum(skipna=False)
+    since_start = sums.groupby(RUN_KEY).cumsum(skipna=False).reset_index()
+    since_start = since_start.dropna(subset="epoch")[[*RUN_KEY, "epoch", *_USED]]
+    ends = history.merge(since_start, "left", [*RUN_KEY, "epoch"])
+    by_run = ends.groupby(RUN_KEY)[_USED]
+    ends[_USED] = ends[_USED].where(by_run.transform("count").eq(by_run.transform("size"), axis=0))
+    ends[list(BOUNDS)] = ends[list(BOUNDS)].where(is_estimated(ends))
+    return ends[[*RUN_KEY, "epoch", "metric"]].assign(
+        **{name: ends[joules] / J_PER_KWH for name, joules in _JOULES.items()},
+        time_h=ends["time_s"] / 3600,
     )
 
 
-def _since_start(
-    history: pd.DataFrame, totals: EnergyTotals, parts: pd.DataFrame, nodes: int
-) -> pd.DataFrame:
-    """Sum up energies in J and time in s from the run's start to the end of each row of its history."""
+def _used(runs: pd.DataFrame, history: pd.DataFrame) -> pd.DataFrame:
+    """List what runs used, in J and s, by segment and `order` in it: before, in and after its epochs."""
+    energies = read_energies(runs, "energy", ENERGY_SCHEMA).rename(columns={"duration_s": "node_s"})
+    parts = read_energies(runs, "epochs", EPOCHS_SCHEMA)
+    parts = parts[parts["in_scope"]]
     marked = parts["epoch"].notna()
-    in_epochs = set(parts["stage"][marked])
-    outside = totals.in_scope[~totals.in_scope["stage"].isin(in_epochs)]
-    outside = outside.rename(columns={"duration_s": "node_s"})
+    in_epochs = pd.MultiIndex.from_frame(parts.loc[marked, [*RUN_KEY, "stage"]])
+
+    def has_epochs(rows: pd.DataFrame) -> Any:
+        return pd.MultiIndex.from_frame(rows[[*RUN_KEY, "stage"]]).isin(in_epochs)
+
+    outside = energies[energies["in_scope"] & ~has_epochs(energies)]
     # Of a stage in and outside of epochs, no table says in which segment it was outside.
-    loose = parts[~marked & parts["stage"].isin(in_epochs)].assign(segment=-1, order=0)
-    segments = history.set_index("epoch")["segment"]
-    epochs = parts[marked & parts["epoch"].isin(segments.index)]
+    loose = parts[~marked & has_epochs(parts)].assign(segment=-1, order=0)
+    epochs = parts[marked].merge(history[[*RUN_KEY, "epoch", "segment"]], on=[*RUN_KEY, "epoch"])
     used = pd.concat(
         [
             loose,
             outside.assign(order=np.where(outside["stage"].isin(_FIRST), 0, 2)),
-            epochs.assign(segment=epochs["epoch"].map(segments), order=1),
+            epochs.assign(order=1),
         ]
     )
     # A node's kinds have the same time: it is that of the first, mean over nodes.
-    first = totals.scope[:1]
-    used["time_s"] = (used["node_s"] / nodes).where(used["device_kind"].isin(first), 0.0)
+    used["time_s"] = (used["node_s"] / used["nodes"]).where(used["of_first"], 0.0)
     # The longest unrecorded time of a node in each segment comes after its epochs.
-    rows = totals.rows[totals.rows["device_kind"].isin(first)]
-    unrecorded_s = rows.groupby("segment")["unrecorded_s"].max().fillna(0.0)
-    unrecorded = unrecorded_s.rename("time_s").reset_index()
-    used = pd.concat([used, unrecorded.assign(order=2, **dict.fromkeys(_JOULES.values(), 0.0))])
-    if len(history) == 1 and not in_epochs:
-        return used[_USED].sum(skipna=False, min_count=1).to_frame().T
-    order = ["segment", "order", "epoch"]
-    sums = used.groupby(order, dropna=False)[_USED].sum(skipna=False).cumsum(skipna=False)
-    ends = sums.reset_index().dropna(subset="epoch").set_index("epoch").reindex(history["epoch"])
-    ends.loc[:, ends.isna().any()] = np.nan
-    return ends[_USED].reset_index(drop=True)
+    segments = energies[energies["of_first"]].groupby([*RUN_KEY, "segment"])["unrecorded_s"]
+    nothing = dict.fromkeys(_JOULES.values(), 0.0)
+    unrecorded = (
+        segments.max().fillna(0.0).rename("time_s").reset_index().assign(order=2, **nothing)
+    )
+    # The only epoch of a run without marks ends with the run.
+    rows_of = history.groupby(RUN_KEY)["epoch"].transform("size")
+    is_marked = pd.MultiIndex.from_frame(history[RUN_KEY]).isin(in_epochs.droplevel("stage"))
+    whole = history[(rows_of == 1) & ~is_marked & history["energy_scope"].notna()]
+    end = whole[[*RUN_KEY, "epoch"]].assign(segment=np.inf, order=1, time_s=0.0, **nothing)
+    return pd.concat([used, unrecorded, end])

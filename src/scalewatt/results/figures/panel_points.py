@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,9 @@ import pyarrow as pa
 
 from scalewatt.campaign.operating_points import LEVERS, value_in_id, without_point
 from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL
-from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.errors import InputError
-from scalewatt.energies.tables import known_sum, one_origin
+from scalewatt.energies.tables import ENERGY_SCHEMA, one_origin
 from scalewatt.results.columns import SEVERAL
-from scalewatt.results.figures.breakdown_table import counted_repeats
 from scalewatt.results.figures.figure_schema import (
     PANEL_FIGURES,
     POINTS,
@@ -25,15 +22,27 @@ from scalewatt.results.figures.figure_schema import (
     Panel,
     panel_letter,
 )
-from scalewatt.results.figures.phase_times import with_phase_times
 from scalewatt.results.tables.derived_quantities import is_estimated
-from scalewatt.results.tables.frames import FLOAT, PUBLISHED, TEXT, column_of, to_frame, to_table
+from scalewatt.results.tables.frames import (
+    FLOAT,
+    PUBLISHED,
+    RUN_KEY,
+    column_of,
+    to_frame,
+    to_table,
+)
 from scalewatt.results.tables.published import is_overlaid, published_lines
 from scalewatt.results.tables.repeat_statistics import inverse, wide_statistics
-from scalewatt.results.tables.run_row import RunFiles, read_history, read_totals
+from scalewatt.results.tables.run_row import read_energies, read_of_runs
 from scalewatt.results.tables.scaling import TRAINING, points_of, speedups
 from scalewatt.results.tables.table_schema import SUMMARY
-from scalewatt.training.history import PHASE_COLUMNS
+from scalewatt.training.history import (
+    HISTORY_SCHEMA,
+    PHASE_COLUMNS,
+    PHASE_STATISTICS,
+    PHASES,
+    phase_column,
+)
 
 LARGER_IS_BETTER = "throughput_samples_per_s"
 PER_TRAINING = {"time_per_sample_s": "runtime_h", "energy_per_sample_j": "energy_kwh"}
@@ -41,12 +50,12 @@ PER_TRAINING = {"time_per_sample_s": "runtime_h", "energy_per_sample_j": "energy
 
 
 def panel_points(
-    definition: dict[str, Any], configurations: pd.DataFrame, results: Path
+    definition: dict[str, Any], configurations: pd.DataFrame, runs: pd.DataFrame
 ) -> pd.DataFrame:
     """Points of a figure of panels. Where a planned configuration has no run, x or y is null.
 
-    With the option `overlay: published` also those that the paper published of the same trainings, as far
-    as it gives both coordinates.
+    `runs` are those that count. With the option `overlay: published` also those that the paper published of
+    the same trainings, as far as it gives both coordinates.
     """
     name = definition["figure"]
     figure = PANEL_FIGURES[name]
@@ -59,9 +68,9 @@ def panel_points(
     if figure.lines != "series":
         lines = lines.drop_duplicates(["configuration", "published"], ignore_index=True)
     if figure.lines == "batches":
-        lines = training_costs(lines, definition, results)
+        lines = training_costs(lines, runs)
     if any(panel.y_name in PHASE_COLUMNS for panel in figure.panels):
-        lines = with_phase_times(lines, definition, results)
+        lines = with_phase_times(lines, runs)
     if figure.lines == "levers":
         lines = _with_levers(lines)
     if figure.lines in LINE_IDS:
@@ -229,63 +238,74 @@ def pareto_front(rows: pd.DataFrame) -> pd.Series:
 # --- what a sample costs in training alone --------------------------------------------------------
 
 
-Row = dict[str, Any]
 MOST_SHORT = 0.05
 """Share of training's time in segments that are too short to be resolved, up to which its energy counts."""
 QUANTITIES = {"train_energy_per_sample_j": "samples", "train_power_w": "device_s"}
 """Means over repeats, and what their energy is divided by."""
-_COLUMNS = {
-    **dict.fromkeys(("configuration", "kind", "origin"), "object"),
-    **dict.fromkeys(("samples", "energy_j", "device_s"), "float64"),
-}
 
 
-def training_costs(lines: pd.DataFrame, definition: Row, results: Path) -> pd.DataFrame:
-    """Add means of QUANTITIES over repeats, and their origin and scope.
+def training_costs(lines: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """Add means of QUANTITIES over the `runs` that count, and their origin and scope.
 
     They are of the GPUs, or on a CPU of the sockets, in the stage `train` alone: start-up, with the choice of
-    kernels and compiling, evaluation and checkpoints are left out.
+    kernels and compiling, evaluation and checkpoints are left out. Null where repeats are of unlike origin,
+    or ran on different kinds of devices.
     """
-    repeats = counted_repeats(definition)
-    rows = [
-        {"configuration": id_, **run_cost(RunFiles(results, id_, repeat), device)}
-        for id_, device in zip(lines["configuration"], lines["torch_device"], strict=True)
-        for repeat in repeats.get(id_, [])
-        if device != SEVERAL  # such repeats have no mean
-    ]
-    runs = pd.DataFrame(rows, columns=list(_COLUMNS)).astype(_COLUMNS)
-    # Repeats of unlike origin have no mean either.
-    origins = runs["origin"].where(runs["energy_j"].notna()).groupby(runs["configuration"])
+    alike = lines["torch_device"].ne(SEVERAL).fillna(False)
+    costs = run_costs(runs[runs["configuration"].isin(lines.loc[alike, "configuration"])])
+    origins = (
+        costs["energy_origin"].where(costs["energy_j"].notna()).groupby(costs["configuration"])
+    )
     origin = origins.first().where(origins.nunique() == 1)
-    energy_j = runs["energy_j"].where(runs["configuration"].map(origin).notna())
-    costs = {name: energy_j / runs[count] for name, count in QUANTITIES.items()}
-    means = wide_statistics(runs.assign(**costs), list(QUANTITIES))
-    ids = lines["configuration"]
-    columns = {str(name): ids.map(means[name].to_dict()).astype(FLOAT) for name in means}
-    scope = runs.groupby("configuration")["kind"].first()
-    for name, by_id in {"energy_origin": origin, "energy_scope": scope}.items():
-        columns[name] = ids.map(by_id.dropna().to_dict()).astype(TEXT)
-    return lines.assign(**columns)
+    energy_j = costs["energy_j"].where(costs["configuration"].map(origin).notna())
+    per = {name: energy_j / costs[count] for name, count in QUANTITIES.items()}
+    scope = costs.groupby("configuration")["kind"].first()
+    means = wide_statistics(costs.assign(**per), list(QUANTITIES))
+    means = means.assign(energy_origin=origin, energy_scope=scope)
+    return lines.drop(columns=["energy_origin", "energy_scope"]).join(means, on="configuration")
 
 
-def run_cost(files: RunFiles, torch_device: str) -> Row:
-    """Samples, energy in J and device seconds of a run's training; null if not known.
+def run_costs(runs: pd.DataFrame) -> pd.DataFrame:
+    """Samples, energy in J and device seconds of runs' trainings; null if not known.
 
     Work that was lost trained on no sample that counts, so neither its energy nor its time does.
     """
-    kind = "gpu" if torch_device == "cuda" else "cpu"
-    energy = read_totals(files, read_spec(files.folder / "spec.json").protocol)
-    rows = energy.rows
-    rows = rows[(rows["device_kind"] == kind) & (rows["stage"] == "train")]
+    kinds = runs["torch_device"].map(lambda device: "gpu" if device == "cuda" else "cpu")
+    whole = runs["gpu_energy_kwh"].where(kinds == "gpu", runs["cpu_energy_kwh"])
+    facts = runs[[*RUN_KEY, "samples"]].assign(kind=kinds, is_known=whole.notna())
+    rows = read_energies(runs, "energy", ENERGY_SCHEMA).merge(facts, on=RUN_KEY)
+    rows = rows[(rows["device_kind"] == rows["kind"]) & (rows["stage"] == "train")]
     kept = 1 - (rows["discarded_j"] / rows["energy_j"].where(rows["energy_j"] > 0)).fillna(0.0)
-    seconds = rows["duration_s"] * kept
-    resolved = seconds[rows["short"]].sum() <= MOST_SHORT * seconds.sum()
-    known = resolved and energy.joules(kind) is not None
-    history = read_history(files.folder / "history.parquet")
-    return {
-        "kind": kind,
-        "samples": known_sum(row["samples"] for row in history),
-        "energy_j": known_sum(rows["energy_j"] * kept) if known else None,
-        "device_s": (seconds * rows["devices"].astype("float64").fillna(0.0)).sum(),
-        "origin": one_origin(rows["energy_origin"]),
-    }
+    rows = rows.assign(energy_j=rows["energy_j"] * kept, seconds=rows["duration_s"] * kept)
+    rows["short_s"] = rows["seconds"].where(rows["short"], 0.0)
+    rows["device_s"] = rows["seconds"] * rows["devices"].fillna(0)
+    groups = rows.groupby(RUN_KEY)
+    sums = groups[["seconds", "short_s", "device_s"]].sum()
+    sums["energy_j"] = groups["energy_j"].sum(skipna=False)
+    sums["energy_origin"] = groups["energy_origin"].agg(one_origin)
+    costs = facts.join(sums, on=RUN_KEY)
+    is_known = costs["is_known"] & (costs["short_s"] <= MOST_SHORT * costs["seconds"])
+    return costs.assign(energy_j=costs["energy_j"].where(is_known))
+
+
+# --- times of a training step's phases -------------------------------------------------------------
+
+
+def with_phase_times(lines: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """Add for each phase the median step in s, its ends the quartiles, and the mean of the slowest rank.
+
+    Each is a mean over a run's epochs by their updates, and then over those of the `runs`, which count, that
+    timed their steps.
+    """
+    history = read_of_runs(runs, "history", HISTORY_SCHEMA)
+    keys, updates, times = history[RUN_KEY], history["updates"], history[PHASE_COLUMNS]
+    run_of = [keys[name] for name in RUN_KEY]
+    sums = times.mul(updates, axis=0).groupby(run_of).sum()
+    counts = times.notna().mul(updates, axis=0).groupby(run_of).sum()
+    known = (sums / counts.where(counts > 0)).groupby("configuration").mean()
+    columns: dict[str, pd.Series] = {}
+    for phase in PHASES:
+        q25, median, q75, slowest = (phase_column(phase, name) for name in PHASE_STATISTICS[1:])
+        columns |= {f"{median}_low": known[q25], f"{median}_mean": known[median]}
+        columns |= {f"{median}_high": known[q75], f"{slowest}_mean": known[slowest]}
+    return lines.join(pd.DataFrame(columns), on="configuration")

@@ -18,7 +18,6 @@ from scalewatt.energies.tables import DEVICES_SCHEMA
 from scalewatt.energies.traces import TRACES_SCHEMA, read_samples
 from scalewatt.recordings.block import sampling_period
 from scalewatt.recordings.terms import NODE
-from scalewatt.results.figures.breakdown_table import counted_repeats
 from scalewatt.results.figures.figure_schema import POWER, panel_letter
 from scalewatt.results.tables.frames import frame_of, opened_parquet, read_checked, records
 from scalewatt.results.tables.run_row import RunFiles
@@ -29,30 +28,36 @@ POWER_TRACE_S = 300.0
 """Length of Figure 5's power traces."""
 LEAST_COVERED = 0.5
 """Share of a window that must have samples for its mean to be stated."""
-_COPIED = ("device", "device_name", "gpus", "local_batch_size", "global_batch_size")
+_COPIED = (
+    *("configuration", "device", "device_name"),
+    *("gpus", "local_batch_size", "global_batch_size"),
+)
 _DEVICE = ["segment", "node", "device_index"]
 _OF_SENSOR = ["device_kind", "energy_origin", "quantity"]
 _POWERS = ("power_w", "mean_power_w", "mean_power_all_w", "energy_origin", "quantity")
 
 
-def power(definition: dict[str, Any], configurations: pd.DataFrame, results: Path) -> pd.DataFrame:
-    """Figure 5: power over the first 300 s of training, and its means over the run.
+def power(
+    definition: dict[str, Any], configurations: pd.DataFrame, runs: pd.DataFrame
+) -> pd.DataFrame:
+    """Figure 5: power over the first 300 s of training, and its means over the first run that counts.
 
     With `options.power_window_s` in the definition, means of the samples in windows of that length. A point
     that names a configuration again has no panel of its own. A run without any power has one row without,
     and a run that never trained one without time as well.
     """
     by_id = {row["configuration"]: row for row in records(configurations)}
-    repeats = counted_repeats(definition)
+    first = runs.sort_values("repeat").drop_duplicates("configuration")
+    files = dict(zip(first["configuration"], first["files"], strict=True))
     window_s = definition.get("options", {}).get("power_window_s")
     labels = {point["configuration"]: point["label"] for point in reversed(definition["points"])}
     rows: list[Row] = []
     for letter, id_ in panels(definition).items():
         if id_ in by_id:
-            head = {"figure": "figure5", "panel": letter, "label": labels[id_]}
-            head |= {"configuration": id_, **{name: by_id[id_][name] for name in _COPIED}}
+            head = {name: by_id[id_][name] for name in _COPIED}
+            head |= {"figure": "figure5", "panel": letter, "label": labels[id_]}
             kind = "cpu" if by_id[id_]["torch_device"] == "cpu" else "gpu"
-            points = _points(RunFiles(results, id_, min(repeats[id_])), window_s, kind)
+            points = _points(files[id_], window_s, kind)
             rows += [head | point for point in points]
     return frame_of(rows, POWER)
 

@@ -22,11 +22,10 @@ from scalewatt.common.files import parse_json, write_table_with_csv
 
 METADATA_KEY = b"scalewatt"
 """Key of a table's metadata in its Parquet file."""
-RUN_KEY = ("configuration", "repeat")
+RUN_KEY = ["configuration", "repeat"]
 """What a row of the table of runs stands for."""
 PUBLISHED = "published"
 FLOAT = pd.ArrowDtype(pa.float64())
-TEXT = pd.ArrowDtype(pa.string())
 
 
 # --- files ----------------------------------------------------------------------------------------

@@ -32,7 +32,14 @@ from scalewatt.results.tables.derived_quantities import (
     total_in_scope,
     with_model_energies,
 )
-from scalewatt.results.tables.frames import column_of, read_checked, records, to_frame
+from scalewatt.results.tables.frames import (
+    RUN_KEY,
+    column_of,
+    read_checked,
+    records,
+    to_frame,
+    values,
+)
 from scalewatt.results.tables.idle import idle_energies_j
 from scalewatt.results.tables.table_schema import RUNS, STEP_PHASES
 from scalewatt.results.text.flag_labels import left_out
@@ -84,12 +91,43 @@ class RunFiles:
     def __init__(self, results: Path, configuration: str, repeat: int) -> None:
         self.results, self.configuration, self.repeat = results, configuration, repeat
         self.folder = run_folder(results, (configuration, repeat))
+        self.history = self.folder / "history.parquet"
         self.energy = results / "energy" / configuration / f"{repeat}.parquet"
         self.epochs, self.devices, self.flags, self.cross_checks, self.row = (
             self.energy.with_name(f"{repeat}.{table}.parquet")
             for table in ("epochs", "devices", "flags", "cross-checks", "row")
         )
         self.traces = results / "traces" / configuration / f"{repeat}.parquet"
+
+
+# --- files of many runs ---------------------------------------------------------------------------
+
+
+def read_of_runs(
+    runs: pd.DataFrame, name: str, schema: pa.Schema, facts: Sequence[str] = ()
+) -> pd.DataFrame:
+    """Read the file `name` (of RunFiles) of runs as one table, with RUN_KEY and other facts of each run."""
+    tables = [read_checked(getattr(files, name), schema) for files in runs["files"]]
+    rows: pd.DataFrame = pa.concat_tables([schema.empty_table(), *tables]).to_pandas()
+    counts = [len(table) for table in tables]
+    return rows.assign(**{key: runs[key].repeat(counts).array for key in [*RUN_KEY, *facts]})
+
+
+def read_energies(runs: pd.DataFrame, name: str, schema: pa.Schema) -> pd.DataFrame:
+    """Read tables of energies of runs, with facts of each run, without what its protocol does not count.
+
+    `in_scope` is True for the device kinds of the run's energy, `of_first` for the first of them.
+    """
+    facts = ("device", "nodes", "protocol", "energy_scope", "energy_kwh")
+    rows = read_of_runs(runs, name, schema, facts)
+    rows = rows[(rows["protocol"] != "paper") | (rows["stage"] != "stage_data")]
+    # Without what follows the device kinds, as in `node (AC)`.
+    scopes = [(scope or "").split(" ")[0].split("+") for scope in values(rows["energy_scope"])]
+    kinds = list(zip(rows["device_kind"], scopes, strict=True))
+    return rows.assign(
+        in_scope=[kind in scope for kind, scope in kinds],
+        of_first=[kind == scope[0] for kind, scope in kinds],
+    )
 
 
 # --- rows -----------------------------------------------------------------------------------------
@@ -111,10 +149,13 @@ def read_runs(
     """Make the table RUNS of runs (configuration and repeat) from their rows, with all derived quantities.
 
     `idle`: the table of the campaign's idle probes, if it has them. `excluded`: why the user left runs out;
-    a run that did not run as its spec says is left out, too. Columns `seed` and `seeds` are added.
+    a run that did not run as its spec says is left out, too. Columns `seed`, `seeds` and `files` (RunFiles)
+    are added.
     """
-    tables = [read_checked(RunFiles(results, *run).row, ROW) for run in runs]
+    files = [RunFiles(results, *run) for run in runs]
+    tables = [read_checked(run.row, ROW) for run in files]
     rows = to_frame(pa.concat_tables(tables or [ROW.empty_table()]))
+    rows["files"] = pd.Series(files, dtype=object)
     names = zip(rows["configuration"], rows["repeat"], strict=True)
     by_user = column_of(map((excluded or {}).get, names), pa.string())
     name = column_of([campaign] * len(rows), pa.string())
@@ -159,7 +200,7 @@ def derive_quantities(runs: pd.DataFrame, facility: Facility, idle: Path | None)
         "net_energy_kwh": total_in_scope(net_j, in_scope) / J_PER_KWH,
         **{f"{name}_energy_kwh": runs[f"{name}_j"] / J_PER_KWH for name in _OTHER_ENERGIES},
     }
-    return with_model_energies(runs.assign(**derived))[[*RUNS.names, "seed", "seeds"]]
+    return with_model_energies(runs.assign(**derived))[[*RUNS.names, "seed", "seeds", "files"]]
 
 
 def run_record(files: RunFiles) -> Row:
@@ -171,7 +212,7 @@ def run_record(files: RunFiles) -> Row:
             f"{files.folder}: spec.json is not the spec that provenance.json names: one of them was "
             "changed; restore it (of an import: import it again), or train the run again"
         )
-    history = read_history(files.folder / "history.parquet")
+    history: list[Row] = read_checked(files.history, HISTORY_SCHEMA).to_pylist()
     flags = [
         *flags_of_run(read_checked(files.flags, FLAGS_SCHEMA).to_pandas()),
         *shared_gpus(spec, provenance),
@@ -179,6 +220,7 @@ def run_record(files: RunFiles) -> Row:
         *simulation_flags(provenance),
     ]
     start = spec.initial_weights
+    energy: pd.DataFrame = read_checked(files.energy, ENERGY_SCHEMA).to_pandas()
     return {
         **{key: getattr(spec, key) for key in _FROM_SPEC},
         **{key: spec.settings.get(key) for key in _FROM_SETTINGS},
@@ -194,14 +236,8 @@ def run_record(files: RunFiles) -> Row:
         "seed": None if spec.seed is None else str(spec.seed),
         "seeds": provenance.get("seeds"),
         **_work(provenance, history),
-        **_energies(read_totals(files, spec.protocol)),
+        **_energies(EnergyTotals(energy, with_staging=spec.protocol != "paper")),
     }
-
-
-def read_totals(files: RunFiles, protocol: str) -> EnergyTotals:
-    """Read a run's energy table; protocol `paper` does not count staging. InputError if it is damaged."""
-    energy: pd.DataFrame = read_checked(files.energy, ENERGY_SCHEMA).to_pandas()
-    return EnergyTotals(energy, with_staging=protocol != "paper")
 
 
 def read_provenances(
@@ -211,12 +247,6 @@ def read_provenances(
     keys = [(run["configuration"], run["repeat"]) for run in runs]
     paths = {key: RunFiles(results, *key).folder / "provenance.json" for key in keys}
     return {key: read_json_object(path) for key, path in paths.items() if path.is_file()}
-
-
-def read_history(path: Path) -> list[Row]:
-    """Read the rows of a history."""
-    rows: list[Row] = read_checked(path, HISTORY_SCHEMA).to_pylist()
-    return rows
 
 
 # --- parts of a record ----------------------------------------------------------------------------
