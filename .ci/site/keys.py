@@ -2,7 +2,7 @@
 
     python .ci/site/keys.py
 
-Tables are made from the settings. Run it after a change of one; tests/unit/test_keys.py holds the pages
+Tables are made from the settings. Run it after a change of one; tests/unit/test_docs.py holds the pages
 against them.
 """
 

@@ -7,11 +7,33 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from archived import Project, make_project
+from campaign_files import Refused
 from imagenet_files import Official
 from script_marks import forget
 from status_files import Made
 
 from scalewatt import events
+
+
+@pytest.fixture
+def refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Refused:
+    """Campaign and cluster files that are refused."""
+    return Refused(tmp_path, capsys, monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def simulated_project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A finished campaign of two simulated runs; not to be changed."""
+    return make_project(tmp_path_factory.mktemp("simulated") / "project")
+
+
+@pytest.fixture
+def project(simulated_project: Project, tmp_path: Path) -> Project:
+    """A copy of it."""
+    return simulated_project.copy(tmp_path / "project")
 
 
 @pytest.fixture(scope="module")

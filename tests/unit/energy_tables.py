@@ -12,12 +12,6 @@ from scalewatt.energies.account import write_energy
 from scalewatt.energies.tables import EnergyTotals
 
 
-def write_tables(folder: Path, powers: dict[str, Any], traces: Path, energy: Path) -> None:
-    """Account for a run folder as the workflow's step does."""
-    energy.parent.mkdir(parents=True, exist_ok=True)
-    write_energy(folder, folder / "spec.json", powers, traces, energy)
-
-
 class EnergyTables(EnergyTotals):
     """Totals of one run; nothing of what an unknown part belongs to is known."""
 
@@ -28,7 +22,7 @@ class EnergyTables(EnergyTotals):
     def of(cls, folder: Path, powers: dict[str, Any]) -> Self:
         """Account for a run folder."""
         out = folder / "accounted" / "energy.parquet"
-        write_tables(folder, powers, out.with_name("traces.parquet"), out)
+        write_energy(folder, folder / "spec.json", powers, out.with_name("traces.parquet"), out)
         made = cls(pq.read_table(out).to_pandas(), with_staging=False)
         flags = pq.read_table(out.with_suffix(".flags.parquet")).to_pandas()
         rows = flags[flags["stage"].isna()][["code", "sensor", "detail"]].drop_duplicates()

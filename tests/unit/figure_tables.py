@@ -1,244 +1,184 @@
-"""Synthetic figure tables in the schema that figures read. No number here was ever measured."""
+"""Tables of figures of the paper's campaign, and of the demo's. No number here was ever measured."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 from matplotlib.figure import Figure
+from report_results import demo, made_runs, paper
 
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.table_definitions import table_definition
 from scalewatt.figures.draw_figure import module_of
 from scalewatt.figures.figure_data import drawable
-from scalewatt.results.figures.figure_schema import OVERVIEW, POINTS, POWER, SCHEMAS
-from scalewatt.results.tables.frames import to_frame, to_table
+from scalewatt.results.build import BUILDERS
+from scalewatt.results.figures.breakdown_table import counted_repeats
+from scalewatt.results.figures.figure_schema import BREAKDOWN, LEARNING, POINTS, POWER, SCHEMAS
+from scalewatt.results.tables.derived_quantities import Facility
+from scalewatt.results.tables.frames import frame_of, records, to_frame, to_table
+from scalewatt.results.tables.repeat_statistics import configurations_of
+from scalewatt.results.tables.run_row import RunFiles, read_runs
+from scalewatt.results.tables.scaling import lines_of
+from scalewatt.results.tables.table_schema import PARTS, RUNS
 
-PAPER = [1, 2, 4, 8, 16, 32, 64, 128, 256]
-CURVES = {
-    2: [("A", "gpus", "speedup"), ("B", "gpus", "metric_last"), ("C", "gpus", "energy_kwh")],
-    3: [
-        ("A", "gpus", "runtime_h"),
-        ("B", "gpus", "metric_last"),
-        ("B2", "dataset_samples", "metric_last"),
-        ("C", "gpus", "energy_kwh"),
-        ("C2", "dataset_samples", "energy_kwh"),
-    ],
-    6: [
-        ("A", "gpus", "p_gpuh_kw"),
-        ("B", "gpus", "mean_gpu_power_w"),
-        ("C", "gpus", "mean_cpu_socket_power_w"),
-        ("D", "gpus", "samples_per_gpuh"),
-        ("E", "gpus", "passes_per_gpuh"),
-    ],
-}
-CURVES[4], CURVES[7] = CURVES[2], CURVES[6]
-for _figure in (2, 3, 4):
-    CURVES[_figure] = [*CURVES[_figure], ("D", "gpu_hours", "energy_kwh")]
+Row = dict[str, Any]
+COPIED = (
+    *("configuration", "model", "phase", "device", "device_name", "gpus", "local_batch_size"),
+    *("global_batch_size", "dataset_samples", "n_repeats", "energy_origin", "energy_scope"),
+)
+"""What the rows of a figure's table have of their configuration."""
+DEVICE_NAMES = {"a100": "NVIDIA A100", "h100": "NVIDIA H100", "local": "AMD EPYC 9B45"}
 
 
-def paper_series(figure: int) -> list[dict[str, Any]]:
-    """The series of the paper's figure: name, label, phase, device, counts, fixed batch."""
-
-    def one(name: str, label: str, counts: list[int], **more: Any) -> dict[str, Any]:
-        base = {"series": name, "label": label, "gpus": counts, "model": "resnet50"}
-        return base | {"phase": "train", "device": "a100", "scaled": False, "gbs": None} | more
-
-    full = [
-        one("resnet50-full-lbs256", "LBS 256", PAPER),
-        one("resnet50-full-gbs256", "GBS 256", PAPER[:5], gbs=256),
-        one("resnet50-full-gbs8192", "GBS 8192", PAPER[5:], gbs=8192),
-    ]
-    scaled = [
-        s
-        | {"scaled": True, "series": s["series"].replace("full", "scaled")}
-        | {"label": f"{s['label']}, scaled"}
-        for s in full
-    ]
-    net = {"model": "fourcastnet", "phase": "pretrain"}
-    fourcastnet = [
-        one("fourcastnet-lbs1", "LBS 1, pretrain, A100", PAPER[2:], **net),
-        one(
-            "fourcastnet-finetune-lbs1",
-            "LBS 1, finetune, A100",
-            PAPER[4:],
-            **(net | {"phase": "finetune"}),
-        ),
-        one("fourcastnet-gbs64", "GBS 64, pretrain, A100", PAPER[4:7], gbs=64, **net),
-        one("fourcastnet-gbs16-h100", "GBS 16, pretrain, H100", PAPER[2:5], gbs=16, **net)
-        | {"device": "h100"},
-        one("fourcastnet-gbs32-h100", "GBS 32, pretrain, H100", PAPER[2:6], gbs=32, **net)
-        | {"device": "h100"},
-    ]
-    return {2: full, 3: scaled, 6: full + scaled}.get(figure, fourcastnet)
+# --- tables ---------------------------------------------------------------------------------------
 
 
-def demo_series(figure: int) -> list[dict[str, Any]]:
-    """The same rules at the demo's size: 1, 2 and 4 processes."""
-    small = []
-    for series in paper_series(figure):
-        gbs = None if series["gbs"] is None else 64
-        small.append(series | {"gpus": [1, 2, 4], "device": "local", "gbs": gbs})
-    return small
+@cache
+def _made(small: bool) -> tuple[Campaign, pd.DataFrame]:
+    """The paper's campaign, or the demo's, and its configurations, all of whose runs are there."""
+    campaign = demo() if small else paper()
+    runs = made_runs(campaign, lambda run: run | {"device_name": DEVICE_NAMES[run["device"]]})
+    return campaign, configurations_of(frame_of(runs, RUNS))
 
 
-def _value(name: str, series: dict[str, Any], n: int, small: bool) -> float | None:
-    """A made-up but smooth number for a column."""
-    work = n if series["scaled"] else 1
-    device = 0.55 if series["device"] == "h100" else 1.0
-    hours = (
-        (0.02 if small else 40.0) * device * work * (n**-0.94 if series["gbs"] is None else n**-0.8)
-    )
-    error = 8.0 + 30.0 / work + 0.03 * n
-    if series["model"] == "fourcastnet":
-        error = 6000.0 * n**0.05
-    values: dict[str, float | None] = {
-        "runtime_h": hours,
-        "gpu_hours": hours * n,
-        "speedup": float(n) ** (0.94 if series["gbs"] is None else 0.8),
-        "metric_last": error,
-        "energy_kwh": (0.1 if small else 0.42) * hours * n * (1 + 0.4 / n),
-        "p_gpuh_kw": (0.1 if small else 0.42) * (1 + 0.4 / n),
-        "mean_gpu_power_w": None if small else 330.0 - 4 * n**0.5,
-        "mean_cpu_socket_power_w": 95.0 if small else 140.0 + 2.0 * min(n, 4),
-        "samples_per_gpuh": 1.2e6 * n**-0.06,
-        "passes_per_gpuh": 4000.0 * (1.0 if series["gbs"] is None else n),
-    }
-    return values[name]
+def definition(figure: str, small: bool = False, **options: Any) -> Row:
+    """The definition of a figure of the campaign; of those with all its series in the table of figure 1."""
+    campaign, _ = _made(small)
+    runs = [[run.configuration.id, run.repeat] for run in campaign.runs()]
+    made = table_definition(campaign, figure, runs) | {"options": options}
+    if figure == "figure1":
+        made["series"] = table_definition(campaign, "breakdown", runs)["series"]
+    return made
 
 
-def _point(
-    figure: int, panel: tuple[str, str, str], series: dict[str, Any], n: int, small: bool
-) -> dict[str, Any]:
-    letter, x_name, y_name = panel
-    fixed = 64 if small else 256
-    lbs = fixed if series["gbs"] is None else max(1, series["gbs"] // n)
-    samples = 1437 if small else 1281167
-    samples = samples * n // max(series["gpus"]) if series["scaled"] else samples
-    y = _value(y_name, series, n, small)
-    single = series["model"] == "fourcastnet" or (small and n != 2)
-    x = {"gpus": n, "dataset_samples": samples}.get(x_name) or _value(x_name, series, n, small)
-    bar = None if single or y is None else 0.04 * y
-    return {
-        "figure": figure,
-        "panel": letter,
-        "series": series["series"],
-        "label": series["label"],
-        "configuration": f"{series['model']}-{series['device']}-n{n:03d}-lbs{lbs:04d}-full",
-        "model": series["model"],
-        "phase": series["phase"],
-        "device": series["device"],
-        "device_name": "AMD EPYC 9B45" if small else f"NVIDIA {series['device'].upper()}",
-        "gpus": n,
-        "local_batch_size": lbs,
-        "global_batch_size": lbs * n,
-        "dataset_samples": samples,
-        "x_name": x_name,
-        "x": float(x or 0),
-        "y_name": y_name,
-        "y": y,
-        "y_low": None if bar is None or y is None else y - bar,
-        "y_high": None if bar is None or y is None else y + bar,
-        "n_repeats": 1 if single else 5,
-        "energy_origin": "estimated" if small else "measured",
-        "energy_scope": "cpu" if small else "gpu+cpu" + "+ram" * (series["device"] != "h100"),
-    }
+def any_table(figure: int | str, small: bool = False, **options: Any) -> pa.Table:
+    """The table of a figure: of its number, or its name."""
+    name = f"figure{figure}" if isinstance(figure, int) else figure
+    if name in _BY_HAND:
+        return _BY_HAND[name](**options)
+    made = definition(name, small, **options)
+    built = BUILDERS[name](made, _made(small)[1], Path())
+    return with_metadata(to_table(built, SCHEMAS[name]), made, small)
 
 
-def as_table(rows: list[dict[str, Any]], schema: pa.Schema, **metadata: Any) -> pa.Table:
-    """An Arrow table of a schema with the contract's metadata; what rows lack is null."""
-    figure = f"figure{metadata['figure']}"
-    rows = [row | {"figure": figure} for row in rows]
-    schema = schema.with_metadata(
-        {b"scalewatt": json.dumps(metadata | {"figure": figure}).encode()}
-    )
-    return pa.Table.from_pylist(rows, schema=schema)
+def with_metadata(table: pa.Table, made: Row, small: bool = False, **more: Any) -> pa.Table:
+    """A table with the metadata that it is written with."""
+    empty: Row = {"missing": [], "excluded": [], "options": {}}
+    kept = {key: made.get(key, empty.get(key)) for key in ("figure", "campaign", *empty)}
+    words = {"gpu_word": "processes" if small else "GPUs", "metric_name": "several", "notes": []}
+    return table.replace_schema_metadata({b"scalewatt": json.dumps(kept | words | more).encode()})
 
 
-def curve_table(
-    figure: int, small: bool = False, missing: list[str] | None = None, **options: Any
-) -> pa.Table:
-    """The table of figure 2, 3, 4, 6 or 7, of the paper's size or of the demo's."""
-    rows = [
-        _point(figure, panel, series, n, small)
-        for panel in CURVES[figure]
-        for series in (demo_series(figure) if small else paper_series(figure))
-        for n in series["gpus"]
-    ]
-    return as_table(
-        rows,
-        POINTS,
-        figure=figure,
-        campaign="synthetic",
-        missing=missing or [],
-        excluded=[],
-        options=options,
-        notes=[],
-        gpu_word="processes" if small else "GPUs",
-    )
+def as_table(rows: list[Row], figure: str, **metadata: Any) -> pa.Table:
+    """The table of a figure with these rows; what they lack is null."""
+    table = pa.Table.from_pylist(rows, SCHEMAS[figure])
+    return with_metadata(table, {"figure": figure, "campaign": "made"}, **metadata)
 
 
-def procedure_table(small: bool = False) -> pa.Table:
-    """The table of figure 1."""
-
-    rows = []
-    for figure in (2, 3, 4):
-        for series in demo_series(figure) if small else paper_series(figure):
-            for n in series["gpus"]:
-                point = _point(figure, ("A", "gpus", "speedup"), series, n, small)
-                row = {name: point[name] for name in OVERVIEW.names if name in point}
-                per_epoch = point["dataset_samples"] // point["global_batch_size"] + 1
-                rows.append(
-                    row
-                    | {
-                        "figure": 1,
-                        "samples_per_gpu": point["dataset_samples"] // n,
-                        "updates_per_epoch": per_epoch,
-                        "updates": 100 * per_epoch,
-                        "dataset_rule": "scaled" if series["scaled"] else "fixed",
-                        "batch_rule": "constant LBS" if series["gbs"] is None else "constant GBS",
-                    }
-                )
-    word = "processes" if small else "GPUs"
-    return as_table(rows, OVERVIEW, figure=1, campaign="synthetic", gpu_word=word)
+def _each(made: Row) -> list[Row]:
+    """The configurations of a figure, each once."""
+    return records(lines_of(made["series"], _made(False)[1]).drop_duplicates("configuration"))
 
 
-def power_table(small: bool = False, panels: str = "ABCD") -> pa.Table:
+def _breakdown(**options: Any) -> pa.Table:
+    """Kinds and stages of all configurations, with an idle baseline, and here and there discarded work."""
+    made, rows = definition("breakdown", **options), []
+    for group in _each(made):
+        kinds = {"gpu": 0.74, "cpu": 0.2, "ram": 0.06}
+        kinds = {k: v for k, v in kinds.items() if k in group["energy_scope"].split("+")}
+        stages = {"startup": 0.02, "train": 0.8, "validate": 0.12, "checkpoint": 0.03}
+        stages |= {"shutdown": 0.01, "unattributed": 0.02}
+        for kind, of_kind in kinds.items():
+            for stage, of_stage in stages.items():
+                share = of_kind / sum(kinds.values()) * of_stage
+                energy = share * group["energy_kwh_mean"]
+                lost = 0.1 * energy if group["gpus"] == 8 and stage == "train" else 0.0
+                row = {name: group[name] for name in ("series", "label", *COPIED)}
+                row |= {"figure": "breakdown", "device_kind": kind, "stage": stage}
+                row |= {"energy_kwh": energy, "energy_share": share}
+                row |= {f"total_kwh_{end}": group[f"energy_kwh_{end}"] for end in PARTS[1:]}
+                row |= {"idle_energy_kwh": 0.3 * energy, "discarded_energy_kwh": lost}
+                rows.append(row)
+    return with_metadata(pa.Table.from_pylist(rows, BREAKDOWN), made)
+
+
+def _learning(epochs: int = 2, **options: Any) -> pa.Table:
+    """Curves that fall, of all runs."""
+    made, rows = definition("learning", **options), []
+    repeats = counted_repeats(made)
+    for group in _each(made):
+        for repeat in repeats[group["configuration"]]:
+            spread = 1 + 0.01 * (repeat - 3)
+            for epoch in range(epochs):
+                done = (epoch + 1) / epochs
+                copied = ("series", "label", *COPIED, "metric_name", "metric_goal")
+                row = {name: group[name] for name in copied}
+                row |= {"figure": "learning", "repeat": repeat, "epoch": epoch}
+                row["metric"] = group["metric_last_mean"] * (1 + 2.2 * math.exp(-4 * done)) * spread
+                row["energy_kwh"] = group["energy_kwh_mean"] * done * spread
+                row["time_h"] = group["runtime_h_mean"] * done
+                rows.append(row)
+    return with_metadata(pa.Table.from_pylist(rows, LEARNING), made)
+
+
+def power_table(panels: str = "ABCD", **options: Any) -> pa.Table:
     """The table of figure 5: 300 samples a panel, one of them lost."""
-
     rows = []
     for index, panel in enumerate(panels):
-        level = (90.0 if small else 300.0) + 20 * index
+        level, device = 300.0 + 20 * index, ("a100", "h100")[index // 2]
         for second in range(300):
-            lost = second == 150
             wave = 25.0 * ((second * 7919) % 13) / 13 - (60.0 if second % 90 > 80 else 0.0)
-            device = "local" if small else ("a100", "h100")[index // 2]
             rows.append(
                 {
-                    "figure": 5,
+                    "figure": "figure5",
                     "panel": panel,
                     "label": f"{4 * 4**index} GPUs",
                     "configuration": f"fourcastnet-{device}-n{2**index:03d}-lbs0004-full",
                     "device": device,
-                    "device_name": "AMD EPYC 9B45" if small else f"NVIDIA {device.upper()}",
+                    "device_name": DEVICE_NAMES[device],
                     "gpus": 2**index,
                     "local_batch_size": 4,
                     "global_batch_size": 4 * 2**index,
                     "time_s": float(second),
-                    "power_w": None if lost else level + wave,
+                    "power_w": None if second == 150 else level + wave,
                     "mean_power_w": level + 5,
                     "mean_power_all_w": level - 4,
-                    "device_kind": "cpu" if small else "gpu",
-                    "energy_origin": "estimated" if small else "measured",
-                    "quantity": None if small else ("instantaneous", "moving_mean")[index // 2],
+                    "device_kind": "gpu",
+                    "energy_origin": "measured",
+                    "quantity": ("instantaneous", "moving_mean")[index // 2],
                 }
             )
-    word = "processes" if small else "GPUs"
-    return as_table(
-        rows, POWER, figure=5, campaign="synthetic", missing=[], notes=[], gpu_word=word
-    )
+    made = {"figure": "figure5", "campaign": "made", "options": options}
+    return with_metadata(pa.Table.from_pylist(rows, POWER), made)
 
+
+_BY_HAND = {"figure5": power_table, "breakdown": _breakdown, "learning": _learning}
+"""Tables that are not made of configurations alone."""
+
+
+def rows_of_runs(figure: str, results: Path, files: list[RunFiles], **more: Any) -> list[Row]:
+    """The rows of a figure of two series, both of these runs' configurations."""
+    points = [{"configuration": name} for name in dict.fromkeys(f.configuration for f in files)]
+    series = [{"name": name, "label": name, "points": points} for name in ("first", "second")]
+    made = {
+        "figure": figure,
+        "series": series,
+        "runs": [[f.configuration, f.repeat] for f in files],
+    }
+    idle = results / "tables" / "idle.parquet" if "idle" in more else None
+    runs = read_runs(results, made["runs"], "made", Facility(), idle)
+    return records(BUILDERS[figure](made | more, configurations_of(runs), results))
+
+
+# --- what is drawn of them --------------------------------------------------------------------------
 
 _DRAWN: dict[tuple[str, bytes], Figure] = {}
 
@@ -271,74 +211,15 @@ def _module(name: str) -> Any:
     return import_module(f"scalewatt.{module_of(name)}")
 
 
-def any_table(figure: int, small: bool = False) -> pa.Table:
-    """The synthetic table of any figure."""
-    if figure == 1:
-        return procedure_table(small)
-    return power_table(small) if figure == 5 else curve_table(figure, small)
-
-
-_MEANS = ["runtime_h", "gpu_hours", "energy_kwh", "p_gpuh_kw", "metric_last"]
-
-
-def run_rows() -> list[dict[str, Any]]:
-    """Rows of the runs table at the demo's size; the last run lost its energy."""
-    rows = []
-    for figure in (2, 4):
-        model = demo_series(figure)[0]["model"]
-        name, persistence = (
-            ("z500_rmse_m2_s2", 9000.0) if figure == 4 else ("top1_error_percent", None)
-        )
-        for n in (1, 2, 4):
-            for repeat in (1, 2) if n == 2 else (1,):
-                point = _point(figure, ("A", "gpus", "speedup"), demo_series(figure)[0], n, True)
-                lost = figure == 4 and n == 4
-                rows.append(
-                    {key: point[key] for key in ("configuration", "model", "phase", "device")}
-                    | {key: point[key] for key in ("device_name", "gpus", "energy_scope")}
-                    | {key: point[key] for key in ("local_batch_size", "global_batch_size")}
-                    | {"dataset_samples": 1437, "updates": 48, "repeat": repeat, "nodes": 1}
-                    | {"campaign": "synthetic", "protocol": "corrected", "precision": "fp32"}
-                    | {"runtime_h": 0.02, "gpu_hours": 0.02 * n, "p_gpuh_kw": 0.1}
-                    | {"energy_kwh": None if lost else 0.002 * n, "energy_origin": "estimated"}
-                    | {"coverage": 0.4 if lost else 1.0, "segments": 1, "carbon_kg": 0.0007}
-                    | {"cost": None, "facility_energy_kwh": None if lost else 0.003 * n}
-                    | {"metric_name": name, "metric_last": 20.0 if figure == 2 else 3000.0 * n}
-                    | {"metric_best": 19.0, "metric_persistence": persistence}
-                    | {"spec_sha256": f"{model}{n}{repeat}".encode().hex().ljust(64, "0")}
-                    | {
-                        "flags": json.dumps(
-                            [{"code": "gap", "device": "CPU", "detail": "31 s"}] if lost else []
-                        )
-                    }
-                )
-    return rows
-
-
-def configuration_rows() -> list[dict[str, Any]]:
-    """Rows of the configurations table that belong to `run_rows`."""
-    rows = []
-    for run in [row for row in run_rows() if row["repeat"] == 1]:
-        repeats = 2 if run["gpus"] == 2 else 1
-        row = {key: run[key] for key in ("configuration", "gpus", "local_batch_size")}
-        row |= {"global_batch_size": run["global_batch_size"], "n_repeats": repeats}
-        for name in _MEANS:
-            mean = run[name]
-            bar = None if repeats == 1 or mean is None else 0.1 * mean
-            row |= {f"{name}_mean": mean, f"{name}_sd": bar}
-            row[f"{name}_low"] = None if bar is None else mean - bar
-            row[f"{name}_high"] = None if bar is None else mean + bar
-        rows.append(row)
-    return rows
-
-
-def legend_of(figure: Figure) -> dict[str, Any]:
+def legend_of(figure: Figure) -> Row:
     """Entries of the legend by their words."""
     (legend,) = figure.legends
     return dict(zip((t.get_text() for t in legend.get_texts()), legend.legend_handles, strict=True))
 
 
-def texts(figure: Figure) -> str:
-    """All words in the panels and of the captions, in one line."""
-    result = [text.get_text() for axes in figure.axes for text in axes.texts]
-    return " ".join([*result, *figure.sentences]).replace("\n", " ")  # type: ignore[attr-defined]
+def words(figure: Figure) -> str:
+    """Everything that a figure and its caption say, line breaks as blanks."""
+    from matplotlib.text import Text
+
+    said = [text.get_text() for text in figure.findobj(Text)]
+    return " ".join(" ".join([*said, *figure.sentences]).split())  # type: ignore[attr-defined]

@@ -15,6 +15,8 @@ from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import Cluster, known_devices
 from scalewatt.campaign.expansion import expand
 from scalewatt.results.tables.frames import records
+from scalewatt.scaling.calibrate import read_points
+from scalewatt.scaling.model import Kind, Point, by_kind
 from scalewatt.scaling.plan import make_plan, select_levels
 from scalewatt.scaling.predict import ScalingModel, read_model
 
@@ -29,6 +31,12 @@ FACILITY = {
 @cache
 def scaling_model() -> ScalingModel:
     return read_model(MODEL)
+
+
+def published_points(key: str, device: str) -> tuple[Kind, list[Point]]:
+    """A kind of training with its published points."""
+    kinds = by_kind(read_points(ROOT / "reference")[0])
+    return next(pair for pair in kinds.items() if (pair[0].key, pair[0].device) == (key, device))
 
 
 @cache

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from campaign_files import replaced
-from energy_tables import write_tables
 from injected_faults import Fault, Truth, simulate_with_faults
 from run_files import run_row
 
@@ -19,6 +18,7 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import RunSpec, read_spec, run_spec
 from scalewatt.common.files import read_json
 from scalewatt.common.project_files import PROJECT_ROOT
+from scalewatt.energies.account import write_energy
 from scalewatt.results.tables.run_row import RunFiles
 from scalewatt.scaling.predict import read_model
 from scalewatt.scaling.simulation.simulate import Simulation, simulation, write_run
@@ -80,7 +80,7 @@ class Simulated:
         """Its row of runs.parquet, accounted for as a training's."""
         path = self.folder / "spec.json"
         rated = powers((on or cluster()).devices[read_spec(path).device])
-        write_tables(self.folder, rated, self.files.traces, self.files.energy)
+        write_energy(self.folder, path, rated, self.files.traces, self.files.energy)
         return run_row(self.files)
 
 

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 
 import pytest
 import yaml
-from archived import ACCOUNT, Project, content, make_project, tag_file
+from archived import ACCOUNT, Project, content, tag_file
 
 from scalewatt.archive.ro_crate import METADATA, PAPER, PAPERS_AUTHORS
 from scalewatt.cli import main
@@ -26,18 +26,6 @@ from scalewatt.reproduction.manifest import write_manifest
 
 FOUR = "resnet50-a100-n004-lbs0256-s0020018"
 RUN = f"results/small/runs/{FOUR}/1"
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A finished campaign; not to be changed."""
-    return make_project(tmp_path_factory.mktemp("made") / "project")
-
-
-@pytest.fixture
-def project(made: Project, tmp_path: Path) -> Project:
-    """A copy of it."""
-    return made.copy(tmp_path / "project")
 
 
 def note(project: Project, text: str) -> None:

@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from archived import Project, below, changed, content, make_project
+from archived import Project, below, changed, content
 
 from scalewatt.archive.bag import BagInfo, write_bag
 from scalewatt.archive.cluster_facts import read_facts
@@ -23,24 +23,17 @@ from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.project_files import PROJECT_ROOT
 
-TWO = "resnet50-a100-n002-lbs0256-s0010009"
 FOUR = "resnet50-a100-n004-lbs0256-s0020018"
 SPEC = f"results/small/runs/{FOUR}/1/spec.json"
 PAYLOAD, SUMS = f"data/{SPEC}", "manifest-sha256.txt"
 HOREKA = PROJECT_ROOT / "config" / "horeka.yaml"
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A finished campaign; not to be changed."""
-    return make_project(tmp_path_factory.mktemp("made") / "project")
-
-
 @pytest.fixture
-def archive(made: Project, tmp_path: Path) -> Path:
+def archive(simulated_project: Project, tmp_path: Path) -> Path:
     """Its archive."""
     out = tmp_path / "small.crate.zip"
-    made.messages(out)
+    simulated_project.messages(out)
     return out
 
 
@@ -60,7 +53,7 @@ def refused(other: Project, archive: Path, why: str) -> None:
         check_archive(archive)
 
 
-def test_what_comes_in_is_what_was_exported(made: Project, other: Project, archive: Path) -> None:
+def test_what_comes_in_is_what_was_exported(other: Project, archive: Path) -> None:
     other.import_(archive)
     files = {name: data for name, data in content(archive).items() if name != METADATA}
     for name, data in files.items():
@@ -126,8 +119,7 @@ def test_the_name_of_a_campaign_of_ones_own_is_refused(
     other.import_(archive, "others")
 
 
-def test_what_is_left_out_of_the_tables_comes_along(made: Project, tmp_path: Path) -> None:
-    project = made.copy(tmp_path / "project")
+def test_what_is_left_out_of_the_tables_comes_along(project: Project, tmp_path: Path) -> None:
     rows = "configuration,repeat,action,reason,date,measurement\n"
     rows += f"{FOUR},1,exclude,the node was shared,2026-01-31,\n"
     (project.path / "campaigns" / "small.exclusions.csv").write_text(rows)

@@ -14,13 +14,6 @@ from scalewatt.campaign.cluster import load_cluster
 from scalewatt.cli import main
 
 
-@pytest.fixture
-def refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Refused:
-    return Refused(tmp_path, capsys, monkeypatch)
-
-
 def test_the_demo_and_the_paper_are_accepted(capsys: pytest.CaptureFixture[str]) -> None:
     for path, name in ((DEMO, "demo"), (PAPER, "paper")):
         assert main(["campaign", str(path)]) == 0
@@ -117,6 +110,7 @@ launcher: "mpiexec -n {gpus" | launcher
 cluster: ../other | "../other"
 pue/value: 0.5 | pue.value: 0.5 does not fit: input .* 1
 devices/local/cpu/rated_w: 150000 | 10000
+devices/local/gpu: {idle_w: 50, rated_w: 40} | devices.local.gpu.rated_w: 40 is below
 work_root: "" | work_root
 devices/local/partition: --wrap=x | --wrap=x
 account: --uid=0 | --uid=0
@@ -184,21 +178,6 @@ def test_protocol_paper_needs_a_validation_image_for_each_gpu(
         assert demo(edits).configurations
     else:
         assert "validation images for 4 GPUs; allowed: at least one" in refused.campaign(edits)
-
-
-FILES = {
-    "no YAML": ("name: [demo\nprotocol: paper\n", "mine.yaml"),
-    "an unknown alias": (DEMO.read_text().replace("*small", "*smal"), "alias"),
-    "a Python object": ("name: !!python/object/apply:os.getcwd []\n", "python"),
-    "nothing": ("", "YAML mapping"),
-    "a list": ("- name: demo\n", "YAML mapping"),
-    "bytes": (b"\xff\xfe\x00\x01\x80", "utf-8"),
-}
-
-
-@pytest.mark.parametrize(("text", "said"), FILES.values(), ids=FILES)
-def test_a_file_is_refused_for(text: str | bytes, said: str, refused: Refused) -> None:
-    assert re.search(said, refused.text(text))
 
 
 def test_a_file_that_is_not_there_or_of_another_kind_is_named(refused: Refused) -> None:

@@ -7,47 +7,26 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from figure_tables import draw, plotted
+from figure_tables import any_table, as_table, draw, plotted, rows_of_runs, words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
-from paper_rows import breakdown_table, with_metadata
 from run_files import NAME, WHOLE, absent, make_run, make_spec, part, run_row
 
 from scalewatt.common.files import write_table
 from scalewatt.figures import breakdown as figure_module
 from scalewatt.figures import style
 from scalewatt.figures.figure_data import drawable
-from scalewatt.results.build import figure_table
-from scalewatt.results.figures.figure_schema import BREAKDOWN
 from scalewatt.results.tables.derived_quantities import Facility
-from scalewatt.results.tables.frames import records, to_frame
+from scalewatt.results.tables.frames import to_frame
 from scalewatt.results.tables.idle import IDLE
-from scalewatt.results.tables.run_row import RunFiles, read_runs
+from scalewatt.results.tables.run_row import RunFiles
 
 Row = dict[str, Any]
 
 
 def run_of(results: Path, repeat: int, energy: list[Row], **spec: Any) -> RunFiles:
     return make_run(results, energy, spec=make_spec(repeat=repeat, **spec))
-
-
-def built(results: Path, files: list[RunFiles], idle: bool = False, **more: Any) -> list[Row]:
-    """The rows of a breakdown of one series, and of another that has the same configuration."""
-    path = results / "tables" / "idle.parquet" if idle else None
-    left_out = {(e["configuration"], e["repeat"]): e["reason"] for e in more.get("excluded", [])}
-    wanted = [[f.configuration, f.repeat] for f in files]
-    runs = read_runs(results, wanted, "made", Facility(), path, left_out)
-    points = [{"configuration": name} for name in dict.fromkeys(f.configuration for f in files)]
-    series = [{"name": name, "label": name, "points": points} for name in ("first", "second")]
-    definition = {
-        "figure": "breakdown",
-        "series": series,
-        "runs": wanted,
-        **({"idle": True} if idle else {}),
-        **more,
-    }
-    return records(figure_table(definition, runs, path))
 
 
 def idle_table(results: Path, **watts: float) -> None:
@@ -93,7 +72,7 @@ def test_a_configurations_rows_add_up_to_the_energy_of_its_runs(
         for repeat, (a, b, c, d) in enumerate(runs, 1)
     ]
     energies = [run_row(each)["energy_kwh"] for each in files]
-    rows = built(results, files)
+    rows = rows_of_runs("breakdown", results, files)
     assert total(rows) == pytest.approx(sum(energies) / len(energies), rel=1e-9)
     assert ("stage_data" in {row["stage"] for row in rows}) is not paper
 
@@ -101,7 +80,7 @@ def test_a_configurations_rows_add_up_to_the_energy_of_its_runs(
 def test_the_idle_baseline_adds_up_to_that_of_the_run(tmp_path: Path) -> None:
     idle_table(tmp_path, gpu=100.0, cpu=80.0, ram=10.0)
     file = run_of(tmp_path, 1, WHOLE)
-    rows = built(tmp_path, [file], idle=True)
+    rows = rows_of_runs("breakdown", tmp_path, [file], idle=True)
     row = run_row(file, "made", Facility(), tmp_path / "tables" / "idle.parquet")
     assert total(rows, "idle_energy_kwh") == pytest.approx(row["idle_energy_kwh"])
     assert rows[0]["idle_energy_kwh"] == pytest.approx(100 * 3000 / 3.6e6)
@@ -113,14 +92,14 @@ def test_a_stage_that_one_repeat_lacks_counts_as_nothing_in_it(tmp_path: Path) -
         run_of(tmp_path, 1, with_checkpoint),
         run_of(tmp_path, 2, [part("gpu", "train", 10, 3.6e6)]),
     ]
-    result = {row["stage"]: row["energy_kwh"] for row in built(tmp_path, files)}
+    result = {row["stage"]: row["energy_kwh"] for row in rows_of_runs("breakdown", tmp_path, files)}
     assert result == {"train": pytest.approx(1.0), "checkpoint": pytest.approx(0.5)}
 
 
 def test_a_run_without_known_energy_makes_the_configurations_unknown(tmp_path: Path) -> None:
     unknown = [part("gpu", "train", 10, None), part("cpu", "train", 10, 3.6e6)]
     files = [run_of(tmp_path, 1, unknown), run_of(tmp_path, 2, WHOLE)]
-    rows = built(tmp_path, files)
+    rows = rows_of_runs("breakdown", tmp_path, files)
     for column in ("energy_kwh", "energy_share", "discarded_energy_kwh"):
         assert {row[column] for row in rows} == {None}
 
@@ -129,7 +108,7 @@ def test_a_configuration_of_which_nothing_was_recorded_has_a_row_that_says_so(
     tmp_path: Path,
 ) -> None:
     nothing = [absent(kind, "train", 10) for kind in ("gpu", "cpu", "ram")]
-    (row,) = built(tmp_path, [run_of(tmp_path, 1, nothing)])
+    (row,) = rows_of_runs("breakdown", tmp_path, [run_of(tmp_path, 1, nothing)])
     assert row["configuration"] == NAME
     assert row["device_kind"] is row["energy_kwh"] is None
 
@@ -137,14 +116,9 @@ def test_a_configuration_of_which_nothing_was_recorded_has_a_row_that_says_so(
 # --- the figure -----------------------------------------------------------------------------------
 
 
-def texts(figure: Figure) -> list[str]:
-    result = [text.get_text() for axes in figure.axes for text in axes.texts]
-    return [*result, " ".join(figure.sentences)]  # type: ignore[attr-defined]
-
-
 @pytest.mark.parametrize("width", [180, 88])
 def test_the_bars_are_as_long_as_the_energies_of_the_table(width: int) -> None:
-    table = breakdown_table(width_mm=width)
+    table = any_table("breakdown", width_mm=width)
     figure = draw("breakdown", table)
     drawn = boxes(figure, "pieces")
     assert sum(box.width for box in drawn) == pytest.approx(sum(table["energy_kwh"].to_pylist()))
@@ -152,17 +126,11 @@ def test_the_bars_are_as_long_as_the_energies_of_the_table(width: int) -> None:
     assert figure.get_figwidth() * style.MM_PER_INCH == pytest.approx(width)
 
 
-def changed(table: pa.Table, change: Any, **metadata: Any) -> pa.Table:
-    rows = [change(row) for row in table.to_pylist()]
-    made = {"figure": "breakdown", "campaign": "made", "missing": [], "excluded": [], "options": {}}
-    return with_metadata(pa.Table.from_pylist(rows, BREAKDOWN), made, **metadata)
-
-
 def test_energy_that_is_not_known_is_said_and_never_a_bar_of_length_zero() -> None:
     nothing = dict.fromkeys(("energy_kwh", "energy_share", "idle_energy_kwh"))
-    table = changed(breakdown_table(), lambda row: row | nothing if row["gpus"] == 1 else row)
-    figure = draw("breakdown", table)
-    assert "energy not known" in texts(figure)
+    rows = any_table("breakdown").to_pylist()
+    table = as_table([row | nothing if row["gpus"] == 1 else row for row in rows], "breakdown")
+    assert "energy not known" in words(draw("breakdown", table))
     assert plotted("breakdown", table).num_rows < table.num_rows
 
 
@@ -174,7 +142,7 @@ def boxes(figure: Figure, gid: str) -> list[Any]:
 
 @pytest.mark.parametrize("kind", ["interval", "sd", "population_sd", "none"])
 def test_a_repeated_total_has_the_error_bar_that_was_asked_for(kind: str) -> None:
-    bars = figure_module.bars_of(drawable(to_frame(breakdown_table())), kind)
+    bars = figure_module.bars_of(drawable(to_frame(any_table("breakdown"))), kind)
     repeated = bars[bars["n_repeats"] > 1]
     assert bars["bar_low"].notna().sum() == (0 if kind == "none" else len(repeated))
     if kind == "sd":
@@ -183,6 +151,6 @@ def test_a_repeated_total_has_the_error_bar_that_was_asked_for(kind: str) -> Non
 
 
 def test_the_idle_baseline_of_each_kind_is_as_long_as_its_energy() -> None:
-    table = breakdown_table()
+    table = any_table("breakdown")
     width = sum(box.width for box in boxes(draw("breakdown", table), "idle"))
     assert width == pytest.approx(sum(table["idle_energy_kwh"].to_pylist()))

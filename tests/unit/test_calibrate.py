@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from campaign_files import ROOT
+from plan_files import published_points, scaling_model
 from request_files import paper
 
 from scalewatt.campaign.run_spec import run_spec
@@ -28,25 +26,12 @@ from scalewatt.scaling.model import (
     DRAWS,
     HALF_WIDTH,
     SEED,
-    Kind,
-    Point,
     by_kind,
     pretraining_of,
 )
-from scalewatt.scaling.predict import ScalingModel, estimate, predict, read_model
+from scalewatt.scaling.predict import estimate, predict, read_model
 
 Row = dict[str, Any]
-MODEL = ROOT / "reference" / "scaling_model.json"
-
-
-def fourcastnet() -> tuple[Kind, list[Point]]:
-    """The six published points on A100."""
-    kinds = by_kind(read_points(ROOT / "reference")[0])
-    return next(
-        (kind, points)
-        for kind, points in kinds.items()
-        if (kind.key, kind.device) == ("fourcastnet.pretrain", "a100")
-    )
 
 
 def results(
@@ -114,7 +99,7 @@ def test_a_configuration_of_unknown_samples_is_left_out_and_named(tmp_path: Path
 
 @pytest.mark.parametrize(("name", "value"), [("origin", "estimated"), ("scope", "gpu+cpu")])
 def test_energies_that_do_not_agree_are_refused(name: str, value: str) -> None:
-    kind, (first, *others) = fourcastnet()
+    kind, (first, *others) = published_points("fourcastnet.pretrain", "a100")
     with pytest.raises(InputError, match=rf"energies of several {name}s: .*sources that agree"):
         by_kind((kind, point) for point in [replace(first, **{name: value}), *others])
 
@@ -176,40 +161,17 @@ def test_a_file_that_is_no_model_is_refused(tmp_path: Path, text: str) -> None:
         read_model(path)
 
 
-def test_reading_a_model_needs_no_reader_of_tables() -> None:
-    """A login node parses the Snakefile with it."""
-    code = "import sys, scalewatt.scaling.predict as _; "
-    code += "print(*{'pyarrow', 'scipy'} & {*sys.modules})"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == ""
-
-
 # --- fine-tuning, which nobody published ----------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def shipped() -> ScalingModel:
-    return read_model(MODEL)
-
-
-def finetuning(shipped: ScalingModel, device: str) -> Kind:
-    pretraining = next(
-        pretraining.kind
-        for pretraining in shipped.kinds
-        if (pretraining.kind.key, pretraining.kind.device) == ("fourcastnet.pretrain", device)
-    )
-    return Kind(
-        "fourcastnet.finetune", pretraining.device, pretraining.protocol, pretraining.settings
-    )
 
 
 @pytest.mark.parametrize("device", ["a100", "h100"])
 def test_fine_tuning_is_assumed_from_pre_training_with_thirty_per_cent(
-    shipped: ScalingModel, device: str
+    device: str,
 ) -> None:
-    kind = finetuning(shipped, device)
-    before = shipped.find(pretraining_of(kind))
-    model = shipped.find(kind)
+    pretraining, _ = published_points("fourcastnet.pretrain", device)
+    kind = replace(pretraining, key="fourcastnet.finetune")
+    before, model = scaling_model().find(pretraining), scaling_model().find(kind)
+    assert pretraining_of(kind) == pretraining
     assert model.kind == kind and model.assumed and before.assumed is None
     load = before.points[0].load
     tuned, trained = predict(model, [load]), predict(before, [load])

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import subprocess
-import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -28,32 +25,6 @@ def paper() -> Campaign:
 
 def point(campaign: Campaign, series: str, gpus: int) -> Configuration:
     return campaign.configurations[campaign.series[series].points[gpus]]
-
-
-# --- the paper's campaign -----------------------------------------------------------------------
-
-
-def published() -> list[dict[str, str]]:
-    with open(ROOT / "reference" / "published_results.csv", encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-@pytest.mark.parametrize(
-    "row", published(), ids=lambda r: f"{r['model']}-{r['device']}-{r['gpus']}-{r['runtime_h']}"
-)
-def test_every_published_result_is_of_one_configuration(
-    row: dict[str, str], paper: Campaign
-) -> None:
-    words = ("model", "phase", "device")
-    numbers = ("gpus", "local_batch_size", "global_batch_size", "dataset_samples", "epochs")
-    matching = [
-        c
-        for c in paper.configurations.values()
-        if all(getattr(c, name) == row[name] for name in words)
-        and all(getattr(c, name) == int(row[name]) for name in numbers)
-    ]
-    assert len(matching) == 1
-    assert paper.repeats[matching[0].id] == int(row["repeats"])
 
 
 # --- ids ----------------------------------------------------------------------------------------
@@ -175,17 +146,6 @@ def test_a_profile_that_is_wrong_is_said_and_passed_over(tmp_path, monkeypatch, 
     assert set(known_devices()) == {"local"}
     assert "scalewatt: skipped: " in (errors := capsys.readouterr().err)
     assert "config/bad.yaml" in errors
-
-
-def test_a_campaign_is_checked_without_torch() -> None:
-    code = (
-        "import sys\nfrom scalewatt.campaign.load import load_campaign\n"
-        "load_campaign('campaigns/paper.yaml')\nprint('torch' in sys.modules)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "False\n"
 
 
 def test_settings_that_an_id_spells_alike_are_refused() -> None:

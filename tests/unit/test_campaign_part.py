@@ -139,6 +139,3 @@ def test_results_are_of_these_runs_and_no_probe_is_made(
     assert part.pages == {"resnet50-local-n001-lbs0016-full": [1]}
     assert part.probes == {} and "only" in str(obstacle(part, "idle", "cluster.yaml"))
     assert part.definition("runs")["missing"] == []
-
-
-# --- commands and files ---------------------------------------------------------------------------

@@ -351,7 +351,6 @@ FURTHER: dict[str, tuple[str, Case, str, tuple[str, ...]]] = {
         YES,
         (),
     ),
-    # Order, noise and missing points.
     "another setting with another energy": (
         "T1",
         more_points("h100 & gpus == 4 & lbs == 4", ("h100", "energy_kwh = 300")),
@@ -433,10 +432,7 @@ FURTHER: dict[str, tuple[str, Case, str, tuple[str, ...]]] = {
     "a single run": ("C10", with_runs(run()), UNTESTED, ()),
     "fewer sockets than the whole node": ("C12", sockets(0.1, 0.2), NO, ()),
     "samples too far apart": ("B01", sampled(2.0), NO, ("2.000 s",)),
-    # What tells the spread.
-    # What one part lacks hides no contradiction of another.
 }
-
 
 for name, steps in groupby(read("claims_special_cases.csv"), key=lambda case: case["name"]):
     rows = list(steps)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from archived import Project, make_project
+from archived import Project
 from run_files import make_spec
 
 from scalewatt.campaign.run_spec import RunSpec
@@ -280,22 +280,14 @@ def test_settings_software_machines_and_cluster_that_differ_are_listed_by_their_
 # --- by the command -------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A simulated campaign of two configurations."""
-    return make_project(tmp_path_factory.mktemp("made") / "project")
-
-
 @pytest.fixture
-def project(made: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """A copy of it in which commands are run."""
-    copy = made.copy(tmp_path / "project")
-    monkeypatch.chdir(copy.path)
-    return copy
+def folder(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands are run in the folder of a simulated campaign of two configurations."""
+    monkeypatch.chdir(project.path)
 
 
 def test_a_campaign_is_compared_with_a_copy_by_names_of_folders(
-    project: Project, capsys: pytest.CaptureFixture[str]
+    folder: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree("results/small", "results/theirs")
     Path("small").mkdir()  # has the campaign's name, and no results
@@ -317,7 +309,7 @@ def test_a_campaign_is_compared_with_a_copy_by_names_of_folders(
 
 
 def test_a_table_of_another_training_is_refused(
-    project: Project, capsys: pytest.CaptureFixture[str]
+    folder: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree("results/small", "results/theirs")
     spec = next(Path("results/small/runs").glob("*/1/spec.json"))
@@ -339,7 +331,7 @@ def test_a_table_of_another_training_is_refused(
     ],
 )
 def test_what_is_no_campaigns_results_is_refused_with_what_is_allowed(
-    words: list[str], why: str, project: Project, capsys: pytest.CaptureFixture[str]
+    words: list[str], why: str, folder: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["compare", *words]) == 1
     assert re.search(why, capsys.readouterr().err)

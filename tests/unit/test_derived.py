@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -10,9 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from run_files import NAME, WHOLE, make_run, make_spec
 
-from scalewatt.results.build import write_runs
 from scalewatt.results.tables.derived_quantities import (
     Facility,
     energy_columns,
@@ -79,17 +76,3 @@ def test_a_model_whose_first_training_is_unknown_has_no_energy(before: list[Any]
 def test_energies_of_unlike_trainings_are_not_added_to_a_models(fact: str) -> None:
     before, after = row(1, 3.0) | {fact: "a"}, row(1, 1.0, "first/1") | {fact: "b"}
     assert model_energies([before, after]) == [3.0, None]
-
-
-def test_an_excluded_run_stays_among_the_runs_and_counts_nowhere(tmp_path: Path) -> None:
-    import pyarrow.parquet as pq
-
-    for repeat in (1, 2, 3):
-        make_run(tmp_path, WHOLE, spec=make_spec(repeat=repeat))
-    out = {"configuration": NAME, "repeat": 2, "reason": "the node was shared"}
-    definition = {"campaign": "made", "runs": [[NAME, r] for r in (1, 2, 3)], "missing": []}
-    write_runs({**definition, "series": [], "excluded": [out]}, tmp_path, tmp_path / "tables")
-    tables = tmp_path / "tables"
-    runs = pq.read_table(tables / "runs.parquet").to_pylist()
-    assert [r["excluded"] for r in runs] == [None, "the node was shared", None]
-    assert pq.read_table(tables / "configurations.parquet")["n_repeats"].to_pylist() == [2]

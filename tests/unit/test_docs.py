@@ -9,6 +9,7 @@ import runpy
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -68,15 +69,28 @@ def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-# --- docs/tables --------------------------------------------------------------------------------
+# --- pages that are made ------------------------------------------------------------------------
 
 
-def test_the_pages_of_tables_are_made_of_the_table_of_columns() -> None:
-    made = runpy.run_path(str(ROOT / ".ci" / "site" / "tables.py"))
-    for path in made["pages"]():
-        page = text(path)
-        assert columns(path.stem) and "| `" in page, path
-        assert made["written"](page, path.stem) == page, "run: python .ci/site/tables.py"
+MADE_BY = ("claim_rules", "flags", "keys", "presets", "tables")
+SITE = {name: runpy.run_path(str(ROOT / ".ci" / "site" / f"{name}.py")) for name in MADE_BY}
+
+
+def made_pages() -> Iterator[tuple[str, Path, str]]:
+    """The script, the page and what the script would write, of each page that is made."""
+    for name, script in SITE.items():
+        if name in ("flags", "presets", "claim_rules"):
+            yield name, script["PAGE"], script["written"](text(script["PAGE"]))
+    for kind, path in SITE["keys"]["PAGES"].items():
+        yield "keys", path, SITE["keys"]["written"](kind, text(path))
+    for path in SITE["tables"]["pages"]():
+        assert columns(path.stem) and "| `" in text(path), path
+        yield "tables", path, SITE["tables"]["written"](text(path), path.stem)
+
+
+def test_pages_that_are_made_are_as_they_would_be_made_now() -> None:
+    for script, path, written in made_pages():
+        assert written == text(path), f"run: python .ci/site/{script}.py"
 
 
 @pytest.mark.parametrize("table", LOWER_SCHEMAS)
@@ -105,12 +119,6 @@ def test_the_table_has_every_flag_that_is_given_and_no_other() -> None:
     } <= set(table)
     assert set(re.findall(r"\"(\w+)\"", code)) >= set(table)
     assert {row["severity"] for row in table.values()} == {NOTE, DOUBT, UNKNOWN, EXCLUDED}
-
-
-def test_the_page_of_flags_is_made_of_the_table() -> None:
-    made = runpy.run_path(str(ROOT / ".ci" / "site" / "flags.py"))
-    page = text(made["PAGE"])
-    assert made["written"](page) == page, "run: python .ci/site/flags.py"
 
 
 # --- examples -----------------------------------------------------------------------------------

@@ -107,44 +107,6 @@ GRACE = {
 }
 
 
-@pytest.mark.parametrize(
-    ("check", "given", "outcome", "words"),
-    [
-        (checks.gpus, with_gpu("A100, 550.1, 61.20, Disabled"), OK, "1 × A100, driver 550.1, now"),
-        (checks.gpus, with_gpu("A100, 550.1, [N/A], [N/A]"), FAIL, "unknown (null)"),
-        (checks.gpus, with_gpu("A100, 550.1, 61.20, Enabled"), WARN, "MIG"),
-        (checks.gpus, Given(NO_DRIVER), OK, "no NVIDIA GPU"),
-        (checks.gpus, Given(NO_DRIVER, device=CUDA), FAIL, "no NVIDIA GPU"),
-        (checks.cpu_counters, Given(files=RAPL), OK, "can be read: 2"),
-        (checks.cpu_counters, Given(files=GRACE), OK, "can be read: 1"),
-        (checks.cpu_counters, Given(files=RAPL | {f"{POWERCAP}0/energy_uj": ""}), WARN, "estimated"),
-        (checks.cpu_counters, Given(), WARN, "no /sys/class/powercap/intel-rapl:*"),
-    ],
-)  # fmt: skip
-def test_sensors(
-    check: Callable[[Site], Check],
-    given: Given,
-    outcome: str,
-    words: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    result = run_check(check, given.site(tmp_path, monkeypatch))
-    assert result.outcome == outcome and words in result.text
-
-
-def test_perun_is_not_tested_where_a_run_is_being_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(GROUP_VARIABLE, str(tmp_path))
-    measuring = announce_sampler(socket.gethostname())
-    check = checks.perun(site(tmp_path))
-    assert check.outcome == WARN and "while a run is being measured" in check.text
-    assert measuring is not None
-
-
-# --- MPI and Slurm --------------------------------------------------------------------------------
-
 LOGIN_NODE = {
     "sbatch": "exit 0",
     "srun": "printf 'MPI plugin types are...\n\tnone\n\tpmi2\n'",
@@ -167,6 +129,15 @@ def on_slurm(
 @pytest.mark.parametrize(
     ("check", "given", "outcome", "words"),
     [
+        (checks.gpus, with_gpu("A100, 550.1, 61.20, Disabled"), OK, "1 × A100, driver 550.1, now"),
+        (checks.gpus, with_gpu("A100, 550.1, [N/A], [N/A]"), FAIL, "unknown (null)"),
+        (checks.gpus, with_gpu("A100, 550.1, 61.20, Enabled"), WARN, "MIG"),
+        (checks.gpus, Given(NO_DRIVER), OK, "no NVIDIA GPU"),
+        (checks.gpus, Given(NO_DRIVER, device=CUDA), FAIL, "no NVIDIA GPU"),
+        (checks.cpu_counters, Given(files=RAPL), OK, "can be read: 2"),
+        (checks.cpu_counters, Given(files=GRACE), OK, "can be read: 1"),
+        (checks.cpu_counters, Given(files=RAPL | {f"{POWERCAP}0/energy_uj": ""}), WARN, "estimated"),
+        (checks.cpu_counters, Given(), WARN, "no /sys/class/powercap/intel-rapl:*"),
         (checks.mpi, launched('shift 2; "$@" | sed s/1/2/'), OK, "a world of 2"),
         (checks.mpi, launched('shift 2; "$@"; "$@"'), FAIL, "a world of 1"),
         (checks.mpi, launched("echo 'step creation disabled' >&2; exit 1"), WARN, "step creation"),
@@ -177,7 +148,7 @@ def on_slurm(
         (checks.slurm, on_slurm(account="HK-2"), OK, "account HK-2; sensors are this node's"),
     ],
 )  # fmt: skip
-def test_mpi_and_slurm(
+def test_a_check_says_what_a_machine_has(
     check: Callable[[Site], Check],
     given: Given,
     outcome: str,
@@ -185,8 +156,18 @@ def test_mpi_and_slurm(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    result = check(given.site(tmp_path, monkeypatch))
+    result = run_check(check, given.site(tmp_path, monkeypatch))
     assert result.outcome == outcome and words in result.text
+
+
+def test_perun_is_not_tested_where_a_run_is_being_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(GROUP_VARIABLE, str(tmp_path))
+    measuring = announce_sampler(socket.gethostname())
+    check = checks.perun(site(tmp_path))
+    assert check.outcome == WARN and "while a run is being measured" in check.text
+    assert measuring is not None
 
 
 # --- folders --------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -92,3 +93,13 @@ def test_a_batch_that_does_not_fit_into_a_gpus_memory_is_refused(stderr: int | N
     too_large = FAILING.replace('OSError("the disk', 'OutOfMemoryError("the memory')
     program = f"class OutOfMemoryError(RuntimeError): pass\n{MODULES}{too_large}"
     assert code_of(program, stderr) == 64
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
+def test_the_schedulers_signal_asks_for_a_stop_and_does_not_end_the_process(number: int) -> None:
+    asks = (
+        "request = termination.StopRequest(); request.install(); before = request.asked(); "
+        f"signal.raise_signal({number}); said = [before, request.asked(), request.requested()]; "
+        "sys.exit(7 if said == [False, True, True] else 1)"
+    )
+    assert code_of(f"import signal, sys; {MODULES}{asks}", subprocess.DEVNULL) == 7

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from energy_files import T0, codes, counter, gpu, make_run, record, write_journal, write_perun
 from run_files import make_spec
@@ -46,12 +45,6 @@ def refused(capsys: Captured, *arguments: str | Path) -> str:
 
 def joules(account: dict[str, Any], kind: str = "all") -> float | None:
     return {row["device_kind"]: row["energy_j"] for row in account["totals"]}[kind]
-
-
-def by(frame: pd.DataFrame, name: str) -> dict[Any, float]:
-    """Energies of CPUs by stage or epoch."""
-    rows = frame[(frame["device_kind"] == "cpu") & frame[name].notna()]
-    return rows.groupby(name)["energy_j"].sum(skipna=False).to_dict()
 
 
 def run_of_two_segments(folder: Path) -> Path:
@@ -115,16 +108,6 @@ def test_other_files_of_the_call_are_read_and_the_exit_code_is_one(
 
 
 # --- what is read ---------------------------------------------------------------------------------
-
-
-def test_a_run_folder_adds_up_its_segments_with_its_own_stages(tmp_path: Path) -> None:
-    account = scalewatt.energy(run_of_two_segments(tmp_path))
-    assert account.segments == [0, 1] and account.runtime_s == pytest.approx(200)
-    assert account.joules("gpu") == pytest.approx(2 * 100 * 200, rel=1e-4)
-    assert account.joules("unused_gpu") == pytest.approx(2 * 100 * 100, rel=1e-4)
-    assert by(account.stages, "stage") == pytest.approx(
-        {"train": 170 * 150, "validate": 1500, "unattributed": 3000}
-    )
 
 
 def test_segments_count_by_time_and_not_by_number(tmp_path: Path) -> None:

@@ -61,16 +61,6 @@ def test_statistics_are_those_of_the_training_years(prepared):
     np.testing.assert_allclose(sd, values.std((0, 2, 3), dtype=np.float64), rtol=1e-6)
 
 
-def test_finished_years_are_kept_and_lost_ones_renewed(tmp_path, url):
-    marker = prepare_dataset(DEFINITION, tmp_path, url)
-    kept = (tmp_path / "2000.h5").stat().st_mtime_ns
-    (tmp_path / "1999.h5").unlink()
-    (tmp_path / "statistics.json").unlink()
-    assert prepare_dataset(DEFINITION, tmp_path, url) == marker
-    assert (tmp_path / "2000.h5").stat().st_mtime_ns == kept
-    assert marker["train_samples"] == 12 and marker["validation_samples"] == 6
-
-
 def test_prepared_years_need_no_source_and_missing_ones_name_the_key(tmp_path, prepared):
     folder, marker = prepared
     shutil.copytree(folder, tmp_path / "copy")

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from archived import Project, make_project
+from archived import Project
 
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
@@ -15,12 +15,6 @@ from scalewatt.common.redaction import Redaction, known_keys
 from scalewatt.reproduction.manifest import write_manifest
 
 FOUR = "resnet50-a100-n004-lbs0256-s0020018"
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A finished campaign; not to be changed."""
-    return make_project(tmp_path_factory.mktemp("made") / "project")
 
 
 LETTERS = "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC1eF3hI5kL7nO9qR1tU3wX5zA7cD9fG1iJ3lM5oP7rS9u"
@@ -52,13 +46,18 @@ KEYS = {
 
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
 def test_a_key_in_a_comment_is_refused_by_line_and_never_repeated(
-    key: str, made: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    key: str, simulated_project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "results").symlink_to(made.path / "results")
+    (tmp_path / "results").symlink_to(simulated_project.path / "results")
     (tmp_path / "mine").mkdir()
     file = tmp_path / "mine" / "small.yaml"
-    file.write_text(f"# first\n# second: {key}\n{made.campaign.read_text()}")
-    given = ["--site", str(made.path / "cluster.yaml"), "--results", str(tmp_path / "results")]
+    file.write_text(f"# first\n# second: {key}\n{simulated_project.campaign.read_text()}")
+    given = [
+        "--site",
+        str(simulated_project.path / "cluster.yaml"),
+        "--results",
+        str(tmp_path / "results"),
+    ]
     out = ["--out", str(tmp_path / "a.zip")]
     for more in ([], ["--allow-private"]):
         assert main(["export", str(file), *given, *out, *more]) == 1
@@ -68,8 +67,7 @@ def test_a_key_in_a_comment_is_refused_by_line_and_never_repeated(
     assert not (tmp_path / "a.zip").exists()
 
 
-def test_a_token_in_an_edited_provenance_is_refused(made: Project, tmp_path: Path) -> None:
-    project = made.copy(tmp_path / "project")
+def test_a_token_in_an_edited_provenance_is_refused(project: Project) -> None:
     path = project.results / "runs" / FOUR / "1" / "provenance.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "note": KEYS["Hugging Face"]}))
     write_manifest(project.results)

@@ -9,9 +9,8 @@ from typing import Any
 import matplotlib.text
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
-from figure_tables import any_table, as_table, curve_table, draw, power_table
+from figure_tables import any_table, as_table, draw, power_table, words
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 
@@ -20,22 +19,14 @@ from scalewatt.figures.figure_data import (
     drawn_origins,
     series_origins,
 )
-from scalewatt.results.figures.figure_schema import OVERVIEW, POINTS, POWER
 
 WIDTHS = sorted(style.PRESETS)
-
-
-def with_options(table: pa.Table, schema: pa.Schema, **options: Any) -> pa.Table:
-    rows = table.to_pylist()
-    return as_table(rows, schema, figure=rows[0]["figure"].removeprefix("figure"), options=options)
 
 
 @cache
 def drawn(number: int, width_mm: int) -> Any:
     """The figure of the paper's size, laid out, with the box of every text that is seen."""
-    schema = {1: OVERVIEW, 5: POWER}.get(number, POINTS)
-    table = with_options(any_table(number), schema, width_mm=width_mm)
-    figure = draw(f"figure{number}", table)
+    figure = draw(f"figure{number}", any_table(number, width_mm=width_mm))
     canvas = FigureCanvasAgg(figure)
     with style.applied(width_mm):
         canvas.draw()
@@ -55,11 +46,6 @@ def seen_texts(figure: Any) -> list[Any]:
                     unseen |= {id(tick.label1), id(tick.label2)}
     result = figure.findobj(matplotlib.text.Text)
     return [t for t in result if t.get_text().strip() and t.get_visible() and id(t) not in unseen]
-
-
-def words(figure: Any) -> str:
-    result = [text.get_text() for text in figure.findobj(matplotlib.text.Text)]
-    return " ".join(" ".join([*result, *figure.sentences]).split())
 
 
 # --- colours --------------------------------------------------------------------------------------
@@ -158,11 +144,9 @@ def test_tick_labels_do_not_touch_each_other(number: int, width: int) -> None:
 
 
 def test_published_points_have_their_series_colour_and_one_entry_in_the_legend() -> None:
-    ours = curve_table(2).to_pylist()
-    table = as_table(
-        ours + [row | {"energy_origin": "published"} for row in ours], POINTS, figure=2
-    )
-    figure = draw("figure2", table)
+    ours = any_table(2).to_pylist()
+    published = [row | {"energy_origin": "published"} for row in ours]
+    figure = draw("figure2", as_table(ours + published, "figure2"))
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
     assert labels.count("crosses: published") == 1 and labels.count("LBS 256") == 1
     lines = {line.get_gid(): line for line in figure.axes[2].lines}
@@ -198,12 +182,12 @@ def test_an_unknown_energy_takes_the_look_of_its_series_only_origin() -> None:
 
 
 def test_a_series_without_any_energy_looks_neither_measured_nor_estimated() -> None:
-    rows = curve_table(2).to_pylist()
+    rows = any_table(2).to_pylist()
     lost = rows[0]["series"]
     for row in rows:
         if row["series"] == lost:
             row |= {"energy_origin": None, "energy_scope": None}
-    figure = draw("figure2", as_table(rows, POINTS, figure=2))
+    figure = draw("figure2", as_table(rows, "figure2"))
     faces = {
         line.get_gid(): line.get_markerfacecolor()
         for line in figure.axes[1].lines
@@ -217,13 +201,13 @@ def test_a_series_without_any_energy_looks_neither_measured_nor_estimated() -> N
 def test_panels_of_the_same_quantity_have_the_same_x_axis_and_lines_break_at_unknown_values() -> (
     None
 ):
-    rows = curve_table(2).to_pylist()
+    rows = any_table(2).to_pylist()
     series = rows[0]["series"]
     lost = [r for r in rows if r["panel"] in "CD" and r["series"] == series and r["gpus"] in (1, 8)]
     for row in lost:
         row |= {"y": None, "y_low": None, "y_high": None, "energy_origin": None}
     why = {r["configuration"]: "other runs measured on the node" for r in lost}
-    figure = draw("figure2", as_table(rows, POINTS, figure=2, no_energy=why))
+    figure = draw("figure2", as_table(rows, "figure2", no_energy=why))
     limits = [axes.get_xlim() for axes in figure.axes[:3]]
     assert limits[0] == limits[1] == limits[2] and limits[2][0] < 1
     for axes in figure.axes[2:4]:
@@ -242,7 +226,7 @@ def test_figure5_keeps_a_panel_for_each_point_of_the_campaign_and_says_why_it_is
         "missing": ["gone"],
         "excluded": [{"configuration": "excluded-one", "repeat": 1, "reason": "lost sensor"}],
     }
-    figure = draw("figure5", as_table(rows, POWER, figure=5, **metadata))
+    figure = draw("figure5", as_table(rows, "figure5", **metadata))
     texts = [" ".join(t.get_text() for t in axes.texts).split() for axes in figure.axes]
     assert [text[0] for text in texts if text] == ["A", "B", "C"]
     assert " ".join(texts[0]) == "A gone: no run of it has finished, or all are excluded."

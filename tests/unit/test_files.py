@@ -15,6 +15,7 @@ from scalewatt.common.files import (
     Check,
     atomic_path,
     read_json,
+    waiting_lock,
     write_json,
     write_table,
     write_table_with_csv,
@@ -91,3 +92,9 @@ def test_the_csv_beside_a_table_has_the_same_values_and_missing_is_empty(tmp_pat
     with open(tmp_path / "a.csv", newline="") as file:
         rows = list(csv.reader(file))
     assert rows == [["name", "energy_j"], ["a", "0.1"], ['b "quoted", with a comma', ""]]
+
+
+def test_what_cannot_be_locked_is_an_input_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="cannot be locked"), waiting_lock(tmp_path / "file/a", ""):
+        pass

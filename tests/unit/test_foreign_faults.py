@@ -361,15 +361,6 @@ def test_nodes_that_only_their_files_names_tell_apart_are_flagged(tmp_path: Path
     assert "assumed" in codes(account_of(tmp_path).flags)
 
 
-@pytest.mark.parametrize("kind", ["nvidia-smi", "a ZeusMonitor", "CodeCarbon"])
-def test_nodes_that_the_user_names_are_nodes(tmp_path: Path, kind: str) -> None:
-    names = write_all(tmp_path, *map(RANKS[kind], range(2)))
-    account = account_of(tmp_path, dict(zip(names, ("n0", "n1"), strict=True)))
-    assert account.hosts == ["n0", "n1"]
-    # CodeCarbon's files end at a time alone, so their windows are of different lengths.
-    assert account.joules("gpu", "recorded_j") == pytest.approx(2 * true_j(2), rel=1e-2)
-
-
 # --- totals ---------------------------------------------------------------------------------------------
 
 

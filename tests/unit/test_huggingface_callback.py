@@ -163,13 +163,6 @@ def test_passes_over_a_stream_are_epochs(inside: Path) -> None:
     assert all(row["train_s"] is not None for row in rows)
 
 
-def test_outside_a_run_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (events.FOLDER_VARIABLE, events.STOP_VARIABLE, events.WORK_VARIABLE):
-        monkeypatch.delenv(name, raising=False)
-    train(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} <= {"script"}, "the Trainer's own"
-
-
 def test_a_stopped_run_ends_with_all_its_updates_samples_and_weights(
     inside: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -8,8 +8,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pytest
-from figure_tables import draw, legend_of, plotted
-from paper_rows import learning_table, pareto_table, with_metadata
+from figure_tables import any_table, as_table, draw, legend_of, plotted, with_metadata
 from run_files import NAME, epochs, make_run, make_spec, part, run_row
 
 from scalewatt.common.files import write_table
@@ -18,7 +17,6 @@ from scalewatt.figures import learning as figure_module
 from scalewatt.figures import style
 from scalewatt.figures.figure_data import drawable, series_labels
 from scalewatt.results.figures.learning_table import (
-    LEARNING,
     run_epochs,
 )
 from scalewatt.results.tables.frames import records, to_frame
@@ -139,12 +137,6 @@ def test_energy_that_a_stage_used_outside_of_its_epochs_is_counted(tmp_path: Pat
 # --- the figure -----------------------------------------------------------------------------------
 
 
-def changed(table: pa.Table, change: Any, **metadata: Any) -> pa.Table:
-    rows = [change(row) for row in table.to_pylist()]
-    made = {"figure": "learning", "campaign": "made", "missing": [], "excluded": [], "options": {}}
-    return with_metadata(pa.Table.from_pylist(rows, LEARNING), made, **metadata)
-
-
 def places(table: pa.Table, cost: str, **only: Any) -> pd.DataFrame:
     """The places of curves of the rows that have some values."""
     rows = drawable(to_frame(table)).assign(drawn_origin=None)
@@ -188,7 +180,7 @@ def test_the_mean_is_over_the_same_epochs_of_all_runs_and_ends_where_one_lacks_a
 
 
 def test_a_series_has_the_colour_of_its_place_in_the_campaign_in_every_figure_and_chart() -> None:
-    learned, chosen = learning_table(epochs=2), pareto_table()
+    learned, chosen = any_table("learning"), any_table("pareto")
     names = list(dict.fromkeys(learned["series"].to_pylist()))
     # Of a campaign with three series before these, which are in no figure.
     made = {"series": [{"name": name, "place": at} for at, name in enumerate(names, 3)]}
@@ -204,10 +196,9 @@ def test_a_series_has_the_colour_of_its_place_in_the_campaign_in_every_figure_an
 
 
 def test_a_run_that_diverged_ends_where_its_metric_does() -> None:
-    def diverged(row: Row) -> Row:
-        return row | {"metric": None} if row["epoch"] >= 2 else row
-
-    table = changed(learning_table(epochs=5), diverged)
+    rows = any_table("learning", epochs=5).to_pylist()
+    diverged = [row | ({"metric": None} if row["epoch"] >= 2 else {}) for row in rows]
+    table = as_table(diverged, "learning")
     epochs = places(table, "time_h", gpus=256)
     mean = figure_module.mean_curves(epochs, epochs.groupby("configuration")["repeat"].nunique())
     assert set(mean.groupby("configuration").size()) == {2}

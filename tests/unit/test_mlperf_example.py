@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -60,8 +61,6 @@ def registered(submission: Path, folder: Path, *options: str) -> str:
 def row_of(folder: Path, configuration: str, repeat: int = 1) -> dict:
     """The row of RUNS of a registered run, accounted for."""
     files = RunFiles(folder / "results" / "mlperf", configuration, repeat)
-    files.energy.parent.mkdir(parents=True, exist_ok=True)
-    files.traces.parent.mkdir(parents=True, exist_ok=True)
     write_energy(files.folder, files.folder / "spec.json", {}, files.traces, files.energy)
     return run_row(files)
 
@@ -182,22 +181,19 @@ def ac_log(level_w: float, begin_s: float = START_S - 60, end_s: float = START_S
     return power_log(lambda t: level_w + t % 4, begin_s, end_s, side="AC", efficiency=0.95)
 
 
-def test_readings_of_dc_are_not_converted_again(tmp_path: Path, submitter: Path) -> None:
-    log = ac_log(5000).replace('"AC"', '"DC"')
-    write_run(submitter, "one", "1", {"node_1": log})
-    registered(submitter, tmp_path, "--as-dc")
-    row = row_of(tmp_path, ONE)
-    assert row["energy_scope"] == "node (DC)"
-    assert row["energy_kwh"] * 3.6e6 == pytest.approx(5001 * 200, rel=1e-3)
-
-
 @pytest.mark.parametrize(
-    ("options", "scope", "factor"), [([], "node (AC)", 1.0), (["--as-dc"], "node (DC)", 0.95)]
+    ("read", "options", "scope", "factor"),
+    [
+        ("AC", [], "node (AC)", 1.0),
+        ("AC", ["--as-dc"], "node (DC)", 0.95),
+        ("DC", ["--as-dc"], "node (DC)", 1.0),  # not converted again
+    ],
 )
 def test_the_side_of_the_power_supply_is_part_of_the_scope(
-    tmp_path: Path, submitter: Path, options: list[str], scope: str, factor: float
+    tmp_path: Path, submitter: Path, read: str, options: list[str], scope: str, factor: float
 ) -> None:
-    write_run(submitter, "one", "1", {"node_1": ac_log(5000)})
+    log = ac_log(5000).replace('"AC"', f'"{read}"')
+    write_run(submitter, "one", "1", {"node_1": log})
     registered(submitter, tmp_path, *options)
     row = row_of(tmp_path, ONE)
     assert row["energy_scope"] == scope
@@ -252,22 +248,32 @@ def test_a_log_of_another_time_is_left_out_and_named(tmp_path: Path, submitter: 
 # --- the real ones --------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
-    """The rows of the real runs, each with its row of the independent reading."""
-    folder = tmp_path_factory.mktemp("real")
-    registered(Path(str(REAL)) / "smc-dc-power", folder)
-    expected = pd.read_csv(Path(str(REAL)) / "expected.csv").set_index("run")
+def real_rows(
+    submission: str, folder: Path, expected: pd.DataFrame, *keys: str
+) -> list[dict[str, Any]]:
+    """The rows of a submission's runs, each with MLCommons' rule and the independent reading of it."""
+    registered(Path(str(REAL)) / submission, folder)
+    starts = pd.read_csv(folder / "converted" / "runs.csv")["window"].map(
+        lambda text: json.loads(text)["start_s"]
+    )
     rule = pd.read_csv(folder / "converted" / "mlcommons.csv")
-    rule.index = rule["run"].str.split("/").str[-1]
+    rule[["system", "benchmark", "run"]] = rule["run"].str.split("/", expand=True)
     rows = []
     for path in sorted((folder / "results" / "mlperf" / "runs").glob("*/*")):
         row = row_of(folder, path.parent.name, int(path.name))
-        window = pd.read_json(path / "provenance.json", typ="series")["window"]
-        (run,) = expected.index[(expected["run_start"] - window["start_s"]).abs() < 1e-6]
-        both = expected.loc[run].add_prefix("expected_"), rule.loc[run].add_prefix("rule_")
+        start_s = json.loads((path / "provenance.json").read_text())["window"]["start_s"]
+        (at,) = starts.index[(starts - start_s).abs() < 1e-6]
+        (match,) = expected.index[(expected[[*keys]] == rule.loc[at, [*keys]]).all(axis=1)]
+        both = expected.loc[match].add_prefix("expected_"), rule.loc[at].add_prefix("rule_")
         rows.append({**row, **both[0], **both[1]})
-    return pd.DataFrame(rows)
+    return rows
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    """The rows of the runs of round 4.0."""
+    expected = pd.read_csv(Path(str(REAL)) / "expected.csv")
+    return pd.DataFrame(real_rows("smc-dc-power", tmp_path_factory.mktemp("real"), expected, "run"))
 
 
 @needs_real
@@ -318,26 +324,13 @@ def test_replicas_of_real_runs_are_counted(real: pd.DataFrame) -> None:
 
 @pytest.fixture(scope="module")
 def further(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
-    """The rows of the runs of rounds 4.1 and 5.0, each with the independent reading of it."""
-    folder = tmp_path_factory.mktemp("further")
+    """The rows of the runs of rounds 4.1 and 5.0."""
     expected = pd.read_csv(Path(str(REAL)) / "expected_v41_v50.csv")
-    rows = []
-    for submission in ("v4.1/Dell", "v5.0/Lenovo"):
-        of_submission = folder / submission
-        registered(Path(str(REAL)) / submission, of_submission)
-        converted_runs = pd.read_csv(of_submission / "converted" / "runs.csv")
-        rule = pd.read_csv(of_submission / "converted" / "mlcommons.csv")
-        starts = converted_runs["window"].map(lambda text: json.loads(text)["start_s"])
-        for path in sorted((of_submission / "results" / "mlperf" / "runs").glob("*/*")):
-            row = row_of(of_submission, path.parent.name, int(path.name))
-            start_s = json.loads((path / "provenance.json").read_text())["window"]["start_s"]
-            (at,) = starts.index[(starts - start_s).abs() < 1e-6]
-            system, benchmark, run = rule["run"][at].split("/")
-            keys = {"system": system, "benchmark": benchmark, "run": run}
-            (match,) = expected.loc[(expected[[*keys]] == pd.Series(keys)).all(axis=1)].index
-            both = expected.loc[match].add_prefix("expected_"), rule.loc[at].add_prefix("rule_")
-            rows.append({**row, **both[0], **both[1]})
-    return pd.DataFrame(rows)
+    folder, keys = tmp_path_factory.mktemp("further"), ("system", "benchmark", "run")
+    submissions = ("v4.1/Dell", "v5.0/Lenovo")
+    return pd.DataFrame(
+        [row for name in submissions for row in real_rows(name, folder / name, expected, *keys)]
+    )
 
 
 @needs_real

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from archived import Project, below, make_project
+from archived import Project, below
 
 from scalewatt.cli import main
 from scalewatt.common.project_files import PROJECT_ROOT
@@ -55,14 +55,6 @@ def place(
         subprocess.run(["umount", "-l", str(folder)], check=False, timeout=20)
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A finished campaign with an archive of it; not to be changed."""
-    project = make_project(tmp_path_factory.mktemp("made") / "project")
-    project.export()
-    return project
-
-
 Arguments = Callable[[Project, Path], list[str]]
 
 
@@ -97,10 +89,13 @@ def _said(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
 
 @pytest.mark.parametrize("arguments", COMMANDS.values(), ids=COMMANDS)
 def test_where_nothing_can_be_written_a_command_says_so(
-    arguments: Arguments, place: Path, made: Project, capsys: pytest.CaptureFixture[str]
+    arguments: Arguments,
+    place: Path,
+    simulated_project: Project,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     before = below(place)
-    message = _said(capsys, arguments(made, place))
+    message = _said(capsys, arguments(simulated_project, place))
     assert str(place) in message
     # But for locks, and the mark (.simulating) of a simulation that was broken off.
     left = [path for path in below(place) if path not in before]

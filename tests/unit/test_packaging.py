@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from campaign_files import PAPER, ROOT
 
 from scalewatt import cli
 from scalewatt.campaign.cluster import known_devices, site_file
 from scalewatt.cli import main
 from scalewatt.cli.command import COMMANDS
 from scalewatt.common.errors import InputError
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_a_missing_package_is_told_in_one_line(
@@ -66,3 +67,20 @@ def test_a_project_knows_the_devices_of_its_own_sites_first(
     devices = known_devices()
     assert devices["h999"].max_gpus == 2
     assert {"local", "a100"} <= set(devices), "those that ship are known as well"
+
+
+LOADING = {
+    "import scalewatt": {"pandas", "numpy", "pyarrow", "matplotlib"},
+    "import scalewatt.cli": {"pandas", "numpy", "pyarrow", "matplotlib"},
+    "import scalewatt.tracking.status": {"torch", "perun", "mpi4py", "snakemake"},
+    # A login node parses the Snakefile with these.
+    "import scalewatt.scaling.predict": {"pyarrow", "scipy"},
+    f"from scalewatt.campaign.load import load_campaign; load_campaign({str(PAPER)!r})": {"torch"},
+}
+
+
+@pytest.mark.parametrize("code", LOADING)
+def test_what_is_not_needed_is_not_imported(code: str) -> None:
+    names = f"{code}; import sys; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    loaded = subprocess.run([sys.executable, "-c", names], capture_output=True, check=True)
+    assert not LOADING[code] & set(loaded.stdout.decode().split())

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow as pa
-from figure_tables import draw, legend_of
+from figure_tables import any_table, as_table, draw, legend_of
 from hypothesis import given
 from hypothesis import strategies as st
-from paper_rows import pareto_table, with_metadata
 
 from scalewatt.results.figures.figure_schema import POINTS as COLUMNS
 from scalewatt.results.figures.panel_points import pareto_front
@@ -83,7 +81,7 @@ def test_published_points_and_points_without_a_value_are_on_no_front_and_beat_no
 
 
 def test_a_front_is_joined_from_the_cheapest_to_the_dearest_within_one_scope() -> None:
-    figure = draw("pareto", pareto_table())
+    figure = draw("pareto", any_table("pareto"))
     fronts = [[x for x in axes.lines if x.get_gid() == "front"] for axes in figure.axes[2:4]]
     assert [len(lines) for lines in fronts] == [2, 1], "two scopes in energy, none in time"
     for line in fronts[0] + fronts[1]:
@@ -94,9 +92,8 @@ def test_a_front_is_joined_from_the_cheapest_to_the_dearest_within_one_scope() -
 def test_a_model_without_any_energy_is_drawn_against_time_alone() -> None:
     rows = [
         row | ({"x": None} if row["phase"] == "finetune" and row["x_name"] == "energy_kwh" else {})
-        for row in pareto_table().to_pylist()
+        for row in any_table("pareto").to_pylist()
     ]
-    made = {"figure": "pareto", "campaign": "made"}
-    figure = draw("pareto", with_metadata(pa.Table.from_pylist(rows, COLUMNS), made))
+    figure = draw("pareto", as_table(rows, "pareto"))
     shown = [axes for axes in figure.axes if axes.axison]
     assert len(shown) == 5 and shown[4].get_xlabel().startswith("Run time")

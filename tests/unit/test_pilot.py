@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-import yaml
-from campaign_files import DEMO, PAPER
+from campaign_files import DEMO, PAPER, write_yaml
 from plan_files import scaling_model
 from request_files import horeka, paper
 
@@ -151,43 +151,28 @@ def test_a_part_of_the_data_and_accumulated_passes_stay(tmp_path: Path) -> None:
     entry |= {"dataset_fraction": "1/2", "local_batch_size": 12, "gpus": [1, 2]}
     entry["settings"] = {"gradient_accumulation_steps": 4}
     content |= {"series": {name: entry}, "figures": {"breakdown": {"series": [name]}}}
-    path = tmp_path / "part.yaml"
-    path.write_text(yaml.safe_dump(content))
-    series = make_pilot(path)[0]["series"].values()
+    series = make_pilot(write_yaml(tmp_path / "part.yaml", content))[0]["series"].values()
     assert {row["local_batch_size"] for row in series} == {4, 12}
     assert {row["dataset_fraction"] for row in series} == {"1/2"}
 
 
-def test_a_campaign_of_commands_with_unknown_samples_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text("")
-    content = {
-        "name": "mine",
-        "protocol": "paper",
-        "models": {
-            "mine": {
-                "workload": "command",
-                "command": "python train.py",
-                "folder": str(tmp_path),
-                "files": ["train.py"],
-                "epochs": 3,
-            }
-        },
-        "series": {
-            "x": {"model": "mine", "device": "local", "gpus": [1, 2], "local_batch_size": 4}
-        },
-        "figures": {"breakdown": {"series": ["x"]}},
-    }
-    path = tmp_path / "mine.yaml"
-    path.write_text(yaml.safe_dump(content))
+def of_commands(folder: Path, gpus: list[int], command: str, **model: Any) -> Path:
+    """A campaign of a script on some numbers of GPUs."""
+    (folder / "train.py").write_text("")
+    entry = {"workload": "command", "command": f"python train.py {command}", "epochs": 3}
+    entry |= {"folder": str(folder), "files": ["train.py"], **model}
+    series = {"model": "mine", "device": "local", "gpus": gpus, "local_batch_size": 4}
+    content = {"name": "mine", "protocol": "paper", "models": {"mine": entry}}
+    content |= {"series": {"x": series}, "figures": {"breakdown": {"series": ["x"]}}}
+    return write_yaml(folder / "mine.yaml", content)
+
+
+def test_a_campaign_of_commands_needs_samples_and_a_second_number_of_gpus(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="nothing of it can be calibrated") as caught:
-        make_pilot(path)
+        make_pilot(of_commands(tmp_path, [1, 2], ""))
     assert "its samples are not known; allowed: `samples` in models.mine" in str(caught.value)
-    content["series"]["x"]["gpus"] = [1]
-    content["models"]["mine"]["samples"] = 10000
-    content["models"]["mine"]["command"] = "python train.py {epochs} {local_batch_size}"
-    path.write_text(yaml.safe_dump(content))
+    words = "{epochs} {local_batch_size}"
     with pytest.raises(InputError, match="its only number of GPUs is 1; expected another one"):
-        make_pilot(path)
-    content["series"]["x"] |= {"gpus": [1, 2], "local_batch_size": 4}
-    path.write_text(yaml.safe_dump(content))
-    assert len(make_pilot(path)[0]["series"]) == 6  # the second LBS is half of the only one
+        make_pilot(of_commands(tmp_path, [1], words, samples=10000))
+    series = make_pilot(of_commands(tmp_path, [1, 2], words, samples=10000))[0]["series"]
+    assert len(series) == 6  # the second LBS is half of the only one

@@ -8,38 +8,21 @@ import sys
 
 import numpy as np
 import pytest
-from campaign_files import ROOT
+from plan_files import published_points, scaling_model
 from scipy import stats
 
-from scalewatt.scaling.calibrate import read_points
 from scalewatt.scaling.model import (
     PRIOR_POINTS,
     PRIOR_SPREAD,
     Array,
     Draws,
     Kind,
-    KindModel,
     Point,
-    by_kind,
     calibrate,
     draw,
     energy_columns,
     time_columns,
 )
-from scalewatt.scaling.predict import read_model
-
-MODEL = ROOT / "reference" / "scaling_model.json"
-
-
-@pytest.fixture(scope="module")
-def shipped() -> tuple[KindModel, ...]:
-    return read_model(MODEL).kinds
-
-
-def published(key: str, device: str) -> tuple[Kind, list[Point]]:
-    kinds = by_kind(read_points(ROOT / "reference")[0])
-    return next(pair for pair in kinds.items() if (pair[0].key, pair[0].device) == (key, device))
-
 
 # --- the posterior --------------------------------------------------------------------------------
 #
@@ -89,7 +72,7 @@ def energy_of(kind: Kind, points: list[Point]) -> tuple[Array, Array, Draws]:
 
 @pytest.mark.parametrize("quantity", [time_of, energy_of])
 def test_draws_for_resnet50_are_of_the_exact_posterior(quantity: object) -> None:
-    columns, values, draws = quantity(*published("resnet50", "a100"))  # type: ignore[operator]
+    columns, values, draws = quantity(*published_points("resnet50", "a100"))  # type: ignore[operator]
     means, reference = draws.means(columns), exact(columns, values, 2000) @ columns.T
     agree(means, reference)
     medians = np.median(means, axis=0) / np.median(reference, axis=0)
@@ -101,7 +84,7 @@ def test_terms_that_points_do_not_separate_are_drawn_as_exactly() -> None:
 
     A sum of both costs has as many ways to be divided as it is large, each as probable.
     """
-    kind, points = published("resnet50", "a100")
+    kind, points = published_points("resnet50", "a100")
     gone = [p for p in points if p.load.local_batch_size * p.load.gpus == 256]
     assert len(gone) == 6
     columns, values, draws = time_of(kind, [p for p in points if p not in gone])
@@ -118,12 +101,10 @@ def test_terms_that_points_do_not_separate_are_drawn_as_exactly() -> None:
 # --- the same everywhere --------------------------------------------------------------------------
 
 
-def test_the_shipped_model_is_made_again_from_the_published_points(
-    shipped: tuple[KindModel, ...],
-) -> None:
+def test_the_shipped_model_is_made_again_from_the_published_points() -> None:
     """So a plan follows from the points alone."""
-    for kept in shipped:
-        again = calibrate(*published(kept.kind.key, kept.kind.device))
+    for kept in scaling_model().kinds:
+        again = calibrate(*published_points(kept.kind.key, kept.kind.device))
         assert again.time_terms == kept.time_terms and again.points == kept.points
         assert again.time.spread == pytest.approx(kept.time.spread, rel=1e-4)
         assert again.time.terms == pytest.approx(kept.time.terms, rel=1e-4, abs=1e-9)

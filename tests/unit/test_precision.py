@@ -19,13 +19,6 @@ def ampere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 0))
 
 
-@pytest.fixture(autouse=True)
-def _flags_as_before():
-    before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
-    yield
-    torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = before
-
-
 @pytest.mark.parametrize(
     ("setting", "used", "autocast", "flags"),
     [

@@ -76,6 +76,7 @@ def test_published_rows_are_named_as_the_papers_campaign_names_them(rows: dict[s
             group.global_batch_size,
         )
         assert row["precision"] == group.settings["precision"]
+        assert row["n_repeats"] == campaign.repeats[id_]
 
 
 def test_every_number_of_the_reference_is_in_a_row(rows: dict[str, Row]) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -134,11 +131,6 @@ def test_totals_have_energy_but_no_samples(tmp_path: Path) -> None:
         scalewatt.read_recording(path)
 
 
-def test_a_wrong_option_is_refused(workplace: Path) -> None:
-    with pytest.raises(scalewatt.InputError, match="Berlin"):
-        scalewatt.energy("gpu.csv", time_zone="Berlin")
-
-
 def test_a_campaigns_tables_come_with_those_of_its_runs(workplace: Path) -> None:
     results = scalewatt.load_campaign_results("results/demo")
     assert set(results.tables) == {p.stem for p in Path("results/demo/tables").glob("*.parquet")}
@@ -148,10 +140,3 @@ def test_a_campaigns_tables_come_with_those_of_its_runs(workplace: Path) -> None
     assert len(results.devices) == 1
     with pytest.raises(scalewatt.InputError, match="does not exist"):
         results.samples("none", 1)
-
-
-@pytest.mark.parametrize("imported", ["scalewatt", "scalewatt.cli"])
-def test_pandas_is_imported_only_when_it_is_needed(imported: str) -> None:
-    code = f"import {imported}, sys, json; print(json.dumps(sorted(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not {"pandas", "numpy", "pyarrow", "matplotlib"} & set(json.loads(done.stdout))

@@ -17,11 +17,8 @@ from scalewatt.run_files.record import (
     done_updates,
     note_outcome,
     note_position,
-    note_progress,
     open_workdir,
     read_ended_run,
-    read_outcome,
-    read_position,
     read_run,
 )
 
@@ -189,19 +186,3 @@ def test_segments_of_a_damaged_record_are_not_forgotten(tmp_path: Path, content:
             with pytest.raises(InputError, match=r"run\.json"):
                 change()
         assert (work.path / "run.json").read_bytes() == content
-
-
-# --- progress.json ------------------------------------------------------------------------------
-
-
-def test_an_outcome_is_that_of_its_segment_until_another_begins(tmp_path: Path) -> None:
-    note_position(tmp_path, 12, 1, 0)
-    assert read_outcome(tmp_path, 0) is None
-    note_outcome(tmp_path, 0, {"outcome": "stopped", "losses": []}, lambda: None)
-    assert read_outcome(tmp_path, 0) == {"outcome": "stopped", "losses": []}
-    assert read_outcome(tmp_path, 1) is None
-    note_progress(tmp_path, segment=1)
-    assert read_outcome(tmp_path, 1) is None
-    assert read_outcome(tmp_path, 0) is None
-    position = read_position(tmp_path)
-    assert position is not None and position["updates"] == 12

@@ -57,13 +57,20 @@ def registered(folder: Path, *paths: Path) -> list[str]:
     return register("mine", list(paths), None, folder / "results", folder / "campaigns")
 
 
+def registered_table(folder: Path) -> tuple[Path, Path]:
+    """Register a table and the rules of its columns; both files."""
+    path, columns = folder / "power.csv", folder / "columns.yaml"
+    path.write_text(wide((200.0, 250.0)))
+    columns.write_text(yaml.safe_dump(WIDE))
+    registered(folder, described(path, columns="columns.yaml"))
+    return path, columns
+
+
 def row_of(folder: Path) -> dict[str, Any]:
     """The row of the only registered run in the table of runs."""
     results = folder / "results" / "mine"
     (configuration,) = (path.name for path in (results / "runs").iterdir())
     files = RunFiles(results, configuration, 1)
-    for path in (files.energy, files.traces):
-        path.parent.mkdir(parents=True, exist_ok=True)
     write_energy(files.folder, files.folder / "spec.json", {}, files.traces, files.energy)
     return run_row(files)
 
@@ -95,30 +102,20 @@ def test_stages_in_unix_time_fit_a_recording_of_the_zone_that_is_told(tmp_path: 
 
 
 def test_columns_that_a_yaml_names_are_kept_with_the_run(tmp_path: Path) -> None:
-    path = tmp_path / "power.csv"
-    path.write_text(wide((200.0, 250.0)))
-    (tmp_path / "columns.yaml").write_text(yaml.safe_dump(WIDE))
-    registered(tmp_path, described(path, columns="columns.yaml"))
-    (tmp_path / "columns.yaml").unlink()
-    path.unlink()
+    for path in registered_table(tmp_path):
+        path.unlink()
     assert row_of(tmp_path)["gpu_energy_kwh"] == pytest.approx(450 * 59 / 3.6e6, rel=1e-6)
 
 
 def test_corrected_columns_are_no_further_run(tmp_path: Path) -> None:
-    path, columns = tmp_path / "power.csv", tmp_path / "columns.yaml"
-    path.write_text(wide((200.0, 250.0)))
-    columns.write_text(yaml.safe_dump(WIDE))
-    registered(tmp_path, described(path, columns="columns.yaml"))
+    path, columns = registered_table(tmp_path)
     columns.write_text(columns.read_text().replace("unit: W", "unit: mW"))
     with pytest.raises(InputError, match="already registered, with columns_sha256"):
         registered(tmp_path, path)
 
 
 def test_a_log_with_the_same_samples_is_already_there(tmp_path: Path) -> None:
-    path, columns = tmp_path / "power.csv", tmp_path / "columns.yaml"
-    path.write_text(wide((200.0, 250.0)))
-    columns.write_text(yaml.safe_dump(WIDE))
-    registered(tmp_path, described(path, columns="columns.yaml"))
+    path, _ = registered_table(tmp_path)
     path.write_text(path.read_text() + "\n")
     assert "already there" in "\n".join(registered(tmp_path, path))
 

@@ -168,17 +168,6 @@ def test_the_page_of_a_campaign_with_faults_says_this(
 # --- summary --------------------------------------------------------------------------------------
 
 
-def test_sums_say_which_runs_they_lack_and_leave_excluded_ones_out(
-    results: Path, page: Page
-) -> None:
-    rows = pq.read_table(results / "tables/runs.parquet").to_pylist()
-    total = sum(row["energy_kwh"] or 0 for row in rows if row["excluded"] is None)
-    assert f"Energy, estimated (cpu) {with_unit(total, 'kWh')} runs without: 1" in page.text
-    assert re.search(r"CO₂e [\d.]+ k?g runs: 16 of 17", page.text)
-    assert "Runs done 18 of 19" in page.text
-    assert re.search(r"Runs excluded 1 [\d.]+ Wh, not in the sums", page.text)
-
-
 def test_energies_of_unequal_scope_are_never_added_up(tmp_path: Path) -> None:
     runs = made_runs(
         DEMO, lambda run: run | {"energy_scope": "cpu+ram"} if run["gpus"] == 4 else run
@@ -458,27 +447,24 @@ def test_a_unit_changes_how_a_number_reads_and_not_what_it_is(
         assert value * suited.factor * base.get(suited.name, 1.0) == pytest.approx(value)
 
 
-def test_a_column_has_one_unit_and_a_dash_for_what_is_missing() -> None:
-    made = grid(pd.DataFrame({"energy_kwh": [0.0005, 0.05, None]}), ["energy_kwh"])
-    assert re.findall("<t[hd].*?>(.*?)<", made) == ["Energy (Wh)", "0.5", "50", "–"]
-
-
-def test_a_heading_states_the_unit_of_the_numbers_below_it() -> None:
-    frame = pd.DataFrame({"energy_low_kwh": [0.05]})
-    for given_, shown in (
-        ("Least", ("Least (Wh)", "50")),
-        ("Least (kWh)", ("Least (kWh)", "0.05")),
-    ):
-        made = grid(frame, ["energy_low_kwh"], {"energy_low_kwh": given_})
-        assert tuple(re.findall("<t[hd].*?>(.*?)<", made)) == shown
+@pytest.mark.parametrize(
+    ("name", "values", "heads", "shown"),
+    [
+        ("energy_kwh", [0.0005, 0.05, None], {}, ["Energy (Wh)", "0.5", "50", "–"]),
+        ("energy_low_kwh", [0.05], {"energy_low_kwh": "Least"}, ["Least (Wh)", "50"]),
+        ("energy_low_kwh", [0.05], {"energy_low_kwh": "Least (kWh)"}, ["Least (kWh)", "0.05"]),
+        ("gpu_hours", [2.0], {}, ["GPU hours (h)", "2"]),
+        ("gpu_hours", [0.5], {}, ["GPU time (min)", "30"]),
+    ],
+)
+def test_a_column_has_one_unit_which_its_heading_states(
+    name: str, values: list[Any], heads: dict[str, str], shown: list[str]
+) -> None:
+    made = grid(pd.DataFrame({name: values}), [name], heads)
+    assert re.findall("<t[hd].*?>(.*?)<", made) == shown
 
 
 def test_a_column_without_values_is_left_out() -> None:
     frame = pd.DataFrame({"repeat": [1], "coverage": [None]})
     assert "Coverage" not in grid(frame, ["repeat", "coverage"])
     assert "Coverage" in grid(frame.assign(coverage=0.5), ["repeat", "coverage"])
-
-
-def test_hours_that_are_given_in_minutes_are_a_time() -> None:
-    for hours, heading in ((2.0, "GPU hours (h)"), (0.5, "GPU time (min)")):
-        assert heading in grid(pd.DataFrame({"gpu_hours": [hours]}), ["gpu_hours"])

@@ -15,7 +15,6 @@ from request_files import (
     spec,
 )
 
-from scalewatt.campaign.run_spec import run_spec
 from scalewatt.scheduling.job_request import (
     account_of,
     check_requests,
@@ -49,15 +48,6 @@ def test_a_run_on_one_gpu_holds_all_of_its_node() -> None:
     request = training_request(spec(gpus=1, nodes=1, ranks_per_node=1), device(), cluster())
     assert (request["nodes"], request["tasks_per_node"]) == (1, 1)
     assert (request["gres"], request["held_gpus"]) == ("gpu:4", 4)
-
-
-def test_the_papers_runs_have_four_gpus_a_node() -> None:
-    for id_, configuration in paper().configurations.items():
-        run = run_spec(paper(), id_, 1)
-        request = training_request(run, horeka().devices[run.device], horeka())
-        assert request["nodes"] == max(1, configuration.gpus // 4)
-        assert request["nodes"] * request["tasks_per_node"] == configuration.gpus
-        assert request["held_gpus"] == 4 * request["nodes"]
 
 
 def test_slurm_starts_a_job_again_only_where_the_cluster_file_says_so_and_appends_its_log() -> None:

@@ -172,27 +172,7 @@ def test_a_job_that_slurm_warned_by_usr1_alone_is_put_back_into_the_queue_where_
     assert (calls.read_text().splitlines() if calls.exists() else []) == expected
 
 
-# --- failures and refusals ------------------------------------------------------------------------
-
-KILLED = "srun: error: n1: task 0: Killed\n"
-
-
-@pytest.mark.parametrize(
-    ("log", "outcome", "code", "reason"),
-    [
-        ("scalewatt: refused: MPI has 1 ranks\n" + KILLED, "refused", 64, "MPI has 1 ranks"),
-        ("scalewatt: error: ValueError: no\n" + KILLED, "failed", 70, "ValueError: no"),
-        (KILLED, "failed", 70, KILLED.strip()),
-        ("", "failed", 70, None),
-    ],
-)
-def test_a_segment_without_an_outcome_says_how_its_ranks_failed(
-    work: WorkDir, log: str, outcome: str, code: int, reason: str | None
-) -> None:
-    segment = launch._Segment(work, options(work.path))
-    assert segment._fail(137, log) == code
-    (ended,) = work.record()["segments"]
-    assert (ended["outcome"], ended["code"], ended.get("detail")) == (outcome, code, reason)
+# --- refusals ------------------------------------------------------------------------
 
 
 @pytest.fixture

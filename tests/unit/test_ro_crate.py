@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from archived import make_project
+from archived import Project
 
 from scalewatt.archive.ro_crate import CONTEXT, METADATA
 
@@ -57,10 +57,12 @@ def issues(crate: Path, recommended: bool = False) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def archive(simulated_project: Project, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An archive with all that may be given to its metadata."""
-    project = make_project(tmp_path_factory.mktemp("made") / "project")
-    return project.export(traces=True, authors=("Ada Lovelace",), license_="CC-BY-4.0")
+    out = tmp_path_factory.mktemp("archive") / "small.crate.zip"
+    given = {"authors": ("Ada Lovelace",), "license_": "CC-BY-4.0"}
+    simulated_project.messages(out, traces=True, **given)
+    return out
 
 
 def unpacked(archive: Path, crate: Path) -> Path:

@@ -234,6 +234,3 @@ def test_idle_energy_is_that_of_the_runs_devices_over_its_time(
     assert net == (None if expected_j is None else pytest.approx(row["energy_kwh"] - idle))
     without = run_row(files)
     assert without["idle_energy_kwh"] is without["net_energy_kwh"] is None
-
-
-# --- damaged files --------------------------------------------------------------------------------

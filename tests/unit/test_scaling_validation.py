@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from campaign_files import ROOT
+from plan_files import published_points, scaling_model
 
 from scalewatt.scaling.calibrate import (
     ENERGY,
@@ -21,51 +22,36 @@ from scalewatt.scaling.calibrate import (
     TIME,
     UPPER,
     _load_to_target,
-    read_points,
     score,
     validate,
 )
-from scalewatt.scaling.model import Kind, Point, by_kind, load_of
+from scalewatt.scaling.model import Kind, Point, load_of
 from scalewatt.scaling.predict import (
     NEAR,
     UNSEEN,
-    ScalingModel,
     doublings_apart,
     estimate,
     predict,
-    read_model,
     unseen,
 )
 
-MODEL = ROOT / "reference" / "scaling_model.json"
 Scores = dict[tuple[str, str, str], dict[str, Any]]
 
 
-def published(key: str, device: str, smallest: int = 1) -> tuple[Kind, list[Point]]:
-    for kind, points in by_kind(read_points(ROOT / "reference")[0]).items():
-        if (kind.key, kind.device) == (key, device):
-            return kind, [point for point in points if point.load.gpus >= smallest]
-    raise AssertionError(key)
-
-
 @pytest.fixture(scope="module")
-def shipped() -> ScalingModel:
-    return read_model(MODEL)
-
-
-@pytest.fixture(scope="module")
-def shipped_scores(shipped: ScalingModel) -> Scores:
+def shipped_scores() -> Scores:
     """The scores that the model's file has, by kind, scheme and quantity."""
     return {
         (kind.kind.name, row["scheme"], row["quantity"]): row
-        for kind in shipped.kinds
+        for kind in scaling_model().kinds
         for row in kind.scores
     }
 
 
 def test_a_resnet50_that_was_left_out_is_predicted_within_two_and_five_per_cent() -> None:
     """Each of the 13 points with n ≥ 4, predicted from the other twelve."""
-    validated = validate(*published("resnet50", "a100", 4), [POINT])
+    kind, points = published_points("resnet50", "a100")
+    validated = validate(kind, [point for point in points if point.load.gpus >= 4], [POINT])
     assert len(validated) == 3 * 13
     scores = {row["quantity"]: row for row in score(validated)}
     assert scores[ENERGY_AT_TIME]["mean_error"] <= 0.02
@@ -78,20 +64,18 @@ def test_a_resnet50_that_was_left_out_is_predicted_within_two_and_five_per_cent(
 def test_the_scores_in_the_file_are_those_of_validating_again(
     shipped_scores: Scores,
 ) -> None:
-    kind, points = published("fourcastnet.pretrain", "a100")
+    kind, points = published_points("fourcastnet.pretrain", "a100")
     for again in score(validate(kind, points, [POINT])):
         kept = shipped_scores[kind.name, POINT, again["quantity"]]
         assert [*again.values()][2:] == pytest.approx([*kept.values()][2:], rel=1e-3)
     assert kept["quantity"] == ENERGY_AT_TIME and kept["mean_error"] <= 0.02
 
 
-def test_three_points_on_h100_leave_wide_intervals(
-    shipped: ScalingModel, shipped_scores: Scores
-) -> None:
+def test_three_points_on_h100_leave_wide_intervals(shipped_scores: Scores) -> None:
     """Of the model that ships, at its own points: no narrower than its error where one is left out."""
-    kind, points = published("fourcastnet.pretrain", "h100")
+    kind, points = published_points("fourcastnet.pretrain", "h100")
     assert len(points) == 3
-    predicted = predict(shipped.find(kind), [point.load for point in points])
+    predicted = predict(scaling_model().find(kind), [point.load for point in points])
     assert predicted.energy_j is not None
     for quantity, draws in ((TIME, predicted.runtime_s), (ENERGY, predicted.energy_j)):
         off = shipped_scores[kind.name, POINT, quantity]["mean_error"]
@@ -151,10 +135,10 @@ def made(gpus: int, local_batch_size: int, runtime_s: float = 100.0) -> Point:
     [(4, 64, 0), (8, 64, 1), (2, 32, 1), (16, 16, 2), (32, 64, 1), (1024, 256, 4), (4, 2, 5)],
 )
 def test_a_time_is_less_sure_by_each_doubling_beyond_the_first(
-    shipped: ScalingModel, gpus: int, local_batch_size: int, apart: int
+    gpus: int, local_batch_size: int, apart: int
 ) -> None:
     """From the nearest point, in n or LBS, whichever is farther."""
-    model = replace(shipped.kinds[0], points=(made(4, 64), made(64, 64)))
+    model = replace(scaling_model().kinds[0], points=(made(4, 64), made(64, 64)))
     load = made(gpus, local_batch_size).load
     assert doublings_apart(model, load) == apart
     (factors,) = unseen(model, [load]).T

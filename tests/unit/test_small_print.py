@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
-import paper_rows
-import pyarrow as pa
 import pytest
 from cost_rows import frame, h100_rows
 from figure_tables import any_table, draw
@@ -51,16 +48,6 @@ TYPESET = {
 """What LaTeX prints of each command: all that captions may have."""
 
 
-def table_of(name: str, **options: Any) -> pa.Table:
-    """A table of the paper's size."""
-    if name.startswith("figure"):
-        table = any_table(int(name.removeprefix("figure")))
-        stored = {**metadata(table), "options": options}
-        return table.replace_schema_metadata({b"scalewatt": json.dumps(stored).encode()})
-    more = {"epochs": 2} if name == "learning" else {}
-    return getattr(paper_rows, f"{name}_table")(**more, **options)
-
-
 def latex_text(source: str) -> str:
     """What LaTeX prints; fails at whatever would stop it, or would be no character of the text."""
     commands = "|".join(map(re.escape, sorted(TYPESET, key=len, reverse=True)))
@@ -85,7 +72,7 @@ def markdown_text(source: str) -> str:
 def test_the_captions_are_the_notes_and_the_drawing_has_their_first_lines(
     name: str, tmp_path: Path
 ) -> None:
-    figure = draw(name, table_of(name), again=True)
+    figure = draw(name, any_table(name), again=True)
     sentences = list(figure.sentences)
     assert len(sentences) >= 1
     write_captions(sentences, tmp_path / name)
@@ -109,7 +96,7 @@ LEFT_OUT = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_captions_of_figures(name: str, snapshot: SnapshotAssertion) -> None:
-    table = table_of(name)
+    table = any_table(name)
     stored = json.dumps({**metadata(table), **LEFT_OUT}).encode()
     figure = draw(name, table.replace_schema_metadata({b"scalewatt": stored}))
     assert "\n".join(figure.sentences) == snapshot

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from energy_files import codes, gpu, make_run, record
+from figure_tables import rows_of_runs
 from run_files import make_run as made_run
 from run_files import make_spec, part
 
 import scalewatt
 from scalewatt.energies.read import Account
 from scalewatt.energies.stages import UNATTRIBUTED
-from scalewatt.figures.breakdown import draw
-from scalewatt.results.build import figure_table
-from scalewatt.results.figures.breakdown_table import BREAKDOWN
-from scalewatt.results.tables.frames import frame_of, records
-from scalewatt.results.tables.run_row import read_runs
 
 # --- in the tables --------------------------------------------------------------------------------
 
@@ -53,23 +48,6 @@ def test_a_stage_of_under_five_periods_is_short_and_totals_stay(
 # --- in the breakdown -----------------------------------------------------------------------------
 
 
-def built(results: Path, *runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    files = [
-        made_run(results, energy, spec=make_spec(repeat=repeat))
-        for repeat, energy in enumerate(runs, 1)
-    ]
-    wanted = [[file.configuration, file.repeat] for file in files]
-    runs = read_runs(results, wanted, "made")
-    definition = {
-        "figure": "breakdown",
-        "series": [
-            {"name": "a", "label": "a", "points": [{"configuration": files[0].configuration}]}
-        ],
-        "runs": wanted,
-    }
-    return records(figure_table(definition, runs))
-
-
 def test_what_a_short_stage_spent_is_unattributed_in_the_breakdown(tmp_path: Path) -> None:
     short = ("stage_short",)
     first = [
@@ -81,7 +59,11 @@ def test_what_a_short_stage_spent_is_unattributed_in_the_breakdown(tmp_path: Pat
     ]
     # Of the second the checkpoint was long enough.
     second = [row | {"flags": (), "short": False} for row in first]
-    rows = built(tmp_path, first, second)
+    files = [
+        made_run(tmp_path, energy, spec=make_spec(repeat=repeat))
+        for repeat, energy in enumerate((first, second), 1)
+    ]
+    rows = rows_of_runs("breakdown", tmp_path, files)
     assert [(r["device_kind"], r["stage"], r["energy_kwh"], r["short_stages"]) for r in rows] == [
         ("gpu", "train", pytest.approx(8), None),
         ("gpu", "checkpoint", pytest.approx(0.5), None),
@@ -92,7 +74,3 @@ def test_what_a_short_stage_spent_is_unattributed_in_the_breakdown(tmp_path: Pat
     ]
     assert [r["discarded_energy_kwh"] for r in rows] == pytest.approx([1, 0, 0, 0, 0.5, 0.5])
     assert sum(r["energy_share"] for r in rows) == pytest.approx(1)
-
-
-def notes(rows: list[dict[str, Any]]) -> str:
-    return " ".join(draw(frame_of(rows, BREAKDOWN)).sentences)

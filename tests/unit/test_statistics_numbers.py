@@ -17,7 +17,6 @@ from scalewatt.results.tables.published import Spread
 from scalewatt.statistics import (
     Numbers,
     Source,
-    below,
     chances,
     estimate,
     exact,
@@ -147,16 +146,3 @@ def test_the_repeats_named_are_the_first_that_decide_with_eighty_percent(
     else:
         assert power(n) > 0.79
         assert n == 2 or power(n - 1) < 0.81
-
-
-BOUNDS = [(0.0, 1.0), (-math.inf, 1.0), (0.0, math.inf), (0.0, 0.0)]
-
-
-@pytest.mark.parametrize("error", [math.inf, math.nan])
-@pytest.mark.parametrize(("low", "high"), BOUNDS)
-def test_an_estimate_of_unknown_error_decides_nothing(
-    low: float, high: float, error: float
-) -> None:
-    for truth in (0.0, 0.5, 7.0):
-        assert [float(part.mean()) for part in chances(truth, low, high, error, 2)] == [0, 0]
-        assert below(truth, low, error, 2) == 1.0

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import random
 import shutil
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -89,14 +87,6 @@ def test_files_that_come_and_go_meanwhile_do_no_harm(made: Made) -> None:
         done.set()
         other.join()
     assert not errors
-
-
-def test_it_needs_neither_torch_nor_perun() -> None:
-    code = "import sys, scalewatt.tracking.status; print(sorted({m.split('.')[0] for m in sys.modules}))"
-    loaded = subprocess.check_output([sys.executable, "-c", code], text=True)
-    assert "'pyarrow'" in loaded
-    for package in ("torch", "perun", "mpi4py", "snakemake"):
-        assert f"'{package}'" not in loaded
 
 
 def test_the_text_says_what_runs_and_what_failed(made: Made) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from figure_tables import as_table, curve_table, draw, legend_of, texts
+from figure_tables import any_table, as_table, draw, legend_of, words
 from run_files import make_run, part
 
 from scalewatt.campaign.campaign_types import Campaign
@@ -19,8 +18,7 @@ from scalewatt.campaign.table_definitions import table_definition
 from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.figures.draw_figure import draw_figure
-from scalewatt.results.build import write_figure_table, write_runs
-from scalewatt.results.figures.figure_schema import POINTS
+from scalewatt.results.build import write_figure_table
 
 REPEATED = "fourcastnet-pretrain-gbs12"
 """A series of the demo's campaign with three repeats at n = 1 and 2."""
@@ -51,20 +49,6 @@ def finished(results: Path, campaign: Campaign, ids: list[str]) -> tuple[str, li
     return unlike, runs
 
 
-def test_all_tables_of_runs_are_made_and_say_why_a_mean_is_null(tmp_path: Path) -> None:
-    campaign = campaign_of("figure4")
-    unlike, runs = finished(tmp_path, campaign, campaign.figure_configurations("figure4"))
-    made = {"campaign": "demo", "runs": runs, "missing": [], "series": []}
-    write_runs(made, tmp_path, tmp_path / "tables")
-    with open(tmp_path / "tables" / "configurations.csv", newline="") as file:
-        rows = {row["configuration"]: row for row in csv.DictReader(file)}
-    assert (rows[unlike]["energy_kwh_mean"], rows[unlike]["energy_unlike"]) == ("", WHY)
-    assert rows[unlike]["runtime_h_mean"] == "1"
-    others = [row for id_, row in rows.items() if id_ != unlike]
-    assert others and all(float(row["energy_kwh_mean"]) > 1.5 for row in others)
-    assert len(pq.read_table(tmp_path / "tables" / "runs.parquet")) == len(runs)
-
-
 @pytest.mark.parametrize("figure", ["figure4", "figure6", "breakdown", "pareto"])
 def test_a_figure_shows_the_other_points_and_says_why_one_has_no_energy(
     figure: str, tmp_path: Path
@@ -84,9 +68,10 @@ def test_a_figure_shows_the_other_points_and_says_why_one_has_no_energy(
 
 
 def test_points_of_a_series_with_several_origins_are_drawn_each_in_its_fill() -> None:
-    rows = curve_table(2).to_pylist()
+    rows = any_table(2).to_pylist()
     mixed = [row | {"energy_origin": "mixed" if row["gpus"] == 4 else "measured"} for row in rows]
-    figure = draw("figure2", as_table(mixed, POINTS, figure=2))
-    words = texts(figure)
-    assert "Energy: measured by sensors, scope gpu+cpu+ram; partly measured and partly" in words
+    figure = draw("figure2", as_table(mixed, "figure2"))
+    assert "Energy: measured by sensors, scope gpu+cpu+ram; partly measured and partly" in words(
+        figure
+    )
     assert {"filled markers: measured", "markers filled below: mixed"} <= set(legend_of(figure))

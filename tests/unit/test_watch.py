@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -19,25 +19,13 @@ LIMIT_S = 30
 
 
 @pytest.fixture
-def child() -> Iterator[Callable[[], BaseProcess]]:
-    """Starts child processes as perun starts its sampler."""
-    started = []
-
-    def start() -> BaseProcess:
-        process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
-        process.start()
-        started.append(process)
-        return process
-
-    yield start
-    for process in started:
-        process.kill()
-        process.join()
-
-
-@pytest.fixture
-def sampler(child: Callable[[], BaseProcess]) -> BaseProcess:
-    return child()
+def sampler() -> Iterator[BaseProcess]:
+    """A child process as perun starts its sampler."""
+    process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+    process.start()
+    yield process
+    process.kill()
+    process.join()
 
 
 @pytest.fixture
@@ -86,18 +74,6 @@ def test_a_sampler_that_takes_no_sample_is_ended_once(
     (reason,) = losses
     assert reason == watch.lost
     assert f"process {sampler.pid}" in reason and "no sample for 31 s" in reason
-
-
-def test_a_sampler_that_has_ended_is_lost_at_once(
-    tmp_path: Path, watch: SamplerWatch, sampler: BaseProcess, losses: list[str]
-) -> None:
-    watch.training_began()
-    grow(tmp_path)
-    look(watch, 1)
-    sampler.kill()
-    sampler.join()
-    look(watch, 1)
-    assert "has ended" in losses[0]
 
 
 def test_a_loss_is_reported_when_the_training_ends(

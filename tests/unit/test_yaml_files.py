@@ -11,13 +11,6 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.yaml_files import read_yaml
 
 
-@pytest.fixture
-def refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Refused:
-    return Refused(tmp_path, capsys, monkeypatch)
-
-
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -29,6 +22,8 @@ def refused(
         ("seed: 0100", ["0100", "quotes"]),
         ("name: again", ["'name'", "given twice"]),
         ("seed: !mine 1", ["!mine"]),
+        ("seed: !!python/object/apply:os.getcwd []", ["python"]),
+        ("seed: *smal", ["alias"]),
         ("seed: [1", ["line"]),
         ("[a, b]: 1", ["line"]),
         ("7: 1", ["'7'"]),
@@ -55,11 +50,12 @@ def test_what_looks_like_one_thing_is_read_as_that(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a: b\0c\n", "--- {a: 1}\n--- {b: 1}\n", "- a\n", "a: !!bool x"]
+    "text",
+    [b"", b"a: b\0c\n", b"--- {a: 1}\n--- {b: 1}\n", b"- a\n", b"a: !!bool x", b"\xff\xfe\0\1\x80"],
 )
-def test_a_text_that_is_no_mapping_is_refused_by_name(text: str, tmp_path: Path) -> None:
+def test_a_text_that_is_no_mapping_is_refused_by_name(text: bytes, tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
-    path.write_text(text)
+    path.write_bytes(text)
     with pytest.raises(InputError, match=r"a\.yaml: ") as refusal:
         read_yaml(path)
     assert "\n" not in str(refusal.value)
