@@ -19,8 +19,7 @@ from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.table_definitions import table_definition
 from scalewatt.figures.draw_figure import module_of
 from scalewatt.figures.figure_data import drawable
-from scalewatt.results.build import BUILDERS
-from scalewatt.results.figures.breakdown_table import counted_repeats
+from scalewatt.results.build import figure_table
 from scalewatt.results.figures.figure_schema import BREAKDOWN, LEARNING, POINTS, POWER, SCHEMAS
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.frames import frame_of, records, to_frame, to_table
@@ -43,16 +42,16 @@ DEVICE_NAMES = {"a100": "NVIDIA A100", "h100": "NVIDIA H100", "local": "AMD EPYC
 
 @cache
 def _made(small: bool) -> tuple[Campaign, pd.DataFrame]:
-    """The paper's campaign, or the demo's, and its configurations, all of whose runs are there."""
+    """The paper's campaign, or the demo's, and its runs, all of which are there."""
     campaign = demo() if small else paper()
     runs = made_runs(campaign, lambda run: run | {"device_name": DEVICE_NAMES[run["device"]]})
-    return campaign, configurations_of(frame_of(runs, RUNS))
+    return campaign, frame_of(runs, RUNS)
 
 
 def definition(figure: str, small: bool = False, **options: Any) -> Row:
     """The definition of a figure of the campaign; of those with all its series in the table of figure 1."""
     campaign, _ = _made(small)
-    runs = [[run.configuration.id, run.repeat] for run in campaign.runs()]
+    runs = [list(run) for run in campaign.runs()]
     made = table_definition(campaign, figure, runs) | {"options": options}
     if figure == "figure1":
         made["series"] = table_definition(campaign, "breakdown", runs)["series"]
@@ -65,7 +64,7 @@ def any_table(figure: int | str, small: bool = False, **options: Any) -> pa.Tabl
     if name in _BY_HAND:
         return _BY_HAND[name](**options)
     made = definition(name, small, **options)
-    built = BUILDERS[name](made, _made(small)[1], Path())
+    built = figure_table(made, _made(small)[1])
     return with_metadata(to_table(built, SCHEMAS[name]), made, small)
 
 
@@ -85,7 +84,8 @@ def as_table(rows: list[Row], figure: str, **metadata: Any) -> pa.Table:
 
 def _each(made: Row) -> list[Row]:
     """The configurations of a figure, each once."""
-    return records(lines_of(made["series"], _made(False)[1]).drop_duplicates("configuration"))
+    configurations = configurations_of(_made(False)[1])
+    return records(lines_of(made["series"], configurations).drop_duplicates("configuration"))
 
 
 def _breakdown(**options: Any) -> pa.Table:
@@ -113,9 +113,8 @@ def _breakdown(**options: Any) -> pa.Table:
 def _learning(epochs: int = 2, **options: Any) -> pa.Table:
     """Curves that fall, of all runs."""
     made, rows = definition("learning", **options), []
-    repeats = counted_repeats(made)
     for group in _each(made):
-        for repeat in repeats[group["configuration"]]:
+        for repeat in (n for id_, n in made["runs"] if id_ == group["configuration"]):
             spread = 1 + 0.01 * (repeat - 3)
             for epoch in range(epochs):
                 done = (epoch + 1) / epochs
@@ -174,8 +173,9 @@ def rows_of_runs(figure: str, results: Path, files: list[RunFiles], **more: Any)
         "runs": [[f.configuration, f.repeat] for f in files],
     }
     idle = results / "tables" / "idle.parquet" if "idle" in more else None
-    runs = read_runs(results, made["runs"], "made", Facility(), idle)
-    return records(BUILDERS[figure](made | more, configurations_of(runs), results))
+    left_out = {(e["configuration"], e["repeat"]): e["reason"] for e in more.get("excluded", [])}
+    runs = read_runs(results, made["runs"], "made", Facility(), idle, left_out)
+    return records(figure_table(made | more, runs, idle))
 
 
 # --- what is drawn of them --------------------------------------------------------------------------
