@@ -101,6 +101,17 @@ def test_stages_in_unix_time_fit_a_recording_of_the_zone_that_is_told(tmp_path: 
     assert stages.loc[("gpu", "train"), "energy_j"] == pytest.approx(600 * 30, rel=1e-6)
 
 
+def test_a_file_of_stages_in_the_folder_of_a_recording_is_not_noted_as_unread(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "gpus.csv").write_text(smi((300.0, 300.0)))
+    (folder / "events.csv").write_text(EVENTS.format(1_719_828_010.0, 1_719_828_040.0))
+    described(folder, time_zone="Europe/Berlin", events="run/events.csv")
+    assert "not read" not in "\n".join(registered(tmp_path, folder))
+
+
 def test_columns_that_a_yaml_names_are_kept_with_the_run(tmp_path: Path) -> None:
     for path in registered_table(tmp_path):
         path.unlink()

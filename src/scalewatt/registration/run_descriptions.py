@@ -194,9 +194,14 @@ class Description:
     def reading(self) -> Reading:
         """What the recording does not say of itself."""
         given = self.given
-        columns = self.folder / given.columns if given.columns else None
-        zone, run, round_id = given.time_zone, given.run, given.round
-        return Reading(node=given.host, time_zone=zone, columns=columns, run=run, round=round_id)
+        return Reading(
+            node=given.host,
+            time_zone=given.time_zone,
+            columns=self.folder / given.columns if given.columns else None,
+            run=given.run,
+            round=given.round,
+            stages=self.folder / given.events if given.events else None,
+        )
 
 
 # --- checks ---------------------------------------------------------------------------------------
