@@ -28,7 +28,6 @@ hostname {name}
 mount --bind {base}/hosts /etc/hosts
 mount --bind {base} /etc/slurm
 mount -t tmpfs -o mode=1777 none /dev/shm
-{boot}
 echo ready
 exec env --ignore-signal=CHLD cat {base}/alive > {base}/nodes/{name}.out
 """
@@ -50,8 +49,6 @@ class Node:
 
     base: Path
     name: str
-    boot: str = ""
-    """What else its shell does before it is ready."""
 
     @property
     def init(self) -> int | None:
@@ -105,7 +102,7 @@ class Node:
             )
 
     def _boot(self) -> int:
-        script = _INIT.format(name=self.name, base=shlex.quote(str(self.base)), boot=self.boot)
+        script = _INIT.format(name=self.name, base=shlex.quote(str(self.base)))
         spaces = ["--uts", "--mount", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]
         with open(self.base / "log" / f"{self.name}.out", "ab") as log:
             unshare = subprocess.Popen(

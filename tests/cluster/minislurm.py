@@ -4,10 +4,6 @@ Each node is a slurmd in its own UTS, mount, IPC and process namespaces: it has 
 name, shared memory and process table, and all that runs on it ends with it. Whatever ends the process that
 started a cluster ends the cluster too. Ports are free ones and folders temporary, so that clusters
 live side by side and leave nothing. Needs root.
-
-By hand: `minislurm.py up FOLDER` starts one, FOLDER/environment is to be sourced then, and
-`minislurm.py down FOLDER` stops it; `minislurm.py kill|restart|crash FOLDER NODE` are the methods of
-Node.
 """
 
 from __future__ import annotations
@@ -19,8 +15,7 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -58,11 +53,9 @@ def missing() -> str | None:
 class MiniSlurm:
     """The cluster, from start to stop."""
 
-    def __init__(self, base: Path, files: Mapping[str, str] | None = None, boot: str = "") -> None:
-        """`files`: lines to add to the configuration's files; `boot`: what its nodes do besides."""
+    def __init__(self, base: Path) -> None:
         self.base = base
-        self.files = files or {}
-        self.nodes = {name: Node(base, name, boot) for name in NODES}
+        self.nodes = {name: Node(base, name) for name in NODES}
         self._daemons: list[psutil.Popen] = []
         self._alive: int | None = None
         self._reserved: socket.socket | None = None
@@ -71,12 +64,8 @@ class MiniSlurm:
     def environment(self) -> dict[str, str]:
         """The environment of a user on the login node: this machine."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "SBATCH_"))}
-        return {**kept, **self.variables}
-
-    @property
-    def variables(self) -> dict[str, str]:
-        """What is set for the cluster's users."""
         return {
+            **kept,
             "SLURM_CONF": str(self.base / "slurm.conf"),
             # Other clusters on this machine have nodes of the same names.
             "SCALEWATT_SAMPLERS": str(self.base / "samplers"),
@@ -177,9 +166,6 @@ class MiniSlurm:
         host = socket.gethostname().split(".")[0]
         (self.base / "slurm.conf").write_text(slurm_conf(self.base, host, ports))
         (self.base / "gres.conf").write_text(gres_conf())
-        for name, lines in self.files.items():
-            with open(self.base / name, "a", encoding="utf-8") as file:
-                file.write(lines)
         (self.base / "hosts").write_text(hosts(host))
         secret = self.base / "slurmdbd.conf"
         secret.write_text(slurmdbd_conf(self.base, host, ports["slurmdbd"]))
@@ -317,54 +303,3 @@ def _reserve(count: int) -> tuple[socket.socket, int]:
         else:
             return mark, first
     raise AssertionError("no free ports")
-
-
-def _serve(base: Path) -> None:
-    """Hold a cluster until TERM."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    with MiniSlurm(base) as cluster:
-        lines = [f"export {k}={shlex.quote(v)}\n" for k, v in cluster.variables.items()]
-        (base / "server").write_text(str(os.getpid()))
-        (base / "environment").write_text("".join(lines))
-        while True:
-            signal.pause()
-
-
-def _up(base: Path) -> None:
-    assert not base.exists(), f"{base} exists"
-    path = Path(f"{base}.log")
-    with open(path, "wb") as log:
-        server = subprocess.Popen(
-            [sys.executable, os.path.abspath(__file__), "serve", str(base)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd="/",
-            start_new_session=True,
-        )
-    ready = base / "environment"
-    wait_for(lambda: ready.exists() or server.poll() is not None, "cluster", 2 * PATIENCE_S)
-    assert server.poll() is None, f"the cluster did not start: {path}"
-    path.unlink()
-    print(f". {ready}")
-
-
-def _down(base: Path) -> None:
-    server = psutil.Process(int((base / "server").read_text()))
-    server.terminate()
-    server.wait(PATIENCE_S)
-
-
-def main(words: Sequence[str]) -> None:
-    """The command line."""
-    action, folder, *rest = words
-    base = Path(folder).resolve()
-    actions = {"serve": _serve, "up": _up, "down": _down}
-    if action in actions:
-        actions[action](base)
-    else:
-        getattr(Node(base, rest[0]), action)()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
