@@ -17,6 +17,7 @@ from scalewatt.results.tables.published import Spread
 from scalewatt.statistics import (
     Numbers,
     Source,
+    below,
     chances,
     estimate,
     exact,
@@ -146,3 +147,10 @@ def test_the_repeats_named_are_the_first_that_decide_with_eighty_percent(
     else:
         assert power(n) > 0.79
         assert n == 2 or power(n - 1) < 0.81
+
+
+@pytest.mark.parametrize("error", [math.inf, math.nan])
+def test_an_estimate_of_unknown_error_decides_nothing(error: float) -> None:
+    for low, high in ((0.0, 1.0), (-math.inf, 1.0), (0.0, math.inf), (0.0, 0.0)):
+        assert [float(part.mean()) for part in chances(0.5, low, high, error, 2)] == [0, 0]
+    assert below(0.5, 0.0, error, 2) == 1.0
