@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import gc
-import itertools
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -116,58 +115,7 @@ def torchs_own_flags() -> Iterator[None]:
         backend.allow_tf32 = flag
 
 
-# --- factories: campaigns, runs, recordings and a finished workflow ------------------------------------
-
-
-@pytest.fixture(scope="session")
-def make_campaign() -> Callable[..., Any]:
-    """Expand the demo's campaign, edited: `make_campaign({("models", "resnet50", "epochs"): 2})`."""
-    from campaign_files import demo
-
-    return demo
-
-
-@pytest.fixture
-def make_run(tmp_path: Path) -> Callable[..., Any]:
-    """Write the files of a finished run: two ranks on a node, one hour, 0.45 kWh.
-
-    `make_run(energy, spec=…, history=…, **provenance)` replaces parts of it; each run has its results folder.
-    """
-    from run_files import WHOLE, make_run
-
-    number = itertools.count()
-
-    def make(energy: list[dict[str, Any]] | None = None, **parts: Any) -> Any:
-        return make_run(tmp_path / f"results-{next(number)}", energy or WHOLE, **parts)
-
-    return make
-
-
-@pytest.fixture
-def make_recording(tmp_path: Path) -> Callable[..., Path]:
-    """Write a run folder with the journal of its only segment: `make_recording({"CUDA:0_POWER": gpu(41)})`.
-
-    Sensors are those of `energy_files.SENSORS`, one raw value a second from `energy_files.T0`; the stages are
-    (segment, stage, start and end in s from T0), by default one training over all samples.
-    """
-    from energy_files import make_run, write_journal
-
-    number = itertools.count()
-
-    def make(
-        sensors: Mapping[str, Any], stages: Any = None, host: str = "n1", **provenance: Any
-    ) -> Path:
-        end_s = len(next(iter(sensors.values()))) - 1
-        folder = make_run(
-            tmp_path / f"recording-{next(number)}",
-            stages=stages or [(0, "train", 0.0, end_s)],
-            hostnames=(host,),
-            **provenance,
-        )
-        write_journal(folder / "perun" / f"segment-000.{host}.csv", host, dict(sensors))
-        return folder
-
-    return make
+# --- a finished workflow, and the order of tests ------------------------------------------------------
 
 
 @pytest.fixture(scope="session")
