@@ -50,7 +50,7 @@ paper-simulated: $(READY)
 
 # Three files at a time on two cores: many tests wait for processes they start.
 test: $(READY)
-	@$(BIN)/python -m pytest -n 3 --dist loadfile -m "not long"
+	@$(BIN)/python -m pytest -n 3 --dist loadfile -m "not long and not nightly"
 
 # The tests on Slurm share one Slurm and one worker, and mostly wait; the long tests run beside them.
 test-cluster: $(READY)
@@ -68,7 +68,7 @@ test-versions: $(READY)
 	  prefix=$(CURDIR)/.venv-$$(basename $$python) && \
 	  uv venv --quiet --clear --python $$python $$prefix && \
 	  uv pip install --quiet --python $$prefix --group dev -e '.[workflow,train]' && \
-	  PATH=$$prefix/bin:$$PATH $$prefix/bin/python -m pytest -n 3 --dist loadfile -m "not long and not lock" \
+	  PATH=$$prefix/bin:$$PATH $$prefix/bin/python -m pytest -n 3 --dist loadfile -m "not long and not nightly and not lock" \
 	  || exit 1; \
 	done
 

@@ -113,7 +113,8 @@ class ScalewattCallback(*_CALLBACKS):  # type: ignore[misc]  # a Trainer takes i
     def on_train_batch_start(self, trainer: Any, pl_module: Any, *_: Any) -> None:
         """Continue to train after a validation or a checkpoint; note the first optimizer's learning rate."""
         self._enter("train", trainer)
-        self._report.row["learning_rate"] = trainer.optimizers[0].param_groups[0]["lr"]
+        if trainer.optimizers:  # a module may have its own, which the Trainer does not know
+            self._report.row["learning_rate"] = trainer.optimizers[0].param_groups[0].get("lr")
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin a validation; the sanity check belongs to `startup`."""

@@ -191,9 +191,9 @@ class Workspace:
         logs = sorted((self.path / ".snakemake" / "log").glob("*.log"))
         return f"Snakemake:\n{logs[-1].read_text(errors='replace')[-4000:] if logs else ''}"
 
-    def done(self, *arguments: str, profile: str | None = "local") -> str:
+    def done(self, *arguments: str, **profile: str) -> str:
         """Run snakemake, which must succeed."""
-        code, output = self.snakemake(*arguments, profile=profile)
+        code, output = self.snakemake(*arguments, **profile)
         assert code == 0, output
         return output
 

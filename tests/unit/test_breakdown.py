@@ -77,6 +77,16 @@ def test_a_configurations_rows_add_up_to_the_energy_of_its_runs(
     assert ("stage_data" in {row["stage"] for row in rows}) is not paper
 
 
+@pytest.mark.parametrize("figure", ["breakdown", "learning"])
+@pytest.mark.parametrize("runs", [0, 2])
+def test_without_a_run_that_counts_a_figure_has_no_rows(
+    tmp_path: Path, figure: str, runs: int
+) -> None:
+    files = [run_of(tmp_path, repeat, WHOLE) for repeat in range(1, runs + 1)]
+    left_out = [{"configuration": NAME, "repeat": f.repeat, "reason": "noise"} for f in files]
+    assert rows_of_runs(figure, tmp_path, files, excluded=left_out) == []
+
+
 def test_the_idle_baseline_adds_up_to_that_of_the_run(tmp_path: Path) -> None:
     idle_table(tmp_path, gpu=100.0, cpu=80.0, ram=10.0)
     file = run_of(tmp_path, 1, WHOLE)

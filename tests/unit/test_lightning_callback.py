@@ -128,6 +128,14 @@ def test_the_metric_is_the_one_that_lightning_logged(inside: Path) -> None:
     assert [row["learning_rate"] for row in rows] == [0.1, 0.05, 0.025]
 
 
+def test_a_module_with_an_optimizer_of_its_own_trains_without_a_learning_rate(inside: Path) -> None:
+    hooks = {"automatic_optimization": False, "configure_optimizers": lambda self: []}
+    fit(inside, module(**hooks))
+    assert [(row["samples"], row["learning_rate"]) for row in history(inside)] == [
+        (SAMPLES, None)
+    ] * 3
+
+
 def test_outside_a_run_nothing_is_written_and_nothing_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,7 +80,8 @@ def change_of_spec(wildcards):
 
 def spec_of_training(wildcards):
     """Return a run's spec.json; its time alone, as of a copy, never re-trains a finished run of this spec."""
-    path, run = f"{RUN}/spec.json".format(**wildcards), finished_run(wildcards)
+    path = f"{RUN}/spec.json".format(**wildcards)
+    run = finished_run(wildcards)
     is_same = run is not None and run.spec_sha256 == spec_of(wildcards).sha256
     return ancient(path) if is_same else path
 

@@ -345,7 +345,8 @@ def _loads_of(blocks: Sequence[Block], kind: str, name: str = "") -> Iterator[Bl
     for block in blocks:
         sensors = block.sensors
         is_load = (sensors["kind"] == kind) & (sensors["quantity"] == "utilisation")
-        is_load &= sensors["name"] == (name or sensors["name"])
+        if name:
+            is_load &= sensors["name"] == name
         if is_load.any():
             values = np.asfortranarray(block.values[:, is_load])
             yield replace(block, values=values, sensors=sensors[is_load].reset_index(drop=True))

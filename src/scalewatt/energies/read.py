@@ -41,9 +41,12 @@ _NOTHING = Recording({}, True, None, "")
 _NUMBER = re.compile(r"segment-(\d+)")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Reading(Options):
-    """Choice of a part of a recording, and facts that it does not state."""
+    """Choice of a part of a recording, and facts that it does not state.
+
+    Of a perun file with several runs or rounds, `run` and `round` must name one.
+    """
 
     round: str | None = None
     """Round of a run in a perun file that holds several."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -183,18 +182,13 @@ def preset_at(artist: Artist) -> Preset:
 def add_legend(figure: Figure, handles: Sequence[Artist], length: float = 3.2) -> float:
     """Put a legend above the panels, in as few rows as fit its width; return its height in mm."""
     look: Any = {"loc": "outside upper center", "handlelength": length, "columnspacing": 1.2}
-
-    def is_too_wide(columns: int) -> bool:
+    for columns in range(len(handles), 0, -1):
         legend = figure.legend(handles=handles, ncols=columns, **look)
-        width = legend.get_window_extent().width
+        box = legend.get_window_extent()
+        if box.width <= figure.bbox.width or columns == 1:
+            return float(box.height / figure.dpi * MM_PER_INCH)
         legend.remove()
-        return bool(width > figure.bbox.width)
-
-    if not handles:
-        return 0.0
-    columns = bisect_left(range(1, len(handles) + 1), True, key=is_too_wide)
-    legend = figure.legend(handles=handles, ncols=max(columns, 1), **look)
-    return float(legend.get_window_extent().height / figure.dpi * MM_PER_INCH)
+    return 0.0
 
 
 def fit_rows(figure: Figure, rows: int, around_mm: float, least_mm: float, most_mm: float) -> float:

@@ -68,7 +68,7 @@ _TELL_APART = "name index_column, node_column or where in the YAML file"
 _SHORT, _MOST_SHORT = 0.2, 0.25
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """Facts that a file does not state, and its user may."""
 
@@ -80,8 +80,7 @@ class Options:
     columns: str | PathLike[str] | None = None
     """YAML file that describes the table's columns."""
     run: str | None = None
-    """Run or window of a file that holds several; None: CodeCarbon's last run, Zeus's outermost windows, the
-    only run of perun's file."""
+    """Run or window of a file that holds several; None: the last run, or the outermost windows."""
 
     def node_of(self, file: Path) -> str | None:
         """Name that the user gives to the node of a file; None without any."""
@@ -257,9 +256,9 @@ def find_preset(head: str, options: Options = NO_OPTIONS) -> Preset | None:
     that `TableDescription` does not allow.
     """
     stated: dict[str, Any] = {}
-    if options.columns:
-        stated = read_yaml(path := Path(options.columns))
-        validated(TableDescription, stated, str(path))
+    if options.columns is not None:
+        stated = read_yaml(Path(options.columns))
+        validated(TableDescription, stated, str(options.columns))
     if "sensors" in stated:
         return {**stated, "name": DESCRIBED}
     lines = [",".join(stated.get("header", ())), *head.splitlines()[:_HEAD_LINES]]

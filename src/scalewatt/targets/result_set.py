@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -119,19 +119,9 @@ class ResultSet:
 
         return read_model(self.cluster.scaling_model)
 
-    @cached_property
-    def _upper_s(self) -> dict[str, float | None]:
-        return {}
-
     def upper_s(self, spec: RunSpec) -> float | None:
         """Upper bound of a run's time in s by the scaling model; None if it is not known."""
-        if self.model is None:
-            return None
-        # Repeats have the same, so it is predicted once.
-        alike = replace(spec, repeat=1, seed=None, initial_weights=None).text
-        if alike not in self._upper_s:
-            self._upper_s[alike] = self.model.upper_runtime_s(spec)
-        return self._upper_s[alike]
+        return self.model.upper_runtime_s(spec) if self.model else None
 
     # --- runs -------------------------------------------------------------------------------------
 

@@ -18,6 +18,9 @@ from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.common.columns import schema
 from scalewatt.common.errors import InputError
 
+SWEPT = ("local_batch_size", "dataset_samples", *LEVERS)
+"""Against these only lines of several values are drawn."""
+
 
 def panel_letter(index: int) -> str:
     """Column `panel` for the panel at `index`: A … Z, AA, AB, …"""
@@ -68,10 +71,6 @@ with Path(__file__).with_name("figures.csv").open(encoding="utf-8", newline="") 
         for row in csv.DictReader(_file)
         for name in row["figures"].split()
     }
-
-
-SWEPT = ("local_batch_size", "dataset_samples", *LEVERS)
-"""Against these only lines of several values are drawn."""
 
 
 def check_panels(name: str, letters: Sequence[str], series: Iterable[Any]) -> None:

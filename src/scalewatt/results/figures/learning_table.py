@@ -32,6 +32,8 @@ _JOULES = {
 _USED = [*_JOULES.values(), "time_s"]
 _FIRST = ("startup", "stage_data")
 """Stages outside of all epochs that come before a segment's epochs; the others come after."""
+_BEFORE, _IN, _AFTER = range(3)
+"""Where something was used in its segment: before its epochs, in one of them, or after them."""
 
 
 def learning(
@@ -58,8 +60,8 @@ def run_epochs(runs: pd.DataFrame) -> pd.DataFrame:
     """
     history = read_of_runs(runs, "history", HISTORY_SCHEMA, ["energy_origin", "energy_scope"])
     used = _used(runs, history)
-    order = [*RUN_KEY, "segment", "order", "epoch"]
-    sums = used.groupby(order, dropna=False)[_USED].sum(skipna=False)
+    places = [*RUN_KEY, "segment", "place", "epoch"]
+    sums = used.groupby(places, dropna=False)[_USED].sum(skipna=False)
     since_start = sums.groupby(RUN_KEY).cumsum(skipna=False).reset_index()
     since_start = since_start.dropna(subset="epoch")[[*RUN_KEY, "epoch", *_USED]]
     ends = history.merge(since_start, "left", [*RUN_KEY, "epoch"])
@@ -73,7 +75,10 @@ def run_epochs(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _used(runs: pd.DataFrame, history: pd.DataFrame) -> pd.DataFrame:
-    """List what runs used, in J and s, by segment and `order` in it: before, in and after its epochs."""
+    """List what runs used, in J and s, by segment, `place` in it and epoch.
+
+    Segment -1 has what was used in a segment that no table names; infinity is the end of the run.
+    """
     energies = read_energies(runs, "energy", ENERGY_SCHEMA).rename(columns={"duration_s": "node_s"})
     parts = read_energies(runs, "epochs", EPOCHS_SCHEMA)
     parts = parts[parts["in_scope"]]
@@ -85,13 +90,14 @@ def _used(runs: pd.DataFrame, history: pd.DataFrame) -> pd.DataFrame:
 
     outside = energies[energies["in_scope"] & ~has_epochs(energies)]
     # Of a stage in and outside of epochs, no table says in which segment it was outside.
-    loose = parts[~marked & has_epochs(parts)].assign(segment=-1, order=0)
-    epochs = parts[marked].merge(history[[*RUN_KEY, "epoch", "segment"]], on=[*RUN_KEY, "epoch"])
+    loose = parts[~marked & has_epochs(parts)].assign(segment=-1, place=_BEFORE)
+    segments_of_epochs = history[[*RUN_KEY, "epoch", "segment"]]
+    epochs = parts[marked].merge(segments_of_epochs, on=[*RUN_KEY, "epoch"], validate="many_to_one")
     used = pd.concat(
         [
             loose,
-            outside.assign(order=np.where(outside["stage"].isin(_FIRST), 0, 2)),
-            epochs.assign(order=1),
+            outside.assign(place=np.where(outside["stage"].isin(_FIRST), _BEFORE, _AFTER)),
+            epochs.assign(place=_IN),
         ]
     )
     # A node's kinds have the same time: it is that of the first, mean over nodes.
@@ -100,11 +106,11 @@ def _used(runs: pd.DataFrame, history: pd.DataFrame) -> pd.DataFrame:
     segments = energies[energies["of_first"]].groupby([*RUN_KEY, "segment"])["unrecorded_s"]
     nothing = dict.fromkeys(_JOULES.values(), 0.0)
     unrecorded = (
-        segments.max().fillna(0.0).rename("time_s").reset_index().assign(order=2, **nothing)
+        segments.max().fillna(0.0).rename("time_s").reset_index().assign(place=_AFTER, **nothing)
     )
     # The only epoch of a run without marks ends with the run.
     rows_of = history.groupby(RUN_KEY)["epoch"].transform("size")
     is_marked = pd.MultiIndex.from_frame(history[RUN_KEY]).isin(in_epochs.droplevel("stage"))
     whole = history[(rows_of == 1) & ~is_marked & history["energy_scope"].notna()]
-    end = whole[[*RUN_KEY, "epoch"]].assign(segment=np.inf, order=1, time_s=0.0, **nothing)
+    end = whole[[*RUN_KEY, "epoch"]].assign(segment=np.inf, place=_IN, time_s=0.0, **nothing)
     return pd.concat([used, unrecorded, end])

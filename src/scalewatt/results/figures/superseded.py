@@ -17,7 +17,6 @@ from scalewatt.results.tables.frames import RUN_KEY, read_checked
 from scalewatt.run_files.inventory import RUN, json_object, set_aside_notes
 
 _TEXTS = ("date", "reason", "measurement")
-_MEASUREMENT = [*RUN_KEY, "measurement"]
 
 
 def replaced_measurements(results: Path, asked: Iterable[Mapping[str, Any]] = ()) -> pd.DataFrame:
@@ -32,14 +31,8 @@ def replaced_measurements(results: Path, asked: Iterable[Mapping[str, Any]] = ()
         for note in notes:
             record = json_object(note)
             texts = {name: str(record.get(name, "")) for name in _TEXTS}
-            rows.append(
-                {
-                    "configuration": id_,
-                    "repeat": repeat,
-                    **texts,
-                    "energy_kwh": _energy_kwh(note.parent),
-                }
-            )
+            run = {"configuration": id_, "repeat": repeat}
+            rows.append({**run, **texts, "energy_kwh": _energy_kwh(note.parent)})
     # A measurement that is the run's present one was published once more.
     replaced = [
         row
@@ -47,7 +40,8 @@ def replaced_measurements(results: Path, asked: Iterable[Mapping[str, Any]] = ()
         if measurement_of(results, row["configuration"], row["repeat"]) != row["measurement"]
     ]
     table = pd.DataFrame(replaced, columns=[*RUN_KEY, *_TEXTS, "energy_kwh"])
-    return table.drop_duplicates(_MEASUREMENT, keep="last").sort_values([*RUN_KEY, "date"])
+    table = table.drop_duplicates([*RUN_KEY, "measurement"], keep="last")
+    return table.sort_values([*RUN_KEY, "date", "measurement"])
 
 
 def _energy_kwh(kept: Path) -> float | None:

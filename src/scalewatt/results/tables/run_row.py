@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -124,9 +125,10 @@ def read_energies(runs: pd.DataFrame, name: str, schema: pa.Schema) -> pd.DataFr
     # Without what follows the device kinds, as in `node (AC)`.
     scopes = [(scope or "").split(" ")[0].split("+") for scope in values(rows["energy_scope"])]
     kinds = list(zip(rows["device_kind"], scopes, strict=True))
+    # Of type bool without rows, too: they are masks.
     return rows.assign(
-        in_scope=[kind in scope for kind, scope in kinds],
-        of_first=[kind == scope[0] for kind, scope in kinds],
+        in_scope=np.array([kind in scope for kind, scope in kinds], dtype=bool),
+        of_first=np.array([kind == scope[0] for kind, scope in kinds], dtype=bool),
     )
 
 
