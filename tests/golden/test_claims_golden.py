@@ -28,8 +28,6 @@ def test_every_claim_has_the_verdict_that_it_had(name: str, tmp_path: Path) -> N
 
 
 @pytest.mark.long
-def test_every_claim_has_the_verdict_that_it_had_on_the_first_ten_drawn_campaigns(
-    tmp_path: Path,
-) -> None:
+def test_the_first_ten_drawn_campaigns_have_the_verdicts_that_they_had(tmp_path: Path) -> None:
     table = pd.DataFrame(golden_claims.drawn(tmp_path, most=10))
     assert golden_claims.golden("drawn").differences(table, only="^0") == []

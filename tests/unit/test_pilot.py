@@ -107,10 +107,9 @@ def played(campaign: Campaign, seed: int) -> list[tuple[Kind, Point]]:
     return points
 
 
-NIGHTLY = [pytest.mark.long, pytest.mark.nightly]
-
-
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=NIGHTLY) for seed in (2, 3))])
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (2, 3))]
+)
 def test_what_the_pilot_takes_calibrates_the_papers_campaign(of_paper: Campaign, seed: int) -> None:
     """Results of the pilot by the published model give a model that predicts the paper's runs alike."""
     models = {kind: calibrate(kind, p) for kind, p in by_kind(played(of_paper, seed)).items()}
