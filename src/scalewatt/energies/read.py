@@ -120,8 +120,7 @@ def read_account(
         named = reading.node if isinstance(reading.node, Mapping) else {}
         if unknown := sorted(name for name in named if not (path / name).is_file()):
             raise InputError(f"{path}: holds no file {', '.join(unknown)}, as --node names it")
-        stages_file = Path(reading.stages) if reading.stages else None
-        if not (files := detect.files_in(path, reading, stages_file)):
+        if not (files := detect.files_in(path, reading, reading.stages)):
             perun = [p for p in path.glob("[!.]*.hdf5") if not p.name.startswith("failed_")]
             if len(perun) > 1:
                 raise InputError(

@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, combinations
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ def unknown_format(path: Path) -> str:
 # --- files --------------------------------------------------------------------------------------------
 
 
-def files_in(folder: Path, options: Options, stages: Path | None) -> list[Path]:
+def files_in(folder: Path, options: Options, stages: str | PathLike[str] | None) -> list[Path]:
     """List the other tools' files of a folder; the file of stages is none.
 
     Described columns are those of every file with a suffix of data.
@@ -97,7 +98,7 @@ def files_in(folder: Path, options: Options, stages: Path | None) -> list[Path]:
     return [
         file
         for file in files
-        if stages is None or file.resolve() != stages.resolve()
+        if stages is None or file.resolve() != Path(stages).resolve()
         if options.columns is None or file.suffix in DATA_SUFFIXES
         if find_format(file, options) is not None
     ]

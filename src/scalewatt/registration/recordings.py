@@ -107,8 +107,7 @@ def read_recording(about: Description) -> Recorded:
         return _recorded([read_segment(folder, n) for n in sorted(numbers)], files)
 
     tools = [path]
-    stages = Path(reading.stages) if reading.stages else None
-    if path.is_dir() and not (tools := files_in(path, reading, stages)):
+    if path.is_dir() and not (tools := files_in(path, reading, reading.stages)):
         raise InputError(
             f"{path}: holds neither a perun file nor a journal named by its segment; expected "
             "segment-000.hdf5, segment-000.<host>.csv, segment-001.hdf5, …"
