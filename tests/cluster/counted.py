@@ -19,7 +19,8 @@ import yaml
 from mini_node import Node, wait_for
 from mini_project import DEVICES, MiniProject
 from minislurm import MiniSlurm
-from workspace import PROJECT, environment, first_on_path
+from training import changed_python
+from workspace import environment
 
 POWER_W = 300.0
 """Of each GPU of failing_nvml before its fault."""
@@ -99,10 +100,10 @@ def counted_project(
         "scavenge": {**node, "partition": "scavenge"},
     }
     project.change("cluster", devices=devices, stop_warning_s=5)
+    faults = ",,,"  # four GPUs without any
+    pauses = folder / "pauses"
     project.variables.update(
-        PYTHONPATH=first_on_path(PROJECT / "tests" / "workflow" / "failing_nvml"),
-        SCALEWATT_FAULTS=",,,",  # four GPUs without a fault
-        COUNTED_PAUSES=str(folder / "pauses"),
+        changed_python("failing_nvml", SCALEWATT_FAULTS=faults, COUNTED_PAUSES=pauses)
     )
     return project
 

@@ -37,7 +37,7 @@ NOT_LEARNT = ("segment", "peak_memory_bytes")
 
 
 def changed_python(folder: str, **variables: object) -> dict[str, str]:
-    """The environment in which Python runs tests/workflow/FOLDER/sitecustomize.py, with its variables."""
+    """The environment in which Python takes what tests/workflow/FOLDER has before all else, and variables."""
     path = first_on_path(PROJECT / "tests" / "workflow" / folder)
     return {"PYTHONPATH": path, **{name: str(value) for name, value in variables.items()}}
 

@@ -148,10 +148,16 @@ class Workspace:
         return made
 
     @classmethod
-    def simulated(cls, path: Path) -> Workspace:
-        """The small campaign, simulated to its end."""
+    def planned(cls, path: Path) -> Workspace:
+        """The small campaign that is simulated, of which nothing was made."""
         made = cls.create(path)
         (made.path / "campaigns" / "small.yaml").write_text(SIMULATED)
+        return made
+
+    @classmethod
+    def simulated(cls, path: Path) -> Workspace:
+        """The small campaign, simulated to its end."""
+        made = cls.planned(path)
         made.done("all", *CHOSEN, profile="simulate")
         return made
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from workspace import SIMULATED, TINY, Workspace
+from workspace import TINY, Workspace
 
 from scalewatt.campaign.load import load_campaign
 from scalewatt.data.prepared import prepare_dataset
@@ -37,10 +37,8 @@ def again(finished_workspace: Workspace, tmp_path: Path) -> Workspace:
 
 @pytest.fixture(scope="session")
 def planned(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """A copy of the workflow with the small campaign that is simulated, of which nothing was made."""
-    workspace = Workspace.create(tmp_path_factory.mktemp("simulated") / "project")
-    (workspace.path / "campaigns" / "small.yaml").write_text(SIMULATED)
-    return workspace
+    """The small campaign that is simulated, of which nothing was made."""
+    return Workspace.planned(tmp_path_factory.mktemp("simulated") / "project")
 
 
 @pytest.fixture(scope="session")

@@ -10,15 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 from test_resume import WAVES
 from test_sensors import totals
-from training import Training, launcher_in
-from workspace import first_on_path
+from training import Training, changed_python, launcher_in
 
 from scalewatt.common.files import read_json, write_json
 from scalewatt.run_files.record import read_progress, read_segments
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
-
-FAILING = Path(__file__).parent / "failing_nvml"
 
 
 @pytest.mark.parametrize(
@@ -33,12 +30,12 @@ def test_energies_of_failing_gpus_are_null_and_the_training_is_finished(
     tmp_path: Path, data: Path, faults: tuple[str, ...], outcomes: list[str]
 ) -> None:
     begin = tmp_path / "faults-begin"
-    variables = {
-        "PYTHONPATH": first_on_path(FAILING),
-        "SCALEWATT_FAULTS": ",".join(faults),
-        "SCALEWATT_FAULTS_BEGIN": str(begin),
-        "SCALEWATT_SAMPLERS": str(tmp_path / "samplers"),
-    }
+    variables = changed_python(
+        "failing_nvml",
+        SCALEWATT_FAULTS=",".join(faults),
+        SCALEWATT_FAULTS_BEGIN=begin,
+        SCALEWATT_SAMPLERS=tmp_path / "samplers",
+    )
     training = Training.of(tmp_path / "run", data, WAVES, epochs=40)
     training = replace(training, launcher=launcher_in(variables, training.launcher))
     process = training.start()

@@ -23,9 +23,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 STEPS, EPOCHS = 5, 30
 
 
-def checkpointed(training: Training) -> bool:
-    work = training.folder / "work"
-    return work.exists() and any(work.glob("*/checkpoint.pt"))
+def wait_checkpointed(training: Training, process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """Wait for a training's first checkpoint; all that its process has started."""
+    wait_for(lambda: any(training.folder.glob("work/*/checkpoint.pt")))
+    return psutil.Process(process.pid).children(recursive=True)
 
 
 def long_run(folder: Path, data: Path) -> Training:
@@ -66,8 +67,7 @@ def test_after_a_kill_the_next_start_goes_on_and_keeps_what_was_recorded(
 ) -> None:
     training = long_run(tmp_path / "run", data)
     process = training.start_slowly()
-    wait_for(lambda: checkpointed(training))
-    everybody = psutil.Process(process.pid).children(recursive=True)
+    everybody = wait_checkpointed(training, process)
     rank_processes(process.pid)[-1].kill()
     output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode != 0, output
@@ -84,8 +84,7 @@ def test_after_a_kill_of_the_supervisor_no_rank_stays_and_the_next_start_goes_on
 ) -> None:
     training = long_run(tmp_path / "run", data)
     process = training.start_slowly()
-    wait_for(lambda: checkpointed(training))
-    everybody = psutil.Process(process.pid).children(recursive=True)
+    everybody = wait_checkpointed(training, process)
     process.kill()
     process.wait()
     assert_completes(training, uninterrupted)
@@ -101,9 +100,7 @@ def test_scancel_which_signals_every_process_stops_a_run_at_a_checkpoint(
 ) -> None:
     training = long_run(tmp_path / "run", data)
     process = training.start()
-    wait_for(lambda: checkpointed(training))
-    launching = psutil.Process(process.pid)
-    everybody = [launching, *launching.children(recursive=True)]
+    everybody = [psutil.Process(process.pid), *wait_checkpointed(training, process)]
     assert len(everybody) >= 7, "launching, mpiexec, 2 ranks, 1 sampler, 2 loader workers"
     for member in everybody:
         if member.is_running():

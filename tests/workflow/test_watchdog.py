@@ -12,8 +12,8 @@ from typing import Any
 import psutil
 import pyarrow.parquet as pq
 import pytest
-from commands import PATIENCE_S, wait_for
-from test_interruptions import checkpointed
+from commands import PATIENCE_S
+from test_interruptions import wait_checkpointed
 from test_resume import WAVES
 from training import Training
 
@@ -31,8 +31,7 @@ POWERS = {"cpu": {"sockets": 1, "idle_w": 50, "rated_w": RATED_W}, "gpu": None, 
 def started(training: Training) -> tuple[subprocess.Popen[str], list[psutil.Process], Any]:
     """Start a training, once it has a checkpoint: the process, all that it started, and the sampler."""
     process = training.start_slowly()
-    wait_for(lambda: checkpointed(training))
-    family = psutil.Process(process.pid).children(recursive=True)
+    family = wait_checkpointed(training, process)
     ranks = [p for p in family if "scalewatt.execution.rank" in p.cmdline() and p.children()]
     (sampler,) = (c for p in ranks for c in p.children() if c.cmdline() == p.cmdline())
     return process, family, sampler
