@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 from collections.abc import Callable, Mapping
 from itertools import islice
@@ -12,8 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from golden_project import PROJECT, link_workflow, run, snakemake
+from golden_project import PROJECT, run
 from golden_tables import Golden
+
+from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.table_definitions import runs_definition
+from scalewatt.energies.account import write_energy
+from scalewatt.registration.register import register
+from scalewatt.results.build import write_runs
+from scalewatt.results.tables.run_row import RunFiles, write_row
 
 MLPERF = os.environ.get("SCALEWATT_MLPERF")
 CAMPAIGNS, SEED = 50, 36
@@ -43,16 +49,19 @@ def published(_: Path) -> list[Row]:
 
 
 def mlperf(folder: Path) -> list[Row]:
-    """The verdicts on MLPerf's runs, made as docs/paper/real-measurements.md does."""
-    link_workflow(folder)
-    data = folder / "training_results_v4.0" / "smc-dc-power"
-    shutil.copytree(Path(str(MLPERF)) / data.name, data)
+    """The verdicts on MLPerf's runs, converted, registered and accounted for in one process."""
+    name, converted = "mlperf-v4", folder / "converted"
     script = str(PROJECT / "examples" / "mlperf" / "convert.py")
-    run("python", script, "training_results_v4.0/smc-dc-power", "converted", cwd=folder)
-    run("scalewatt", "register", "mlperf-v4", "--table", "converted/runs.csv", cwd=folder)
-    campaign = "campaign=campaigns/mlperf-v4.yaml"
-    snakemake(folder, "--profile", "profiles/local", "tables", "--config", campaign)
-    return _of_command("mlperf-v4", "results/mlperf-v4", folder)
+    run("python", script, str(Path(str(MLPERF)) / "smc-dc-power"), str(converted))
+    register(name, [], converted / "runs.csv", folder / "results", folder / "campaigns")
+    results, campaign = folder / "results" / name, load_campaign(folder / f"campaigns/{name}.yaml")
+    runs = [[*each] for each in campaign.runs()]
+    for each in runs:
+        files = RunFiles(results, *each)
+        write_energy(files.folder, files.folder / "spec.json", {}, files.traces, files.energy)
+        write_row(files)
+    write_runs(runs_definition(campaign, runs), results, results / "tables")
+    return _of_command(name, f"results/{name}", folder)
 
 
 def drawn(_: Path, most: int = CAMPAIGNS) -> list[Row]:

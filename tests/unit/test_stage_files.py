@@ -103,3 +103,10 @@ def test_a_wrong_row_is_refused_by_row_key_and_value(
     rows = [ROWS[0], {**ROWS[1], **change}, ROWS[2]]
     message = refusal(write(tmp_path / f"stages{suffix}", rows))
     assert f"{PLACES[suffix]}: " in message and words in message
+
+
+def test_a_stage_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "stages.parquet"
+    pq.write_table(pa.Table.from_pylist(ROWS), path, compression="none", use_dictionary=False)
+    path.write_bytes(path.read_bytes().replace(b"validate", b"\xf3alidate"))
+    assert "no readable table of stages" in refusal(path)

@@ -69,7 +69,7 @@ def _rows(path: Path) -> dict[str, Mapping[str, Any]]:
             is_table = suffix == ".parquet"
             marks = [] if is_table else read_json_lines(path)  # of a training itself
             read = pq.read_table(path).to_pylist() if is_table else stages_between(marks, {})
-        except (OSError, LookupError, TypeError, pa.ArrowException) as error:
+        except (OSError, LookupError, TypeError, UnicodeError, pa.ArrowException) as error:
             reason = " ".join(str(error).split())
             raise InputError(f"{path}: is no readable table of stages ({reason})") from error
         rows = {f"row {number}": row for number, row in enumerate(read)}
