@@ -28,7 +28,7 @@ def scratch(tmp_path: Path) -> Path:
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("configuration", "updates"),
-    [(IMAGES, 2), pytest.param(SUBSET, 1, marks=pytest.mark.nightly)],
+    [(IMAGES, 5), pytest.param(SUBSET, 1, marks=pytest.mark.nightly)],
 )
 def test_a_run_in_segments_on_the_nodes_disk_learns_what_an_uninterrupted_one_does_elsewhere(
     tmp_path: Path, data: Path, scratch: Path, configuration: str, updates: int
