@@ -5,16 +5,20 @@ from __future__ import annotations
 import math
 import struct
 import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import psutil
 import pyarrow as pa
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from run_files import NAME, WHOLE, epochs, make_run, make_spec
+from workspace import PROJECT, start_process
 
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import Cluster, parse_cluster
@@ -363,3 +367,30 @@ def test_a_run_that_is_asked_for_is_repeated_or_refused(tmp_path: Path) -> None:
     here = cluster(reproduce_run=f"{name}/3")
     with pytest.raises(InputError, match=f"not a finished run.*allowed: {name}/1, {name}/2"):
         choose_run(campaign(here), here, tmp_path)
+
+
+# --- Snakemake --------------------------------------------------------------------------------------
+
+STARTED = """
+import sys
+from pathlib import Path
+from scalewatt.campaign.load import load_campaign
+from scalewatt.reproduction.files import regenerate
+
+fresh, stored = map(Path, sys.argv[1:])
+waits = [sys.executable, "-c", "import time; time.sleep(100)"]
+regenerate(fresh, load_campaign("campaigns/demo.yaml"), stored, "demo", {}, waits)
+"""
+
+
+def test_snakemake_ends_with_the_command_that_was_killed(tmp_path: Path) -> None:
+    folders = [tmp_path / "fresh", tmp_path / "stored"]
+    for folder in folders:
+        folder.mkdir()
+    process = start_process([sys.executable, "-c", STARTED, *folders], cwd=PROJECT)
+    parent = psutil.Process(process.pid)
+    while not (started := [child for child in parent.children() if "manifest" in child.cmdline()]):
+        time.sleep(0.05)
+    process.kill()
+    process.communicate()
+    assert psutil.wait_procs(started, timeout=20)[1] == []

@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.exclusions import exclusions_path
 from scalewatt.campaign.load import SIMULATED
 from scalewatt.common.files import file_sha256
+from scalewatt.common.processes import signal_at_parents_death
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.reproduction.findings import (
     DIFFERS,
@@ -87,6 +90,7 @@ def regenerate(
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
+        preexec_fn=partial(signal_at_parents_death, signal.SIGTERM),
     )
     # The first job that failed, as our onerror says it; else Snakemake's own words.
     first = done.stdout.split("scalewatt: failed: ", 2)[1:2] or [done.stdout[-_LONGEST:]]
