@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from campaign_files import DEMO, replaced
 
-from scalewatt.campaign.cluster import known_devices, load_cluster
+from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.project_files import PROJECT_ROOT
@@ -26,7 +26,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ResultSet:
     cluster = load_cluster(CLUSTER_FILE)
     campaign = load_campaign(DEMO, cluster)
     monkeypatch.chdir(tmp_path)
-    return ResultSet(campaign, cluster, known_devices(cluster), False, [], {})
+    return ResultSet(campaign, cluster, campaign.known_devices, False, [], {})
 
 
 def finish(results: ResultSet, configuration: str, repeat: int) -> None:
@@ -116,3 +116,14 @@ def test_runs_of_a_site_with_other_nodes_count_with_those_that_started_from_them
     path = Path(results.folder, "runs", before, "1", "spec.json")
     path.write_text(json.dumps({**json.loads(path.read_text()), "epochs": 99}))
     assert replace(theirs).runs([before, tuned]) == []
+
+
+def test_a_site_file_that_is_wrong_is_named_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "bad.yaml").write_text("cluster: [1")
+    cluster = load_cluster(CLUSTER_FILE)
+    monkeypatch.chdir(tmp_path)
+    ResultSet.load(load_campaign(DEMO, cluster), cluster, with_exclusions=False)
+    assert capsys.readouterr().err.count("config/bad.yaml") == 1

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalewatt.campaign.campaign_file import Probe
 from scalewatt.common.errors import InputError
+
+if TYPE_CHECKING:
+    from scalewatt.campaign.cluster import Device
 
 PASS_KEYS = {"gpus_per_replica": "gpr", "gradient_accumulation_steps": "ga"}
 """Settings of how a batch is spread over GPUs and passes, 1 by default, with their short form in ids."""
@@ -165,6 +168,8 @@ class Campaign:
     sampling_period_s: float = 1
     energy_budget_kwh: float | None = None
     """None if there is no limit."""
+    known_devices: Mapping[str, Device] = field(default_factory=dict, repr=False)
+    """Devices by name: the cluster's and those of all sites."""
     registered: bool = False
     """True if its runs were made elsewhere: nothing of it is ever trained."""
     only: Mapping[str, tuple[int, ...]] | None = None

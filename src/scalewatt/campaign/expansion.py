@@ -53,7 +53,7 @@ def expand(
     else:
         campaign = _expand(validated(CampaignFile, content, str(path)), path, devices, max_gpus)
     _check_figures(campaign)
-    return campaign
+    return replace(campaign, known_devices=devices)
 
 
 def _expand(

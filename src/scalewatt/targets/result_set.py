@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scalewatt.campaign.campaign_types import Campaign
-from scalewatt.campaign.cluster import Cluster, Device, basis, known_devices, powers
+from scalewatt.campaign.cluster import Cluster, Device, basis, powers
 from scalewatt.campaign.exclusions import REMEASURE, excluded_runs, read_exclusions
 from scalewatt.campaign.load import is_results_only
 from scalewatt.campaign.registered_campaign import facility_cluster, registered_devices
@@ -74,11 +74,13 @@ class ResultSet:
         finished_only, results = is_results_only(campaign, cluster), Path("results", campaign.name)
         rows = read_exclusions(campaign) if with_exclusions else ()
         rows = tuple(row for row in rows if campaign.has_run(*row.run))
-        devices = known_devices(cluster)
+        devices = campaign.known_devices
+        if campaign.registered:
+            devices = registered_devices(campaign, cluster)
         return cls(
             campaign,
             facility_cluster(campaign, cluster),
-            registered_devices(campaign, cluster) if campaign.registered else devices,
+            devices,
             finished_only,
             excluded_runs(rows, results, finished_only),
             missed_by_notes(results),
