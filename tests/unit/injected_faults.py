@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from scalewatt.common.files import read_json, write_json
-from scalewatt.recordings.journal import beside, journal_files, last_sample_s
+from scalewatt.recordings.journal import beside, journal_files, last_stamps
 from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.run_files.record import segment_name
 from scalewatt.scaling.simulation.simulate import (
@@ -169,8 +169,8 @@ def simulate_with_faults(
             # Nobody wrote the last stage's end down: what is known of it is the last sample.
             left = journal_files(recordings).get(number, {}).values()
             *stage, start_s, _ = events[-1]
-            seen = (last_sample_s(journal) for journal in left)
-            events[-1] = (*stage, start_s, max([start_s, *filter(None, seen)]))
+            seen = [stamps[0] for journal in left if (stamps := last_stamps(journal))]
+            events[-1] = (*stage, start_s, max([start_s, *seen]))
         begun_s += segment.seconds + BETWEEN_S
     (recordings / "new").rmdir()
     rows = [dict(zip(EVENTS_SCHEMA.names, event, strict=True)) for event in events]

@@ -19,7 +19,7 @@ from workspace import first_on_path
 
 from scalewatt.monitoring.sampler import JournalWriter, describe_sensors
 from scalewatt.recordings.block import Block
-from scalewatt.recordings.journal import last_sample_s, read_journal
+from scalewatt.recordings.journal import last_stamps, read_journal
 from scalewatt.recordings.telemetry import (
     GROUP_VARIABLE,
     announce_sampler,
@@ -117,7 +117,7 @@ def test_every_sample_is_on_disk_with_what_the_sensors_are(
 def test_no_sampler_survives_its_rank(tmp_path: Path, frozen: bool) -> None:
     rank, sampler = start(tmp_path, 10**6)
     try:
-        wait_for(lambda: any(map(last_sample_s, tmp_path.glob("segment-000.*.csv"))))
+        wait_for(lambda: any(map(last_stamps, tmp_path.glob("segment-000.*.csv"))))
         if frozen:
             os.kill(sampler, signal.SIGSTOP)
         rank.kill()

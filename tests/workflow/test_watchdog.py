@@ -19,7 +19,7 @@ from training import Training
 
 from scalewatt.common.files import read_json
 from scalewatt.energies.account import write_energy
-from scalewatt.recordings.journal import journal_files, last_sample_s, read_journal
+from scalewatt.recordings.journal import journal_files, last_stamps, read_journal
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -89,7 +89,7 @@ def test_a_perun_that_does_not_close_costs_its_file_and_not_the_run(
     recorded = training.out / "perun"
     assert not list(recorded.glob("*.hdf5"))
     (journal,) = journal_files(recorded)[0].values()
-    assert last_sample_s(journal) is not None
+    assert last_stamps(journal) is not None
 
 
 def test_a_run_on_one_machine_begins_in_a_step_of_slurm_that_holds_all_of_it(

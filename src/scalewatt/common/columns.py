@@ -16,6 +16,8 @@ import pyarrow as pa
 
 from scalewatt.common.files import csv_rows
 
+METADATA_KEY = b"scalewatt"
+"""Key of a table's metadata in its Parquet file."""
 QUANTITY = "<quantity>"
 """Stands in a name for each quantity that a table sums up."""
 

@@ -37,7 +37,6 @@ Row = dict[str, Any]
 
 # --- columns --------------------------------------------------------------------------------------
 
-METADATA_KEY = b"scalewatt"
 BOUNDS = ("energy_low_j", "energy_high_j")
 """The interval of an energy, by what is estimated and what uncovered time can have cost."""
 PLACE = ["segment", "node", "device_kind"]

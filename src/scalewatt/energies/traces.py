@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from scalewatt.common.columns import METADATA_KEY
 from scalewatt.common.files import atomic_path
 from scalewatt.energies.stages import STAGES
-from scalewatt.energies.tables import METADATA_KEY
 from scalewatt.recordings.terms import ESTIMATED, MEAN, Floats
 
 _FEW, _MANY = (pa.dictionary(indices, pa.string()) for indices in (pa.int8(), pa.int16()))

@@ -18,7 +18,7 @@ from scalewatt.execution.command_rank import stage_marks
 from scalewatt.provenance.node_description import grouped
 from scalewatt.provenance.rank_placement import held_gpus
 from scalewatt.provenance.versions import is_clean, source_commit
-from scalewatt.recordings.journal import journal_files, last_sample_s
+from scalewatt.recordings.journal import journal_files, last_stamps
 from scalewatt.recordings.stage_log import stages_between
 from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.run_files.record import COMPILED, WorkDir, description_path
@@ -81,9 +81,8 @@ def _segment_ends(folder: Path) -> dict[int, float]:
     """Time of each segment's last recorded sample, in Unix s."""
     ends: dict[int, float] = {}
     for segment, paths in journal_files(folder).items():
-        times_s = [time_s for p in paths.values() if (time_s := last_sample_s(p)) is not None]
-        if times_s:
-            ends[segment] = max(times_s)
+        if stamps := [*filter(None, map(last_stamps, paths.values()))]:
+            ends[segment], _ = max(stamps)
     return ends
 
 

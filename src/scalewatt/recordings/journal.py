@@ -34,8 +34,6 @@ from scalewatt.recordings.block import Block, LazyNodes, Recording, median, sens
 from scalewatt.recordings.terms import DEVICE_KINDS, QUANTITIES, Flag, Floats, flag, origin_stated
 
 STAMPS = ("t", "mono")
-
-
 CLOCK_JUMP_S = 1.0
 TELEMETRY, SENSORS = ".telemetry.csv", ".sensors.json"
 _JOURNAL = re.compile(r"segment-(\d+)\.(.+)\.csv")
@@ -250,9 +248,3 @@ def last_stamps(path: Path | str) -> tuple[float, float] | None:
         return float(t), float(mono)
     except (OSError, ValueError, IndexError):
         return None
-
-
-def last_sample_s(path: Path | str) -> float | None:
-    """Unix time in s of a journal's last whole line; None without one."""
-    stamps = last_stamps(path)
-    return stamps[0] if stamps else None

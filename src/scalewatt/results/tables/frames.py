@@ -17,11 +17,10 @@ import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 
+from scalewatt.common.columns import METADATA_KEY
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import parse_json, write_table_with_csv
 
-METADATA_KEY = b"scalewatt"
-"""Key of a table's metadata in its Parquet file."""
 RUN_KEY = ["configuration", "repeat"]
 """What a row of the table of runs stands for."""
 PUBLISHED = "published"
