@@ -15,7 +15,7 @@ from run_files import WHOLE, absent, make_run, make_spec, trace, write_traces
 
 from scalewatt.common.files import write_table
 from scalewatt.figures import run_page as figure_module
-from scalewatt.figures.run_page import BINS, RunPage, power_by_bin, read_pages
+from scalewatt.figures.run_page import BINS, DEVICE, RunPage, power_by_bin, read_pages
 from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.results.tables.run_row import RunFiles
 
@@ -123,9 +123,10 @@ def test_parts_of_the_time_hold_the_least_greatest_and_mean_of_their_samples(
     watts = np.array([np.nan if p is None else p for p in powers])
     times = np.arange(len(watts), dtype=float)
     bin_s, half = len(watts) / count, len(watts) // 2
-    samples = pd.DataFrame({"kind": "gpu", "time_s": times, "power_w": watts})
+    device = pd.MultiIndex.from_tuples([("n1", "gpu", 0)], names=DEVICE)
+    samples = pd.DataFrame(watts[:, None], times, device)
     batches = (rows for rows in (samples[:half], samples[half:]) if len(rows))
-    result = power_by_bin(batches, ["kind"], bin_s, count)
+    result = power_by_bin(batches, bin_s, count)
     positions = np.minimum((times / bin_s).astype(int), count - 1)
     for position in range(count):
         inside = watts[(positions == position) & np.isfinite(watts)]

@@ -173,17 +173,27 @@ def read_devices(file: pq.ParquetFile) -> pd.DataFrame:
     return devices.astype({"totals": bool})
 
 
-def read_samples(file: pq.ParquetFile, where: str = "block >= 0") -> Iterator[pd.DataFrame]:
-    """Yield the samples of each device of traces, as SAMPLES_SCHEMA; `where`: a query of read_devices."""
+def read_nodes(
+    file: pq.ParquetFile, where: str = "block >= 0"
+) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
+    """Yield the rows of each block of traces, with a column for each sensor, and what its sensors are.
+
+    `where`: a query of read_devices.
+    """
     keys = ["segment", "node", "block"]
-    words = ("node", "device_kind", "uuid", "quantity", "energy_origin")
     chosen = {key: rows for key, rows in read_devices(file).query(where).groupby(keys)}
     for group in range(file.num_row_groups):
         first = file.read_row_group(group, columns=keys).slice(0, 1).to_pylist()[0]
         if (devices := chosen.get(tuple(first.values()))) is None:
             continue
         names = [*TRACES_SCHEMA.names, *devices["column"]]
-        rows = file.read_row_group(group, columns=names).to_pandas()
+        yield file.read_row_group(group, columns=names).to_pandas(), devices
+
+
+def read_samples(file: pq.ParquetFile, where: str = "block >= 0") -> Iterator[pd.DataFrame]:
+    """Yield the samples of each device of traces, as SAMPLES_SCHEMA; `where`: a query of read_devices."""
+    words = ("node", "device_kind", "uuid", "quantity", "energy_origin")
+    for rows, devices in read_nodes(file, where):
         for device in devices.to_dict("records"):
             samples = rows.assign(
                 **{name: np.full(len(rows), device[name], object) for name in words},

@@ -21,7 +21,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from scalewatt.energies.node import UNUSED_GPU
-from scalewatt.energies.traces import TRACES_SCHEMA, read_devices, read_samples
+from scalewatt.energies.traces import TRACES_SCHEMA, read_devices, read_nodes
 from scalewatt.figures import style
 from scalewatt.figures.axes import ROUND, power_axis, time_axis
 from scalewatt.figures.save_figure import save
@@ -118,8 +118,8 @@ def _read_page(row: dict[str, Any]) -> RunPage:
     # Twice the period: a bin without a sample is a gap.
     bin_s = max(length_s / BINS, 2 * steps.median() if steps.notna().any() else 0.0) or 1.0
     shifts = segments["start_s"] - segments["clock_s"]
-    samples = _samples(files.traces, shifts, devices["node"].nunique() > MOST_NODES)
-    bands = power_by_bin(samples, DEVICE, bin_s, max(1, math.ceil(length_s / bin_s)))
+    powers = _powers(files.traces, shifts, devices["node"].nunique() > MOST_NODES)
+    bands = power_by_bin(powers, bin_s, max(1, math.ceil(length_s / bin_s)))
     shift = events["segment"].map(shifts)
     spans = events[["stage"]].assign(
         start_s=events["start_s"] + shift, end_s=events["end_s"] + shift
@@ -141,33 +141,40 @@ def _place_segments(times: pd.DataFrame, events: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _samples(path: Path, shifts: pd.Series, together: bool) -> Iterator[pd.DataFrame]:
-    """Yield the samples of each device, `time_s` on the page; `together`: as of one device of a kind."""
-    with opened_parquet(path, TRACES_SCHEMA.names) as file:
-        for samples in read_samples(file):
-            time_s = samples["time"].astype("int64") / 1e6 + samples["segment"].map(shifts)
-            samples = samples.assign(time_s=time_s)
-            yield samples.assign(node="", device_index=-1) if together else samples
+def _powers(path: Path, shifts: pd.Series, together: bool) -> Iterator[pd.DataFrame]:
+    """Yield the powers of the devices of a node, by their time on the page, as `power_by_bin` takes them.
 
-
-def power_by_bin(
-    batches: Iterable[pd.DataFrame], keys: list[str], bin_s: float, count: int
-) -> pd.DataFrame:
-    """Least, mean and greatest power of each value of `keys` in `count` equal bins of the time.
-
-    Columns are the keys, the middle `time_s` of the bin, and low_w, mean_w, high_w, NaN where nothing is
-    known. Samples have their time on the page in column `time_s`.
+    `together`: as of one device of a kind.
     """
-    parts = [pd.DataFrame(columns=[*keys, "bin", "min", "max", "sum", "count"])]
-    for samples in batches:
-        number = (samples["time_s"] / bin_s).astype(int).clip(0, count - 1).rename("bin")
-        power = samples["power_w"].astype(float).groupby([*(samples[key] for key in keys), number])
-        parts.append(power.agg(["min", "max", "sum", "count"]).reset_index())
+    with opened_parquet(path, TRACES_SCHEMA.names) as file:
+        for rows, devices in read_nodes(file):
+            time_s = rows["time"].astype("int64") / 1e6 + rows["segment"].map(shifts)
+            shown = devices.assign(node="", device_index=-1) if together else devices
+            powers = rows[list(devices["column"])].astype(float)
+            yield powers.set_axis(pd.MultiIndex.from_frame(shown[DEVICE]), axis=1).set_axis(time_s)
+
+
+def power_by_bin(batches: Iterable[pd.DataFrame], bin_s: float, count: int) -> pd.DataFrame:
+    """Least, mean and greatest power of each device in `count` equal bins of the time.
+
+    A batch has a row for each time on the page in s, and columns by DEVICE, which may come again. Columns of
+    the result are DEVICE, the middle `time_s` of the bin, and low_w, mean_w, high_w, NaN if not known.
+    """
     ways = {"min": "min", "max": "max", "sum": "sum", "count": "sum"}
-    sums = pd.concat(parts[1:] or parts).groupby([*keys, "bin"]).agg(ways).reset_index()
-    bins = sums[keys].drop_duplicates().merge(pd.DataFrame({"bin": range(count)}), how="cross")
-    sums = bins.merge(sums, how="left", on=[*keys, "bin"])
-    return sums[keys].assign(
+    parts: dict[str, list[pd.DataFrame]] = {name: [] for name in ways}
+    for powers in batches:
+        bins = (powers.index.to_numpy() / bin_s).astype(int).clip(0, count - 1)
+        for name in ways:
+            parts[name].append(powers.groupby(bins).agg(name).T)
+    if not parts["min"]:
+        return pd.DataFrame(columns=[*DEVICE, "time_s", "low_w", "mean_w", "high_w"])
+    tables = {
+        name: pd.concat(parts[name]).groupby(level=DEVICE).agg(way).reindex(columns=range(count))
+        for name, way in ways.items()
+    }
+    sums = pd.DataFrame({name: table.stack(future_stack=True) for name, table in tables.items()})
+    sums = sums.rename_axis([*DEVICE, "bin"]).reset_index()
+    return sums[DEVICE].assign(
         time_s=(sums["bin"] + 0.5) * bin_s,
         low_w=sums["min"],
         mean_w=sums["sum"] / sums["count"].where(sums["count"] > 0),
