@@ -127,7 +127,7 @@ def test_a_comparison_without_its_baseline_is_left_out() -> None:
 def results(only: str) -> ResultSet:
     """The demo's results, of chosen runs alone."""
     cluster = replaced(load_cluster(LOCAL), only=only)
-    return ResultSet(load_campaign(DEMO, cluster), cluster, cluster.devices, False, [], {})
+    return ResultSet(load_campaign(DEMO, cluster), cluster, False, [], {})
 
 
 def test_results_are_of_these_runs_and_no_probe_is_made(

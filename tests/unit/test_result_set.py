@@ -26,7 +26,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ResultSet:
     cluster = load_cluster(CLUSTER_FILE)
     campaign = load_campaign(DEMO, cluster)
     monkeypatch.chdir(tmp_path)
-    return ResultSet(campaign, cluster, campaign.known_devices, False, [], {})
+    return ResultSet(campaign, cluster, False, [], {})
 
 
 def finish(results: ResultSet, configuration: str, repeat: int) -> None:

@@ -54,8 +54,6 @@ class ResultSet:
 
     campaign: Campaign
     cluster: Cluster
-    devices: Mapping[str, Device]
-    """All that the campaign's runs may name."""
     finished_only: bool
     """True if nothing is trained: only what exists counts."""
     excluded: Sequence[dict[str, Any]] = ()
@@ -67,25 +65,25 @@ class ResultSet:
 
     @classmethod
     def load(cls, campaign: Campaign, cluster: Cluster, with_exclusions: bool) -> ResultSet:
-        """Read what is left out and set aside; InputError if the table of exclusions is wrong.
-
-        Runs that were made elsewhere may be of any device.
-        """
+        """Read what is left out and set aside; InputError if the table of exclusions is wrong."""
         finished_only, results = is_results_only(campaign, cluster), Path("results", campaign.name)
         rows = read_exclusions(campaign) if with_exclusions else ()
         rows = tuple(row for row in rows if campaign.has_run(*row.run))
-        devices = campaign.known_devices
-        if campaign.registered:
-            devices = registered_devices(campaign, cluster)
         return cls(
             campaign,
             facility_cluster(campaign, cluster),
-            devices,
             finished_only,
             excluded_runs(rows, results, finished_only),
             missed_by_notes(results),
             [row.model_dump() for row in rows if row.action == REMEASURE],
         )
+
+    @cached_property
+    def devices(self) -> Mapping[str, Device]:
+        """All that the campaign's runs may name: those made elsewhere may be of any device."""
+        if self.campaign.registered:
+            return registered_devices(self.campaign, self.cluster)
+        return self.campaign.known_devices
 
     @property
     def folder(self) -> str:
