@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from golden_paper import account
 from golden_project import PROJECT, run
 from golden_tables import Golden
 
+from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.registered_campaign import registered_devices
 from scalewatt.campaign.table_definitions import runs_definition
-from scalewatt.energies.account import write_energy
 from scalewatt.registration.register import register
 from scalewatt.results.build import write_runs
-from scalewatt.results.tables.run_row import RunFiles, write_row
 
 MLPERF = os.environ.get("SCALEWATT_MLPERF")
 CAMPAIGNS, SEED = 50, 36
@@ -55,11 +56,8 @@ def mlperf(folder: Path) -> list[Row]:
     run("python", script, str(Path(str(MLPERF)) / "smc-dc-power"), str(converted))
     register(name, [], converted / "runs.csv", folder / "results", folder / "campaigns")
     results, campaign = folder / "results" / name, load_campaign(folder / f"campaigns/{name}.yaml")
+    account(folder / "results", registered_devices(campaign, load_cluster(PROJECT / "config.yaml")))
     runs = [[*each] for each in campaign.runs()]
-    for each in runs:
-        files = RunFiles(results, *each)
-        write_energy(files.folder, files.folder / "spec.json", {}, files.traces, files.energy)
-        write_row(files)
     write_runs(runs_definition(campaign, runs), results, results / "tables")
     return _of_command(name, f"results/{name}", folder)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from golden_project import link_workflow, snakemake
 from golden_tables import FOLDER, Golden
 
-from scalewatt.campaign.cluster import Cluster, load_cluster, powers
+from scalewatt.campaign.cluster import Device, load_cluster, powers
 from scalewatt.common.files import read_json
 from scalewatt.energies.account import write_energy
 from scalewatt.figures.draw_figure import draw_figure
@@ -79,7 +79,7 @@ def make_results(folder: Path) -> Path:
         shutil.copy(path, folder / "campaigns")
     with tarfile.open(INPUTS / "runs.tar.xz") as archive:
         archive.extractall(folder / "results", filter="data")
-    account(folder / "results", load_cluster(folder / "cluster.yaml"))
+    account(folder / "results", load_cluster(folder / "cluster.yaml").devices)
     options = ("--configfile", "cluster.yaml", "--cores", "2", "--quiet", "all", "--config")
     results = folder / "results" / CAMPAIGN
     points = {name: results / "tables" / f"{name}.parquet" for name in FIGURES}
@@ -93,13 +93,13 @@ def make_results(folder: Path) -> Path:
     return folder / "results"
 
 
-def account(results: Path, cluster: Cluster) -> None:
+def account(results: Path, devices: Mapping[str, Device]) -> None:
     """Do the energy step of all runs, as workflow/scripts/energy.py does."""
     for path in sorted(results.glob("*/runs/*/*/spec.json")):
         campaign, spec = path.parents[3], read_json(path)
         run = RunFiles(campaign, spec["configuration"], spec["repeat"])
         name = f"{run.configuration}/{run.repeat}.parquet"
-        rated = powers(cluster.devices[spec["device"]])
+        rated = powers(devices[spec["device"]])
         write_energy(
             path.parent, path, rated, campaign / "traces" / name, campaign / "energy" / name
         )
