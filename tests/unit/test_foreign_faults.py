@@ -328,8 +328,13 @@ WINDOW = zeus(0).replace(str(T0), str(SMI_BEGIN))
         (smi(0), smi(1), {"a.csv": "n1"}),
         (restless(), restless(), {}),
         (smi(0), WINDOW, {}),
+        (smi(0), emissions(), {}),
+        (smi(0, "GPU-"), emissions(), {}),
     ],
-    ids=["of which the user names a file", "at other times", "of powers and totals"],
+    ids=[
+        *("of which the user names a file", "at other times", "of powers and totals"),
+        *("of powers and a sum", "of UUIDs and a sum"),
+    ],
 )
 def test_two_recorders_of_a_node_are_no_two_nodes(
     tmp_path: Path, first: str, second: str, nodes: dict[str, str]

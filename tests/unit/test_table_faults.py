@@ -126,6 +126,17 @@ def test_a_column_of_the_host_tells_nodes_apart(tmp_path: Path) -> None:
     assert samples(recording) == every
 
 
+def test_rows_in_pairs_of_like_values_are_of_one_device_and_that_is_said(tmp_path: Path) -> None:
+    lines = (f"{T0 + n // 2 + 0.01 * (n % 2)},{60 + n * n % 7}" for n in range(40))
+    recording = read(tmp_path, table("t,p", lines), BY_TIME)
+    assert codes(recording) == ["assumed"]
+    assert "a column of them" in recording.flags[0]["detail"]
+    steady = (
+        f"{T0 + 3 * n // 2},{60 + n * n % 7}" for n in range(40)
+    )  # every 1.5 s, in whole seconds
+    assert read(tmp_path, table("t,p", steady), BY_TIME).flags == ()
+
+
 def test_rows_of_cards_are_numbered_by_their_names_and_uuids_are_not(tmp_path: Path) -> None:
     cards = read(tmp_path, f"t,p,card\n{T0},61,gpu3\n{T0},62,gpu1\n", BY_CARD)
     assert samples(cards) == {("n1", 1): [[0, 62]], ("n1", 3): [[0, 61]]}

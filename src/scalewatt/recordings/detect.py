@@ -76,7 +76,7 @@ def unknown_format(path: Path) -> str:
     """Message about a file of no known format: the formats, and how the file begins."""
     head = read_head(path)
     if not head.strip():
-        return f"{path}: is empty or no text; expected a recording"
+        return f"{path}: is empty, compressed or no text; expected a recording"
     first = head.partition("\n")[0]
     known = ", ".join(["perun", *(preset["name"] for preset in (PROMETHEUS, *tables.presets()))])
     what = "JSON" if re.match(r"\s*(\{|\[\s*[\[{\"])", first) else "text"
@@ -219,18 +219,13 @@ def _check_nodes(sensors: pd.DataFrame) -> list[Flag]:
     node's meter is read from outside, not by a process of each rank.
     """
     parts = sensors[(sensors["quantity"] != "utilisation") & (sensors["kind"] != NODE)]
-    parts = parts[parts["uuid"] == ""].drop_duplicates(DEVICE)
-    nodes = [
-        {(sensor.kind, sensor.index): sensor for sensor in devices.itertuples(index=False)}
-        for _, devices in parts.groupby("node")
-    ]
+    nodes = [devices for _, devices in parts.drop_duplicates(DEVICE).groupby("node")]
     assumed: dict[str, None] = {}
-    for first, second in combinations(nodes, 2):
-        pairs = [(first[key], second[key]) for key in first if key in second]
-        if all(sensor.is_named for pair in pairs for sensor in pair):
+    for pairs in ([*_comparable(*two)] for two in combinations(nodes, 2)):
+        if all(sensor.is_named for pair in pairs for side in pair for sensor in side):
             continue
-        files = [str(sensor.file) for sensor in pairs[0]]
-        if all(_is_alike(*pair) for pair in pairs):
+        files = [str(side[0].file) for side in pairs[0]]
+        if all(_are_alike(*pair) for pair in pairs):
             what = "hold like values of the same time, as two processes of one node do"
             raise InputError(f"{files[0]} and {Path(files[1]).name} {what}; {BY_NODE}")
         assumed |= {Path(file).name: None for file in files}
@@ -240,30 +235,52 @@ def _check_nodes(sensors: pd.DataFrame) -> list[Flag]:
     return [flag("assumed", None, detail)] if assumed else []
 
 
-def _is_alike(a: Any, b: Any) -> bool:
-    """True if two sensors have like mean powers in the time of both, if that is most of the shorter's.
+def _comparable(first: pd.DataFrame, second: pd.DataFrame) -> Iterator[tuple[list[Any], list[Any]]]:
+    """Yield the devices of two nodes that UUIDs do not tell apart, in pairs by their index.
 
-    Of totals it is the power of their whole time that counts.
+    All devices of a kind are one pair where a node states their total, or UUIDs alone: then their numbers say
+    nothing.
     """
-    begin_s, end_s = max(a.begin_s, b.begin_s), min(a.end_s, b.end_s)
-    shorter_s, longer_s = sorted(of.end_s - of.begin_s for of in (a, b))
-    is_same_length = a.clock_known or shorter_s >= (1 - ALIKE_TOTALS) * longer_s
-    if not end_s - begin_s > 0.5 * shorter_s or not is_same_length:
+    for kind in sorted({*first["kind"]} & {*second["kind"]}):
+        sides = [node[node["kind"] == kind] for node in (first, second)]
+        have_uuids = [bool((side["uuid"] != "").all()) for side in sides]
+        a, b = (list[Any](side.itertuples(index=False)) for side in sides)
+        if any(have_uuids) or any(sensor.totals for sensor in (*a, *b)):
+            if not all(have_uuids):
+                yield a, b
+        else:
+            others = {sensor.index: sensor for sensor in b}
+            yield from (([each], [others[each.index]]) for each in a if each.index in others)
+
+
+def _are_alike(a: list[Any], b: list[Any]) -> bool:
+    """True if two groups of sensors have like mean powers in their common time, most of the shortest one.
+
+    Of totals the power over their whole time counts.
+    """
+    both, has_totals = [*a, *b], any(sensor.totals for sensor in (*a, *b))
+    begin_s, end_s = max(of.begin_s for of in both), min(of.end_s for of in both)
+    lengths_s = sorted(of.end_s - of.begin_s for of in both)
+    is_same_length = a[0].clock_known or lengths_s[0] >= (1 - ALIKE_TOTALS) * lengths_s[-1]
+    if not end_s - begin_s > 0.5 * lengths_s[0] or not is_same_length:
         return False
-    means_w, errors_w = [], []
-    for each in (a, b):
-        inside = (each.time_s >= begin_s) & (each.time_s <= end_s) | each.totals
-        inside &= np.isfinite(each.values)
-        time_s, values = each.time_s[inside], each.values[inside]
-        if values.size < 2:
-            return False
-        is_counter = each.quantity == "counter"
-        used_j = np.diff(values).clip(0).sum()
-        means_w.append(used_j / np.ptp(time_s) if is_counter else values.mean())
-        errors_w.append(0.0 if is_counter else values.std() / np.sqrt(values.size))
-    share = ALIKE_TOTALS if a.totals or b.totals else ALIKE
-    most_w = share * max(np.abs(means_w)) + ALIKE_ERRORS * np.hypot(errors_w[0], errors_w[1])
-    return bool(abs(means_w[0] - means_w[1]) <= most_w)
+    means = [[_mean_power(sensor, begin_s, end_s) for sensor in side] for side in (a, b)]
+    (a_w, a_square), (b_w, b_square) = (np.sum(side, axis=0) for side in means)
+    share = ALIKE_TOTALS if has_totals else ALIKE
+    most_w = share * max(abs(a_w), abs(b_w)) + ALIKE_ERRORS * np.sqrt(a_square + b_square)
+    return bool(abs(a_w - b_w) <= most_w)
+
+
+def _mean_power(sensor: Any, begin_s: float, end_s: float) -> tuple[float, float]:
+    """Mean power in W within a time, of a total over its whole time, and its squared error; else NaN."""
+    inside = (sensor.time_s >= begin_s) & (sensor.time_s <= end_s) | sensor.totals
+    inside &= np.isfinite(sensor.values)
+    time_s, values = sensor.time_s[inside], sensor.values[inside]
+    if values.size < 2:
+        return np.nan, np.nan
+    if sensor.quantity == "counter":
+        return np.diff(values).clip(0).sum() / np.ptp(time_s), 0.0
+    return values.mean(), values.var() / values.size
 
 
 def _one_after_the_other(parts: pd.DataFrame, flags: list[Flag]) -> dict[str, Any]:
@@ -275,7 +292,7 @@ def _one_after_the_other(parts: pd.DataFrame, flags: list[Flag]) -> dict[str, An
         is_after = part.time_s > end_s if part.totals else ~in_stretches(part.time_s, time_s)
         follows = is_after.all() or not (part.totals or (part.time_s < end_s).any())
         is_same = first.uuid and part.uuid == first.uuid
-        is_same = is_same or (first.is_named and part.is_named and _is_alike(part, first))
+        is_same = is_same or (first.is_named and part.is_named and _are_alike([part], [first]))
         if not part.clock_known or not (follows or is_same):
             what = f"overlaps {before.file} in time, or may: {part.name} of {part.node}"
             raise InputError(f"{part.file}: {what}; {BY_NODE}")

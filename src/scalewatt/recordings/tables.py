@@ -606,7 +606,7 @@ def _read_column(
         if is_energy:
             yield row | _read_energies(of_device, rules["time"], clock, row["name"], flags)
         else:
-            yield row | _read_samples(of_device, rules["time"], row["name"])
+            yield row | _read_samples(of_device, rules["time"], row["name"], flags)
 
 
 def _convert_to_si(cells: pd.Series[str], column: Column, rules: Preset) -> tuple[Floats, str]:
@@ -672,11 +672,11 @@ def _refuse_interleaved(time_s: pd.Series) -> None:
         )
 
 
-def _read_samples(rows: pd.DataFrame, rule: Mapping[str, Any], name: str) -> Row:
+def _read_samples(rows: pd.DataFrame, rule: Mapping[str, Any], name: str, flags: list[Flag]) -> Row:
     """`time_s` and `values` of a sensor's rows, (n,): of several at one time the first counts.
 
-    Counts the others, `repeated`, and those of them that are `contradicting`. Raises InputError where these
-    are many: rows of several devices, or several samples a second.
+    Counts the others, `repeated`, and those of them that are `contradicting`; adds flags. Raises InputError
+    where these are many: rows of several devices, or several samples a second.
     """
     valued = rows.loc[rows["time_s"].notna(), ["time_s", "value"]]
     at_once = (valued["time_s"].diff() != 0).cumsum()
@@ -691,9 +691,18 @@ def _read_samples(rows: pd.DataFrame, rule: Mapping[str, Any], name: str) -> Row
             f"column {shown(name)} has several values at one time; {_TELL_APART} (or "
             "time: {spread: true} if whole seconds are stamped)"
         )
-    if alternates(known["value"]) and alternates(known["time_s"].diff()):
-        what = f"column {shown(name)} has two values in turn, as of two nodes"
-        raise InputError(f"{what}; expected a column that tells them, or a file for each")
+    steps_s = known["time_s"].diff().dropna()
+    if alternates(steps_s):
+        if alternates(known["value"]):
+            what = f"column {shown(name)} has two values in turn, as of two nodes"
+            raise InputError(f"{what}; expected a column that tells them, or a file for each")
+        if 0 < steps_s.quantile(_MOST_SHORT) < _SHORT * steps_s.quantile(0.9):
+            detail = (
+                "its rows come in pairs, as of two recorders, and are taken as those of one device"
+            )
+            flags.append(
+                flag("assumed", name, f"{detail}; rows of several nodes need a column of them")
+            )
     is_again = at_once.duplicated()
     differs = valued["value"].groupby(at_once).transform("nunique") > 1
     first = valued.groupby(at_once).first()
