@@ -55,7 +55,7 @@ series/resnet50-full-lbs16/settings: {momentun: 0.8} | did you mean 'momentum'
 series/resnet50-full-lbs16/settings: {patch_size: 4} | settings.*'patch_size'
 figures/figure8: {series: [resnet50-full-lbs16]} | 'figure8'.*did you mean 'figure
 1: 1 | unknown key '1'
-series/resnet50-full-lbs16/model: resnet5 | did you mean 'resnet50'
+series/resnet50-full-lbs16/model: resnet5 | allowed: resnet50, fourcastnet; did you mean 'resnet50'
 series/resnet50-full-lbs16/device: a10 | 'a10'.*add 'a10' to
 series/resnet50-full-lbs16/phase: pretrain | allowed: train
 series/fourcastnet-pretrain-lbs4/phase: DELETE | allowed: pretrain, finetune
@@ -74,9 +74,10 @@ series/resnet50-full-lbs16/gpus: [0] | 0 does not fit: input should be greater t
 series/resnet50-full-lbs16/gpus: [1, 1] | gpus
 series/resnet50-full-lbs16/local_batch_size: "16" | integer
 series/resnet50-full-lbs16/local_batch_size: 16.0 | integer
-series/resnet50-full-lbs16/dataset_fraction: n/0 | "n/0"
+series/resnet50-full-lbs16/dataset_fraction: n/0 | "n/0".*allowed: 1, or a fraction
 series/resnet50-full-lbs16/seeds: different | same.*varied
 models/resnet50/momentum: 1 | less than 1
+models/resnet50/crop_scale: [1, 0.5] | crop_scale.*wrong way round
 models/resnet50/base_learning_rate: .inf | line \d+: \.inf is another number
 sampling_period_s: .nan | line \d+: \.nan is another number
 datasets/waves/train_years: [1980, 1979] | 1980.*1979

@@ -164,10 +164,12 @@ class SeriesEntry(Settings):
     """Samples per GPU and update, constant along the series. Either this or global_batch_size."""
     global_batch_size: Count | None = None
     """Samples per update over all GPUs, constant along the series."""
-    dataset_fraction: (
-        Annotated[int, Field(ge=1, le=1)]
-        | Annotated[str, Field(pattern=r"^(n|[1-9][0-9]{0,11})/[1-9][0-9]{0,11}\Z")]
-    ) = 1
+    dataset_fraction: Annotated[
+        int | str,
+        matching(
+            "1|(n|[1-9][0-9]{0,11})/[1-9][0-9]{0,11}", "1, or a fraction such as 1/4 or n/256"
+        ),
+    ] = 1
     """1, or n/256: floor(N*n/256) samples at n GPUs; the validation set is scaled alike."""
     repeats: Annotated[int, Field(ge=1, le=1000)] = 1
     """Independent executions of every point."""

@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from scalewatt.campaign.command_text import placeholders, words_with
 from scalewatt.common.errors import InputError, one_of
@@ -82,7 +82,7 @@ class ResNet50(ModelSettings):
     crop_scale: Annotated[
         list[Annotated[float, Field(gt=0, le=1)]], Field(min_length=2, max_length=2)
     ] = [0.5, 1.0]
-    """Area range of the random crop."""
+    """Least and greatest area of the random crop, as parts of the image."""
     horizontal_flip: bool = True
     """Mirror every second training image."""
     channels_last: bool = False
@@ -90,6 +90,13 @@ class ResNet50(ModelSettings):
     loader: Literal["pil", "synthetic"] = "pil"
     """How images are loaded. pil: decoded and transformed by Pillow; synthetic: no images at all, one
     random batch that stays on the device."""
+
+    @field_validator("crop_scale")
+    @classmethod
+    def _check_crop(cls, areas: list[float]) -> list[float]:
+        if areas[0] > areas[1]:
+            raise ValueError(f"{areas} is the wrong way round; allowed: least and greatest area")
+        return areas
 
 
 class Pretraining(ModelSettings):

@@ -28,6 +28,6 @@ def nearest(word: object, allowed: Iterable[object]) -> str:
 
 
 def one_of(word: object, allowed: Iterable[object]) -> str:
-    """'allowed: a, b; did you mean 'a'?'"""
-    names = [str(a) for a in allowed]
+    """'allowed: a, b; did you mean 'a'?', each word once."""
+    names = list(dict.fromkeys(map(str, allowed)))
     return f"allowed: {', '.join(names) or 'nothing'}{nearest(word, names)}"

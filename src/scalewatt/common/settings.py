@@ -67,12 +67,12 @@ Count = Annotated[int, Field(ge=1, le=10**12)]
 
 
 def matching(pattern: str, words: str) -> Any:
-    """Validator of texts that match a pattern, which is said in words."""
+    """Validator of what matches a pattern as text; `words` say which."""
 
-    def check(text: str) -> str:
-        if not re.fullmatch(pattern, text):
-            raise ValueError(f"{shown(text)} does not fit; allowed: {words}")
-        return text
+    def check(value: Any) -> Any:
+        if not re.fullmatch(pattern, str(value)):
+            raise ValueError(f"{shown(value)} does not fit; allowed: {words}")
+        return value
 
     return AfterValidator(check)
 
