@@ -48,3 +48,14 @@ def test_the_program_says_its_version_and_each_command_once_on_a_screen(
     assert sorted(listed) == sorted(COMMANDS.keys() - STEPS)
     lines = helps["--help"].splitlines()
     assert len(lines) <= 40 and max(map(len, lines)) < 80
+
+
+def test_an_unknown_option_is_answered_with_the_usage_of_its_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["claims", "demo"])
+    text = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert text.startswith("usage: scalewatt claims ") and "--results FOLDER" in text
+    assert text.endswith("error: unrecognized arguments: demo\n")

@@ -6,6 +6,7 @@ import argparse
 import io
 import os
 import sys
+from typing import Any
 
 from scalewatt import __version__
 from scalewatt.cli import campaigns, results, steps  # noqa: F401 (add COMMANDS)
@@ -34,6 +35,17 @@ class _CommandLine(argparse.ArgumentParser):
         return "\n".join(lines) + "\nscalewatt COMMAND --help shows its options.\n"
 
 
+class _CommandOptions(argparse.ArgumentParser):
+    """The options of a command, which answers unknown ones with its own usage."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse a command's arguments, all of which it must know."""
+        namespace, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return namespace, unknown
+
+
 def command_line() -> argparse.ArgumentParser:
     """Parser whose result names the `command`."""
     parser = _CommandLine(
@@ -42,7 +54,7 @@ def command_line() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"scalewatt {__version__}")
     commands = parser.add_subparsers(
-        required=True, dest="command", metavar="COMMAND", parser_class=argparse.ArgumentParser
+        required=True, dest="command", metavar="COMMAND", parser_class=_CommandOptions
     )
     for name, command in COMMANDS.items():
         of_command = commands.add_parser(
