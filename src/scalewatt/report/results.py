@@ -42,9 +42,7 @@ class Results:
         table = self.table("runs")
         runs = data.drawable(to_frame(RUNS.empty_table())) if table is None else table
         run = runs["configuration"] + "/" + runs["repeat"].astype(str)
-        names = zip(run, runs["flags"], strict=True)
-        parsed = [read_flags(flags, f"report: {name}") for name, flags in names]
-        return runs.assign(run=run, parsed=pd.Series(parsed, runs.index, dtype=object))
+        return runs.assign(run=run, parsed=runs["flags"].map(read_flags))
 
     @cached_property
     def counting(self) -> pd.DataFrame:

@@ -33,8 +33,6 @@ from scalewatt.results.text.flag_labels import details_of
 Row = dict[str, Any]
 IDLE_BUSY = 0.05
 """Busy share of cores or GPUs above which a node was not idle."""
-_FILE = "tables/idle.parquet"
-"""Names the table in messages."""
 _UNKNOWN: Row = {"devices": None, "mean_w": None, "energy_origin": None, "coverage": 0.0}
 
 IDLE = schema("idle")
@@ -211,7 +209,7 @@ def idle_energies_j(path: Path | None, parts: pd.DataFrame) -> pd.Series:
     watts = {
         tuple(row[key] for key in _KEYS): row["mean_per_device_w"]
         for row in _read(path)
-        if not details_of(row, "not_idle", _FILE)
+        if not details_of(row, "not_idle")
     }
     keys = parts[_KEYS].itertuples(index=False, name=None)
     return column_of(map(watts.get, keys), pa.float64(), parts.index) * parts["device_s"]
@@ -223,7 +221,7 @@ def without_baseline(path: Path, runs: pd.DataFrame) -> dict[str, str]:
     rows = {row["device"]: row for row in _read(path)}
     why = {device: "no idle probe of it has finished" for device in sorted(set(lacking))}
     for device in why.keys() & rows.keys():
-        details = (details_of(rows[device], code, _FILE) for code in ("not_idle", "probes_differ"))
+        details = (details_of(rows[device], code) for code in ("not_idle", "probes_differ"))
         usual = "its probes state no power of the runs' device kinds and energy origin"
         why[device] = next((words[0] for words in details if words), usual)
     return why

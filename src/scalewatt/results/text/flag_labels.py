@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from scalewatt.common.errors import InputError
-from scalewatt.common.files import parse_json
 from scalewatt.recordings.terms import EXCLUDED, UNKNOWN, Flag, flag_table
 
 FLAG_WORDS = {code: row["sentence"] for code, row in flag_table().items()}
@@ -16,23 +15,15 @@ NULL_ENERGY = tuple(code for code, row in flag_table().items() if row["severity"
 """Those that can be why a run's energy is not stated."""
 
 
-def read_flags(text: str | None, where: str = "tables/runs.parquet") -> list[Flag]:
-    """Return the flags in a column `flags`; InputError, which begins with `where`, if it has none such."""
-    try:
-        flags: list[Flag] = parse_json(text or "[]")
-        if all(flag["code"] for flag in flags):
-            return flags
-    except (ValueError, TypeError, KeyError):
-        pass
-    raise InputError(
-        f"{where}: column flags is {text!r}; expected a JSON list of objects with code, device and "
-        "detail"
-    )
+def read_flags(text: str | None) -> list[Flag]:
+    """Return the flags in a column `flags`."""
+    flags: list[Flag] = json.loads(text or "[]")
+    return flags
 
 
-def details_of(row: Mapping[str, Any], code: str, where: str = "tables/runs.parquet") -> list[str]:
-    """Return the details of a row's flags of one code; InputError as of `read_flags`."""
-    return [flag["detail"] for flag in read_flags(row["flags"], where) if flag["code"] == code]
+def details_of(row: Mapping[str, Any], code: str) -> list[str]:
+    """Return the details of a row's flags of one code."""
+    return [flag["detail"] for flag in read_flags(row["flags"]) if flag["code"] == code]
 
 
 def left_out(flags: Iterable[Flag]) -> str | None:
