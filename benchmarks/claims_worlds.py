@@ -234,7 +234,7 @@ def _row(id_: str, known: Mapping[str, Floats], number: int) -> Row:
     row = dict(_identity(id_))
     for name, values in known.items():
         summary = summarise(values[number].tolist())
-        row |= {f"{name}_{part}": getattr(summary, part) for part in SUMMARY}
+        row |= {f"{name}_{part}": summary[part] for part in SUMMARY}
     repeats = known["runtime_h"].shape[1]
     return row | dict.fromkeys(("n_repeats", "n_energies", "n_metrics"), repeats)
 

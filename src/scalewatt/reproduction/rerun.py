@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,6 @@ from scalewatt.reproduction.findings import (
 from scalewatt.reproduction.provenance import commits_of, compare_code
 from scalewatt.reproduction.run_choice import FOLDER, choose_run
 from scalewatt.results.tables.frames import records
-from scalewatt.results.tables.repeat_statistics import summarise
 from scalewatt.results.tables.run_row import read_runs
 from scalewatt.results.text.number_format import number
 from scalewatt.run_files.inventory import RunName, json_object, published_runs, run_folder
@@ -201,8 +201,9 @@ def prediction_interval(earlier: Sequence[float]) -> tuple[float, float] | None:
     not shrink to nothing with n. Source: G. J. Hahn and W. Q. Meeker, "Statistical Intervals", Wiley
     1991, on intervals to contain a single future observation.
     """
-    known = summarise(earlier)
-    if known.n < 2 or known.mean is None or known.sd is None:
+    n = len(earlier)
+    if n < 2:
         return None
-    half = float(quantile(known.n - 1)) * known.sd * math.sqrt(1 + 1 / known.n)
-    return known.mean - half, known.mean + half
+    mean, half = statistics.mean(earlier), float(quantile(n - 1)) * statistics.stdev(earlier)
+    half *= math.sqrt(1 + 1 / n)
+    return mean - half, mean + half

@@ -155,17 +155,15 @@ def device_rows(campaign: str, device: str, probes: Sequence[ProbePowers]) -> li
         known = [row for row in by_probe if row["mean_w"] is not None and not differences]
         first = known[0] if known else _UNKNOWN
         power = summarise([None if differences else row["mean_w"] for row in by_probe])
-        each_w = None if power.mean is None else power.mean / known[0]["devices"]
+        mean_w = power["mean"]
         rows.append(
             {
                 "device_kind": kind,
-                "devices": first["devices"],
-                "mean_w": power.mean,
-                "sd_w": power.sd,
+                **{name: first[name] for name in ("devices", "energy_origin")},
+                **{f"{part}_w": value for part, value in power.items()},
+                "mean_per_device_w": None if mean_w is None else mean_w / first["devices"],
+                "coverage": min(row["coverage"] for row in by_probe),
             }
-            | {"mean_per_device_w": each_w, "low_w": power.low, "high_w": power.high}
-            | {"energy_origin": first["energy_origin"]}
-            | {"coverage": min(row["coverage"] for row in by_probe)}
         )
     names = {probe.probe["device_name"] for probe in probes}
     common = {

@@ -128,7 +128,7 @@ def _side(name: str, rows: pd.DataFrame) -> Row:
         "origin": origin,
         "scope": "gpu" if name == _GPU_ENERGY else scope,
         "n_repeats": len(rows),
-        "mean": summarise(numbers).mean,
+        "mean": summarise(numbers)["mean"],
         "values": numbers,
     }
 

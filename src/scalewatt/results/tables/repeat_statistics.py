@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -17,34 +17,22 @@ from scalewatt.results.tables.table_schema import (
     ESTIMATE_BOUNDS,
     OF_ENERGY,
     QUANTITIES,
+    SUMMARY,
 )
 from scalewatt.statistics import quantile, relative_halves
 
 
-@dataclass(frozen=True)
-class Summary:
-    """A mean of n values; sd and interval are null for a single one."""
-
-    n: int
-    mean: float | None
-    sd: float | None = None
-    low: float | None = None
-    high: float | None = None
-
-
-def summarise(values: Sequence[float | None]) -> Summary:
-    """Compute mean, sample sd (n − 1) and 95 % t interval; null if any value is missing."""
-    known = [v for v in values if v is not None]
-    if not known or len(known) < len(values):
-        return Summary(len(values), None)
-    n = len(known)
-    # Rounding would give equal values another mean than themselves, and so a spread.
-    mean = min(max(math.fsum(known) / n, min(known)), max(known))
-    if n == 1:
-        return Summary(1, mean)
-    sd = math.sqrt(math.fsum((v - mean) ** 2 for v in known) / (n - 1))
-    half = half_width(n) * sd
-    return Summary(n, mean, sd, mean - half, mean + half)
+def summarise(values: Sequence[float | None]) -> dict[str, float | None]:
+    """Compute SUMMARY of values: all of it null if one is missing, the spread that of a single one."""
+    known = [value for value in values if value is not None]
+    summary: dict[str, float | None] = dict.fromkeys(SUMMARY)
+    if known and len(known) == len(values):
+        summary["mean"] = mean = statistics.mean(known)
+        if len(known) > 1:
+            sd = statistics.stdev(known)
+            half = half_width(len(known)) * sd
+            summary |= {"sd": sd, "low": mean - half, "high": mean + half}
+    return summary
 
 
 def half_width(n: int) -> float:
