@@ -111,15 +111,15 @@ def _read_page(row: dict[str, Any]) -> RunPage:
     with opened_parquet(files.traces, TRACES_SCHEMA.names) as file:
         times = file.read(columns=["segment", "time", "node", "block"]).to_pandas()
         devices = read_devices(file)[DEVICE].drop_duplicates()
-    times["time_s"] = times["time"].astype("int64") / 1e6
-    segments = _place_segments(times, events)
-    steps = times.groupby(["segment", "node", "block"], observed=True)["time_s"].diff()
-    length_s = float(segments["end_s"].max()) if len(segments) else 0.0
-    # Twice the period: a bin without a sample is a gap.
-    bin_s = max(length_s / BINS, 2 * steps.median() if steps.notna().any() else 0.0) or 1.0
-    shifts = segments["start_s"] - segments["clock_s"]
-    powers = _powers(files.traces, shifts, devices["node"].nunique() > MOST_NODES)
-    bands = power_by_bin(powers, bin_s, max(1, math.ceil(length_s / bin_s)))
+        times["time_s"] = times["time"].astype("int64") / 1e6
+        segments = _place_segments(times, events)
+        steps = times.groupby(["segment", "node", "block"], observed=True)["time_s"].diff()
+        length_s = float(segments["end_s"].max()) if len(segments) else 0.0
+        # Twice the period: a bin without a sample is a gap.
+        bin_s = max(length_s / BINS, 2 * steps.median() if steps.notna().any() else 0.0) or 1.0
+        shifts = segments["start_s"] - segments["clock_s"]
+        powers = _powers(file, shifts, devices["node"].nunique() > MOST_NODES)
+        bands = power_by_bin(powers, bin_s, max(1, math.ceil(length_s / bin_s)))
     shift = events["segment"].map(shifts)
     spans = events[["stage"]].assign(
         start_s=events["start_s"] + shift, end_s=events["end_s"] + shift
@@ -141,17 +141,16 @@ def _place_segments(times: pd.DataFrame, events: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _powers(path: Path, shifts: pd.Series, together: bool) -> Iterator[pd.DataFrame]:
+def _powers(file: Any, shifts: pd.Series, together: bool) -> Iterator[pd.DataFrame]:
     """Yield the powers of the devices of a node, by their time on the page, as `power_by_bin` takes them.
 
     `together`: as of one device of a kind.
     """
-    with opened_parquet(path, TRACES_SCHEMA.names) as file:
-        for rows, devices in read_nodes(file):
-            time_s = rows["time"].astype("int64") / 1e6 + rows["segment"].map(shifts)
-            shown = devices.assign(node="", device_index=-1) if together else devices
-            powers = rows[list(devices["column"])].astype(float)
-            yield powers.set_axis(pd.MultiIndex.from_frame(shown[DEVICE]), axis=1).set_axis(time_s)
+    for rows, devices in read_nodes(file):
+        time_s = rows["time"].astype("int64") / 1e6 + rows["segment"].map(shifts)
+        shown = devices.assign(node="", device_index=-1) if together else devices
+        powers = rows[list(devices["column"])].astype(float)
+        yield powers.set_axis(pd.MultiIndex.from_frame(shown[DEVICE]), axis=1).set_axis(time_s)
 
 
 def power_by_bin(batches: Iterable[pd.DataFrame], bin_s: float, count: int) -> pd.DataFrame:

@@ -8,14 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from scalewatt.common.errors import InputError
 from scalewatt.figures import figure_data as data
 from scalewatt.report.definition import Definition
 from scalewatt.results.figures.superseded import replaced_measurements
-from scalewatt.results.tables.frames import records, to_frame
+from scalewatt.results.tables.frames import opened_parquet, records, to_frame
 from scalewatt.results.tables.run_row import read_provenances
 from scalewatt.results.tables.table_schema import RUNS
 from scalewatt.results.text.flag_labels import read_flags
@@ -31,10 +28,10 @@ class Results:
     def table(self, name: str) -> pd.DataFrame | None:
         """Table with numpy columns, None if it has not been made; InputError if the file is damaged."""
         path = self.folder / "tables" / f"{name}.parquet"
-        try:
-            return data.drawable(to_frame(pq.read_table(path))) if path.is_file() else None
-        except (OSError, pa.ArrowException) as error:
-            raise InputError(f"{path}: is damaged ({error}); delete it to make it again") from error
+        if not path.is_file():
+            return None
+        with opened_parquet(path, ()) as file:
+            return data.drawable(to_frame(file.read()))
 
     @cached_property
     def runs(self) -> pd.DataFrame:

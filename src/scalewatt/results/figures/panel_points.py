@@ -28,12 +28,13 @@ from scalewatt.results.tables.frames import (
     PUBLISHED,
     RUN_KEY,
     column_of,
+    read_checked,
     to_frame,
     to_table,
 )
 from scalewatt.results.tables.published import is_overlaid, published_lines
 from scalewatt.results.tables.repeat_statistics import inverse, wide_statistics
-from scalewatt.results.tables.run_row import read_energies, read_of_runs
+from scalewatt.results.tables.run_row import mean_over_updates, read_energies
 from scalewatt.results.tables.scaling import TRAINING, points_of, speedups
 from scalewatt.results.tables.table_schema import SUMMARY
 from scalewatt.training.history import (
@@ -297,12 +298,10 @@ def with_phase_times(lines: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     Each is a mean over a run's epochs by their updates, and then over those of the `runs`, which count, that
     timed their steps.
     """
-    history = read_of_runs(runs, "history", HISTORY_SCHEMA)
-    keys, updates, times = history[RUN_KEY], history["updates"], history[PHASE_COLUMNS]
-    run_of = [keys[name] for name in RUN_KEY]
-    sums = times.mul(updates, axis=0).groupby(run_of).sum()
-    counts = times.notna().mul(updates, axis=0).groupby(run_of).sum()
-    known = (sums / counts.where(counts > 0)).groupby("configuration").mean()
+    histories = (read_checked(run.history, HISTORY_SCHEMA).to_pylist() for run in runs["files"])
+    means = [{name: mean_over_updates(h, name) for name in PHASE_COLUMNS} for h in histories]
+    times = pd.DataFrame(means, runs.index, PHASE_COLUMNS, dtype=float)
+    known = times.groupby(runs["configuration"]).mean()
     columns: dict[str, pd.Series] = {}
     for phase in PHASES:
         q25, median, q75, slowest = (phase_column(phase, name) for name in PHASE_STATISTICS[1:])
