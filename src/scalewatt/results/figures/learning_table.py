@@ -82,35 +82,30 @@ def _used(runs: pd.DataFrame, history: pd.DataFrame) -> pd.DataFrame:
     energies = read_energies(runs, "energy", ENERGY_SCHEMA).rename(columns={"duration_s": "node_s"})
     parts = read_energies(runs, "epochs", EPOCHS_SCHEMA)
     parts = parts[parts["in_scope"]]
-    marked = parts["epoch"].notna()
-    in_epochs = pd.MultiIndex.from_frame(parts.loc[marked, [*RUN_KEY, "stage"]])
-
-    def has_epochs(rows: pd.DataFrame) -> Any:
-        return pd.MultiIndex.from_frame(rows[[*RUN_KEY, "stage"]]).isin(in_epochs)
-
-    outside = energies[energies["in_scope"] & ~has_epochs(energies)]
+    marked = parts[parts["epoch"].notna()][[*RUN_KEY, "stage"]].drop_duplicates()
     # Of a stage in and outside of epochs, no table says in which segment it was outside.
-    loose = parts[~marked & has_epochs(parts)].assign(segment=-1, place=_BEFORE)
-    segments_of_epochs = history[[*RUN_KEY, "epoch", "segment"]]
-    epochs = parts[marked].merge(segments_of_epochs, on=[*RUN_KEY, "epoch"], validate="many_to_one")
-    used = pd.concat(
-        [
-            loose,
-            outside.assign(place=np.where(outside["stage"].isin(_FIRST), _BEFORE, _AFTER)),
-            epochs.assign(place=_IN),
-        ]
-    )
+    in_epoch = history[[*RUN_KEY, "epoch", "segment"]].assign(place=_IN)
+    loose = history[RUN_KEY].drop_duplicates().assign(epoch=np.nan, segment=-1, place=_BEFORE)
+    places = pd.concat([in_epoch, loose])
+    inside = parts.merge(marked, on=list(marked)).merge(places, on=[*RUN_KEY, "epoch"])
+    outside = _without(energies[energies["in_scope"]], marked)
+    is_first = outside["stage"].isin(_FIRST)
+    used = pd.concat([inside, outside.assign(place=np.where(is_first, _BEFORE, _AFTER))])
     # A node's kinds have the same time: it is that of the first, mean over nodes.
     used["time_s"] = (used["node_s"] / used["nodes"]).where(used["of_first"], 0.0)
     # The longest unrecorded time of a node in each segment comes after its epochs.
     segments = energies[energies["of_first"]].groupby([*RUN_KEY, "segment"])["unrecorded_s"]
     nothing = dict.fromkeys(_JOULES.values(), 0.0)
-    unrecorded = (
-        segments.max().fillna(0.0).rename("time_s").reset_index().assign(place=_AFTER, **nothing)
-    )
+    unrecorded = segments.max().fillna(0.0).rename("time_s").reset_index()
     # The only epoch of a run without marks ends with the run.
-    rows_of = history.groupby(RUN_KEY)["epoch"].transform("size")
-    is_marked = pd.MultiIndex.from_frame(history[RUN_KEY]).isin(in_epochs.droplevel("stage"))
-    whole = history[(rows_of == 1) & ~is_marked & history["energy_scope"].notna()]
-    end = whole[[*RUN_KEY, "epoch"]].assign(segment=np.inf, place=_IN, time_s=0.0, **nothing)
-    return pd.concat([used, unrecorded, end])
+    single = history[history["energy_scope"].notna()].drop_duplicates(RUN_KEY, keep=False)
+    end = _without(single, marked[RUN_KEY])[[*RUN_KEY, "epoch"]]
+    end = end.assign(segment=np.inf, place=_IN, time_s=0.0, **nothing)
+    return pd.concat([used, unrecorded.assign(place=_AFTER, **nothing), end])
+
+
+def _without(rows: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
+    """Rows that agree with none of the others in all of their columns."""
+    keys = list(others)
+    both = rows.merge(others.drop_duplicates(), "left", keys, indicator="found")
+    return both[both["found"] == "left_only"].drop(columns="found")
