@@ -27,11 +27,11 @@ from scalewatt.claims.reference_tables import (
     unlisted_inconsistencies,
 )
 from scalewatt.claims.verdicts import Verdict, verdict_of
+from scalewatt.common.columns import schema
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json, write_table_with_csv, write_text
 from scalewatt.provenance.versions import claims_hash
 from scalewatt.recordings.terms import SIMULATED
-from scalewatt.results.columns import schema
 from scalewatt.results.tables.frames import records, with_metadata
 from scalewatt.statistics import holm
 

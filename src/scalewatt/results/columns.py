@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from scalewatt.common.columns import columns
-from scalewatt.common.columns import schema as schema
 
 RUNS_TABLE, METRICS = "runs", "metrics"
 SEVERAL = "several"

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from scalewatt.common.columns import schema
 from scalewatt.common.files import read_json_object
 from scalewatt.energies.account import read_segment
 from scalewatt.energies.checks import GPU_LOAD, as_sensors
@@ -25,7 +26,7 @@ from scalewatt.energies.stages import Window
 from scalewatt.recordings.block import Block
 from scalewatt.recordings.journal import journal_files
 from scalewatt.recordings.terms import Flag, flag
-from scalewatt.results.columns import SEVERAL, schema
+from scalewatt.results.columns import SEVERAL
 from scalewatt.results.tables.frames import column_of, frame_of, read_checked, write_frame
 from scalewatt.results.tables.repeat_statistics import summarise
 from scalewatt.results.text.flag_labels import details_of

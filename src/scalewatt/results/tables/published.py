@@ -46,11 +46,6 @@ WIDEST = "fourcastnet"
 DEVICE_NAMES = {"a100": "A100-40GB", "h100": "H100-94GB"}
 
 
-def published_configurations() -> pd.DataFrame:
-    """One row of CONFIGURATIONS per published training: campaign and origin `published`."""
-    return _configurations().copy()
-
-
 def published_lines(points: pd.DataFrame) -> pd.DataFrame:
     """Published configurations of the same trainings as `points`, in their order.
 
@@ -58,7 +53,7 @@ def published_lines(points: pd.DataFrame) -> pd.DataFrame:
     columns. Its columns `place`, `series` and `label` stay; a training is in them once for each place.
     """
     known = points.drop(columns="configuration").drop_duplicates(["place", *TRAINING])
-    return known.merge(_configurations(), on=list(TRAINING))
+    return known.merge(published_configurations(), on=list(TRAINING))
 
 
 def is_overlaid(definition: Mapping[str, Any]) -> bool:
@@ -69,7 +64,6 @@ def is_overlaid(definition: Mapping[str, Any]) -> bool:
 # --- rows -----------------------------------------------------------------------------------------
 
 
-@cache
 def _merged() -> pd.DataFrame:
     """One row per configuration: its time and its energy's parts may stand in two rows of the reference."""
     rows = pd.read_csv(REFERENCE, dtype_backend="pyarrow")
@@ -88,7 +82,8 @@ def _id(row: Row) -> str:
 
 
 @cache
-def _configurations() -> pd.DataFrame:
+def published_configurations() -> pd.DataFrame:
+    """One row of CONFIGURATIONS per published training: campaign and origin `published`."""
     published = _merged()
     kinds = zip(published["model"], published["phase"], strict=True)
     nodes = -(-published["gpus"] // GPUS_PER_NODE)
@@ -202,7 +197,7 @@ def published_spread(model: str, name: str) -> Spread | None:
 @cache
 def _published(model: str, name: str) -> Spread:
     """Spread that the repeats of a model's trainings share; repeats that are all equal tell none."""
-    rows = _configurations()
+    rows = published_configurations()
     rows = rows[(rows["model"] == model) & (rows["n_repeats"] > 1) & rows[f"{name}_sd"].notna()]
     freedom = rows["n_repeats"] - 1
     square = float((freedom * (rows[f"{name}_sd"] / rows[f"{name}_mean"]) ** 2).sum())

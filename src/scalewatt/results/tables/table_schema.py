@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from scalewatt.results.columns import schema, tagged
+from scalewatt.common.columns import schema
+from scalewatt.results.columns import tagged
 from scalewatt.training.history import PHASES, phase_column
 
 STEP_PHASES = tuple(map(phase_column, PHASES))
