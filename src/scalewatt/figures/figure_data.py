@@ -66,13 +66,10 @@ def series_origins(points: pd.DataFrame) -> dict[str, str | None]:
 
     `published` where all its points are, None if none is known.
     """
-    origins: dict[str, str | None] = {}
-    for series, rows in points.groupby("series", sort=False):
-        known = rows["energy_origin"].dropna()
-        measured = known[known != PUBLISHED]
-        all_published = len(known) == len(rows) and measured.empty
-        origins[str(series)] = PUBLISHED if all_published else next(iter(measured), None)
-    return origins
+    series, published = points["series"], points["energy_origin"] == PUBLISHED
+    first = points["energy_origin"].mask(published, None).groupby(series, sort=False).first()
+    origins = first.mask(published.groupby(series, sort=False).all(), PUBLISHED)
+    return {str(name): None if pd.isna(known) else known for name, known in origins.items()}
 
 
 def series_labels(points: pd.DataFrame) -> dict[str, str]:
