@@ -161,10 +161,10 @@ def is_estimated(rows: pd.DataFrame) -> pd.Series:
     return rows["energy_origin"].isin(ORIGINS).fillna(False).astype(bool)
 
 
-def is_measured(rows: pd.DataFrame, prefix: str) -> pd.Series:
-    """True where nothing of an energy of runs is estimated: it is the lower end of its interval."""
-    energy, low = rows[f"{prefix}energy_kwh"], rows[f"{prefix}energy_low_kwh"]
-    return ~is_estimated(rows) | ((energy - low).abs() <= 1e-12 * energy)
+def is_measured(rows: pd.DataFrame, energy: str, low: str) -> pd.Series:
+    """True where nothing of an energy is estimated: it is the lower end of its interval."""
+    is_low = (rows[energy] - rows[low]).abs() <= 1e-12 * rows[energy]
+    return ~is_estimated(rows) | is_low.fillna(False)
 
 
 def estimated_ends(rows: pd.DataFrame, energy: str) -> pd.DataFrame:
@@ -173,5 +173,4 @@ def estimated_ends(rows: pd.DataFrame, energy: str) -> pd.DataFrame:
     `energy` is the column of the energies: `energy_kwh` of runs, with `_mean` of configurations.
     """
     ends = rows[["energy_low_kwh", "energy_high_kwh"]]
-    apart = (rows[energy] - rows["energy_low_kwh"]).abs() > 1e-12 * rows[energy]
-    return ends.where(is_estimated(rows) & apart.fillna(False))
+    return ends.where(~is_measured(rows, energy, "energy_low_kwh"))

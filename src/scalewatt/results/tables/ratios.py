@@ -119,7 +119,8 @@ def _side(name: str, rows: pd.DataFrame) -> Row:
     scope = _first(rows["energy_scope"]) if is_energy else None
     origin = _first(rows["energy_origin"]) if is_energy else MEASURED
     if name == _GPU_ENERGY and numbers:
-        origin = MEASURED if is_measured(rows, "gpu_").all() else ESTIMATED
+        measured = is_measured(rows, _GPU_ENERGY, "gpu_energy_low_kwh")
+        origin = MEASURED if measured.all() else ESTIMATED
     if "simulated" in rows and rows["simulated"].any():
         origin = SIMULATED
     return {

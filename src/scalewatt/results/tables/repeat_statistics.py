@@ -84,9 +84,8 @@ def configurations_of(runs: pd.DataFrame) -> pd.DataFrame:
     by_energy = counted.sort_values("energy_kwh", key=lambda e: e.isna(), kind="stable")
     first = by_energy.drop_duplicates("configuration").set_index("configuration", drop=False)
     first = first.loc[known.index]
-    for name in ("device_name", "precision_used", "torch_device"):
-        differs = counted.groupby("configuration")[name].nunique(dropna=False) > 1
-        first[name] = first[name].mask(differs.reindex(first.index), SEVERAL)
+    names = ["device_name", "precision_used", "torch_device"]
+    first[names] = first[names].mask(groups[names].nunique(dropna=False) > 1, SEVERAL)
     wide = wide_statistics(counted, [*ESTIMATE_BOUNDS, *QUANTITIES])
     wide = wide.rename(columns={f"{name}_mean": name for name in ESTIMATE_BOUNDS})
     first = first.drop(columns=[*QUANTITIES, *ESTIMATE_BOUNDS]).assign(
