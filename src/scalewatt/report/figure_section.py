@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -20,10 +19,6 @@ from scalewatt.results.text.number_format import number
 _ESCAPE = re.compile(r"\\([!-/:-@[-`{-~])")
 """A sign that would mean something in Markdown."""
 _POINT = ["panel", "series", "energy_origin", "x", "y"]
-_POINTS = re.compile(r"-points-[A-Z]+\d*-(.+)-\w+$")
-"""End of the id of a group with the points of a series, which it names."""
-_Groups = Mapping[str, Sequence[ElementTree.Element]]
-"""Groups of a drawing by id, which several may have."""
 
 
 def figure_entry(name: str, title: str, results: Results) -> dict[str, Any]:
@@ -70,40 +65,32 @@ def _inline(path: Path, name: str, table: pd.DataFrame | None) -> Markup:
     for size in ("width", "height"):  # the page's, by viewBox
         root.attrib.pop(size, None)
     if table is not None and {*_POINT, "label", "configuration"} <= {*table}:
-        groups: dict[str, list[ElementTree.Element]] = {}
-        for group in root.iter("g"):
-            groups.setdefault(group.get("id", ""), []).append(group)
-        _mark_series(groups, table)
-        _add_tooltips(groups, table, name)
+        _mark_points(root, table, name)
     root.set("role", "group")
     root.set("aria-label", figure_label(name))
     return Markup(ElementTree.tostring(root, encoding="unicode"))
 
 
-def _mark_series(groups: _Groups, table: pd.DataFrame) -> None:
-    """Name the series of each group that belongs to one, so that the page can hide it."""
-    labels = table.drop_duplicates("series").set_index("series")["label"]
-    for id_, elements in groups.items():
-        match = _POINTS.search(id_)
-        if match and match[1] in labels.index:
-            for element in elements:
-                element.set("data-series", str(labels[match[1]]))
+def _mark_points(root: ElementTree.Element, table: pd.DataFrame, name: str) -> None:
+    """Give each marker a tooltip and a link to its configuration, and its group the label of its series.
 
-
-def _add_tooltips(groups: _Groups, table: pd.DataFrame, name: str) -> None:
-    """Give each marker a tooltip, and a link to its configuration.
-
-    A group named `points-<panel>-<series>-<origin>` has a marker for each row of that origin (that of
-    figure_data.drawn_origins, `None` if unknown). Both are in the order of x, then of y; axes rise to the
-    right and up. If there are not as many markers as rows, they stay as they are.
+    By that label the page hides a series. A group named `points-<panel>-<series>-<origin>` has a marker for
+    each row of that origin (that of figure_data.drawn_origins, `None` if unknown). Both are in the order of
+    x, then of y; axes rise to the right and up. If there are not as many markers as rows, they stay as they
+    are.
     """
+    groups: dict[str, list[ElementTree.Element]] = {}
+    for group in root.iter("g"):
+        groups.setdefault(group.get("id", ""), []).append(group)
     gpu_word, origins = data.gpu_word(table), data.drawn_origins(table).fillna("None")
     known = table.assign(origin=origins).dropna(subset=["x", "y"])
     for (panel, series, origin), rows in known.groupby(["panel", "series", "origin"], sort=False):
-        id_ = f"{name}-points-{panel}-{series}-{origin}"
+        of_series = groups.get(f"{name}-points-{panel}-{series}-{origin}", [])
+        for group in of_series:
+            group.set("data-series", str(rows["label"].iloc[0]))
         markers = [
             (parent, marker)
-            for group in groups.get(id_, ())
+            for group in of_series
             for parent in group.iter("g")
             for marker in parent.findall("use")
         ]
