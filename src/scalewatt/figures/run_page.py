@@ -186,9 +186,8 @@ def power_by_bin(batches: Iterable[pd.DataFrame], bin_s: float, count: int) -> p
 
 def draw(page: RunPage) -> style.Drawing:
     """Draw a strip of stages, and a panel for each node and device kind, or of many nodes for each kind."""
-    order = {kind: index for index, kind in enumerate(KINDS)}
-    bands = page.bands.assign(order=page.bands["device_kind"].map(order))
-    panels = [rows for _, rows in bands.groupby(["node", "order"])]
+    kinds = pd.Categorical(page.bands["device_kind"], KINDS)  # in this order
+    panels = [rows for _, rows in page.bands.groupby(["node", kinds], observed=True)]
     count = max(len(panels), 1)
     heights = [4.0, *[max(17.0, min(38.0, 190.0 / count))] * count]
     title = title_lines(page)

@@ -8,6 +8,7 @@ from scalewatt.common.columns import schema
 from scalewatt.energies.checks import METERS, NODE_METER
 from scalewatt.energies.tables import CROSS_CHECKS_SCHEMA
 from scalewatt.recordings.terms import J_PER_KWH
+from scalewatt.results.tables.derived_quantities import ratio
 from scalewatt.results.tables.frames import read_frame, to_frame, to_table
 
 CROSS_CHECKS = schema("cross_checks")
@@ -49,7 +50,7 @@ def sums_of(checks: pd.DataFrame) -> pd.DataFrame:
         node_s=node_s,
         energy_kwh=energy / J_PER_KWH,
         recorded_kwh=recorded / J_PER_KWH,
-        difference=energy / recorded.where(recorded != 0) - 1,
+        difference=ratio(energy, recorded) - 1,
         recorded_scope=scope,
-        extra_w=((energy - recorded) / node_s.where(node_s > 0)).where(scope.notna()),
+        extra_w=ratio(energy - recorded, node_s).where(scope.notna()),
     ).reset_index()
