@@ -139,7 +139,7 @@ def listed_claims() -> tuple[Claim, ...]:
     """The claims of claims.csv, then the inconsistencies that have no row there."""
     empty = dict.fromkeys(vars(read_claims()[0]), "")
     return *read_claims(), *(
-        Claim(**empty | {"id": row.id, "claim": row.statement, "kind": "inconsistency"})
+        Claim(**empty | {"id": row.id, "claim": row.statement.rstrip("."), "kind": "inconsistency"})
         for row in inconsistencies().values()
         if row.statement
     )

@@ -148,7 +148,10 @@ def pilot(args: argparse.Namespace) -> None:
 
 
 @command(
-    option("sources", "SOURCE", "results/<campaign>, or reference (the published rows)", nargs="+"),
+    option(
+        *("sources", "SOURCE", "results/<campaign>, or reference (the published rows)", find_file),
+        nargs="+",
+    ),
     option("--out", "FILE", "the model's file (JSON)", required=True),
 )
 def calibrate(args: argparse.Namespace) -> None:
