@@ -133,6 +133,7 @@ def on_slurm(
         (checks.gpus, with_gpu("A100, 550.1, [N/A], [N/A]"), FAIL, "unknown (null)"),
         (checks.gpus, with_gpu("A100, 550.1, 61.20, Enabled"), WARN, "MIG"),
         (checks.gpus, Given(NO_DRIVER), OK, "no NVIDIA GPU"),
+        (checks.gpus, Given({"nvidia-smi": "exit 127"}), OK, "(nvidia-smi is not installed)"),
         (checks.gpus, Given(NO_DRIVER, device=CUDA), FAIL, "no NVIDIA GPU"),
         (checks.cpu_counters, Given(files=RAPL), OK, "can be read: 2"),
         (checks.cpu_counters, Given(files=GRACE), OK, "can be read: 1"),

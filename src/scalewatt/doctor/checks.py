@@ -133,6 +133,8 @@ def run(*command: str, **variables: str) -> str:
         code = 124
     if code in (124, 137):  # ended, or killed by `timeout`
         raise NoAnswerError(f"{Path(command[0]).name} gave no answer in {LIMIT_S} s")
+    if code == 127:
+        raise CommandFailed(f"{command[0]} is not installed")
     if code:
         lines = (done.stderr.strip() or done.stdout.strip() or f"exit code {code}").splitlines()
         raise CommandFailed(lines[-1])
