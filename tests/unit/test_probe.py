@@ -99,15 +99,6 @@ def test_gpus_that_a_probe_does_not_open_are_separate(tmp_path: Path) -> None:
     )
 
 
-def test_a_gpu_without_a_sensor_makes_the_gpus_power_unknown_and_not_less(tmp_path: Path) -> None:
-    sensors = node()
-    del sensors["CUDA:1_POWER"]
-    result = probe_powers(make_probe(tmp_path, sensors), NOTHING)
-    assert result.kinds["gpu"]["mean_w"] is None
-    assert result.kinds["cpu"]["mean_w"] == pytest.approx(70.0)
-    assert codes(result.flags) >= {"not_recorded", "coverage"}
-
-
 def test_power_is_estimated_where_there_is_no_sensor(tmp_path: Path) -> None:
     folder = make_probe(tmp_path, {"CPU_BUSY": np.full(60, 2.0)}, torch_device="cpu", gpus=None)
     ((name, kind),) = probe_powers(folder, RATED).kinds.items()
