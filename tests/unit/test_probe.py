@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -68,12 +67,6 @@ def node(watts: float = 100.0) -> Sensors:
     }
 
 
-def rows_of(folder: Path, *watts: float, powers: dict[str, Any] = NOTHING) -> dict[str, Any]:
-    """The rows of probes that found the GPUs at these powers, by device kind."""
-    probes = [probe_powers(make_probe(folder, node(w), i), powers) for i, w in enumerate(watts, 1)]
-    return {row["device_kind"]: row for row in device_rows("study", "box", probes)}
-
-
 # --- one probe ----------------------------------------------------------------------------------
 
 
@@ -118,8 +111,26 @@ def test_a_node_with_busy_cores_is_flagged(tmp_path: Path, percent: float, flagg
 # --- several probes -----------------------------------------------------------------------------
 
 
-def test_two_probes_have_a_spread(tmp_path: Path) -> None:
-    row = rows_of(tmp_path, 100.0, 102.0)["gpu"]
+def idle_of(tmp_path: Path, *nodes: Sensors) -> Path:
+    """The table of probes of `box` that found these nodes."""
+    for repeat, each in enumerate(nodes, 1):
+        make_probe(tmp_path / "idle" / "box", each, repeat)
+    repeats = list(range(1, len(nodes) + 1))
+    out = tmp_path / "tables" / "idle.parquet"
+    devices = {"box": {"repeats": repeats, "powers": NOTHING}}
+    write_idle({"campaign": "study", "devices": devices}, tmp_path, out)
+    return out
+
+
+@pytest.fixture()
+def idle_table(tmp_path: Path) -> Path:
+    """The table of two probes of `box`; a third folder is not asked for."""
+    make_probe(tmp_path / "idle" / "box", node(500.0), 3)
+    return idle_of(tmp_path, node(100.0), node(102.0))
+
+
+def test_two_probes_have_a_spread(idle_table: Path) -> None:
+    row = pq.read_table(idle_table).to_pylist()[0]
     assert row["mean_w"] == pytest.approx(212.0)
     assert row["mean_per_device_w"] == pytest.approx(106.0)
     assert row["sd_w"] == pytest.approx(np.std([210, 214], ddof=1))
@@ -140,17 +151,6 @@ def test_a_probe_that_may_not_be_stated_makes_the_mean_unknown(tmp_path: Path) -
     assert len(details) == 1 and details[0].startswith("repeat 2: ")
 
 
-def unknown(row: dict[str, Any]) -> bool:
-    """Whether a row says nothing of a power."""
-    names = ("mean_w", "mean_per_device_w", "devices", "energy_origin", "sd_w")
-    return all(row[name] is None for name in names)
-
-
-def differences(row: dict[str, Any]) -> list[str]:
-    """What its flags say of unlike probes."""
-    return [f["detail"] for f in json.loads(row["flags"]) if f["code"] == "probes_differ"]
-
-
 def test_measured_and_estimated_probes_are_not_averaged(tmp_path: Path) -> None:
     estimated = {"CPU_BUSY": np.full(60, 2.0)}
     probes = [
@@ -158,22 +158,14 @@ def test_measured_and_estimated_probes_are_not_averaged(tmp_path: Path) -> None:
         probe_powers(make_probe(tmp_path, estimated, 2, gpus=None), RATED),
     ]
     cpu = next(r for r in device_rows("study", "box", probes) if r["device_kind"] == "cpu")
-    assert unknown(cpu) and cpu["coverage"] > 0.9
-    assert "cpu: energy_origin estimated, measured: no mean of unlike nodes" in differences(cpu)
+    for name in ("mean_w", "mean_per_device_w", "devices", "energy_origin", "sd_w"):
+        assert cpu[name] is None, name
+    assert cpu["coverage"] > 0.9
+    details = [f["detail"] for f in json.loads(cpu["flags"]) if f["code"] == "probes_differ"]
+    assert "cpu: energy_origin estimated, measured: no mean of unlike nodes" in details
 
 
 # --- the table ----------------------------------------------------------------------------------
-
-
-@pytest.fixture()
-def idle_table(tmp_path: Path) -> Path:
-    """The table of two probes of `box`; a third folder is not asked for."""
-    for repeat, watts in enumerate((100.0, 102.0, 500.0), 1):
-        make_probe(tmp_path / "idle" / "box", node(watts), repeat)
-    definition = {"campaign": "study", "devices": {"box": {"repeats": [1, 2], "powers": NOTHING}}}
-    out = tmp_path / "tables" / "idle.parquet"
-    write_idle(definition, tmp_path, out)
-    return out
 
 
 def test_the_table_has_a_row_per_kind(idle_table: Path) -> None:
@@ -181,7 +173,6 @@ def test_the_table_has_a_row_per_kind(idle_table: Path) -> None:
     assert table.schema.equals(IDLE)
     assert table["device_kind"].to_pylist() == ["gpu", "cpu", "ram"]
     assert len(idle_table.with_suffix(".csv").read_text().splitlines()) == 4
-    assert table["mean_w"].to_pylist()[0] == pytest.approx(212.0)
 
 
 def idle_j(path: Path, device: str, seconds: Any, origins: Any) -> dict[str, Any]:
@@ -204,25 +195,6 @@ def test_without_a_probe_idle_energy_is_not_known(idle_table: Path) -> None:
     assert idle_j(idle_table.with_name("none.parquet"), "box", *cpu) == {"cpu": None}
 
 
-def run_of(device: str, idle: float | None = None, **more: Any) -> dict[str, Any]:
-    return {"device": device, "energy_kwh": 1.0, "idle_energy_kwh": idle} | more
-
-
-def runs(made: list[dict[str, Any]]) -> pd.DataFrame:
-    return frame_of([dict.fromkeys(RUNS.names) | each for each in made], RUNS)
-
-
-def idle_of(tmp_path: Path, *nodes: Sensors) -> Path:
-    """The table of probes of `box` that found these nodes."""
-    for repeat, each in enumerate(nodes, 1):
-        make_probe(tmp_path / "idle" / "box", each, repeat)
-    repeats = list(range(1, len(nodes) + 1))
-    out = tmp_path / "tables" / "idle.parquet"
-    devices = {"box": {"repeats": repeats, "powers": NOTHING}}
-    write_idle({"campaign": "study", "devices": devices}, tmp_path, out)
-    return out
-
-
 def test_the_power_of_a_node_that_was_busy_is_no_idle_power(tmp_path: Path) -> None:
     busy = node() | {"CPU_BUSY": np.full(60, 86.0)}
     path = idle_of(tmp_path, node(), busy)
@@ -230,7 +202,8 @@ def test_the_power_of_a_node_that_was_busy_is_no_idle_power(tmp_path: Path) -> N
     kinds = dict.fromkeys(("gpu", "cpu"), 1.0)
     result = idle_j(path, "box", kinds, dict.fromkeys(kinds, "measured"))
     assert result == {"gpu": None, "cpu": None}
-    why = without_baseline(path, runs([run_of("box")]))
+    run = dict.fromkeys(RUNS.names) | {"device": "box", "energy_kwh": 1.0}
+    why = without_baseline(path, frame_of([run], RUNS))
     assert why == {"box": "repeat 2: n1: cpu 86 % busy, so not idle"}
 
 
