@@ -64,6 +64,13 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
 
 
 @pytest.fixture
+def outside_of_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No job of Slurm's is around the tests."""
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    monkeypatch.delenv("SLURM_JOBID", raising=False)
+
+
+@pytest.fixture
 def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder of rank 0 of a run's first segment; handlers of signals are put back."""
     monkeypatch.setenv(events.FOLDER_VARIABLE, str(tmp_path))

@@ -40,10 +40,8 @@ WITH_RANK = HOLD.replace("import sys", "import subprocess, sys").replace(
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Outside of Slurm, with times of seconds."""
-    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    monkeypatch.delenv("SLURM_JOBID", raising=False)
+def quick(outside_of_slurm: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times of seconds."""
     for name, seconds in QUICK.items():
         monkeypatch.setattr(lock, name, seconds)
 

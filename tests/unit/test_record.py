@@ -22,15 +22,10 @@ from scalewatt.run_files.record import (
     read_run,
 )
 
+pytestmark = pytest.mark.usefixtures("outside_of_slurm")
 SPEC = make_spec()
 DATA = "d" * 64
 COMMAND = make_spec(dataset={"name": "command", "format": "command"})
-
-
-@pytest.fixture(autouse=True)
-def outside_of_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    monkeypatch.delenv("SLURM_JOBID", raising=False)
 
 
 # --- the folder ---------------------------------------------------------------------------------

@@ -28,14 +28,9 @@ from scalewatt.run_files.record import (
     read_run,
 )
 
+pytestmark = pytest.mark.usefixtures("outside_of_slurm")
 SPEC = make_spec()
 USR1, TERM, INT = signal.SIGUSR1, signal.SIGTERM, signal.SIGINT
-
-
-@pytest.fixture(autouse=True)
-def outside_of_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    monkeypatch.delenv("SLURM_JOBID", raising=False)
 
 
 @pytest.fixture
