@@ -184,9 +184,10 @@ def test_a_run_that_no_job_can_train_is_named_and_the_others_are_planned(
 # --- marginals -----------------------------------------------------------------------------------
 
 
-def test_points_of_a_dataset_that_grows_are_not_compared() -> None:
+def test_points_of_a_dataset_that_grows_are_not_compared_and_none_is_recommended() -> None:
     rows = points(paper_plan(), "resnet50-scaled-lbs256").values()
     assert {row["speedup"] for row in rows} == {row["smaller_gpus"] for row in rows} == {None}
+    assert {row["cheapest"] for row in rows} == {None}
 
 
 def test_how_long_a_training_to_a_target_takes_is_not_predicted() -> None:
@@ -219,11 +220,6 @@ def test_the_cheapest_n_that_meets_a_deadline_is_recommended() -> None:
 
 def test_where_the_median_meets_it_barely_being_sure_takes_more() -> None:
     assert cheapest(within(points(paper_plan(), LBS1)[32]["runtime_h"] * 1.01), LBS1) == [64]
-
-
-def test_of_a_dataset_that_grows_no_n_is_recommended() -> None:
-    rows = points(paper_plan(), "resnet50-scaled-lbs256").values()
-    assert {row["cheapest"] for row in rows} == {None}
 
 
 def test_without_energies_no_n_is_the_cheapest() -> None:

@@ -101,16 +101,6 @@ def test_samples_have_the_columns_of_traces(workplace: Path) -> None:
     assert set(samples.stage) >= {"startup", "train"}
 
 
-def test_rows_add_up_to_the_total(workplace: Path) -> None:
-    result = scalewatt.energy("gpu.csv", "stages.csv", time_zone="Europe/Berlin", node="n7")
-    devices = result.devices
-    assert result.joules() == pytest.approx(400 * SECONDS)
-    assert devices.energy_j.sum(skipna=False) == pytest.approx(400 * SECONDS)
-    train = devices[(devices.stage == "train") & (devices.device_index == 1)].iloc[0]
-    assert (train.node, train.energy_origin) == ("n7", "measured")
-    assert (train.energy_j, train.mean_power_w) == pytest.approx((27_000, 300))
-
-
 def test_a_power_that_is_not_true_is_null_in_samples_and_named_in_flags(tmp_path: Path) -> None:
     path = tmp_path / "one.hdf5"
     watts = gpu(101, 100.0) + np.arange(101) % 3
