@@ -108,17 +108,13 @@ def test_models_without_a_metric_in_common_have_no_point_of_it() -> None:
 # --- from runs to a written table ---------------------------------------------------------------
 
 
-def finished_demo_runs(results: Path, figure: str, skip: int = 0) -> tuple[Row, list[list[Any]]]:
-    """Made runs of a figure of the demo's campaign, all but the first `skip`."""
-    return finished_runs(results, demo(), figure, skip)
-
-
 def finished_runs(
-    results: Path, campaign: Campaign, figure: str, skip: int = 0
+    results: Path, figure: str, campaign: Campaign | None = None
 ) -> tuple[Row, list[list[Any]]]:
-    """Made runs of a figure, all but the first `skip`."""
+    """Made runs of a figure, by default of the demo's campaign."""
+    campaign = campaign or demo()
     ids = campaign.figure_configurations(figure)
-    runs = [[id_, r] for id_ in ids for r in range(1, campaign.repeats[id_] + 1)][skip:]
+    runs = [[id_, r] for id_ in ids for r in range(1, campaign.repeats[id_] + 1)]
     for id_, repeat in runs:
         hours = 4 / campaign.configurations[id_].gpus + repeat / 10
         energy = [part("cpu", "train", 3600 * hours, 1e6 * hours, origin="estimated")]
@@ -128,7 +124,7 @@ def finished_runs(
 
 
 def test_a_figures_table_is_written_from_its_own_runs_and_no_others(tmp_path: Path) -> None:
-    made, runs = finished_demo_runs(tmp_path, "figure4")
+    made, runs = finished_runs(tmp_path, "figure4")
     out = tmp_path / "tables" / "figure4.parquet"
     write_figure_table(made, tmp_path, out)
     result = pq.read_table(out)
@@ -161,7 +157,7 @@ def test_where_errors_of_repeats_are_shown_it_is_said_that_they_share_one_seed(
     for seeds, note in (("same", ONE_SEED), ("varied", None)):
         content["series"]["fourcastnet-pretrain-gbs12"]["seeds"] = seeds
         campaign = expand(content, Path("demo.yaml"), known_devices())
-        made, _ = finished_runs(tmp_path / seeds, campaign, figure)
+        made, _ = finished_runs(tmp_path / seeds, figure, campaign)
         out = tmp_path / seeds / f"{figure}.parquet"
         write_figure_table(made, tmp_path / seeds, out)
         text = [each for each in metadata_of(out)["notes"] if each.endswith(SCATTER)]
@@ -171,7 +167,7 @@ def test_where_errors_of_repeats_are_shown_it_is_said_that_they_share_one_seed(
 def test_a_run_that_is_left_out_is_named_and_its_configuration_is_not_missing(
     tmp_path: Path,
 ) -> None:
-    made, runs = finished_demo_runs(tmp_path, "figure2")
+    made, runs = finished_runs(tmp_path, "figure2")
     alone = next(id_ for id_, _ in runs if [i for i, _ in runs].count(id_) == 1)
     out = [{"configuration": alone, "repeat": 1, "reason": "the fan failed"}]
     kept = [run for run in runs if run[0] != alone]
@@ -189,7 +185,7 @@ def metadata_of(path: Path) -> Row:
 
 
 def test_why_energies_are_not_known_is_stored_by_configuration(tmp_path: Path) -> None:
-    made, runs = finished_demo_runs(tmp_path, "figure2")
+    made, runs = finished_runs(tmp_path, "figure2")
     unknown = [part("cpu", "train", 3600, None, flags=("node_shared",))]
     for id_ in (runs[0][0], runs[-1][0]):
         files = RunFiles(tmp_path, id_, 1)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from energy_files import T0, Accounted, accounted, gpu, make_run, record
+from energy_files import T0, accounted, gpu, make_run, record
 from made_recordings import written
 from run_files import make_spec
 
@@ -39,26 +39,14 @@ def test_each_host_of_a_file_is_a_node_however_alike_the_names(
     assert account.hosts == sorted(hosts)
 
 
-def run_of(folder: Path, watts: dict[str, float], ranks_on: tuple[str, ...]) -> Path:
-    """Write a run with a journal for each node, of one GPU of constant power (W)."""
-    ranks = [{"host": host, "gpu": 0, "gpu_uuid": None} for host in ranks_on]
-    segments = [{"segment": 0, "ranks": ranks}]
-    stages = [(0, "train", 0.0, N - 1.0)]
-    run = make_run(folder, stages=stages, hostnames=tuple(watts), segments=segments)
-    record(run, {node: {"CUDA:0_POWER": gpu(N, w)} for node, w in watts.items()})
-    return run
-
-
-def account_of(run: Path) -> tuple[Accounted, dict[str, Any]]:
-    """The account of a run on two nodes, and its energies of GPUs by node."""
-    of_run = accounted(run, make_spec(nodes=2, gpus=2, ranks_per_node=1))
-    rows = of_run.tables.energy.query("device_kind == 'gpu'").set_index("node")["energy_j"]
-    return of_run, rows.to_dict()
-
-
 @pytest.mark.parametrize("hosts", [("10.0.0.1", "10.0.0.2"), ("n1.rowA", "n1.rowB")])
 def test_a_run_counts_each_of_its_nodes_with_like_names(tmp_path: Path, hosts: Any) -> None:
     watts = dict(zip(hosts, (100.0, 300.0), strict=True))
-    of_run, joules = account_of(run_of(tmp_path, watts, hosts))
-    assert joules == pytest.approx({host: w * (N - 1) for host, w in watts.items()})
+    segments = [{"segment": 0, "ranks": [{"host": h, "gpu": 0, "gpu_uuid": None} for h in hosts]}]
+    stages = [(0, "train", 0.0, N - 1.0)]
+    run = make_run(tmp_path, stages=stages, hostnames=hosts, segments=segments)
+    record(run, {node: {"CUDA:0_POWER": gpu(N, w)} for node, w in watts.items()})
+    of_run = accounted(run, make_spec(nodes=2, gpus=2, ranks_per_node=1))
+    joules = of_run.tables.energy.query("device_kind == 'gpu'").set_index("node")["energy_j"]
+    assert joules.to_dict() == pytest.approx({host: w * (N - 1) for host, w in watts.items()})
     assert not {"not_recorded"} & of_run.codes()

@@ -72,20 +72,11 @@ def runs(tmp_path: Path, *energies: list[dict[str, Any]], **more: Any) -> list[d
     ]
 
 
-POSITIVE = st.floats(1e-3, 1e6)
-POSITIVES = st.lists(POSITIVE, min_size=2, max_size=8)
-
-
-def of_population(n: int, *parts: float | None) -> dict[str, float | None]:
-    given_ = (column_of([value], pa.float64()) for value in parts)
-    (row,) = records(from_population_sd(column_of([n], pa.int32()), *given_))
-    return row
-
-
-@given(POSITIVES)
+@given(st.lists(st.floats(1e-3, 1e6), min_size=2, max_size=8))
 def test_a_population_spread_says_the_same_as_the_values_it_is_of(values: list[float]) -> None:
     whole = summarise(values)
-    result = of_population(len(values), whole["mean"], float(np.std(values)))
+    given_ = (column_of([each], pa.float64()) for each in (whole["mean"], float(np.std(values))))
+    (result,) = records(from_population_sd(column_of([len(values)], pa.int32()), *given_))
     for name in SUMMARY:
         assert result[name] == pytest.approx(whole[name], rel=1e-6, abs=1e-9)
 

@@ -118,21 +118,18 @@ def test_what_is_missing_or_excluded_is_named_with_the_reason(form: Any) -> None
     assert f"Excluded: a/1, a/3 (the node was shared); b/2 (50 {percent} of samples lost)." in text
 
 
-def definition(**changes: Any) -> dict[str, Any]:
-    return {
+def test_table1_is_written_in_four_forms_with_the_chosen_rows_in_order(tmp_path: Path) -> None:
+    for name, gpus in (("b", 8), ("a", 4)):
+        make_run(tmp_path, WHOLE, spec=make_spec(configuration=name, gpus=gpus, device="a100"))
+    out = tmp_path / "tables" / "table1.parquet"
+    definition = {
         "figure": "table1",
         "campaign": "made",
         "runs": [["a", 1], ["b", 1]],
         "missing": [NAME],
         "points": [{"label": n, "configuration": n} for n in ("b", NAME, "a")],
-    } | changes
-
-
-def test_table1_is_written_in_four_forms_with_the_chosen_rows_in_order(tmp_path: Path) -> None:
-    for name, gpus in (("b", 8), ("a", 4)):
-        make_run(tmp_path, WHOLE, spec=make_spec(configuration=name, gpus=gpus, device="a100"))
-    out = tmp_path / "tables" / "table1.parquet"
-    write_figure_table(definition(), tmp_path, out)
+    }
+    write_figure_table(definition, tmp_path, out)
     result = pq.read_table(out)
     assert result.schema.equals(TABLE1)
     assert result["configuration"].to_pylist() == ["b", "a"]
