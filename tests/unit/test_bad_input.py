@@ -8,18 +8,9 @@ from typing import Any
 
 import pytest
 import yaml
-from campaign_files import DELETE, DEMO, LOCAL, PAPER, Edits, Refused, demo, edited, write_yaml
+from campaign_files import DELETE, DEMO, LOCAL, Edits, Refused, demo, edited, write_yaml
 
 from scalewatt.campaign.cluster import load_cluster
-from scalewatt.cli import main
-
-
-def test_the_demo_and_the_paper_are_accepted(capsys: pytest.CaptureFixture[str]) -> None:
-    for path, name in ((DEMO, "demo"), (PAPER, "paper")):
-        assert main(["campaign", str(path)]) == 0
-        out, err = capsys.readouterr()
-        assert f"campaign '{name}'" in out and err == ""
-
 
 # Each line: an edit of the demo, as path/to/key: value, and what the message says (an expression).
 CAMPAIGNS = r"""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from campaign_files import LOCAL, PAPER, ROOT, demo
+from campaign_files import LOCAL, PAPER, demo
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -129,23 +129,6 @@ def test_a_scaled_dataset_is_the_floor_of_its_exact_part(
 def test_nodes_are_filled(gpus: int, nodes: int, ranks: int) -> None:
     c = toy(1000, gpus, local_batch_size=8)
     assert (c.nodes, c.ranks_per_node) == (nodes, ranks)
-
-
-# --- what a table depends on --------------------------------------------------------------------
-
-
-def test_a_profile_that_is_wrong_is_said_and_passed_over(tmp_path, monkeypatch, capsys) -> None:
-    for name, text in (
-        ("bad", "cluster: [1"),
-        ("good", (ROOT / "config.yaml").read_text()),
-    ):
-        (tmp_path / "config").mkdir(exist_ok=True)
-        (tmp_path / "config" / f"{name}.yaml").write_text(text)
-    monkeypatch.setattr("scalewatt.campaign.cluster.PROJECT_ROOT", tmp_path)
-    monkeypatch.chdir(tmp_path)
-    assert set(known_devices()) == {"local"}
-    assert "scalewatt: skipped: " in (errors := capsys.readouterr().err)
-    assert "config/bad.yaml" in errors
 
 
 def test_settings_that_an_id_spells_alike_are_refused() -> None:

@@ -59,9 +59,8 @@ def made(
     return files
 
 
-def page_of(files: RunFiles, excluded: str | None = None) -> RunPage:
-    reasons = {} if excluded is None else {str(files.repeat): excluded}
-    return next(read_pages(files.results, files.configuration, [files.repeat], reasons))
+def page_of(files: RunFiles) -> RunPage:
+    return next(read_pages(files.results, files.configuration, [files.repeat], {}))
 
 
 # --- what a page shows ----------------------------------------------------------------------------
@@ -138,8 +137,8 @@ def test_parts_of_the_time_hold_the_least_greatest_and_mean_of_their_samples(
 # --- how it is drawn ------------------------------------------------------------------------------
 
 
-def drawn(files: RunFiles, excluded: str | None = None) -> Any:
-    return figure_module.draw(page_of(files, excluded))
+def drawn(files: RunFiles) -> Any:
+    return figure_module.draw(page_of(files))
 
 
 def test_a_run_without_any_sensor_has_a_page_that_says_so(tmp_path: Path) -> None:

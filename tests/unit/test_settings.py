@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from campaign_files import PAPER, ROOT
+from campaign_files import ROOT
 
 from scalewatt.campaign.campaign_file import CampaignFile
 from scalewatt.campaign.cluster import Cluster, load_cluster, parse_cluster
@@ -16,7 +16,7 @@ from scalewatt.campaign.registered_campaign import RegisteredFile
 from scalewatt.common.settings import json_schema
 from scalewatt.common.yaml_files import read_yaml
 
-CAMPAIGNS = [PAPER, *sorted((ROOT / "campaigns").glob("*.yaml"))]
+CAMPAIGNS = sorted((ROOT / "campaigns").glob("*.yaml"))
 CLUSTERS = [ROOT / "config.yaml", *sorted((ROOT / "config").glob("*.yaml"))]
 
 
