@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,11 @@ def power_log(
     power: Power,
     start_s: float,
     end_s: float,
-    period_s: float = 2.0,
     side: str | None = None,
     efficiency: float | None = None,
 ) -> str:
-    """Return a node's log with a reading each period; `side` (AC, DC) and efficiency stand at its head."""
-    count = round((end_s - start_s) / period_s)
-    times = [start_s + period_s * i for i in range(count + 1)]
+    """Return a node's log with a reading every 2 s; `side` (AC, DC) and efficiency stand at its head."""
+    times = [start_s + 2.0 * i for i in range(round((end_s - start_s) / 2.0) + 1)]
     readings = [line(t, "power_reading", power(t - START_S)) for t in times]
     marks = line(start_s, "power_measurement_start"), line(end_s, "power_measurement_stop")
     head = line(start_s, "conversion_eff", efficiency, measurement_type=side) if side else ""
@@ -36,19 +34,18 @@ def power_log(
 
 def result_log(
     benchmark: str = "resnet",
-    run_s: float = 200.0,
     batch: int = 3200,
     samples: int = 1_281_167,
-    evaluations: Sequence[tuple[float, float]] = ((100.0, 120.0),),
     status: str = "success",
     facts: Mapping[str, Any] | None = None,
     **counted: Any,
 ) -> str:
-    """Return a result log whose run begins at START_S; `counted` says how far it was trained.
+    """Return a result log whose run of 200 s begins at START_S; `counted` says how far it was trained.
 
     `facts` are further values, or others than usual, by their keys.
     """
     rank = "0: "
+    trained = counted or {"epoch_num": 35}
     usual = {"global_batch_size": batch, "train_samples": samples, "seed": 7}
     known = {**usual, **(facts or {})}
     lines = [
@@ -57,23 +54,20 @@ def result_log(
         *(line(START_S - 40, key, value, rank=rank) for key, value in known.items()),
         "a line of something else\n",
         line(START_S, "run_start", rank=rank),
+        line(START_S + 100, "eval_start", rank=rank),
+        line(START_S + 120, "eval_accuracy", 0.76, rank=rank, **trained),
+        line(START_S + 120, "eval_stop", rank=rank),
+        line(START_S + 200, "run_stop", rank=rank, status=status),
     ]
-    for begin, end in evaluations:
-        lines.append(line(START_S + begin, "eval_start", rank=rank))
-        lines.append(
-            line(START_S + end, "eval_accuracy", 0.76, rank=rank, **(counted or {"epoch_num": 35}))
-        )
-        lines.append(line(START_S + end, "eval_stop", rank=rank))
-    lines.append(line(START_S + run_s, "run_stop", rank=rank, status=status))
     return "".join(lines)
 
 
-def write_system(submitter: Path, name: str, nodes: int, gpus_per_node: int = 8) -> None:
+def write_system(submitter: Path, name: str, nodes: int) -> None:
     """Write what a system is."""
     content = {
         "submitter": "A Submitter",
         "number_of_nodes": str(nodes),
-        "accelerators_per_node": str(gpus_per_node),
+        "accelerators_per_node": "8",
         "accelerator_model_name": "NVIDIA H100-SXM5-80GB",
     }
     folder = submitter / "systems"
@@ -87,11 +81,10 @@ def write_run(
     name: str,
     nodes: dict[str, str],
     result: str | None = None,
-    benchmark: str = "resnet",
     switch_w: float | None = None,
 ) -> Path:
     """Write one run with the logs of its nodes; return its result log."""
-    folder = submitter / "results" / system / benchmark
+    folder = submitter / "results" / system / "resnet"
     power = folder / "power" / f"result_{name}"
     power.mkdir(parents=True)
     for node, text in nodes.items():
@@ -100,5 +93,5 @@ def write_run(
         made = line(1_650_000_000, "interconnect_power_est", switch_w, switch_id="sw_01")
         (power / "sw_0.txt").write_text(made)
     path = folder / f"result_{name}.txt"
-    path.write_text(result if result is not None else result_log(benchmark))
+    path.write_text(result if result is not None else result_log())
     return path

@@ -34,21 +34,19 @@ WINDOW = slice(10, 10 + SECONDS)
 Sensors = dict[str, Any]
 
 
-def make_probe(
-    folder: Path, sensors: Sensors, repeat: int = 1, seconds: int = SECONDS, **changes: Any
-) -> Path:
+def make_probe(folder: Path, sensors: Sensors, repeat: int = 1, **changes: Any) -> Path:
     """A finished probe whose window begins 10 s after its recording."""
     folder = folder / str(repeat)
     write_journal(folder / "perun" / "segment-000.n1.csv", "n1", sensors)
     finished = {
         "device": "box",
         "repeat": repeat,
-        "seconds": seconds,
+        "seconds": SECONDS,
         "torch_device": "cuda",
         "hostnames": ["n1"],
         "device_name": "A100",
         "gpus": {"n1": [0, 1]},
-        "window": {"start_s": T0 + 10, "end_s": T0 + 10 + seconds},
+        "window": {"start_s": T0 + 10, "end_s": T0 + 10 + SECONDS},
     }
     write_json(folder / "probe.json", finished | changes)
     return folder
