@@ -50,12 +50,12 @@ HOSTILE = {
 }
 
 
-def ini(extra: str = "") -> str:
+def ini() -> str:
     """A user's settings of perun, all of which a training must not have."""
     lines = []
     for section, options in _default_config.items():
         lines += [f"[{section}]", *(f"{o} = {HOSTILE[o]}" for o in options if o in HOSTILE)]
-    return "\n".join(lines) + extra
+    return "\n".join(lines)
 
 
 PROGRAM = """

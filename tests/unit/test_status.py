@@ -175,36 +175,28 @@ def test_every_key_of_the_json_and_every_state_is_documented(made: Made) -> None
 # --- commands -----------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
-    """A campaign of a script on one and two GPUs, 6 epochs of 50 and 25 updates."""
+def test_what_a_commands_script_reports_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a script on one and two GPUs: 6 epochs of 50 and 25 updates."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text("print()\n")
     entry = {"workload": "command", "command": "python train.py {local_batch_size}"}
     model = {**entry, "files": ["train.py"], "epochs": 6, "samples": 500}
     series = {"model": "net", "device": "a100", "gpus": [1, 2], "local_batch_size": 10}
     figures = {"figure2": {"series": ["net"]}}
-    return Made.create(tmp_path, models={"net": model}, series={"net": series}, figures=figures)
-
-
-SCRIPT = "net-a100-n002-lbs0010-full"
-
-
-def reports(folder: Path, epochs: int, updates: int = 25) -> None:
-    rows = [{"segment": 0, "epoch": epoch, "updates": updates} for epoch in range(epochs)]
-    (folder / HISTORY_FILE).write_text("".join(json.dumps(row) + "\n" for row in rows))
-    mark = {"segment": 0, "stage": "validate", "epoch": epochs, "start_s": 1.0}
-    (folder / EVENTS_FILE).write_text(json.dumps(mark) + "\n")
-
-
-def test_what_a_commands_script_reports_is_shown(scripted: Made) -> None:
-    folder = scripted.work_folder(SCRIPT)
+    made = Made.create(tmp_path, models={"net": model}, series={"net": series}, figures=figures)
+    script = "net-a100-n002-lbs0010-full"
+    folder = made.work_folder(script)
     begin_segment(folder)
-    scripted.held(folder)
-    assert scripted.run(SCRIPT)["segment"] == 0
-    reports(folder, 2)
-    run = scripted.run(SCRIPT)
+    made.held(folder)
+    assert made.run(script)["segment"] == 0
+    rows = [{"segment": 0, "epoch": epoch, "updates": 25} for epoch in (0, 1)]
+    (folder / HISTORY_FILE).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    mark = {"segment": 0, "stage": "validate", "epoch": 2, "start_s": 1.0}
+    (folder / EVENTS_FILE).write_text(json.dumps(mark) + "\n")
+    run = made.run(script)
     shown = [run[name] for name in ("epoch", "epochs", "updates", "updates_total", "stage")]
     assert shown == [2, 6, 50, 150, "validate"]
     (folder / HISTORY_FILE).write_text('{"epoch": "x"}\n[]\n')
-    assert scripted.run(SCRIPT)["epoch"] is None, "damaged"
+    assert made.run(script)["epoch"] is None, "damaged"
