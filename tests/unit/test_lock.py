@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from contenders import contend
 
 from scalewatt.run_files import lock
 from scalewatt.run_files.lock import HeldError, Holder, is_alive, locked, read_holder, require_token
@@ -84,11 +83,31 @@ def names(folder: Path) -> list[str]:
 
 # --- one at a time ------------------------------------------------------------------------------
 
-MISSING = """
+# A round is a forked process: it holds the lock and adds one to a number.
+CONTENDERS, ROUNDS = 3, 16
+CONTENDER = f"""
+import errno, fcntl, os, random, signal, sys, time
+from pathlib import Path
 from scalewatt.run_files import lock
 def missing(*_):
     raise OSError(errno.ENOTSUP, "not here")
 lock._LOOK_S = 0.01
+WITHOUT
+folder = Path(sys.argv[1])
+os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+for number in range({ROUNDS}):
+    child = os.fork()
+    if child == 0:
+        with lock.locked(folder):
+            count = int((folder / "count").read_text())
+            time.sleep(random.random() / 200)
+            (folder / "count").write_text(str(count + 1))
+            if number % 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    if status not in (0, signal.SIGKILL):
+        print("failed", status, flush=True)
 """
 
 
@@ -96,7 +115,14 @@ lock._LOOK_S = 0.01
 def test_of_contenders_that_die_as_they_hold_one_holds_at_a_time(
     tmp_path: Path, without: str
 ) -> None:
-    contend(tmp_path, "lock.locked(folder)", MISSING + without)
+    (tmp_path / "count").write_text("0")
+    command = [sys.executable, "-c", CONTENDER.replace("WITHOUT", without), str(tmp_path)]
+    processes = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(CONTENDERS)
+    ]
+    assert [process.communicate(timeout=WAIT_S)[0] for process in processes] == [""] * CONTENDERS
+    assert (tmp_path / "count").read_text() == str(CONTENDERS * ROUNDS)
+    (tmp_path / "count").unlink()
     assert set(names(tmp_path)) <= {"lock", "holder.json"}, "a killed one's marker, at most"
 
 
