@@ -178,20 +178,15 @@ def resume(monkeypatch: pytest.MonkeyPatch, inside: Path, **options: Any) -> Any
     return fit(inside, ckpt_path=str(checkpoint()), **options)
 
 
-@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
-def test_a_request_to_stop_ends_at_a_checkpoint_with_code_75(inside: Path, number: int) -> None:
-    kept = stopped_at(inside, 12, number)
-    assert (kept["epoch"], kept["global_step"]) == (1, 13)
-    assert stages(inside)[-1] == ("checkpoint", 1)
-    assert [row["epoch"] for row in history(inside)] == [0]
-
-
-@pytest.mark.parametrize("accumulate", [1, 3])
+@pytest.mark.parametrize(("number", "accumulate"), [(signal.SIGUSR1, 1), (signal.SIGTERM, 3)])
 def test_a_run_that_was_stopped_amid_an_epoch_ends_with_all_its_updates_and_samples(
-    inside: Path, monkeypatch: pytest.MonkeyPatch, accumulate: int
+    inside: Path, monkeypatch: pytest.MonkeyPatch, number: int, accumulate: int
 ) -> None:
     per_epoch = -(-BATCHES // accumulate)
-    stopped_at(inside, per_epoch + 1, accumulate_grad_batches=accumulate)
+    kept = stopped_at(inside, per_epoch + 1, number, accumulate_grad_batches=accumulate)
+    assert (kept["epoch"], kept["global_step"]) == (1, per_epoch + 2)
+    assert stages(inside)[-1] == ("checkpoint", 1)
+    assert [row["epoch"] for row in history(inside)] == [0]
     trainer = resume(monkeypatch, inside, accumulate_grad_batches=accumulate)
     assert trainer.global_step == 3 * per_epoch
     rows = history(inside)
