@@ -95,11 +95,3 @@ def test_overlapping_segments_count_once(tmp_path: Path) -> None:
     assert of_run.totals.runtime_s == pytest.approx(70)
     (detail,) = {flag["detail"] for flag in of_run.flags("overlap")}
     assert "10.0 s" in detail
-
-
-def test_time_outside_of_the_recording_is_run_time(tmp_path: Path) -> None:
-    run = make_run(tmp_path, stages=[(1, "train", 0.0, 100.0)])
-    record(run, CPU, 1)
-    totals = of_cpu(run).totals
-    assert totals.runtime_s == pytest.approx(100) and totals.joules("cpu") is None
-    assert totals.joules("cpu", "recorded_j") == pytest.approx(40 * 150)
