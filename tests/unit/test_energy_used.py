@@ -21,11 +21,6 @@ from scalewatt.energies.tables import EnergyTotals
 from scalewatt.tracking.energy_used import recorded_run
 
 
-@pytest.fixture
-def made(tmp_path: Path) -> Made:
-    return Made.create(tmp_path)
-
-
 def watts(seconds: int, each: float = 180.0) -> dict[str, Any]:
     """Two GPUs that draw `each`, for so many seconds."""
     return {name: gpu(seconds + 1, each) for name in ("CUDA:0_POWER", "CUDA:1_POWER")}
