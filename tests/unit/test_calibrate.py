@@ -106,13 +106,9 @@ def test_energies_that_do_not_agree_are_refused(name: str, value: str) -> None:
 
 @pytest.mark.parametrize("name", ["runtime_h_mean", "energy_kwh_mean"])
 def test_a_value_that_no_run_has_is_refused(tmp_path: Path, name: str) -> None:
-    value = 0.0
-
-    def bad(rows: list[Row]) -> None:
-        rows[1][name] = value
-
-    with pytest.raises(InputError, match=f"{name} is {value}; expected more than 0, or null"):
-        read_points(results(tmp_path, bad))
+    bad = results(tmp_path, lambda rows: rows[1].update({name: 0.0}))
+    with pytest.raises(InputError, match=f"{name} is 0.0; expected more than 0, or null"):
+        read_points(bad)
 
 
 def test_results_without_tables_or_specs_are_refused(
@@ -131,18 +127,10 @@ def test_results_without_tables_or_specs_are_refused(
 # --- what is written ------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The model of four runs, and what the command prints."""
-    folder = tmp_path_factory.mktemp("calibrated")
-    out = folder / "model.json"
-    return out, calibrate_sources([results(folder)], out)
-
-
-def test_a_model_is_written_with_its_points_its_scores_and_its_provenance(
-    written: tuple[Path, str],
-) -> None:
-    content = json.loads(written[0].read_text())
+def test_a_model_is_written_with_its_points_its_scores_and_its_provenance(tmp_path: Path) -> None:
+    out = tmp_path / "model.json"
+    calibrate_sources([results(tmp_path)], out)
+    content = json.loads(out.read_text())
     (kind,) = content["kinds"]
     assert len(kind["points"]) == 4 and kind["points"][0]["origin"] == "measured"
     assert {row["scheme"] for row in kind["scores"]} >= {"point"}
