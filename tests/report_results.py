@@ -25,12 +25,7 @@ from scalewatt.results.tables.derived_quantities import with_model_energies
 from scalewatt.results.tables.frames import frame_of, records, to_table, with_metadata
 from scalewatt.results.tables.repeat_statistics import configurations_of
 from scalewatt.results.tables.scaling import scaling_of
-from scalewatt.results.tables.table_schema import (
-    COMPARISONS,
-    CONFIGURATIONS,
-    RUNS,
-    SCALING,
-)
+from scalewatt.results.tables.table_schema import COMPARISONS, CONFIGURATIONS, RUNS, SCALING
 
 Row = dict[str, Any]
 Change = Callable[[Row], Row]

@@ -12,12 +12,7 @@ from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.files import write_json, write_table
 from scalewatt.energies import traces as energy_traces
 from scalewatt.energies.stages import STAGES
-from scalewatt.energies.tables import (
-    BOUNDS,
-    DEVICES_SCHEMA,
-    ENERGY_SCHEMA,
-    FLAGS_SCHEMA,
-)
+from scalewatt.energies.tables import BOUNDS, DEVICES_SCHEMA, ENERGY_SCHEMA, FLAGS_SCHEMA
 from scalewatt.recordings.block import sensor_frame
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.frames import records

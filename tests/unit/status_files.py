@@ -22,11 +22,7 @@ from scalewatt.common.files import write_json
 from scalewatt.monitoring.sampler import RunningTotal
 from scalewatt.recordings.journal import beside
 from scalewatt.run_files.inventory import Inventory
-from scalewatt.run_files.record import (
-    note_position,
-    note_progress,
-    read_segments,
-)
+from scalewatt.run_files.record import note_position, note_progress, read_segments
 from scalewatt.tracking.energy_used import energy_sums, energy_used
 from scalewatt.tracking.status import campaign_status, status_text
 

@@ -28,11 +28,7 @@ from scalewatt.common.files import write_table
 from scalewatt.energies.account import write_energy
 from scalewatt.energies.checks import state_flags
 from scalewatt.energies.node import MAX_DIFFERENCE, Node
-from scalewatt.energies.tables import (
-    CROSS_CHECKS_SCHEMA,
-    EPOCHS_SCHEMA,
-    FLAGS_SCHEMA,
-)
+from scalewatt.energies.tables import CROSS_CHECKS_SCHEMA, EPOCHS_SCHEMA, FLAGS_SCHEMA
 from scalewatt.recordings.stages import EVENTS_SCHEMA
 
 N = 121

@@ -22,13 +22,7 @@ from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import published_configurations
 from scalewatt.results.tables.table_schema import CONFIGURATIONS
 from scalewatt.scaling.calibrate import calibrate_sources, read_points
-from scalewatt.scaling.model import (
-    DRAWS,
-    HALF_WIDTH,
-    SEED,
-    by_kind,
-    pretraining_of,
-)
+from scalewatt.scaling.model import DRAWS, HALF_WIDTH, SEED, by_kind, pretraining_of
 from scalewatt.scaling.predict import estimate, predict, read_model
 
 Row = dict[str, Any]

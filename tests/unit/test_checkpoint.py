@@ -12,12 +12,7 @@ import pytest
 import torch
 
 from scalewatt.common.errors import InputError
-from scalewatt.training.checkpoint import (
-    load_checkpoint,
-    random_state,
-    restore_random_state,
-    save,
-)
+from scalewatt.training.checkpoint import load_checkpoint, random_state, restore_random_state, save
 
 CPU = torch.device("cpu")
 SHA = "a" * 64

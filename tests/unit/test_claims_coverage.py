@@ -12,13 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 from claims_contrasts import Campaigns
-from claims_coverage import (
-    CASES,
-    bounds_of,
-    families,
-    is_more_than,
-    own_intervals,
-)
+from claims_coverage import CASES, bounds_of, families, is_more_than, own_intervals
 from claims_worlds import Study, claims_on_results, paper_world, published_scatter
 
 from scalewatt.claims.reference_tables import CONTRADICTED, SUPPORTED, UNDECIDED

@@ -29,11 +29,7 @@ from scalewatt.claims.reference_tables import (
     UNDECIDED,
     NotTestable,
 )
-from scalewatt.claims.shapes import (
-    ranked,
-    spearman,
-    straightness,
-)
+from scalewatt.claims.shapes import ranked, spearman, straightness
 from scalewatt.claims.traces import fifth_over_median, percentile_of
 from scalewatt.statistics import LEVEL, Numbers, exact, joined
 

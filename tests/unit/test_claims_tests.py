@@ -21,12 +21,7 @@ from scalewatt.claims.check_claims import (
     with_holm,
 )
 from scalewatt.claims.evidence import published_evidence
-from scalewatt.claims.reference_tables import (
-    CONTRADICTED,
-    UNDECIDED,
-    Check,
-    read_checks,
-)
+from scalewatt.claims.reference_tables import CONTRADICTED, UNDECIDED, Check, read_checks
 from scalewatt.claims.verdicts import Verdict
 from scalewatt.provenance.versions import claims_hash
 from scalewatt.results.tables.frames import metadata

@@ -25,9 +25,7 @@ from scalewatt.campaign.external_command import (
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
-from scalewatt.execution.command_rank import (
-    child_environment,
-)
+from scalewatt.execution.command_rank import child_environment
 from scalewatt.run_files.record import Job
 
 ENTRY = {

@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from scalewatt.results.tables.derived_quantities import (
-    with_model_energies,
-)
+from scalewatt.results.tables.derived_quantities import with_model_energies
 from scalewatt.results.tables.frames import frame_of, values
 from scalewatt.results.tables.table_schema import RUNS
 

@@ -22,14 +22,7 @@ from scalewatt.common.project_files import PROJECT_ROOT
 from scalewatt.doctor import checks
 from scalewatt.doctor import examine as examine_module
 from scalewatt.doctor.checks import FAIL, OK, WARN, Check, Site, fail, ok, run, warn
-from scalewatt.doctor.examine import (
-    CHECKS,
-    as_text,
-    energy_of,
-    examine,
-    obstacles_of,
-    run_check,
-)
+from scalewatt.doctor.examine import CHECKS, as_text, energy_of, examine, obstacles_of, run_check
 from scalewatt.recordings.telemetry import GROUP_VARIABLE, announce_sampler
 from scalewatt.slurm.slurm_commands import NoAnswerError
 

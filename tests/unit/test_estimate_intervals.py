@@ -12,9 +12,7 @@ from scalewatt.claims.outcomes import decide, ratios
 from scalewatt.claims.quantities import log_contrast, quantities
 from scalewatt.energies.node import FACTOR
 from scalewatt.results.build import estimate_notes
-from scalewatt.results.tables.derived_quantities import (
-    relative_bounds,
-)
+from scalewatt.results.tables.derived_quantities import relative_bounds
 from scalewatt.results.tables.frames import frame_of, records
 from scalewatt.results.tables.scaling import scaling_of
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, RUNS

@@ -15,10 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 
 from scalewatt.figures import style
-from scalewatt.figures.figure_data import (
-    drawn_origins,
-    series_origins,
-)
+from scalewatt.figures.figure_data import drawn_origins, series_origins
 
 WIDTHS = sorted(style.PRESETS)
 

@@ -7,21 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from imagenet_files import (
-    Official,
-    contents,
-    image_bytes,
-    md5s,
-    prepare,
-    tar_bytes,
-)
+from imagenet_files import Official, contents, image_bytes, md5s, prepare, tar_bytes
 
 from scalewatt.common.errors import InputError
 from scalewatt.data import imagenet
-from scalewatt.data.imagenet import (
-    TARS,
-    ImageFolderIndex,
-)
+from scalewatt.data.imagenet import TARS, ImageFolderIndex
 from scalewatt.data.prepared import prepare_dataset
 
 

@@ -5,17 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from energy_files import codes
-from true_power import (
-    RANGE_J,
-    block,
-    checked,
-    covered_s,
-    cpu,
-    cpu_means,
-    estimated,
-    gpu,
-    total_j,
-)
+from true_power import RANGE_J, block, checked, covered_s, cpu, cpu_means, estimated, gpu, total_j
 
 from scalewatt.recordings.block import Block
 from scalewatt.recordings.terms import BRIDGE_S

@@ -18,12 +18,7 @@ import scalewatt
 from scalewatt.common.errors import InputError
 from scalewatt.recordings import journal
 from scalewatt.recordings.block import Block
-from scalewatt.recordings.journal import (
-    LineWriter,
-    is_journal,
-    last_stamps,
-    read_journal,
-)
+from scalewatt.recordings.journal import LineWriter, is_journal, last_stamps, read_journal
 
 SENSORS = {"CUDA:0_POWER": gpu(6, 120), "cpu_0_package-0": counter(6, 150), "CPU_BUSY": [40.0] * 6}
 

@@ -16,9 +16,7 @@ from scalewatt.energies.tables import EPOCHS_SCHEMA
 from scalewatt.figures import learning as figure_module
 from scalewatt.figures import style
 from scalewatt.figures.figure_data import drawable, series_labels
-from scalewatt.results.figures.learning_table import (
-    run_epochs,
-)
+from scalewatt.results.figures.learning_table import run_epochs
 from scalewatt.results.tables.frames import records, to_frame
 from scalewatt.results.tables.run_row import RunFiles, read_runs
 from scalewatt.results.text.captions import caption

@@ -13,16 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from campaign_files import DEMO, LOCAL, edited, replaced
 from energy_files import telemetry_block
-from operating_runs import (
-    CLOCKS,
-    GPUS,
-    SAMPLES,
-    campaign,
-    energy_j,
-    made,
-    table,
-    train_s,
-)
+from operating_runs import CLOCKS, GPUS, SAMPLES, campaign, energy_j, made, table, train_s
 
 from scalewatt.campaign.cluster import known_devices, load_cluster, parse_cluster
 from scalewatt.campaign.expansion import expand
@@ -32,10 +23,7 @@ from scalewatt.campaign.run_spec import read_spec, run_spec
 from scalewatt.campaign.table_definitions import table_definition
 from scalewatt.common.errors import InputError
 from scalewatt.common.yaml_files import read_yaml
-from scalewatt.energies.checks import (
-    setting_flags,
-    state_flags,
-)
+from scalewatt.energies.checks import setting_flags, state_flags
 from scalewatt.energies.node import Node
 from scalewatt.figures.draw_figure import SUFFIXES, draw_figure
 from scalewatt.recordings.block import Block

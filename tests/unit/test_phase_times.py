@@ -7,11 +7,7 @@ from pathlib import Path
 import pytest
 from run_files import NAME, epochs, make_run, make_spec
 
-from scalewatt.results.figures.panel_points import (
-    planned_lines,
-    rows_of_panels,
-    with_phase_times,
-)
+from scalewatt.results.figures.panel_points import planned_lines, rows_of_panels, with_phase_times
 from scalewatt.results.tables.repeat_statistics import configurations_of
 from scalewatt.results.tables.run_row import read_runs
 

@@ -22,11 +22,7 @@ from scalewatt.results.build import notes, table1
 from scalewatt.results.figures.figure_schema import TABLE1
 from scalewatt.results.figures.panel_points import panel_points
 from scalewatt.results.tables.frames import frame_of, records, to_frame, to_table
-from scalewatt.results.tables.published import (
-    REFERENCE,
-    published_configurations,
-    published_lines,
-)
+from scalewatt.results.tables.published import REFERENCE, published_configurations, published_lines
 from scalewatt.results.tables.scaling import TRAINING, points_of
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, RUNS
 from scalewatt.results.text.text_tables import format_table

@@ -6,11 +6,7 @@ import shlex
 
 import pytest
 
-from scalewatt.common.redaction import (
-    Redaction,
-    known_keys,
-    without_secrets,
-)
+from scalewatt.common.redaction import Redaction, known_keys, without_secrets
 
 COMMIT = "0a1b2c3d4e5f60718293a4b5c6d7e8f901234567"
 

@@ -6,14 +6,7 @@ from typing import Any
 
 import pytest
 from campaign_files import replaced
-from request_files import (
-    cluster,
-    device,
-    horeka,
-    paper,
-    refusal,
-    spec,
-)
+from request_files import cluster, device, horeka, paper, refusal, spec
 
 from scalewatt.scheduling.job_request import (
     account_of,

@@ -20,11 +20,7 @@ from workspace import first_on_path
 from scalewatt.monitoring.sampler import JournalWriter, describe_sensors
 from scalewatt.recordings.block import Block
 from scalewatt.recordings.journal import last_stamps, read_journal
-from scalewatt.recordings.telemetry import (
-    GROUP_VARIABLE,
-    announce_sampler,
-    read_telemetry,
-)
+from scalewatt.recordings.telemetry import GROUP_VARIABLE, announce_sampler, read_telemetry
 
 HOST = socket.gethostname()
 STAND_IN = Path(__file__).parents[1] / "workflow" / "stand_in_nvml"

@@ -26,14 +26,7 @@ from scalewatt.scaling.calibrate import (
     validate,
 )
 from scalewatt.scaling.model import Kind, Point, load_of
-from scalewatt.scaling.predict import (
-    NEAR,
-    UNSEEN,
-    doublings_apart,
-    estimate,
-    predict,
-    unseen,
-)
+from scalewatt.scaling.predict import NEAR, UNSEEN, doublings_apart, estimate, predict, unseen
 
 Scores = dict[tuple[str, str, str], dict[str, Any]]
 

@@ -16,14 +16,8 @@ from run_files import make_spec, part, row_of
 
 from scalewatt.results.tables.frames import column_of, frame_of, records
 from scalewatt.results.tables.published import from_population_sd
-from scalewatt.results.tables.repeat_statistics import (
-    configurations_of,
-    summarise,
-)
-from scalewatt.results.tables.table_schema import (
-    RUNS,
-    SUMMARY,
-)
+from scalewatt.results.tables.repeat_statistics import configurations_of, summarise
+from scalewatt.results.tables.table_schema import RUNS, SUMMARY
 
 VALUES = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=12)
 

@@ -16,9 +16,7 @@ from run_files import epochs, make_run, make_spec, part
 from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.expansion import expand
 from scalewatt.campaign.load import load_campaign
-from scalewatt.campaign.table_definitions import (
-    table_definition,
-)
+from scalewatt.campaign.table_definitions import table_definition
 from scalewatt.common.errors import InputError
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.results.build import write_figure_table

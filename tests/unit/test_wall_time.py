@@ -7,23 +7,13 @@ from campaign_files import replaced
 from hypothesis import given
 from hypothesis import strategies as st
 from plan_files import scaling_model
-from request_files import (
-    UNLIMITED_MIN,
-    device,
-    horeka,
-    paper,
-    refusal,
-    spec,
-)
+from request_files import UNLIMITED_MIN, device, horeka, paper, refusal, spec
 
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import published_configurations
-from scalewatt.scheduling.job_request import (
-    usable_s,
-    wall_time_min,
-)
+from scalewatt.scheduling.job_request import usable_s, wall_time_min
 
 
 def test_the_wall_time_follows_the_stated_rule() -> None:

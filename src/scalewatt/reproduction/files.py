@@ -26,14 +26,7 @@ from scalewatt.campaign.load import SIMULATED
 from scalewatt.common.files import file_sha256
 from scalewatt.common.processes import signal_at_parents_death
 from scalewatt.common.yaml_files import read_yaml
-from scalewatt.reproduction.findings import (
-    DIFFERS,
-    REGENERATED,
-    STORED,
-    Finding,
-    compare,
-    skip,
-)
+from scalewatt.reproduction.findings import DIFFERS, REGENERATED, STORED, Finding, compare, skip
 from scalewatt.reproduction.manifest import FOLDERS, MANIFEST, SUMS, Manifest, files_below
 
 RULES = (

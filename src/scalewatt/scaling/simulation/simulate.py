@@ -31,13 +31,7 @@ from scalewatt.provenance.versions import made_with, package_versions
 from scalewatt.recordings.journal import write_journal
 from scalewatt.recordings.stage_log import EVALUATIONS
 from scalewatt.recordings.stages import EVENTS_SCHEMA
-from scalewatt.recordings.terms import (
-    MEAN_OVER_S,
-    MOVING_MEAN,
-    SIMULATED_KEY,
-    Floats,
-    gpu_fact,
-)
+from scalewatt.recordings.terms import MEAN_OVER_S, MOVING_MEAN, SIMULATED_KEY, Floats, gpu_fact
 from scalewatt.results.tables.published import FULL_SAMPLES, REFERENCE
 from scalewatt.run_files.inventory import json_object
 from scalewatt.run_files.record import FINISHED, segment_name
