@@ -5,10 +5,46 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from energy_files import codes
-from true_power import RANGE_J, block, checked, covered_s, cpu, cpu_means, estimated, gpu, total_j
+from hypothesis import given
+from hypothesis import strategies as st
+from true_power import (
+    RANGE_J,
+    UNIX,
+    block,
+    checked,
+    covered_s,
+    cpu,
+    cpu_means,
+    estimated,
+    gpu,
+    total_j,
+)
 
 from scalewatt.recordings.block import Block
 from scalewatt.recordings.terms import BRIDGE_S
+
+
+def times(step: list[float]) -> np.ndarray:
+    return UNIX + np.concatenate(([0.0], np.cumsum(step)))
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.5, 1.5), st.floats(20.0, 350.0)), min_size=2, max_size=60),
+    st.floats(1.0, RANGE_J - 1),
+    st.floats(200.0, 3000.0),
+)
+def test_counter_wraps_anywhere_recover_the_true_energy(
+    intervals: list[tuple[float, float]], start_j: float, small_range_j: float
+) -> None:
+    step, power = (np.array(column) for column in zip(*intervals, strict=True))
+    true = np.concatenate(([0.0], np.cumsum(step * power)))
+    for wrap_j in (RANGE_J, small_range_j + 600):
+        raw = (start_j + true) % wrap_j
+        if np.any(raw == 0):
+            continue
+        validated = checked(cpu(times(list(step)), raw, wrap_j, limit_w=200.0))
+        assert total_j(validated) == pytest.approx(true[-1], rel=1e-9)
+        assert validated.flags == []
 
 
 @pytest.mark.parametrize(("gap_s", "covered"), [(2.9, True), (BRIDGE_S, True), (31.0, False)])
