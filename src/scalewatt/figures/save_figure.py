@@ -25,7 +25,8 @@ def save(figure: style.Drawing, stem: Path, formats: Sequence[str] = tuple(_META
     """Write `stem`.pdf, .svg and .png, or those in `formats`, each whole or not at all."""
     with style.applied(style.preset_at(figure).width_mm, figure.font):
         # Laid out once: less time, and the same geometry in all three.
-        figure.draw_without_rendering()
+        engine: Any = figure.get_layout_engine()
+        engine.execute(figure)
         # None, not "none": of that matplotlib would draw twice for each file.
         figure.set_layout_engine(None)
         # The layout's solver leaves other last digits each time, and SVG's clip paths are named by all.
