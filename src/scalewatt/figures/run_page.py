@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
+from matplotlib.patches import Patch, PathPatch
+from matplotlib.path import Path as Shape
 from matplotlib.ticker import MaxNLocator
 
 from scalewatt.energies.node import UNUSED_GPU
@@ -252,7 +254,7 @@ def _draw_strip(axes: Axes, page: RunPage) -> None:
     """Draw the stages in full colour, with a number where a segment begins."""
     for stage, (colour, hatch) in STAGES.items():
         look: Any = {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0}
-        axes.broken_barh(_ranges(page, stage), (0, 1), **look)
+        _fill_spans(axes, page, stage, **look)
     axes.set_ylim(0, 1)
     axes.set_axis_off()
     small: Any = {"fontsize": SMALL_SIZE}
@@ -263,9 +265,13 @@ def _draw_strip(axes: Axes, page: RunPage) -> None:
         text.set_in_layout(False)
 
 
-def _ranges(page: RunPage, stage: str) -> list[tuple[float, float]]:
-    spans = page.spans[page.spans["stage"] == stage]
-    return list(zip(spans["start_s"], spans["end_s"] - spans["start_s"], strict=True))
+def _fill_spans(axes: Axes, page: RunPage, stage: str, **look: Any) -> None:
+    """Fill all times of a stage as one shape: a shape for each would make a page of many epochs large."""
+    spans = page.spans.loc[page.spans["stage"] == stage, ["start_s", "end_s"]].to_numpy(float)
+    if len(spans):
+        x = spans[:, [0, 0, 1, 1]]
+        corners = np.stack([x, np.broadcast_to([0.0, 1.0, 1.0, 0.0], x.shape)], axis=-1)
+        axes.add_artist(PathPatch(Shape.make_compound_path_from_polys(corners), **look))
 
 
 def _draw_panel(axes: Axes, bands: pd.DataFrame, page: RunPage) -> None:
@@ -274,7 +280,7 @@ def _draw_panel(axes: Axes, bands: pd.DataFrame, page: RunPage) -> None:
     tinted: Any = {"transform": axes.get_xaxis_transform(), "linewidth": 0, "zorder": 0}
     for stage, (colour, _) in STAGES.items():
         tint = style.paler(colour, TINT)
-        axes.broken_barh(_ranges(page, stage), (0, 1), facecolor=tint, **tinted)
+        _fill_spans(axes, page, stage, facecolor=tint, **tinted)
     for index, band in bands.groupby("device_index"):
         colour = _colour(index)
         ends = band["time_s"], band["low_w"], band["high_w"]
